@@ -1,0 +1,107 @@
+//! What stops ranks: the first cause, recorded once and seen by all.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a rank came to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Its closure panicked, with this message and place.
+    Panicked(String),
+    /// Its closure returned this error.
+    Returned(String),
+    /// Its process exited with this status before its block was over.
+    Exited(i32),
+    /// Its process was killed by this signal.
+    Killed(i32),
+    /// It was stopped for longer than the time limit.
+    TimedOut(String),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Panicked(message) => write!(f, "it panicked: {message}"),
+            Cause::Returned(error) => write!(f, "it returned an error: {error}"),
+            Cause::Exited(status) => write!(f, "its process exited with status {status}"),
+            Cause::Killed(signal) => write!(f, "its process was killed by signal {signal}"),
+            Cause::TimedOut(what) => write!(f, "it passed the time limit: {what}"),
+        }
+    }
+}
+
+/// Why ranks were stopped. The same value reaches every rank of the communicator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A rank failed.
+    Rank {
+        /// Which, numbered in the world.
+        rank: usize,
+        /// How.
+        cause: Cause,
+    },
+    /// The ranks' collective calls differ.
+    Mismatch {
+        /// One line per rank that took part, `rank 1: barrier at src/main.rs:7`.
+        calls: Vec<String>,
+        /// What differs.
+        what: String,
+    },
+    /// Ranks wait for each other in a circle.
+    Deadlock {
+        /// One line per rank in it.
+        calls: Vec<String>,
+    },
+    /// A rank's closure ended while others waited for it.
+    Left {
+        /// Which rank, numbered in the world.
+        rank: usize,
+        /// Who waited for it, `rank 0: barrier at src/main.rs:7`.
+        waiting: String,
+    },
+}
+
+impl Fault {
+    /// The rank at the start of it, where there is one.
+    pub fn rank(&self) -> Option<usize> {
+        match self {
+            Fault::Rank { rank, .. } | Fault::Left { rank, .. } => Some(*rank),
+            _ => None,
+        }
+    }
+
+    /// What happened to the rank, in words.
+    pub fn cause(&self) -> String {
+        match self {
+            Fault::Rank { cause, .. } => cause.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Rank { rank, cause } => write!(f, "rank {rank} failed: {cause}"),
+            Fault::Mismatch { calls, what } => {
+                write!(f, "the ranks' calls do not match ({what}): {}", calls.join("; "))
+            }
+            Fault::Deadlock { calls } => {
+                write!(
+                    f,
+                    "deadlock, each of these ranks waits for another of them: {}",
+                    calls.join("; ")
+                )
+            }
+            Fault::Left { rank, waiting } => {
+                write!(
+                    f,
+                    "rank {rank} ended its block while another rank waited for it ({waiting})"
+                )
+            }
+        }
+    }
+}
