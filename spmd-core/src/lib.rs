@@ -1,6 +1,13 @@
 //! Ranks, waiting, transports and failure handling of `spmd`.
 
+pub mod element;
 pub mod error;
 pub mod fault;
+pub mod op;
 
+pub use element::{DType, Element, Located};
 pub use error::{Error, Result};
+pub use op::{
+    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Op, Operation, Prod,
+    Sum,
+};

@@ -1,0 +1,170 @@
+//! An operation below the typed methods: element type and closure are forgotten, what remains
+//! folds arrays of bytes.
+
+use std::marker::PhantomData;
+
+use super::Operation;
+use crate::element::{Element, hash_text};
+
+/// The fold of an operation over arrays of its elements.
+type Fold = unsafe fn(op: *const (), out: *mut u8, left: *const u8, right: *const u8, count: usize);
+
+/// An [`Operation`] on some element type, both erased. Made once for each call.
+#[derive(Clone, Copy)]
+pub struct ErasedOp<'a> {
+    op: *const (),
+    fold: Fold,
+    name: &'static str,
+    id: u32,
+    commutative: bool,
+    borrow: PhantomData<&'a ()>,
+}
+
+// SAFETY: it is a shared reference to an operation, and operations are `Sync`.
+unsafe impl Send for ErasedOp<'_> {}
+
+// SAFETY: as for `Send`.
+unsafe impl Sync for ErasedOp<'_> {}
+
+impl<'a> ErasedOp<'a> {
+    /// Erases `op` as an operation on elements of type `T`.
+    pub fn new<T: Element, O: Operation<T>>(op: &'a O) -> ErasedOp<'a> {
+        ErasedOp {
+            op: (&raw const *op).cast(),
+            fold: best_fold::<T, O>(),
+            name: O::NAME,
+            id: hash_text(O::NAME),
+            commutative: op.commutative(),
+            borrow: PhantomData,
+        }
+    }
+
+    /// Its name, for reports.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// A hash of its name, the same in every process. Operations of the program's own share one.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether its arguments may be swapped.
+    pub fn commutative(&self) -> bool {
+        self.commutative
+    }
+
+    /// Computes `out[i] = left[i] op right[i]` for `count` elements.
+    ///
+    /// An operation of the program's own may panic. The panic passes through; `out` then holds
+    /// results up to some element and from there on what it held before.
+    ///
+    /// # Safety
+    ///
+    /// - `left` and `right` are readable for `count` elements of the type that this operation was
+    ///   erased with, `out` is writable for as many. None of them needs any alignment.
+    /// - `left` and `right` hold values of that type.
+    /// - `out` is `left`, is `right`, or overlaps neither; `left` and `right` may overlap.
+    /// - Nothing writes the inputs, and nothing reads or writes `out`, during the call.
+    pub unsafe fn fold(&self, out: *mut u8, left: *const u8, right: *const u8, count: usize) {
+        // SAFETY: `op` is the operation that `fold` was made for, borrowed for `'a`; the rest is
+        // this method's own contract.
+        unsafe { (self.fold)(self.op, out, left, right, count) }
+    }
+}
+
+/// The fold for the widest vectors of this machine. All variants give the same bits: they are
+/// one loop compiled for different instructions, and Rust never contracts or reorders
+/// floating-point arithmetic.
+fn best_fold<T: Element, O: Operation<T>>() -> Fold {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        return fold_avx2::<T, O>;
+    }
+    fold_baseline::<T, O>
+}
+
+/// # Safety
+///
+/// As [`fold_loop`].
+unsafe fn fold_baseline<T: Element, O: Operation<T>>(
+    op: *const (),
+    out: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    count: usize,
+) {
+    // SAFETY: the same contract.
+    unsafe { fold_loop::<T, O>(op, out, left, right, count) }
+}
+
+/// # Safety
+///
+/// As [`fold_loop`], on a machine that has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn fold_avx2<T: Element, O: Operation<T>>(
+    op: *const (),
+    out: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    count: usize,
+) {
+    // SAFETY: the same contract.
+    unsafe { fold_loop::<T, O>(op, out, left, right, count) }
+}
+
+/// # Safety
+///
+/// `op` points to a live `O`; the rest as [`ErasedOp::fold`] with elements of type `T`.
+#[inline(always)]
+unsafe fn fold_loop<T: Element, O: Operation<T>>(
+    op: *const (),
+    out: *mut u8,
+    left: *const u8,
+    right: *const u8,
+    count: usize,
+) {
+    // SAFETY: the caller passes a pointer to a live `O`.
+    let op = unsafe { &*op.cast::<O>() };
+    let (out, left, right) = (out.cast::<T>(), left.cast::<T>(), right.cast::<T>());
+    // One loop for each way in which the arrays can coincide: where they do, both sides of a step
+    // use one pointer, and the compiler sees that it may vectorise.
+    // SAFETY: `index < count`, and the rest is this function's contract; `out` stands for the
+    // input that it coincides with.
+    unsafe {
+        if out.cast_const() == left {
+            for index in 0..count {
+                step(op, out, out, right, index);
+            }
+        } else if out.cast_const() == right {
+            for index in 0..count {
+                step(op, out, left, out, index);
+            }
+        } else {
+            for index in 0..count {
+                step(op, out, left, right, index);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`fold_loop`] for the element at `index`.
+#[inline(always)]
+unsafe fn step<T: Element, O: Operation<T>>(
+    op: &O,
+    out: *mut T,
+    left: *const T,
+    right: *const T,
+    index: usize,
+) {
+    // SAFETY: `index` lies within all three arrays, which need no alignment here, and the inputs
+    // are values. `out` overlaps an input at this same index at most, which is read before.
+    unsafe {
+        let left = left.add(index).read_unaligned();
+        let right = right.add(index).read_unaligned();
+        out.add(index).write_unaligned(op.combine(left, right));
+    }
+}

@@ -1,0 +1,111 @@
+//! Operations that reductions combine elements with, and the one order in which they do.
+//!
+//! Which of the built-in ones works on which type stands in the table of
+//! [`element`](crate::element). All give the same bits on every machine, except the payload of
+//! a NaN:
+//!
+//! - [`Sum`] and [`Prod`] of integers wrap; of `f16` and `bf16`, each step is computed in `f32` and
+//!   rounded.
+//! - [`Min`] and [`Max`] of floating-point numbers are the `minimum` and `maximum` of IEEE 754-2019:
+//!   NaN wins over every number, and −0 is less than +0.
+//! - [`MinLoc`] and [`MaxLoc`] choose by value as [`Min`] and [`Max`] do, and among equal values (all
+//!   NaNs are equal) the lowest index.
+//! - [`LogicalAnd`] and [`LogicalOr`] take any integer but 0 as true, and give 0 or 1.
+
+use crate::element::Element;
+
+mod builtin;
+mod erased;
+mod order;
+
+pub use builtin::{
+    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Prod, Sum,
+};
+pub use erased::ErasedOp;
+pub use order::{canonical_split, fold_ranks};
+
+/// An associative operation on elements of type `T`.
+///
+/// Built-in ones are [`Sum`] and its siblings; [`Op::new`] makes one of a closure. `combine` must
+/// be associative, as far as the program cares: ranks are combined in a fixed order, but not from
+/// left to right. It must not communicate.
+pub trait Operation<T: Element>: Sync {
+    /// What reports and mismatch checks call it. All of [`Op`] share one name.
+    const NAME: &'static str;
+
+    /// Combines two elements; `left` comes from lower ranks than `right`.
+    fn combine(&self, left: T, right: T) -> T;
+
+    /// Whether `combine(a, b)` is `combine(b, a)`.
+    fn commutative(&self) -> bool {
+        true
+    }
+}
+
+impl<T: Element, O: Operation<T>> Operation<T> for &O {
+    const NAME: &'static str = O::NAME;
+
+    #[inline(always)]
+    fn combine(&self, left: T, right: T) -> T {
+        O::combine(self, left, right)
+    }
+
+    fn commutative(&self) -> bool {
+        O::commutative(self)
+    }
+}
+
+/// An operation of the program's own.
+///
+/// ```
+/// use spmd_core::op::{Op, Operation};
+///
+/// // The product of 2 × 2 matrices: associative, but not commutative.
+/// let product = Op::new(|a: [f64; 4], b: [f64; 4]| {
+///     [
+///         a[0] * b[0] + a[1] * b[2],
+///         a[0] * b[1] + a[1] * b[3],
+///         a[2] * b[0] + a[3] * b[2],
+///         a[2] * b[1] + a[3] * b[3],
+///     ]
+/// })
+/// .non_commutative();
+/// assert_eq!(product.combine([0., 1., 1., 0.], [1., 2., 3., 4.]), [3., 4., 1., 2.]);
+/// ```
+#[derive(Clone, Copy)]
+pub struct Op<F> {
+    combine: F,
+    commutative: bool,
+}
+
+impl<F> Op<F> {
+    /// An associative and commutative operation that combines two elements by `combine`.
+    pub const fn new<T: Element>(combine: F) -> Op<F>
+    where
+        F: Fn(T, T) -> T + Sync,
+    {
+        Op { combine, commutative: true }
+    }
+
+    /// The same operation, declared not to be commutative: `combine(a, b)` may differ from
+    /// `combine(b, a)`. No algorithm will swap its arguments.
+    pub fn non_commutative(self) -> Op<F> {
+        Op { commutative: false, ..self }
+    }
+}
+
+impl<T: Element, F: Fn(T, T) -> T + Sync> Operation<T> for Op<F> {
+    const NAME: &'static str = "user operation";
+
+    #[inline(always)]
+    fn combine(&self, left: T, right: T) -> T {
+        (self.combine)(left, right)
+    }
+
+    fn commutative(&self) -> bool {
+        self.commutative
+    }
+}
+
+#[cfg(test)]
+mod tests;
