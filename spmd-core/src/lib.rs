@@ -1,10 +1,12 @@
 //! Ranks, waiting, transports and failure handling of `spmd`.
 
+pub mod buffer;
 pub mod element;
 pub mod error;
 pub mod fault;
 pub mod op;
 
+pub use buffer::{Buffer, BufferMut, strided, strided_mut, subarray, subarray_mut};
 pub use element::{DType, Element, Located};
 pub use error::{Error, Result};
 pub use op::{

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use num_complex::Complex;
 
 use super::Operation;
+use super::half_floats::HalfFloat;
 use crate::element::{Element, Located};
 
 macro_rules! declare {
@@ -132,10 +133,10 @@ floats! { f32 f64 }
 macro_rules! half_floats {
     ($($t:ty)*) => {$(
         implement! {
-            Sum($t) |left, right| <$t>::from_f32(left.to_f32() + right.to_f32());
-            Prod($t) |left, right| <$t>::from_f32(left.to_f32() * right.to_f32());
-            Min($t) |left, right| <$t>::from_f32(Min.combine(left.to_f32(), right.to_f32()));
-            Max($t) |left, right| <$t>::from_f32(Max.combine(left.to_f32(), right.to_f32()));
+            Sum($t) |left, right| <$t>::round(left.widen() + right.widen());
+            Prod($t) |left, right| <$t>::round(left.widen() * right.widen());
+            Min($t) |left, right| <$t>::round(Min.combine(left.widen(), right.widen()));
+            Max($t) |left, right| <$t>::round(Max.combine(left.widen(), right.widen()));
         }
     )*};
 }

@@ -16,6 +16,7 @@ use crate::element::Element;
 
 mod builtin;
 mod erased;
+mod half_floats;
 mod order;
 
 pub use builtin::{

@@ -1,0 +1,104 @@
+//! What verbs send and receive: slices, arrays, `Vec`, and views with gaps.
+//!
+//! Typed code ends here. A [`Buffer`] hands out a [`View`], which knows where its elements lie
+//! but not their type; the code below the typed methods takes views. Elements in one piece are
+//! used in place, others are packed into one piece and unpacked from it.
+//!
+//! [`strided`] and [`subarray`] make buffers of the columns and blocks of an array, so that a halo
+//! is exchanged without packing by hand.
+
+use crate::element::Element;
+
+mod pattern;
+mod strided;
+mod subarray;
+mod view;
+
+pub use strided::{Strided, StridedMut, strided, strided_mut};
+pub use subarray::{Subarray, SubarrayMut, subarray, subarray_mut};
+pub use view::{View, ViewMut};
+
+/// Memory whose elements can be sent: a slice, an array, a `Vec`, or a view with gaps.
+///
+/// # Safety
+///
+/// The element type of [`view`](Buffer::view) is [`Elem`](Buffer::Elem), and each call gives the
+/// same elements as long as nobody changes the buffer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer of elements",
+    note = "slices, arrays, `Vec<T>`, `Box<[T]>`, and the views of `strided` and `subarray` are buffers",
+    note = "for a single value use the `_value` form of the call, for any serde type the `_object` form"
+)]
+pub unsafe trait Buffer {
+    /// The type of its elements.
+    type Elem: Element;
+
+    /// Its elements, erased.
+    fn view(&self) -> View<'_>;
+}
+
+/// A [`Buffer`] that can be received into.
+///
+/// # Safety
+///
+/// [`view_mut`](BufferMut::view_mut) has the same elements as [`view`](Buffer::view), and no two
+/// of them overlap.
+pub unsafe trait BufferMut: Buffer {
+    /// Its elements, erased, for writing.
+    fn view_mut(&mut self) -> ViewMut<'_>;
+}
+
+macro_rules! slices {
+    ($(impl[$($generics:tt)*] for $buffer:ty;)*) => {$(
+        // SAFETY: the view is that of the slice of all elements, which are of type `T`.
+        unsafe impl<$($generics)*> Buffer for $buffer {
+            type Elem = T;
+
+            fn view(&self) -> View<'_> {
+                View::new::<T>(self)
+            }
+        }
+
+        // SAFETY: the same slice; elements of a slice don't overlap.
+        unsafe impl<$($generics)*> BufferMut for $buffer {
+            fn view_mut(&mut self) -> ViewMut<'_> {
+                ViewMut::new::<T>(self)
+            }
+        }
+    )*};
+}
+
+slices! {
+    impl[T: Element] for [T];
+    impl[T: Element, const N: usize] for [T; N];
+    impl[T: Element] for Vec<T>;
+    impl[T: Element] for Box<[T]>;
+}
+
+// SAFETY: that of the buffer it refers to.
+unsafe impl<B: Buffer + ?Sized> Buffer for &B {
+    type Elem = B::Elem;
+
+    fn view(&self) -> View<'_> {
+        B::view(self)
+    }
+}
+
+// SAFETY: that of the buffer it refers to.
+unsafe impl<B: Buffer + ?Sized> Buffer for &mut B {
+    type Elem = B::Elem;
+
+    fn view(&self) -> View<'_> {
+        B::view(self)
+    }
+}
+
+// SAFETY: that of the buffer it refers to.
+unsafe impl<B: BufferMut + ?Sized> BufferMut for &mut B {
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        B::view_mut(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Where the elements of a view lie, and the copying between them and memory in one piece.
+
+use std::ops::Range;
+
+/// One level of repetition: `count` times, `stride` apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dim {
+    pub(super) count: usize,
+    pub(super) stride: usize,
+}
+
+/// Runs of elements in one piece, repeated. All lengths are in bytes; `dims` goes from the
+/// slowest to the fastest and no level is redundant, so without any all elements are in one piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pattern<'a> {
+    pub(super) run: usize,
+    pub(super) dims: &'a [Dim],
+}
+
+/// `count` pieces of memory of `size` bytes, `stride` bytes apart.
+struct Pieces {
+    offset: usize,
+    count: usize,
+    size: usize,
+    stride: usize,
+}
+
+impl Pattern<'_> {
+    /// The bytes of all runs together.
+    pub(super) fn bytes(&self) -> usize {
+        self.dims.iter().fold(self.run, |bytes, dim| bytes * dim.count)
+    }
+
+    /// Where run `index` starts.
+    fn offset(&self, index: usize) -> usize {
+        let mut rest = index;
+        let mut offset = 0;
+        for dim in self.dims.iter().rev() {
+            offset += rest % dim.count * dim.stride;
+            rest /= dim.count;
+        }
+        offset
+    }
+
+    /// The memory of the bytes `range` of all runs, in order: whole rows of runs as far as
+    /// possible, single parts of a run at the ends.
+    fn pieces(&self, range: Range<usize>, mut each: impl FnMut(Pieces)) {
+        let row = self.dims.last().copied().unwrap_or(Dim { count: 1, stride: 0 });
+        let mut at = range.start;
+        while at < range.end {
+            let (index, within) = (at / self.run, at % self.run);
+            let left = range.end - at;
+            let offset = self.offset(index) + within;
+            let pieces = if within > 0 || left < self.run {
+                let size = left.min(self.run - within);
+                Pieces { offset, count: 1, size, stride: 0 }
+            } else {
+                let count = (row.count - index % row.count).min(left / self.run);
+                Pieces { offset, count, size: self.run, stride: row.stride }
+            };
+            at += pieces.count * pieces.size;
+            each(pieces);
+        }
+    }
+
+    /// Copies the bytes `range` of all runs at `base` to `out`, in one piece.
+    ///
+    /// # Safety
+    ///
+    /// `range` lies within [`bytes`](Pattern::bytes); all runs at `base` are readable, `out` is
+    /// writable for the length of `range`, and they don't overlap.
+    pub(super) unsafe fn pack(&self, base: *const u8, range: Range<usize>, out: *mut u8) {
+        let mut to = out;
+        self.pieces(range, |from| {
+            // SAFETY: the pieces lie within the runs, and `to` has advanced by the sizes of those
+            // before, which sum up to the length of `range` at most.
+            unsafe { copy(base.add(from.offset), from.stride, to, from.size, &from) };
+            to = to.wrapping_add(from.count * from.size);
+        });
+    }
+
+    /// Copies from one piece at `from` to the bytes `range` of all runs at `base`.
+    ///
+    /// # Safety
+    ///
+    /// As [`pack`](Pattern::pack), with `from` readable and the runs at `base` writable.
+    pub(super) unsafe fn unpack(&self, base: *mut u8, range: Range<usize>, from: *const u8) {
+        let mut from = from;
+        self.pieces(range, |to| {
+            // SAFETY: as in `pack`.
+            unsafe { copy(from, to.size, base.add(to.offset), to.stride, &to) };
+            from = from.wrapping_add(to.count * to.size);
+        });
+    }
+}
+
+/// Copies pieces from `from` to `to`, advancing each by its own stride.
+///
+/// # Safety
+///
+/// All pieces are readable at `from` and writable at `to`, and the two don't overlap.
+unsafe fn copy(from: *const u8, from_stride: usize, to: *mut u8, to_stride: usize, of: &Pieces) {
+    // SAFETY: this function's own contract.
+    unsafe {
+        match of.size {
+            1 => copy_fixed::<1>(from, from_stride, to, to_stride, of.count),
+            2 => copy_fixed::<2>(from, from_stride, to, to_stride, of.count),
+            4 => copy_fixed::<4>(from, from_stride, to, to_stride, of.count),
+            8 => copy_fixed::<8>(from, from_stride, to, to_stride, of.count),
+            16 => copy_fixed::<16>(from, from_stride, to, to_stride, of.count),
+            size => {
+                for piece in 0..of.count {
+                    let from = from.add(piece * from_stride);
+                    from.copy_to_nonoverlapping(to.add(piece * to_stride), size);
+                }
+            }
+        }
+    }
+}
+
+/// [`copy`] for pieces whose size the compiler knows, so that each is a load and a store.
+///
+/// # Safety
+///
+/// As [`copy`].
+unsafe fn copy_fixed<const SIZE: usize>(
+    from: *const u8,
+    from_stride: usize,
+    to: *mut u8,
+    to_stride: usize,
+    count: usize,
+) {
+    for piece in 0..count {
+        // SAFETY: piece `piece < count` is readable at `from` and writable at `to`; arrays of
+        // bytes need no alignment.
+        unsafe {
+            let bytes = from.add(piece * from_stride).cast::<[u8; SIZE]>().read();
+            to.add(piece * to_stride).cast::<[u8; SIZE]>().write(bytes);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A rectangular part of an array of any number of axes: the face of a grid, a tile of a matrix.
+
+use std::ops::Range;
+
+use super::pattern::{Dim, Pattern};
+use super::{Buffer, BufferMut, View, ViewMut};
+use crate::element::Element;
+use crate::error::{Error, Result};
+
+/// The part of an array that lies within `ranges`, one for each axis: a buffer for sending.
+///
+/// `slice` holds the whole array of that `shape` in row-major order: the last axis is the fastest.
+/// The elements of the buffer are in the same order.
+///
+/// # Errors
+///
+/// [`Error::Argument`] if `slice` has not as many elements as `shape`, if there is not one range for
+/// each axis, or if one is not within the extent of its axis.
+///
+/// ```
+/// use spmd_core::buffer::{Buffer, subarray};
+///
+/// let grid = [0.0; 4 * 5 * 6];
+/// let face = subarray(&grid, &[4, 5, 6], &[0..4, 0..5, 5..6])?; // the last plane of the last axis
+/// assert_eq!(face.view().len(), 20);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+pub fn subarray<'a, T: Element>(
+    slice: &'a [T],
+    shape: &[usize],
+    ranges: &[Range<usize>],
+) -> Result<Subarray<'a, T>> {
+    let layout = Layout::new::<T>("subarray", slice.len(), shape, ranges)?;
+    Ok(Subarray { slice, layout })
+}
+
+/// As [`subarray`], for receiving too.
+///
+/// # Errors
+///
+/// As [`subarray`].
+pub fn subarray_mut<'a, T: Element>(
+    slice: &'a mut [T],
+    shape: &[usize],
+    ranges: &[Range<usize>],
+) -> Result<SubarrayMut<'a, T>> {
+    let layout = Layout::new::<T>("subarray_mut", slice.len(), shape, ranges)?;
+    Ok(SubarrayMut { slice, layout })
+}
+
+/// A rectangular part of an array, made by [`subarray`].
+#[derive(Clone, Debug)]
+pub struct Subarray<'a, T> {
+    slice: &'a [T],
+    layout: Layout,
+}
+
+/// A rectangular part of an array, made by [`subarray_mut`].
+#[derive(Debug)]
+pub struct SubarrayMut<'a, T> {
+    slice: &'a mut [T],
+    layout: Layout,
+}
+
+// SAFETY: the elements are of type `T`.
+unsafe impl<T: Element> Buffer for Subarray<'_, T> {
+    type Elem = T;
+
+    fn view(&self) -> View<'_> {
+        let part = &self.slice[self.layout.start..];
+        // SAFETY: `Layout::new` has checked that the part lies within the slice.
+        unsafe { View::with_pattern(part.as_ptr(), self.layout.pattern()) }
+    }
+}
+
+// SAFETY: the elements are of type `T`.
+unsafe impl<T: Element> Buffer for SubarrayMut<'_, T> {
+    type Elem = T;
+
+    fn view(&self) -> View<'_> {
+        let part = &self.slice[self.layout.start..];
+        // SAFETY: `Layout::new` has checked that the part lies within the slice.
+        unsafe { View::with_pattern(part.as_ptr(), self.layout.pattern()) }
+    }
+}
+
+// SAFETY: the same part of the same slice; each element is in a rectangular part once.
+unsafe impl<T: Element> BufferMut for SubarrayMut<'_, T> {
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        let part = &mut self.slice[self.layout.start..];
+        // SAFETY: the part lies within the slice, borrowed uniquely, and has no element twice.
+        unsafe { ViewMut::with_pattern(part.as_mut_ptr(), self.layout.pattern()) }
+    }
+}
+
+/// Where the part lies: its first element, and from there its runs in bytes.
+#[derive(Clone, Debug)]
+struct Layout {
+    start: usize,
+    run: usize,
+    dims: Vec<Dim>,
+}
+
+impl Layout {
+    fn new<T>(call: &str, len: usize, shape: &[usize], ranges: &[Range<usize>]) -> Result<Layout> {
+        let elements =
+            shape.iter().try_fold(1, |product: usize, extent| product.checked_mul(*extent));
+        if elements != Some(len) {
+            return Err(Error::Argument(format!(
+                "{call}: an array of shape {shape:?} has {} elements, and the slice has {len}",
+                elements.map_or("too many".to_owned(), |elements| elements.to_string()),
+            )));
+        }
+        if ranges.len() != shape.len() {
+            return Err(Error::Argument(format!(
+                "{call}: the shape {shape:?} has {} axes, and {} ranges are given",
+                shape.len(),
+                ranges.len(),
+            )));
+        }
+        for (axis, (range, extent)) in ranges.iter().zip(shape).enumerate() {
+            if range.start > range.end || range.end > *extent {
+                return Err(Error::Argument(format!(
+                    "{call}: the range {range:?} of axis {axis} is not within its extent, 0..{extent}"
+                )));
+            }
+        }
+        if ranges.iter().any(Range::is_empty) {
+            return Ok(Layout { start: 0, run: 0, dims: Vec::new() });
+        }
+        Ok(Layout::within(size_of::<T>(), shape, ranges))
+    }
+
+    /// The layout of a part that has elements. An axis that continues the runs or the steps of the
+    /// faster ones becomes part of them.
+    fn within(size: usize, shape: &[usize], ranges: &[Range<usize>]) -> Layout {
+        let (mut start, mut run, mut dims) = (0, size, Vec::<Dim>::new());
+        let mut stride = 1;
+        for (range, extent) in ranges.iter().zip(shape).rev() {
+            start += range.start * stride;
+            let (count, bytes) = (range.len(), stride * size);
+            match dims.last_mut() {
+                _ if count == 1 => {}
+                None if bytes == run => run *= count,
+                Some(faster) if bytes == faster.count * faster.stride => faster.count *= count,
+                _ => dims.push(Dim { count, stride: bytes }),
+            }
+            stride *= extent;
+        }
+        dims.reverse();
+        Layout { start, run, dims }
+    }
+
+    fn pattern(&self) -> Pattern<'_> {
+        Pattern { run: self.run, dims: &self.dims }
+    }
+}

@@ -1,0 +1,206 @@
+//! The elements of a buffer, erased.
+
+use std::marker::PhantomData;
+
+use super::pattern::Pattern;
+use crate::element::{DType, Element};
+
+/// The elements of a [`Buffer`](super::Buffer), without their type.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    base: *const u8,
+    dtype: DType,
+    pattern: Pattern<'a>,
+    borrow: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: it is a shared borrow of elements, which are `Sync`.
+unsafe impl Send for View<'_> {}
+
+// SAFETY: as for `Send`.
+unsafe impl Sync for View<'_> {}
+
+impl<'a> View<'a> {
+    /// The view of a slice.
+    pub fn new<T: Element>(slice: &'a [T]) -> View<'a> {
+        let pattern = Pattern { run: size_of_val(slice), dims: &[] };
+        // SAFETY: the one run is the slice.
+        unsafe { View::with_pattern::<T>(slice.as_ptr(), pattern) }
+    }
+
+    /// # Safety
+    ///
+    /// The runs of `pattern` at `base` are elements of type `T`, borrowed for `'a`.
+    pub(super) unsafe fn with_pattern<T: Element>(
+        base: *const T,
+        pattern: Pattern<'a>,
+    ) -> View<'a> {
+        View { base: base.cast(), dtype: T::DTYPE, pattern, borrow: PhantomData }
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.bytes() / self.dtype.size as usize
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// The bytes of all elements, without gaps.
+    pub fn bytes(&self) -> usize {
+        self.pattern.bytes()
+    }
+
+    /// Where the elements start, if they lie in one piece and in order; a view without elements
+    /// does, and the pointer is then of no use.
+    pub fn contiguous(&self) -> Option<*const u8> {
+        self.pattern.dims.is_empty().then_some(self.base)
+    }
+
+    /// Copies all elements to `out`, in one piece.
+    ///
+    /// # Safety
+    ///
+    /// `out` is writable for [`bytes`](View::bytes) bytes and overlaps no element.
+    pub unsafe fn pack(&self, out: *mut u8) {
+        // SAFETY: the same contract, for all elements.
+        unsafe { self.pack_range(0, self.len(), out) }
+    }
+
+    /// Copies `count` elements from element `first` on to `out`, in one piece.
+    ///
+    /// # Safety
+    ///
+    /// `first + count` is at most [`len`](View::len); `out` is writable for `count` elements and
+    /// overlaps no element of the view.
+    pub unsafe fn pack_range(&self, first: usize, count: usize, out: *mut u8) {
+        debug_assert!(first + count <= self.len());
+        let size = self.dtype.size as usize;
+        // SAFETY: the range lies within the runs, which the view borrows; `out` is the caller's
+        // to vouch for.
+        unsafe { self.pattern.pack(self.base, first * size..(first + count) * size, out) }
+    }
+}
+
+/// The elements of a [`BufferMut`](super::BufferMut), without their type, for writing.
+pub struct ViewMut<'a> {
+    base: *mut u8,
+    dtype: DType,
+    pattern: Pattern<'a>,
+    borrow: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: it is a unique borrow of elements, which are `Send`.
+unsafe impl Send for ViewMut<'_> {}
+
+// SAFETY: a shared `ViewMut` only reads elements, which are `Sync`.
+unsafe impl Sync for ViewMut<'_> {}
+
+impl<'a> ViewMut<'a> {
+    /// The view of a slice.
+    pub fn new<T: Element>(slice: &'a mut [T]) -> ViewMut<'a> {
+        let pattern = Pattern { run: size_of_val(slice), dims: &[] };
+        // SAFETY: the one run is the slice.
+        unsafe { ViewMut::with_pattern::<T>(slice.as_mut_ptr(), pattern) }
+    }
+
+    /// # Safety
+    ///
+    /// The runs of `pattern` at `base` are elements of type `T`, borrowed uniquely for `'a`, and
+    /// don't overlap.
+    pub(super) unsafe fn with_pattern<T: Element>(
+        base: *mut T,
+        pattern: Pattern<'a>,
+    ) -> ViewMut<'a> {
+        ViewMut { base: base.cast(), dtype: T::DTYPE, pattern, borrow: PhantomData }
+    }
+
+    /// The same elements for reading.
+    pub fn as_view(&self) -> View<'_> {
+        let ViewMut { base, dtype, pattern, .. } = *self;
+        View { base, dtype, pattern, borrow: PhantomData }
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.as_view().len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.as_view().is_empty()
+    }
+
+    /// The bytes of all elements, without gaps.
+    pub fn bytes(&self) -> usize {
+        self.as_view().bytes()
+    }
+
+    /// As [`View::contiguous`].
+    pub fn contiguous(&self) -> Option<*const u8> {
+        self.as_view().contiguous()
+    }
+
+    /// As [`View::contiguous`], for writing.
+    pub fn contiguous_mut(&mut self) -> Option<*mut u8> {
+        self.pattern.dims.is_empty().then_some(self.base)
+    }
+
+    /// As [`View::pack`].
+    ///
+    /// # Safety
+    ///
+    /// As [`View::pack`].
+    pub unsafe fn pack(&self, out: *mut u8) {
+        // SAFETY: the same contract.
+        unsafe { self.as_view().pack(out) }
+    }
+
+    /// As [`View::pack_range`].
+    ///
+    /// # Safety
+    ///
+    /// As [`View::pack_range`].
+    pub unsafe fn pack_range(&self, first: usize, count: usize, out: *mut u8) {
+        // SAFETY: the same contract.
+        unsafe { self.as_view().pack_range(first, count, out) }
+    }
+
+    /// Overwrites all elements with those in one piece at `from`.
+    ///
+    /// # Safety
+    ///
+    /// `from` is readable for [`bytes`](ViewMut::bytes) bytes, which are values of the element
+    /// type ([`DType::all_valid`]), and overlaps no element.
+    pub unsafe fn unpack(&mut self, from: *const u8) {
+        // SAFETY: the same contract, for all elements.
+        unsafe { self.unpack_range(0, self.len(), from) }
+    }
+
+    /// Overwrites `count` elements from element `first` on with those in one piece at `from`.
+    ///
+    /// # Safety
+    ///
+    /// `first + count` is at most [`len`](ViewMut::len); `from` is readable for `count` elements,
+    /// which are values of the element type ([`DType::all_valid`]), and overlaps no element of
+    /// the view.
+    pub unsafe fn unpack_range(&mut self, first: usize, count: usize, from: *const u8) {
+        debug_assert!(first + count <= self.len());
+        let size = self.dtype.size as usize;
+        // SAFETY: the range lies within the runs, which the view borrows uniquely; `from` is the
+        // caller's to vouch for.
+        unsafe { self.pattern.unpack(self.base, first * size..(first + count) * size, from) }
+    }
+}
