@@ -1,3 +1,4 @@
+use super::dtype::hash;
 use super::*;
 
 #[derive(Clone, Copy, Element)]
