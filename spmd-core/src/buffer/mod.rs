@@ -4,7 +4,7 @@
 //! but not their type; the code below the typed methods takes views. Elements in one piece are
 //! used in place, others are packed into one piece and unpacked from it.
 //!
-//! [`strided`] and [`subarray`] make buffers of the columns and blocks of an array, so that a halo
+//! [`strided()`] and [`subarray()`] make buffers of the columns and blocks of an array, so that a halo
 //! is exchanged without packing by hand.
 
 use crate::element::Element;
