@@ -7,13 +7,14 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::call::Call;
 use crate::fault::Fault;
 
 /// What the calls of this library return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call of the rank API did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank that this call needed has failed: it panicked, returned an error, exited or was
@@ -26,6 +27,14 @@ pub enum Error {
         fault: Box<Fault>,
         /// The call in which this rank learnt of it, with its source line.
         call: String,
+    },
+    /// A rank's closure panicked.
+    #[error("rank {rank} panicked: {message}")]
+    Panicked {
+        /// Which.
+        rank: usize,
+        /// What it said.
+        message: String,
     },
     /// Ranks of one communicator disagree, wait for each other in a circle, or wait for a rank
     /// that has left: a mistake in the program. The same fault is seen by all of them.
@@ -182,6 +191,13 @@ pub enum Error {
     User(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// A program whose `main` returns an error prints its `Debug` form: the same text as `Display`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// Wraps any error of the program's own, for types without a `From` conversion.
     ///
@@ -202,6 +218,15 @@ impl Error {
         match self {
             Error::PeerFailed { fault, .. } | Error::Stopped { fault, .. } => Some(fault),
             _ => None,
+        }
+    }
+
+    /// What a rank is told that a fault stops in `call`.
+    pub(crate) fn stopped(fault: Fault, call: &Call<'_>) -> Error {
+        let (fault, call) = (Box::new(fault), call.to_string());
+        match &*fault {
+            Fault::Rank { rank, .. } => Error::PeerFailed { rank: *rank, fault, call },
+            _ => Error::Stopped { fault, call },
         }
     }
 

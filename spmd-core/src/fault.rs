@@ -105,3 +105,43 @@ impl fmt::Display for Fault {
         }
     }
 }
+
+impl Fault {
+    /// The same fault with its texts cut to fit into `bytes`.
+    pub(crate) fn shortened(&self, bytes: usize) -> Fault {
+        let cut = |text: &String, limit: usize| {
+            let mut end = limit.min(text.len());
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            if end < text.len() { format!("{}..", &text[..end]) } else { text.clone() }
+        };
+        let cut_all = |calls: &Vec<String>| {
+            let each = (bytes / calls.len().max(1)).max(40);
+            calls.iter().take(bytes / 40).map(|call| cut(call, each - 4)).collect()
+        };
+        let mut fault = self.clone();
+        match &mut fault {
+            Fault::Rank { cause, .. } => match cause {
+                Cause::Panicked(text) | Cause::Returned(text) | Cause::TimedOut(text) => {
+                    *text = cut(text, bytes);
+                }
+                Cause::Exited(_) | Cause::Killed(_) => {}
+            },
+            Fault::Mismatch { calls, what } => {
+                *calls = cut_all(calls);
+                *what = cut(what, bytes / 4);
+            }
+            Fault::Deadlock { calls } => *calls = cut_all(calls),
+            Fault::Left { waiting, .. } => *waiting = cut(waiting, bytes),
+        }
+        fault
+    }
+}
+
+/// The message of a panic, as far as it is text.
+pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "(a panic without a text)".into())
+}

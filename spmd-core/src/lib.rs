@@ -1,15 +1,43 @@
 //! Ranks, waiting, transports and failure handling of `spmd`.
 
+pub mod block;
+pub mod boot;
 pub mod buffer;
+pub mod call;
+pub mod comm;
+pub mod ctx;
 pub mod element;
 pub mod error;
 pub mod fault;
+mod group;
 pub mod op;
+pub mod rank;
+mod shared_buf;
+mod sync;
+mod text;
+pub mod transport;
+mod wait;
 
+/// What algorithms of collectives are written with (`spmd-collectives`).
+pub mod algorithm {
+    pub use crate::buffer::{View, ViewMut};
+    pub use crate::call::{Call, Kind};
+    pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
+    pub use crate::transport::shared::board::{FLAT, Round};
+    pub use crate::transport::shared::layout::PAYLOAD;
+}
+
+pub use block::{Bind, Spmd, spmd};
+pub use boot::run;
 pub use buffer::{Buffer, BufferMut, strided, strided_mut, subarray, subarray_mut};
+pub use comm::Comm;
+pub use ctx::{Ctx, with_current};
 pub use element::{DType, Element, Located};
 pub use error::{Error, Result};
 pub use op::{
     BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Op, Operation, Prod,
     Sum,
 };
+pub use rank::{ANY, Any, Source, Status, TagOrAny};
+pub use shared_buf::SharedBuf;
+pub use transport::shared::Mode;

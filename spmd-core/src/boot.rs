@@ -1,0 +1,189 @@
+//! How a process becomes a rank: what the launcher puts into its environment, the arena that both
+//! map, and the settings that users give through `SPMD_*` variables.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::block::{check_all_received, run_rank};
+use crate::ctx::Ctx;
+use crate::error::{Error, Result};
+use crate::transport::shared::{Endpoint, Mode};
+use crate::wait;
+use crate::Spmd;
+
+#[cfg(target_os = "linux")]
+mod job;
+#[cfg(target_os = "linux")]
+pub use job::Job;
+
+/// The version of what launcher and program say to each other.
+pub const PROTOCOL: u32 = 1;
+
+/// Names of the variables that the launcher sets for a rank.
+pub mod variables {
+    /// The rank of a process rank.
+    pub const RANK: &str = "SPMD_RANK";
+    /// How many ranks the job has.
+    pub const SIZE: &str = "SPMD_SIZE";
+    /// The file descriptor of the arena.
+    pub const ARENA: &str = "SPMD_ARENA_FD";
+    /// [`super::PROTOCOL`] of the launcher.
+    pub const PROTOCOL: &str = "SPMD_PROTOCOL";
+    /// How many ranks a process runs that is the whole job.
+    pub const RANKS: &str = "SPMD_RANKS";
+    /// Where ranks run: `threads` or `virtual`.
+    pub const AS: &str = "SPMD_AS";
+    /// How long a call may wait, in seconds.
+    pub const TIMEOUT: &str = "SPMD_TIMEOUT";
+    /// Bytes of stack of each rank.
+    pub const STACK_SIZE: &str = "SPMD_STACK_SIZE";
+    /// Cores that the job's ranks share.
+    pub const CORES: &str = "SPMD_CORES";
+    /// Large messages between processes: `1` reads them through the kernel.
+    pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
+}
+
+/// What the environment sets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) mode: Option<Mode>,
+    pub(crate) ranks: Option<usize>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) cores: Option<usize>,
+    pub(crate) single_copy: bool,
+}
+
+/// A variable's value, if it is set and not empty.
+fn variable(name: &str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => Ok(Some(text)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Error::Boot(format!("the variable {name} is not text")))
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr>(name: &str, what: &str) -> Result<Option<T>> {
+    let Some(text) = variable(name)? else { return Ok(None) };
+    let value = text.parse().ok();
+    value.map(Some).ok_or_else(|| Error::Boot(format!("{name}={text} is not {what}")))
+}
+
+impl Settings {
+    pub(crate) fn from_environment() -> Result<Settings> {
+        use variables::*;
+        let mode = match variable(AS)?.as_deref() {
+            None | Some("processes") => None,
+            Some("threads") => Some(Mode::Threads),
+            Some("virtual") => Some(Mode::Virtual),
+            Some(other) => {
+                let text = format!("{AS}={other} is not threads, virtual or processes");
+                return Err(Error::Boot(text));
+            }
+        };
+        let positive = |name, what| match parsed::<usize>(name, what)? {
+            Some(0) => Err(Error::Boot(format!("{name}=0 is not {what}"))),
+            value => Ok(value),
+        };
+        let seconds = parsed::<f64>(TIMEOUT, "a number of seconds")?;
+        let timeout = seconds.map(|seconds| {
+            let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
+            limit.ok_or_else(|| Error::Boot(format!("{TIMEOUT}={seconds} is not a time limit")))
+        });
+        Ok(Settings {
+            mode,
+            ranks: positive(RANKS, "a number of ranks")?,
+            timeout: timeout.transpose()?,
+            stack_size: positive(STACK_SIZE, "a number of bytes")?,
+            cores: positive(CORES, "a number of cores")?,
+            single_copy: parsed::<u8>(SINGLE_COPY, "0 or 1")?.unwrap_or(0) != 0,
+        })
+    }
+}
+
+/// This process's place in the launcher's world: its end, and how many blocks it has entered.
+struct Place {
+    endpoint: Arc<Endpoint>,
+    blocks: Mutex<u32>,
+}
+
+static PLACE: OnceLock<std::result::Result<Option<Place>, String>> = OnceLock::new();
+
+/// Runs `f` on the ranks of the launched world that this process hosts, and gives their results:
+/// one under `spmdrun` with process ranks, all with thread or virtual ranks, and one, rank 0 of
+/// 1, without a launcher. A program may enter the world several times, on all ranks.
+///
+/// It returns when all ranks have left the block, so that nothing is still on the way.
+///
+/// Errors: that of this process's rank, or what stopped it; messages that nobody received; the
+/// launcher's environment cannot be used. A panic of a process rank goes on as a panic.
+///
+/// ```
+/// # use spmd_core::{run, Result};
+/// fn main() -> Result<()> {
+///     run(|ctx| {
+///         println!("rank {} of {}", ctx.rank(), ctx.size());
+///         Ok(())
+///     })?;
+///     Ok(())
+/// }
+/// ```
+pub fn run<R, F>(f: F) -> Result<Vec<R>>
+where
+    F: Fn(&Ctx) -> Result<R> + Sync,
+    R: Send,
+{
+    let place = PLACE.get_or_init(|| enter().map_err(|error| error.to_string()));
+    match place {
+        Ok(Some(place)) => run_as_process(place, f).map(|value| vec![value]),
+        Ok(None) => {
+            let ranks = Settings::from_environment()?.ranks.unwrap_or(1);
+            Spmd::new(ranks).run(f)
+        }
+        Err(text) => Err(Error::Boot(text.clone())),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn enter() -> Result<Option<Place>> {
+    let Some(endpoint) = job::attach()? else { return Ok(None) };
+    Ok(Some(Place { endpoint: Arc::new(endpoint), blocks: Mutex::new(0) }))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn enter() -> Result<Option<Place>> {
+    match variable(variables::ARENA)? {
+        None => Ok(None),
+        Some(_) => Err(Error::Unavailable {
+            what: "a world of process ranks".into(),
+            reason: "this system is not Linux".into(),
+            remedy: "use spmdrun --as threads or --as virtual".into(),
+        }),
+    }
+}
+
+fn run_as_process<R>(place: &Place, f: impl FnOnce(&Ctx) -> Result<R>) -> Result<R> {
+    let Some(mut blocks) = place.blocks.try_lock() else {
+        return Err(Error::Argument(
+            "spmd::run was called inside the world that it enters; a block within a rank is \
+             opened with spmd(n, ..)"
+                .into(),
+        ));
+    };
+    *blocks += 1;
+    let (endpoint, block) = (&place.endpoint, *blocks);
+    let _running = wait::Running::new();
+    let value = match run_rank(endpoint, block, f) {
+        Ok(result) => result?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    endpoint.wait_for_the_end(block)?;
+    // What comes from here on, with the others gone from the block, was never to be received.
+    check_all_received(endpoint, |_| true)?;
+    Ok(value)
+}

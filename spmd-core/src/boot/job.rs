@@ -1,0 +1,199 @@
+//! The arena of a job of processes, as the launcher makes it and as a rank finds it.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::FdFlags;
+
+use super::{PROTOCOL, Settings, parsed, variables};
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault};
+use crate::transport::shared::layout::{Agent, Layout, MAGIC};
+use crate::transport::shared::memory::Memory;
+use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
+use crate::wait::{Policy, cores};
+
+/// Seals that keep every access within the file's length valid.
+fn seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW
+}
+
+/// This process's end of the launcher's world; `None` without a launcher.
+pub(super) fn attach() -> Result<Option<Endpoint>> {
+    let Some(fd) = parsed::<RawFd>(variables::ARENA, "a file descriptor")? else {
+        return Ok(None);
+    };
+    let launcher = parsed::<u32>(variables::PROTOCOL, "a protocol version")?;
+    if launcher != Some(PROTOCOL) {
+        let theirs = launcher.map_or("an unknown protocol".into(), |v| format!("protocol {v}"));
+        return Err(Error::Boot(format!(
+            "spmdrun speaks {theirs} and this program protocol {PROTOCOL}; install the spmdrun of \
+             the program's version of spmd"
+        )));
+    }
+    let missing = |name: &str| Error::Boot(format!("the variable {name} is not set"));
+    let rank: usize = parsed(variables::RANK, "a rank")?.ok_or_else(|| missing(variables::RANK))?;
+    let size: usize = parsed(variables::SIZE, "a size")?.ok_or_else(|| missing(variables::SIZE))?;
+    if rank >= size {
+        return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
+    }
+    if fd < 3 {
+        return Err(Error::Boot(format!("{}={fd} is not the arena", variables::ARENA)));
+    }
+    // SAFETY: only looked at; if it is not open, the calls below say so.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let not_ours = |_| {
+        Error::Boot(format!(
+            "descriptor {fd} ({}) is not the arena of a job; a program started by a rank must not \
+             inherit its SPMD_* variables",
+            variables::ARENA
+        ))
+    };
+    let found = rustix::fs::fcntl_get_seals(borrowed).map_err(not_ours)?;
+    let layout = Layout::processes(size);
+    let bytes = rustix::fs::fstat(borrowed).map_err(not_ours)?.st_size;
+    if !found.contains(seals()) || bytes as usize != layout.total_bytes() {
+        return Err(not_ours(rustix::io::Errno::INVAL));
+    }
+    // SAFETY: the descriptor is the launcher's memfd, passed to this process for this use, as
+    // its seals and length show; nothing else here knows of it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)
+        .map_err(|e| Error::system("closing the arena on exec", e))?;
+    let memory = Memory::map(fd.as_fd(), layout, Some(rank))?;
+    let header = memory.header();
+    if header.magic.load(Acquire) != MAGIC || header.ranks.load(Relaxed) as usize != size {
+        return Err(not_ours(rustix::io::Errno::INVAL));
+    }
+    let me = std::process::id();
+    let first = memory.head(rank).pid.compare_exchange(0, me, AcqRel, Relaxed);
+    if let Err(other) = first {
+        return Err(Error::Boot(format!(
+            "process {other} is rank {rank} already; a program started by a rank must not inherit \
+             its SPMD_* variables"
+        )));
+    }
+    allow_reading_by_siblings(header.launcher.load(Relaxed));
+    let settings = Settings::from_environment()?;
+    let policy = Policy::new(settings.cores.unwrap_or_else(cores), size - 1);
+    let mut world = World::new(memory, Mode::Processes, policy, settings.timeout);
+    world.single_copy = settings.single_copy;
+    Ok(Some(Endpoint::new(Arc::new(world), rank)))
+}
+
+/// Under Yama's restriction a process may be read by its declared tracer and that one's
+/// descendants: the other ranks, for the launcher. A kernel without Yama refuses, and needs it
+/// not.
+fn allow_reading_by_siblings(launcher: u32) {
+    // SAFETY: this call takes a number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, u64::from(launcher), 0, 0, 0) };
+}
+
+/// The launcher's handle on the arena of one job.
+pub struct Job {
+    fd: OwnedFd,
+    world: World,
+}
+
+impl Job {
+    /// Makes the arena of a job of `ranks` processes: a sparse memory file without a name, sealed
+    /// against shrinking and growing, that children inherit.
+    ///
+    /// Errors: the system refuses memory files of that size.
+    pub fn create(ranks: usize) -> Result<Job> {
+        let system = |e| Error::system(format!("making the shared arena of {ranks} ranks"), e);
+        let layout = Layout::processes(ranks);
+        let fd = rustix::fs::memfd_create("spmd", MemfdFlags::ALLOW_SEALING).map_err(system)?;
+        rustix::fs::ftruncate(&fd, layout.total_bytes() as u64).map_err(system)?;
+        rustix::fs::fcntl_add_seals(&fd, seals()).map_err(system)?;
+        let memory = Memory::map(fd.as_fd(), layout, None)?;
+        let header = memory.header();
+        header.ranks.store(ranks as u32, Relaxed);
+        header.protocol.store(PROTOCOL, Relaxed);
+        header.launcher.store(std::process::id(), Relaxed);
+        header.magic.store(MAGIC, Release);
+        let world = World::new(memory, Mode::Processes, Policy::new(1, ranks), None);
+        Ok(Job { fd, world })
+    }
+
+    /// What to put into the environment of a rank's process.
+    pub fn environment(&self, rank: usize) -> Vec<(String, String)> {
+        [
+            (variables::RANK, rank.to_string()),
+            (variables::SIZE, self.world.size().to_string()),
+            (variables::ARENA, self.fd.as_raw_fd().to_string()),
+            (variables::PROTOCOL, PROTOCOL.to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// Whether the rank has ever entered the world.
+    pub fn entered(&self, rank: usize) -> bool {
+        self.world.memory.head(rank).state.load(Acquire) != 0
+    }
+
+    /// Whether the rank has left its last block, with whatever result.
+    pub fn finished(&self, rank: usize) -> bool {
+        let at = self.world.memory.head(rank).state.load(Acquire) & 3;
+        at == state::LEFT || at == state::FAILED
+    }
+
+    /// Says that a rank's process is gone, as the kernel has confirmed: records the cause, if
+    /// its rank was inside a block or never entered one while others did, and wakes those who
+    /// wait for it.
+    pub fn died(&self, rank: usize, status: ExitStatus) {
+        use std::os::unix::process::ExitStatusExt;
+        self.world.memory.bell(rank).dead.store(1, Release);
+        let others = (0..self.world.size()).any(|other| other != rank && self.entered(other));
+        let missed = if self.entered(rank) { !self.finished(rank) } else { others };
+        if missed {
+            let cause = match status.signal() {
+                Some(signal) => Cause::Killed(signal),
+                None => Cause::Exited(status.code().unwrap_or(0)),
+            };
+            self.world.raise(Reach::Rank { rank, block: 0 }, &Fault::Rank { rank, cause });
+        }
+        self.world.ring_all();
+    }
+
+    /// What stopped the job first, if anything did: the rank, where there is one, and the cause
+    /// in words.
+    pub fn first_cause(&self) -> Option<(Option<usize>, String)> {
+        let fault = self.world.first_fault(|_| true)?;
+        Some((fault.rank(), fault.to_string()))
+    }
+
+    /// What the rank is doing, in a line.
+    pub fn report(&self, rank: usize) -> String {
+        let head = self.world.memory.head(rank);
+        if self.world.is_dead(rank) {
+            return "its process has ended".into();
+        }
+        if !self.entered(rank) {
+            return "has not entered the world".into();
+        }
+        if self.finished(rank) {
+            return "has left the block".into();
+        }
+        let now = self.world.now_ms();
+        let waits = head.agents.iter().filter(|agent| agent.epoch.load(Acquire) % 2 == 1);
+        let lines: Vec<String> = waits
+            .map(|agent| {
+                let call = self.world.describe(rank, &agent.call);
+                let since = agent.since.load(Relaxed);
+                let since = if since == 0 { now } else { since };
+                let seconds = now.saturating_sub(since) as f64 / 1000.0;
+                let on = match agent.on.load(Relaxed) {
+                    Agent::ANY => "any rank".into(),
+                    on => format!("rank {}", on.wrapping_sub(1)),
+                };
+                format!("{call}, for {seconds:.1} s, waiting for {on}")
+            })
+            .collect();
+        if lines.is_empty() { "computing".into() } else { lines.join("; ") }
+    }
+}

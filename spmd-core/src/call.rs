@@ -1,0 +1,206 @@
+//! The record of one call: what it is, on what, and from which source line.
+//!
+//! Typed code ends at the public method. Everything below takes `&Call`: the choice of an
+//! algorithm, the check that all ranks make the same call, and what a report prints.
+
+use std::fmt;
+use std::panic::Location;
+
+use crate::element::DType;
+use crate::op::ErasedOp;
+
+/// Which call of the rank API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Barrier = 1,
+    Broadcast,
+    Reduce,
+    Allreduce,
+    Gather,
+    Allgather,
+    Scatter,
+    Alltoall,
+    ReduceScatter,
+    Scan,
+    Exscan,
+    Gatherv,
+    Allgatherv,
+    Scatterv,
+    Alltoallv,
+    ReduceScatterv,
+    Split,
+    Dup,
+    Send,
+    Ssend,
+    Recv,
+    Probe,
+    NeighborAllgather,
+    NeighborAlltoall,
+    NeighborAlltoallv,
+    End,
+}
+
+impl Kind {
+    const ALL: [(Kind, &'static str); 26] = [
+        (Kind::Barrier, "barrier"),
+        (Kind::Broadcast, "broadcast"),
+        (Kind::Reduce, "reduce"),
+        (Kind::Allreduce, "allreduce"),
+        (Kind::Gather, "gather"),
+        (Kind::Allgather, "allgather"),
+        (Kind::Scatter, "scatter"),
+        (Kind::Alltoall, "alltoall"),
+        (Kind::ReduceScatter, "reduce_scatter"),
+        (Kind::Scan, "scan"),
+        (Kind::Exscan, "exscan"),
+        (Kind::Gatherv, "gatherv"),
+        (Kind::Allgatherv, "allgatherv"),
+        (Kind::Scatterv, "scatterv"),
+        (Kind::Alltoallv, "alltoallv"),
+        (Kind::ReduceScatterv, "reduce_scatterv"),
+        (Kind::Split, "split"),
+        (Kind::Dup, "dup"),
+        (Kind::Send, "send"),
+        (Kind::Ssend, "ssend"),
+        (Kind::Recv, "recv"),
+        (Kind::Probe, "probe"),
+        (Kind::NeighborAllgather, "neighbor_allgather"),
+        (Kind::NeighborAlltoall, "neighbor_alltoall"),
+        (Kind::NeighborAlltoallv, "neighbor_alltoallv"),
+        (Kind::End, "end of the block"),
+    ];
+
+    /// The name of the method.
+    pub fn name(self) -> &'static str {
+        Kind::ALL[self as usize - 1].1
+    }
+
+    /// The kind with this number, if a correct rank wrote it.
+    pub fn from_number(number: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(number).checked_sub(1)?).map(|entry| entry.0)
+    }
+}
+
+/// One call of the rank API, erased.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Which.
+    pub kind: Kind,
+    /// The element type, where data move.
+    pub dtype: Option<DType>,
+    /// The operation of a reduction.
+    pub op: Option<ErasedOp<'a>>,
+    /// Elements a rank contributes, where all ranks must agree on it; [`Call::UNEQUAL`] where
+    /// they need not.
+    pub count: usize,
+    /// The root of a rooted collective; the peer of a message (its rank in the communicator).
+    pub root: Option<usize>,
+    /// The tag of a message.
+    pub tag: Option<u32>,
+    /// Where the program made the call.
+    pub site: &'static Location<'static>,
+}
+
+impl<'a> Call<'a> {
+    /// The count of calls whose counts may differ between ranks.
+    pub const UNEQUAL: usize = usize::MAX;
+
+    /// A call without data.
+    pub fn new(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
+        Call { kind, dtype: None, op: None, count: 0, root: None, tag: None, site }
+    }
+
+    /// The same call on `count` elements of this type.
+    pub fn data(mut self, dtype: DType, count: usize) -> Call<'a> {
+        self.dtype = Some(dtype);
+        self.count = count;
+        self
+    }
+
+    /// The same call with this root.
+    pub fn root(mut self, root: usize) -> Call<'a> {
+        self.root = Some(root);
+        self
+    }
+
+    /// The same call with this operation.
+    pub fn op(mut self, op: ErasedOp<'a>) -> Call<'a> {
+        self.op = Some(op);
+        self
+    }
+
+    /// A number that differs, but for chance (2⁻⁶⁴), between calls that must not meet.
+    #[inline]
+    pub fn fingerprint(&self) -> u64 {
+        let dtype = self.dtype.map_or(0, |d| u64::from(d.id));
+        let op = self.op.map_or(0, |o| u64::from(o.id()));
+        let root = self.root.map_or(0, |r| r as u64 + 1);
+        let mut hash = self.kind as u64 | (dtype << 8);
+        hash = mix(hash ^ (op << 32).wrapping_add(root));
+        mix(hash ^ self.count as u64)
+    }
+}
+
+/// One round of folded multiplication (the mixer of wyhash).
+#[inline]
+pub(crate) fn mix(value: u64) -> u64 {
+    let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Description {
+            kind: self.kind,
+            dtype: self.dtype.map(|d| d.to_string()).as_deref(),
+            op: self.op.map(|o| o.name()),
+            count: self.count,
+            root: self.root,
+            tag: self.tag,
+            file: self.site.file(),
+            line: self.site.line(),
+        }
+        .fmt(f)
+    }
+}
+
+/// A call in words, whether made here or read from a peer's record.
+pub(crate) struct Description<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) dtype: Option<&'a str>,
+    pub(crate) op: Option<&'a str>,
+    pub(crate) count: usize,
+    pub(crate) root: Option<usize>,
+    pub(crate) tag: Option<u32>,
+    pub(crate) file: &'a str,
+    pub(crate) line: u32,
+}
+
+impl fmt::Display for Description<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        if let Some(dtype) = self.dtype {
+            if self.count == Call::UNEQUAL {
+                write!(f, " of {dtype}")?;
+            } else {
+                write!(f, " of {} {dtype}", self.count)?;
+            }
+        }
+        if let Some(op) = self.op {
+            write!(f, " with {op}")?;
+        }
+        if let Some(root) = self.root {
+            match self.kind {
+                Kind::Send | Kind::Ssend => write!(f, " to rank {root}")?,
+                Kind::Recv | Kind::Probe => write!(f, " from rank {root}")?,
+                _ => write!(f, ", root {root},")?,
+            }
+        }
+        if let Some(tag) = self.tag {
+            write!(f, " with tag {tag}")?;
+        }
+        write!(f, " at {}:{}", self.file, self.line)
+    }
+}

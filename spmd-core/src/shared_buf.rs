@@ -1,0 +1,103 @@
+//! Memory of a rank that its peers on the host can reach.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::buffer::{Buffer, BufferMut, View, ViewMut};
+use crate::element::Element;
+use crate::error::{Error, Result};
+use crate::transport::shared::heap::Block;
+use crate::transport::shared::{Endpoint, Mode};
+
+/// A buffer made by [`crate::Ctx::alloc_shared`]; derefs to a slice.
+pub struct SharedBuf<T: Element> {
+    memory: Memory<T>,
+    len: usize,
+}
+
+enum Memory<T> {
+    /// Ranks of one process reach any memory.
+    Private(Vec<T>),
+    Arena(Block, PhantomData<T>),
+}
+
+// SAFETY: the block is memory that this value alone owns; peers read it only while a call that
+// borrows it is under way, and `T: Element` is `Send`.
+unsafe impl<T: Element> Send for SharedBuf<T> {}
+// SAFETY: as above; shared references only read.
+unsafe impl<T: Element> Sync for SharedBuf<T> {}
+
+impl<T: Element> SharedBuf<T> {
+    pub(crate) fn new(endpoint: &Arc<Endpoint>, len: usize) -> Result<SharedBuf<T>> {
+        // SAFETY: a dtype's check reads one element's bytes.
+        let zero_is_value = T::DTYPE.valid.is_none() || {
+            let zero = vec![0u8; size_of::<T>()];
+            // SAFETY: the vector holds the bytes of one element.
+            unsafe { T::DTYPE.all_valid(zero.as_ptr(), 1) }
+        };
+        if !zero_is_value {
+            let name = T::DTYPE;
+            return Err(Error::Argument(format!("alloc_shared: zero is no value of {name}")));
+        }
+        let memory = if endpoint.world.mode == Mode::Processes {
+            let bytes = len.checked_mul(size_of::<T>());
+            let bytes = bytes.ok_or_else(|| Error::from("alloc_shared: the length overflows"))?;
+            Memory::Arena(endpoint.heap.allocate(bytes)?, PhantomData)
+        } else {
+            let mut values = Vec::<T>::with_capacity(len);
+            // SAFETY: the vector has room for `len` values, and zeros are values of `T`.
+            unsafe {
+                std::ptr::write_bytes(values.as_mut_ptr(), 0, len);
+                values.set_len(len);
+            }
+            Memory::Private(values)
+        };
+        Ok(SharedBuf { memory, len })
+    }
+}
+
+impl<T: Element> Deref for SharedBuf<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.memory {
+            Memory::Private(values) => values,
+            // SAFETY: the block is page-aligned and has room for `len` elements, whose bytes are
+            // zeros or what this rank has written through `&mut`; nobody else writes them, the
+            // segment being mapped read-only elsewhere.
+            Memory::Arena(block, _) => unsafe {
+                std::slice::from_raw_parts(block.pointer().cast(), self.len)
+            },
+        }
+    }
+}
+
+impl<T: Element> DerefMut for SharedBuf<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.memory {
+            Memory::Private(values) => values,
+            // SAFETY: as in `deref`; and `&mut self` is the only way to it here, peers reading it
+            // only during calls that borrow it.
+            Memory::Arena(block, _) => unsafe {
+                std::slice::from_raw_parts_mut(block.pointer().cast(), self.len)
+            },
+        }
+    }
+}
+
+// SAFETY: the view is that of the slice.
+unsafe impl<T: Element> Buffer for SharedBuf<T> {
+    type Elem = T;
+
+    fn view(&self) -> View<'_> {
+        View::new(self)
+    }
+}
+
+// SAFETY: the view is that of the slice.
+unsafe impl<T: Element> BufferMut for SharedBuf<T> {
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        ViewMut::new(self)
+    }
+}

@@ -1,0 +1,3 @@
+//! Transports: how ranks reach each other.
+
+pub mod shared;

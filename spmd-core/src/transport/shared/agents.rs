@@ -1,0 +1,302 @@
+//! Waiting agents of a rank, on record for peers, for deadlock detection and for the launcher.
+//!
+//! An agent is a thread or coroutine that uses a communicator of the rank. Its record is written
+//! when it is about to sleep, not before, so that calls that need no sleep pay nothing.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::time::Duration;
+
+use super::layout::{AGENTS, Agent, CallRecord};
+use super::{Endpoint, Reach};
+use crate::call::{Call, Description, Kind};
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault};
+use crate::group::Scope;
+use crate::wait::{self, Watch};
+
+/// Which of the records are in use, and who uses the rank's communicators besides its own agent.
+pub(super) struct Agents {
+    used: AtomicU32,
+    /// Agents without a record, because too many wait at once.
+    unrecorded: AtomicU32,
+}
+
+impl Agents {
+    pub(super) fn new() -> Agents {
+        Agents { used: AtomicU32::new(0), unrecorded: AtomicU32::new(0) }
+    }
+
+    pub(super) fn has_unrecorded(&self) -> bool {
+        self.unrecorded.load(Relaxed) != 0
+    }
+
+    fn claim(&self) -> Option<usize> {
+        let mut used = self.used.load(Relaxed);
+        loop {
+            let free = (!used).trailing_zeros() as usize;
+            if free >= AGENTS {
+                self.unrecorded.fetch_add(1, Relaxed);
+                return None;
+            }
+            match self.used.compare_exchange_weak(used, used | 1 << free, AcqRel, Relaxed) {
+                Ok(_) => return Some(free),
+                Err(now) => used = now,
+            }
+        }
+    }
+
+    fn give_back(&self, slot: Option<usize>) {
+        match slot {
+            Some(slot) => self.used.fetch_and(!(1 << slot), AcqRel),
+            None => self.unrecorded.fetch_sub(1, Relaxed),
+        };
+    }
+}
+
+/// The numbers of a call's texts in the caller's table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted {
+    pub(crate) dtype: u32,
+    pub(crate) op: u32,
+    pub(crate) file: u32,
+}
+
+impl CallRecord {
+    /// Writes a call of the owner.
+    #[inline]
+    pub(crate) fn write(&self, call: &Call<'_>, noted: Noted) {
+        self.kind.store(call.kind as u32, Relaxed);
+        self.dtype.store(noted.dtype, Relaxed);
+        self.op.store(noted.op, Relaxed);
+        self.file.store(noted.file, Relaxed);
+        self.line.store(call.site.line(), Relaxed);
+        self.root.store(call.root.map_or(0, |r| r as u32 + 1), Relaxed);
+        self.tag.store(call.tag.map_or(0, |t| u64::from(t) + 1), Relaxed);
+        self.count.store(call.count as u64, Relaxed);
+    }
+}
+
+impl super::World {
+    /// A call that some rank has on record, in words.
+    pub(crate) fn describe(&self, rank: usize, record: &CallRecord) -> String {
+        let table = self.memory.text(rank);
+        let Some(kind) = Kind::from_number(record.kind.load(Relaxed) as u8) else {
+            return "a call that cannot be read".into();
+        };
+        let text = |number: u32| (number != 0).then(|| table.get(number));
+        let dtype = text(record.dtype.load(Relaxed));
+        let op = text(record.op.load(Relaxed));
+        let count = record.count.load(Relaxed);
+        Description {
+            kind,
+            dtype: dtype.as_deref(),
+            op: op.as_deref(),
+            count: count as usize,
+            root: record.root.load(Relaxed).checked_sub(1).map(|r| r as usize),
+            tag: record.tag.load(Relaxed).checked_sub(1).map(|t| t as u32),
+            file: &table.get(record.file.load(Relaxed)),
+            line: record.line.load(Relaxed),
+        }
+        .to_string()
+    }
+}
+
+/// One call that may have to wait.
+pub(crate) struct Waiter<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) scope: &'a Scope,
+    pub(crate) call: &'a Call<'a>,
+    pub(crate) noted: Noted,
+    /// The world rank plus one that it waits for now, or [`Agent::ANY`].
+    on: Cell<u32>,
+    faults_seen: Cell<u32>,
+    slot: Cell<Option<Option<usize>>>,
+    suspicion: Cell<Option<super::deadlock::Suspicion>>,
+}
+
+impl<'a> Waiter<'a> {
+    pub(crate) fn new(
+        endpoint: &'a Endpoint,
+        scope: &'a Scope,
+        call: &'a Call<'a>,
+        noted: Noted,
+    ) -> Waiter<'a> {
+        Waiter {
+            endpoint,
+            scope,
+            call,
+            noted,
+            on: Cell::new(0),
+            faults_seen: Cell::new(0),
+            slot: Cell::new(None),
+            suspicion: Cell::new(None),
+        }
+    }
+
+    /// Waits for `poll`, which can be made true by the world rank `on` alone (`None`: by any
+    /// member).
+    #[inline]
+    pub(crate) fn until_by<T>(
+        &self,
+        on: Option<usize>,
+        poll: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.waits_on(on);
+        self.until(poll)
+    }
+
+    /// Says whom the wait is for from now on: a world rank, or any member.
+    #[inline]
+    pub(crate) fn waits_on(&self, rank: Option<usize>) {
+        self.on.set(rank.map_or(Agent::ANY, |rank| rank as u32 + 1));
+    }
+
+    /// Waits for `poll`, which says by [`Waiter::waits_on`] whom it waits for.
+    #[inline]
+    pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
+        let endpoint = self.endpoint;
+        wait::until(endpoint.bell(), &endpoint.world.policy, &mut Watching(self), poll)
+    }
+
+    /// Waits until `gone`, whatever happens: for peers that still use this rank's memory.
+    pub(crate) fn until_gone(&self, gone: impl FnMut() -> bool) {
+        wait::until_done(self.endpoint.bell(), gone);
+    }
+
+    /// The fault that stops this communicator, if there is one.
+    #[inline]
+    pub(crate) fn stopped(&self) -> Option<Error> {
+        let now = self.endpoint.world.faults_seen();
+        if now == self.faults_seen.get() {
+            return None;
+        }
+        let found = self.endpoint.first_fault(self.scope);
+        if found.is_none() {
+            self.faults_seen.set(now);
+        }
+        found.map(|fault| Error::stopped(fault, self.call))
+    }
+
+    /// Records a fault of this communicator and gives the error of the first one there is.
+    pub(crate) fn stop(&self, fault: &Fault) -> Error {
+        self.endpoint.world.raise(Reach::Context(self.scope.context), fault);
+        let first = self.endpoint.first_fault(self.scope).unwrap_or_else(|| fault.clone());
+        Error::stopped(first, self.call)
+    }
+
+    /// Tells the others that this rank gives up with `error`, unless they are stopped already.
+    pub(crate) fn give_up(&self, error: &Error) {
+        if self.stopped().is_none() {
+            let cause = Cause::Returned(error.to_string());
+            self.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
+        }
+    }
+
+    fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        let world = &self.endpoint.world;
+        let block = self.scope.block;
+        let gone = |rank: usize| rank != self.endpoint.rank && world.has_ended(rank, block);
+        let left = if on == Agent::ANY {
+            let mut others = self.scope.group.iter().filter(|r| *r != self.endpoint.rank);
+            let first = others.clone().next();
+            first.filter(|_| others.all(gone))
+        } else {
+            (on as usize).checked_sub(1).filter(|rank| gone(*rank))
+        };
+        let Some(rank) = left else { return Ok(()) };
+        // What it did before it left may have arrived just now, its failure included.
+        if ready() {
+            return Ok(());
+        }
+        if let Some(error) = self.stopped() {
+            return Err(error);
+        }
+        let waiting = format!("rank {}: {}", self.endpoint.rank, self.call);
+        Err(self.stop(&Fault::Left { rank, waiting }))
+    }
+}
+
+impl Endpoint {
+    /// The first fault that stops this communicator.
+    pub(crate) fn first_fault(&self, scope: &Scope) -> Option<Fault> {
+        self.world.first_fault(|reach| match reach {
+            Reach::Context(context) => context == scope.context,
+            Reach::Rank { rank, block } => {
+                (block == 0 || block == scope.block) && scope.group.local(rank).is_some()
+            }
+        })
+    }
+}
+
+struct Watching<'w, 'a>(&'w Waiter<'a>);
+
+impl Watch for Watching<'_, '_> {
+    #[inline]
+    fn interrupted(&self) -> Option<Error> {
+        self.0.stopped()
+    }
+
+    fn asleep(&mut self) {
+        let waiter = self.0;
+        let endpoint = waiter.endpoint;
+        let slot = endpoint.agents.claim();
+        waiter.slot.set(Some(slot));
+        let Some(slot) = slot else { return };
+        let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
+        agent.on.store(waiter.on.get(), Relaxed);
+        agent.block.store(waiter.scope.block, Relaxed);
+        agent.context.store(waiter.scope.context, Relaxed);
+        agent.confirmed.store(0, Relaxed);
+        agent.since.store(0, Relaxed);
+        agent.call.write(waiter.call, waiter.noted);
+        agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
+    }
+
+    fn awake(&mut self) {
+        let waiter = self.0;
+        let endpoint = waiter.endpoint;
+        let Some(slot) = waiter.slot.take() else { return };
+        if let Some(slot) = slot {
+            let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
+            agent.epoch.store((agent.epoch.load(Relaxed) | 1) + 1, Release);
+        }
+        endpoint.agents.give_back(slot);
+        waiter.suspicion.set(None);
+    }
+
+    fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        let waiter = self.0;
+        let on = waiter.on.get();
+        let world = &waiter.endpoint.world;
+        if let Some(limit) = world.timeout
+            && waited > limit
+        {
+            let waiting_for = match (on as usize).checked_sub(1) {
+                Some(rank) if on != Agent::ANY => format!("rank {rank}"),
+                _ => "any rank".into(),
+            };
+            return Err(Error::Timeout { call: waiter.call.to_string(), waiting_for, limit });
+        }
+        waiter.left(on, ready)?;
+        let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };
+        let agent = &world.memory.head(waiter.endpoint.rank).agents[slot];
+        // The condition was false after the records below were made: said for deadlock searches
+        // of others, with whom it waits for by now.
+        let now = world.now_ms();
+        agent.on.store(on, Relaxed);
+        if agent.since.load(Relaxed) == 0 {
+            agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
+        }
+        agent.confirmed.store(now, Release);
+        let suspicion = waiter.suspicion.take();
+        match waiter.endpoint.search_deadlock(waiter.scope, suspicion, now) {
+            Ok(suspicion) => {
+                waiter.suspicion.set(suspicion);
+                Ok(())
+            }
+            Err(fault) if !ready() => Err(waiter.stop(&fault)),
+            Err(_) => Ok(()),
+        }
+    }
+}

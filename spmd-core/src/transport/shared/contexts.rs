@@ -1,0 +1,86 @@
+//! Boards and numbers for new communicators.
+
+use std::sync::atomic::Ordering::*;
+
+use super::Endpoint;
+use super::board::Board;
+use crate::group::Scope;
+
+/// Boards 0 and 1 belong to the blocks themselves, in turn.
+pub(crate) const RESERVED: usize = 2;
+/// Numbers below this belong to blocks.
+pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
+
+/// A board whose communicator is gone here while peers may still read it.
+pub(crate) struct Retiring {
+    board: usize,
+    last: u64,
+    scope: Scope,
+}
+
+/// What a rank has to give to new communicators.
+pub(crate) struct Contexts {
+    /// Bit set: the board is free.
+    free: Vec<u64>,
+    retiring: Vec<Retiring>,
+    next: u64,
+}
+
+impl Contexts {
+    pub(super) fn new(boards: usize) -> Contexts {
+        let mut free = vec![u64::MAX; boards / 64];
+        free[0] &= !((1 << RESERVED) - 1);
+        Contexts { free, retiring: Vec::new(), next: FIRST_CONTEXT }
+    }
+}
+
+impl Endpoint {
+    /// Boards that this rank could use for a new communicator, as a bit mask.
+    pub(crate) fn free_boards(&self) -> Vec<u64> {
+        let mut contexts = self.contexts.lock();
+        let Contexts { free, retiring, .. } = &mut *contexts;
+        retiring.retain(|old| {
+            let left = |rank: usize| {
+                let page = self.world.memory.board(rank, old.board);
+                rank == self.rank
+                    || page.done.0.load(Acquire) >= old.last
+                    || self.world.has_ended(rank, old.scope.block)
+            };
+            let settled = old.scope.group.iter().all(left);
+            if settled {
+                free[old.board / 64] |= 1 << (old.board % 64);
+            }
+            !settled
+        });
+        free.clone()
+    }
+
+    /// The least number that this rank can give to a new communicator.
+    pub(crate) fn next_context(&self) -> u64 {
+        self.contexts.lock().next
+    }
+
+    pub(crate) fn skip_contexts(&self, next: u64) {
+        let mut contexts = self.contexts.lock();
+        contexts.next = contexts.next.max(next);
+    }
+
+    /// Takes a board for a new communicator and clears this rank's page of it.
+    pub(crate) fn take_board(&self, board: usize) {
+        self.contexts.lock().free[board / 64] &= !(1 << (board % 64));
+        self.clear_board(board);
+    }
+
+    pub(crate) fn clear_board(&self, board: usize) {
+        let page = self.world.memory.board(self.rank, board);
+        page.slots.iter().for_each(|slot| slot.stamp.store(0, Release));
+        [&page.done, &page.arrive, &page.release].iter().for_each(|word| word.0.store(0, Release));
+    }
+
+    /// The communicator on this board is gone; the board is free when no peer reads it any more.
+    pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
+        let retiring =
+            Retiring { board: board.index, last: board.rounds(), scope: scope.clone() };
+        self.contexts.lock().retiring.push(retiring);
+    }
+}

@@ -1,0 +1,106 @@
+//! Finds ranks that wait for each other in a circle.
+//!
+//! From one sleeper, the ranks that could release it are followed through the records of
+//! [`super::layout::Agent`]. If every rank reached sleeps or has ended, none of them can act: the
+//! set is a suspicion. It becomes a verdict when a later search finds the same waits (same
+//! epochs) and every member has, after the first search, looked at its own condition once more
+//! and found it false. Nothing is in flight then: whatever a member had sent, it sent before it
+//! went to sleep, so before the first search, and the receiver has looked since. A member that
+//! was released in between would have another epoch.
+
+use std::sync::atomic::Ordering::*;
+
+use super::Endpoint;
+use super::layout::{AGENTS, Agent};
+use crate::fault::Fault;
+use crate::group::Scope;
+
+/// Waits that depend on each other only.
+pub(super) struct Suspicion {
+    since: u64,
+    /// World rank, record, epoch.
+    waits: Vec<(usize, usize, u64)>,
+}
+
+impl Endpoint {
+    /// Looks for a circle that this rank is in. Gives a suspicion to bring along next time.
+    pub(super) fn search_deadlock(
+        &self,
+        scope: &Scope,
+        earlier: Option<Suspicion>,
+        now: u64,
+    ) -> Result<Option<Suspicion>, Fault> {
+        self.world.memory.head(self.rank).idle_agents.store(self.idle_agents(), Relaxed);
+        let Some(waits) = self.closed_set(scope) else { return Ok(None) };
+        let Some(earlier) = earlier.filter(|earlier| earlier.waits == waits) else {
+            return Ok(Some(Suspicion { since: now, waits }));
+        };
+        let head = |rank: usize| self.world.memory.head(rank);
+        let confirmed = waits.iter().all(|&(rank, slot, epoch)| {
+            let agent = &head(rank).agents[slot];
+            agent.confirmed.load(Acquire) > earlier.since && agent.epoch.load(Acquire) == epoch
+        });
+        if !confirmed {
+            return Ok(Some(earlier));
+        }
+        let calls = waits.iter().map(|&(rank, slot, _)| {
+            let agent = &head(rank).agents[slot];
+            format!("rank {rank}: {}", self.world.describe(rank, &agent.call))
+        });
+        Err(Fault::Deadlock { calls: calls.collect() })
+    }
+
+    /// All waits that the waits of this rank depend on, sorted; `None` if a rank among them can
+    /// still act.
+    fn closed_set(&self, scope: &Scope) -> Option<Vec<(usize, usize, u64)>> {
+        let world = &self.world;
+        let mut waits = Vec::new();
+        let mut reached = vec![false; world.size()];
+        let mut open = vec![self.rank];
+        reached[self.rank] = true;
+        while let Some(rank) = open.pop() {
+            if world.has_ended(rank, scope.block) && rank != self.rank {
+                continue;
+            }
+            let head = world.memory.head(rank);
+            if head.idle_agents.load(Relaxed) != 0 {
+                return None;
+            }
+            let before = waits.len();
+            for slot in 0..AGENTS {
+                let agent = &head.agents[slot];
+                let epoch = agent.epoch.load(Acquire);
+                if epoch % 2 == 0 {
+                    continue;
+                }
+                waits.push((rank, slot, epoch));
+                let mut follow = |next: usize| {
+                    if next < reached.len() && !std::mem::replace(&mut reached[next], true) {
+                        open.push(next);
+                    }
+                };
+                match agent.on.load(Acquire) {
+                    0 => return None,
+                    // Any member: the group of another communicator is not known here, so any
+                    // rank of the world counts as a possible sender.
+                    Agent::ANY if agent.context.load(Acquire) != scope.context => {
+                        (0..world.size()).for_each(&mut follow);
+                    }
+                    Agent::ANY => scope.group.iter().for_each(&mut follow),
+                    on => follow(on as usize - 1),
+                }
+            }
+            if waits.len() == before {
+                return None;
+            }
+        }
+        waits.sort_unstable();
+        Some(waits)
+    }
+
+    /// Whether somebody besides the waits on record may use a communicator of this rank.
+    fn idle_agents(&self) -> u32 {
+        let elsewhere = self.extra_comms.load(Relaxed) > 0 && crate::wait::foreign_threads();
+        u32::from(elsewhere || self.agents.has_unrecorded())
+    }
+}

@@ -1,0 +1,92 @@
+//! The fault log of an arena: what stopped whom, in the order in which it happened.
+//!
+//! Any rank and the launcher append; the first entry that concerns a communicator is the cause
+//! that all its ranks see. Entries are claimed by one `fetch_add` and never change once complete.
+
+use std::sync::atomic::Ordering::*;
+
+use super::World;
+use super::layout::FAULT_BYTES;
+use crate::fault::Fault;
+
+/// Whom a fault stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Every communicator of this block that holds the rank. `block` 0: of every block.
+    Rank { rank: usize, block: u32 },
+    /// One communicator.
+    Context(u64),
+}
+
+impl World {
+    /// Appends a fault and wakes everybody. A log that is full keeps its first entries, which
+    /// are the ones that matter.
+    pub(crate) fn raise(&self, reach: Reach, fault: &Fault) {
+        let count = &self.memory.header().faults;
+        let entry = count.claimed.fetch_add(1, AcqRel) as usize;
+        if entry >= self.memory.layout.faults() {
+            count.claimed.store(self.memory.layout.faults() as u32, Release);
+            return;
+        }
+        let entry = self.memory.fault(entry);
+        entry.state.store(1, Relaxed);
+        let mut bytes = postcard::to_allocvec(fault).unwrap_or_default();
+        if bytes.len() > FAULT_BYTES {
+            bytes = postcard::to_allocvec(&fault.shortened(FAULT_BYTES / 2)).unwrap_or_default();
+        }
+        for (cell, byte) in entry.text.iter().zip(&bytes) {
+            cell.store(*byte, Relaxed);
+        }
+        entry.len.store(bytes.len() as u32, Relaxed);
+        let (context, rank, block) = match reach {
+            Reach::Rank { rank, block } => (0, rank as u32, block),
+            Reach::Context(context) => (context, u32::MAX, 0),
+        };
+        entry.context.store(context, Relaxed);
+        entry.rank.store(rank, Relaxed);
+        entry.block.store(block, Relaxed);
+        entry.state.store(2, Release);
+        count.ready.fetch_add(1, AcqRel);
+        self.ring_all();
+    }
+
+    /// Moves on whenever a fault is complete.
+    #[inline]
+    pub(crate) fn faults_seen(&self) -> u32 {
+        self.memory.header().faults.ready.load(Acquire)
+    }
+
+    /// The first fault for which `concerns` holds.
+    pub(crate) fn first_fault(&self, concerns: impl Fn(Reach) -> bool) -> Option<Fault> {
+        let claimed = self.memory.header().faults.claimed.load(Acquire) as usize;
+        for entry in 0..claimed.min(self.memory.layout.faults()) {
+            let entry = self.memory.fault(entry);
+            // Its writer is between two stores; unless it died there, this is over at once.
+            for _ in 0..100_000 {
+                if entry.state.load(Acquire) == 2 {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            if entry.state.load(Acquire) != 2 {
+                continue;
+            }
+            let reach = match entry.context.load(Relaxed) {
+                0 => Reach::Rank {
+                    rank: entry.rank.load(Relaxed) as usize,
+                    block: entry.block.load(Relaxed),
+                },
+                context => Reach::Context(context),
+            };
+            if !concerns(reach) {
+                continue;
+            }
+            let len = (entry.len.load(Relaxed) as usize).min(FAULT_BYTES);
+            let bytes: Vec<u8> = entry.text[..len].iter().map(|b| b.load(Relaxed)).collect();
+            if let Ok(fault) = postcard::from_bytes(&bytes) {
+                return Some(fault);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,286 @@
+//! What lies where in an arena. Every field that a peer reads is an atomic, so that a reference
+//! to it is sound whatever another process writes.
+//!
+//! ```text
+//! control   header | bells, one line pair a rank | fault log           all ranks write
+//! segment r head   | text table | boards | ring table | heap           rank r writes, all read
+//! ```
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use crate::text::Table;
+
+pub(crate) const MAGIC: u64 = 0x7370_6d64_6172_656e;
+const PAGE: usize = 4096;
+
+/// Slots of a board: collectives that may be under way on one communicator at once.
+pub(crate) const SLOTS: usize = 4;
+/// Bytes that travel in a slot's first cache line.
+pub(crate) const INLINE: usize = 48;
+/// Bytes a slot carries at most without exposing a buffer.
+pub const PAYLOAD: usize = 4096;
+/// Waiting agents of one rank that are on record at once.
+pub(crate) const AGENTS: usize = 8;
+/// Bytes of text of one fault.
+pub(crate) const FAULT_BYTES: usize = 2000;
+
+/// The first page of an arena.
+#[repr(C, align(64))]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) protocol: AtomicU32,
+    pub(crate) ranks: AtomicU32,
+    pub(crate) segment_bytes: AtomicU64,
+    /// The launcher's process.
+    pub(crate) launcher: AtomicU32,
+    _pad: AtomicU32,
+    pub(crate) faults: FaultCount,
+}
+
+/// How many faults have been recorded, in a line of its own: every call looks at it.
+#[repr(C, align(64))]
+pub(crate) struct FaultCount {
+    pub(crate) claimed: AtomicU32,
+    pub(crate) ready: AtomicU32,
+}
+
+/// A rank's bell, and what the launcher says of its process.
+#[repr(C, align(128))]
+pub(crate) struct BellLine {
+    pub(crate) word: AtomicU32,
+    /// 1 once the kernel has confirmed that the rank's process is gone.
+    pub(crate) dead: AtomicU32,
+}
+
+/// One entry of the fault log.
+#[repr(C, align(64))]
+pub(crate) struct FaultEntry {
+    /// 0 empty, 1 being written, 2 complete.
+    pub(crate) state: AtomicU32,
+    pub(crate) len: AtomicU32,
+    /// The communicator that it stops, or 0: every communicator that holds the rank.
+    pub(crate) context: AtomicU64,
+    pub(crate) rank: AtomicU32,
+    pub(crate) block: AtomicU32,
+    pub(crate) text: [AtomicU8; FAULT_BYTES],
+}
+
+/// The call that a rank is in, as peers and the launcher read it.
+#[repr(C)]
+pub(crate) struct CallRecord {
+    pub(crate) kind: AtomicU32,
+    pub(crate) dtype: AtomicU32,
+    pub(crate) op: AtomicU32,
+    pub(crate) file: AtomicU32,
+    pub(crate) line: AtomicU32,
+    /// Plus one; 0 is none.
+    pub(crate) root: AtomicU32,
+    /// Plus one; 0 is none.
+    pub(crate) tag: AtomicU64,
+    pub(crate) count: AtomicU64,
+}
+
+/// One agent of a rank that sleeps in a wait.
+#[repr(C, align(64))]
+pub(crate) struct Agent {
+    /// Odd while it waits; moves on at every start and end of a wait.
+    pub(crate) epoch: AtomicU64,
+    /// Whom it waits for: a world rank plus one, or [`Agent::ANY`].
+    pub(crate) on: AtomicU32,
+    /// The block in which it waits.
+    pub(crate) block: AtomicU32,
+    /// The communicator.
+    pub(crate) context: AtomicU64,
+    /// Milliseconds of the arena's clock at the start.
+    pub(crate) since: AtomicU64,
+    /// The last snapshot in which it looked again and still had to wait.
+    pub(crate) confirmed: AtomicU64,
+    pub(crate) call: CallRecord,
+}
+
+impl Agent {
+    pub(crate) const ANY: u32 = u32::MAX;
+}
+
+/// The first page of a segment.
+#[repr(C, align(4096))]
+pub(crate) struct Head {
+    /// `block << 2 | state`: the block that the rank is in, and whether it is inside (1), has
+    /// left it properly (2) or has failed (3). 0: it has not entered the world.
+    pub(crate) state: AtomicU64,
+    pub(crate) pid: AtomicU32,
+    /// Communicator handles that agents other than the waiting ones hold.
+    pub(crate) idle_agents: AtomicU32,
+    /// The snapshot for which a deadlock search asks every sleeper to look again.
+    pub(crate) agents: [Agent; AGENTS],
+}
+
+/// One call in flight on one communicator, as its owner shows it.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// `round << 20 | stage`; written last.
+    pub(crate) stamp: AtomicU64,
+    pub(crate) fingerprint: AtomicU64,
+    pub(crate) inline: [AtomicU64; INLINE / 8],
+    pub(crate) call: CallRecord,
+    _pad: [AtomicU64; 3],
+    /// Buffers that peers may read until the round is over.
+    pub(crate) exposed: [Exposed; 3],
+    /// 1 once the owner has taken its exposures back early.
+    pub(crate) withdrawn: AtomicU64,
+    _pad2: [AtomicU64; 1],
+    pub(crate) lengths: [AtomicU64; 8],
+}
+
+/// Where a buffer lies, for peers.
+#[repr(C)]
+pub(crate) struct Exposed {
+    /// An address (ranks of one process) or an offset in the owner's segment; 0 for none.
+    pub(crate) place: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// What one rank shows on one communicator.
+#[repr(C, align(4096))]
+pub(crate) struct BoardPage {
+    /// The last round that the owner has left.
+    pub(crate) done: Word,
+    /// The owner's subtree has arrived.
+    pub(crate) arrive: Word,
+    /// The owner has learnt that all have arrived.
+    pub(crate) release: Word,
+    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) payload: [Payload; SLOTS],
+}
+
+/// A word in a line of its own.
+#[repr(C, align(64))]
+pub(crate) struct Word(pub(crate) AtomicU64);
+
+/// Room for a small message of a collective.
+#[repr(C, align(4096))]
+pub(crate) struct Payload(pub(crate) [AtomicU8; PAYLOAD]);
+
+/// Large messages that one rank can have under way to another at once.
+pub(crate) const LANES: usize = 4;
+
+/// What a receiver tells one sender: how far it has read.
+#[repr(C, align(128))]
+pub(crate) struct Ack {
+    /// Bytes of the sender's ring that have been read.
+    pub(crate) head: AtomicU64,
+    _pad: AtomicU64,
+    pub(crate) lanes: [LaneAck; LANES],
+}
+
+/// How far a receiver is with the large message of one lane.
+#[repr(C)]
+pub(crate) struct LaneAck {
+    /// The number of the message that is being read, 0 for none.
+    pub(crate) reading: AtomicU64,
+    /// The number of the last one that has been read or refused.
+    pub(crate) finished: AtomicU64,
+    /// Bytes taken from the staging area of the one being read.
+    pub(crate) drained: AtomicU64,
+}
+
+/// The sizes of an arena; the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) ranks: usize,
+    pub(crate) boards: usize,
+    pub(crate) segment_bytes: usize,
+    rings: bool,
+}
+
+impl Layout {
+    /// The arena of ranks that share an address space: no rings and no heap, since buffers can be
+    /// reached where they are.
+    pub(crate) fn heap(ranks: usize) -> Layout {
+        let boards = if ranks <= 256 { 1024 } else { 128 };
+        let mut layout = Layout { ranks, boards, segment_bytes: 0, rings: false };
+        layout.segment_bytes = layout.heap_offset();
+        layout
+    }
+
+    /// The arena of process ranks, sparse: 64 GiB of address space a rank, less where there are
+    /// many.
+    pub(crate) fn processes(ranks: usize) -> Layout {
+        const TOTAL: usize = 16 << 40;
+        let segment_bytes = (TOTAL / ranks.max(1)).min(64 << 30) / PAGE * PAGE;
+        Layout { ranks, boards: 1024, segment_bytes, rings: true }
+    }
+
+    fn log_entries(&self) -> usize {
+        self.ranks + 64
+    }
+
+    pub(crate) fn bells_offset(&self) -> usize {
+        size_of::<Header>().next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn faults_offset(&self) -> usize {
+        self.bells_offset() + (self.ranks * size_of::<BellLine>()).next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn faults(&self) -> usize {
+        self.log_entries()
+    }
+
+    pub(crate) fn control_bytes(&self) -> usize {
+        self.faults_offset() + (self.log_entries() * size_of::<FaultEntry>()).next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn segment_offset(&self, rank: usize) -> usize {
+        self.control_bytes() + rank * self.segment_bytes
+    }
+
+    pub(crate) fn total_bytes(&self) -> usize {
+        self.segment_offset(self.ranks)
+    }
+
+    // Offsets within a segment.
+
+    pub(crate) fn text_offset(&self) -> usize {
+        size_of::<Head>()
+    }
+
+    pub(crate) fn board_offset(&self, board: usize) -> usize {
+        self.text_offset()
+            + size_of::<Table>().next_multiple_of(PAGE)
+            + board * size_of::<BoardPage>()
+    }
+
+    pub(crate) fn acks_offset(&self) -> usize {
+        self.board_offset(self.boards)
+    }
+
+    pub(crate) fn ring_table_offset(&self) -> usize {
+        let acks = if self.rings { self.ranks * size_of::<Ack>() } else { 0 };
+        self.acks_offset() + acks.next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn heap_offset(&self) -> usize {
+        let table = if self.rings { self.ranks * size_of::<AtomicU64>() } else { 0 };
+        self.ring_table_offset() + table.next_multiple_of(PAGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap_and_lines_do_not_share() {
+        assert_eq!(size_of::<Slot>() % 64, 0);
+        assert_eq!(std::mem::offset_of!(Slot, call), 64);
+        assert_eq!(std::mem::offset_of!(Slot, exposed), 128 + 64 * 0);
+        assert_eq!(size_of::<BoardPage>(), PAGE + SLOTS * PAYLOAD);
+        assert!(size_of::<Head>() == PAGE);
+        for layout in [Layout::heap(4096), Layout::processes(1), Layout::processes(4096)] {
+            assert!(layout.heap_offset() <= layout.segment_bytes);
+            assert_eq!(layout.segment_bytes % PAGE, 0);
+            assert_eq!(layout.control_bytes() % PAGE, 0);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The mapping behind an arena: anonymous memory of one process, or a sealed memfd.
+
+use std::ptr::NonNull;
+
+use super::layout::*;
+use crate::error::{Error, Result};
+use crate::text::Table;
+
+/// An arena as one process has mapped it.
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    pub(crate) layout: Layout,
+    backing: Backing,
+}
+
+enum Backing {
+    #[cfg(target_os = "linux")]
+    Mapped,
+    #[cfg(not(target_os = "linux"))]
+    Allocated,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; all access goes through atomics or
+// through raw pointers whose users argue for themselves.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Zeroed memory for ranks that share this address space.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn anonymous(layout: Layout) -> Result<Memory> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing one.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                layout.total_bytes(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        };
+        let base = base.map_err(|e| {
+            Error::system(format!("reserving memory for {} ranks", layout.ranks), e)
+        })?;
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
+        Ok(Memory { base, layout, backing: Backing::Mapped })
+    }
+
+    /// Zeroed memory for ranks that share this address space.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn anonymous(layout: Layout) -> Result<Memory> {
+        let shape = std::alloc::Layout::from_size_align(layout.total_bytes(), 4096)
+            .map_err(|_| Error::Argument(format!("too many ranks: {}", layout.ranks)))?;
+        // SAFETY: the size is not zero, the header alone being a page.
+        let base = unsafe { std::alloc::alloc_zeroed(shape) };
+        let Some(base) = NonNull::new(base) else { std::alloc::handle_alloc_error(shape) };
+        Ok(Memory { base, layout, backing: Backing::Allocated })
+    }
+
+    /// Maps the arena behind `fd`. The control part is writable and so, if `owner` is given, is
+    /// that rank's segment; the rest can only be read.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn map(
+        fd: rustix::fd::BorrowedFd<'_>,
+        layout: Layout,
+        owner: Option<usize>,
+    ) -> Result<Memory> {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
+        let system = |e| Error::system("mapping the arena of the job", e);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing one.
+        // The file is sealed against shrinking, so no access within its length can fault.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                layout.total_bytes(),
+                ProtFlags::READ,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                fd,
+                0,
+            )
+        }
+        .map_err(system)?;
+        let base: NonNull<u8> = NonNull::new(base.cast()).expect("nothing is mapped at address 0");
+        let memory = Memory { base, layout, backing: Backing::Mapped };
+        let writable = MprotectFlags::READ | MprotectFlags::WRITE;
+        let mut parts = vec![(0, layout.control_bytes())];
+        parts.extend(owner.map(|rank| (layout.segment_offset(rank), layout.segment_bytes)));
+        for (offset, bytes) in parts {
+            // SAFETY: the range lies within the mapping just made, which nothing else refers to.
+            unsafe { mprotect(memory.at(offset).cast(), bytes, writable) }.map_err(system)?;
+        }
+        Ok(memory)
+    }
+
+    /// The address at `offset`, which must lie within the arena.
+    fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.layout.total_bytes());
+        // SAFETY: the offset lies within the mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// A structure of atomics at `offset`.
+    #[inline]
+    fn part<T>(&self, offset: usize) -> &T {
+        debug_assert!(offset + size_of::<T>() <= self.layout.total_bytes());
+        debug_assert_eq!(offset % align_of::<T>(), 0);
+        // SAFETY: this is private to this file, whose callers pass offsets of the layout: within
+        // the mapping, aligned, and of structures that consist of atomic integers, for which
+        // every bit pattern is a value and which may change at any time.
+        unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        self.part(0)
+    }
+
+    #[inline]
+    pub(crate) fn bell(&self, rank: usize) -> &BellLine {
+        assert!(rank < self.layout.ranks);
+        self.part(self.layout.bells_offset() + rank * size_of::<BellLine>())
+    }
+
+    pub(crate) fn fault(&self, entry: usize) -> &FaultEntry {
+        assert!(entry < self.layout.faults());
+        self.part(self.layout.faults_offset() + entry * size_of::<FaultEntry>())
+    }
+
+    #[inline]
+    fn in_segment<T>(&self, rank: usize, offset: usize) -> &T {
+        assert!(rank < self.layout.ranks);
+        self.part(self.layout.segment_offset(rank) + offset)
+    }
+
+    pub(crate) fn head(&self, rank: usize) -> &Head {
+        self.in_segment(rank, 0)
+    }
+
+    pub(crate) fn text(&self, rank: usize) -> &Table {
+        self.in_segment(rank, self.layout.text_offset())
+    }
+
+    #[inline]
+    pub(crate) fn board(&self, rank: usize, board: usize) -> &BoardPage {
+        assert!(board < self.layout.boards);
+        self.in_segment(rank, self.layout.board_offset(board))
+    }
+
+    /// What `receiver` tells `sender`.
+    pub(crate) fn ack(&self, receiver: usize, sender: usize) -> &Ack {
+        assert!(sender < self.layout.ranks && self.layout.heap_offset() > self.layout.acks_offset());
+        self.in_segment(receiver, self.layout.acks_offset() + sender * size_of::<Ack>())
+    }
+
+    /// The place of the ring from `sender` to `receiver`.
+    pub(crate) fn ring_place(&self, sender: usize, receiver: usize) -> &std::sync::atomic::AtomicU64 {
+        assert!(receiver < self.layout.ranks && self.layout.heap_offset() > self.layout.ring_table_offset());
+        self.in_segment(sender, self.layout.ring_table_offset() + receiver * 8)
+    }
+
+    /// The bytes `offset..offset + len` of a rank's segment, if that is within its heap. A peer
+    /// may have written both numbers.
+    pub(crate) fn heap(&self, rank: usize, offset: u64, len: usize) -> Option<*mut u8> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(len)?;
+        let inside = offset >= self.layout.heap_offset() && end <= self.layout.segment_bytes;
+        (inside && rank < self.layout.ranks).then(|| {
+            // SAFETY: the range was just checked to lie within the rank's segment, which lies
+            // within the mapping.
+            unsafe { self.base.as_ptr().add(self.layout.segment_offset(rank) + offset) }
+        })
+    }
+
+    /// The offset of an address in the heap of `rank`'s segment, if it lies there whole.
+    pub(crate) fn offset_in_heap(&self, rank: usize, address: *const u8, len: usize) -> Option<u64> {
+        let start = self.base.as_ptr() as usize + self.layout.segment_offset(rank);
+        let offset = (address as usize).checked_sub(start)?;
+        self.heap(rank, offset as u64, len).map(|_| offset as u64)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.backing {
+            #[cfg(target_os = "linux")]
+            Backing::Mapped => {
+                // SAFETY: this is the whole mapping made at the start, and with `self` the last
+                // reference into it goes.
+                let _ = unsafe {
+                    rustix::mm::munmap(self.base.as_ptr().cast(), self.layout.total_bytes())
+                };
+            }
+            #[cfg(not(target_os = "linux"))]
+            Backing::Allocated => {
+                let shape = std::alloc::Layout::from_size_align(self.layout.total_bytes(), 4096)
+                    .expect("it was allocated with this layout");
+                // SAFETY: allocated in `anonymous` with this layout, and freed once.
+                unsafe { std::alloc::dealloc(self.base.as_ptr(), shape) }
+            }
+        }
+    }
+}

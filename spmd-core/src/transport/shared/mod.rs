@@ -1,0 +1,229 @@
+//! The shared-memory transport: one protocol over two arenas, anonymous memory for threads and
+//! virtual ranks, a sealed memfd for processes.
+//!
+//! A rank writes its own segment only, and rings bells; peers read. So whatever a peer does to
+//! the memory that it can write, it can only lie about itself.
+
+pub(crate) mod agents;
+pub(crate) mod board;
+mod contexts;
+mod deadlock;
+mod faults;
+pub(crate) mod heap;
+pub(crate) mod inbox;
+pub(crate) mod layout;
+pub(crate) mod memory;
+pub(crate) mod post;
+mod queue;
+mod ring;
+mod single_copy;
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub(crate) use faults::Reach;
+use heap::SegmentHeap;
+use inbox::Inbox;
+use memory::Memory;
+use queue::Queue;
+
+use crate::call::{Call, Kind};
+use crate::group::{Group, Scope};
+use crate::text::Interner;
+use crate::wait::fleet::Home;
+use crate::wait::{Bell, Policy, publish};
+
+/// Where the ranks of a world run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each on an OS thread of this process.
+    Threads,
+    /// Each on a coroutine of this process.
+    Virtual,
+    /// Each in a process of its own.
+    Processes,
+}
+
+/// What all ranks of one world share, as this process sees it.
+pub(crate) struct World {
+    pub(crate) memory: Memory,
+    pub(crate) mode: Mode,
+    pub(crate) policy: Policy,
+    pub(crate) timeout: Option<Duration>,
+    /// Whether large messages between processes are read through the kernel.
+    pub(crate) single_copy: bool,
+    /// Where virtual ranks live, each known once it has started.
+    homes: Box<[OnceLock<Home>]>,
+    /// Mailboxes of ranks that share this address space.
+    queues: Box<[Queue]>,
+}
+
+/// The states in [`layout::Head::state`].
+pub(crate) mod state {
+    pub(crate) const INSIDE: u64 = 1;
+    pub(crate) const LEFT: u64 = 2;
+    pub(crate) const FAILED: u64 = 3;
+}
+
+impl World {
+    pub(crate) fn new(
+        memory: Memory,
+        mode: Mode,
+        policy: Policy,
+        timeout: Option<Duration>,
+    ) -> World {
+        let ranks = memory.layout.ranks;
+        let homes = if mode == Mode::Virtual { ranks } else { 0 };
+        let queues = if mode == Mode::Processes { 0 } else { ranks };
+        World {
+            memory,
+            mode,
+            policy,
+            timeout,
+            single_copy: false,
+            homes: (0..homes).map(|_| OnceLock::new()).collect(),
+            queues: (0..queues).map(|_| Queue::new()).collect(),
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.memory.layout.ranks
+    }
+
+    /// The coroutine that runs here is the home of `rank`.
+    pub(crate) fn settle(&self, rank: usize) {
+        if let (Some(place), Some(home)) = (self.homes.get(rank), crate::wait::fleet::current()) {
+            let _ = place.set(home);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bell(&self, rank: usize) -> Bell<'_> {
+        let word = &self.memory.bell(rank).word;
+        match self.mode {
+            Mode::Processes => Bell::shared(word),
+            Mode::Threads => Bell::new(word, None),
+            Mode::Virtual => Bell::new(word, self.homes[rank].get()),
+        }
+    }
+
+    pub(crate) fn ring_all(&self) {
+        publish();
+        (0..self.size()).for_each(|rank| self.bell(rank).ring_after_fence());
+    }
+
+    /// Enters or leaves a block on behalf of `rank`.
+    pub(crate) fn set_state(&self, rank: usize, block: u32, state: u64) {
+        self.memory.head(rank).state.store(u64::from(block) << 2 | state, Release);
+        if state != state::INSIDE {
+            self.ring_all();
+        }
+    }
+
+    /// Whether `rank` can take no more part in `block`: it has ended it, or its process is gone.
+    pub(crate) fn has_ended(&self, rank: usize, block: u32) -> bool {
+        let word = self.memory.head(rank).state.load(Acquire);
+        let (at, state) = ((word >> 2) as u32, word & 3);
+        at > block
+            || (at == block && (state == state::LEFT || state == state::FAILED))
+            || self.is_dead(rank)
+    }
+
+    /// Whether the kernel has confirmed that the rank's process is gone.
+    pub(crate) fn is_dead(&self, rank: usize) -> bool {
+        self.memory.bell(rank).dead.load(Acquire) != 0
+    }
+
+    /// Milliseconds of a clock that all processes of the host share.
+    pub(crate) fn now_ms(&self) -> u64 {
+        clock_ms()
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn clock_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn clock_ms() -> u64 {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed().as_millis() as u64
+}
+
+/// One rank's end of a world.
+pub(crate) struct Endpoint {
+    pub(crate) world: Arc<World>,
+    pub(crate) rank: usize,
+    pub(crate) interner: Interner,
+    agents: agents::Agents,
+    /// Live communicators besides the block's own: other threads may hold them.
+    pub(crate) extra_comms: AtomicUsize,
+    inbox: Mutex<Inbox>,
+    /// Rings to other processes, made at the first message.
+    rings: Box<[Mutex<Option<ring::RingWriter>>]>,
+    contexts: Mutex<contexts::Contexts>,
+    pub(crate) heap: Arc<SegmentHeap>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(world: Arc<World>, rank: usize) -> Endpoint {
+        let boards = world.memory.layout.boards;
+        let rings = if world.mode == Mode::Processes { world.size() } else { 0 };
+        let inbox = Mutex::new(Inbox::new(world.size()));
+        let heap = Arc::new(SegmentHeap::new(world.clone(), rank));
+        Endpoint {
+            rank,
+            interner: Interner::new(),
+            agents: agents::Agents::new(),
+            extra_comms: AtomicUsize::new(0),
+            inbox,
+            rings: (0..rings).map(|_| Mutex::new(None)).collect(),
+            contexts: Mutex::new(contexts::Contexts::new(boards)),
+            heap,
+            world,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bell(&self) -> Bell<'_> {
+        self.world.bell(self.rank)
+    }
+
+    /// Number of a static string in this rank's table.
+    pub(crate) fn text(&self, text: &'static str) -> u32 {
+        self.interner.number(self.world.memory.text(self.rank), text)
+    }
+
+    /// Number of a string in this rank's table.
+    pub(crate) fn text_of(&self, text: &str) -> u32 {
+        self.interner.number_of(self.world.memory.text(self.rank), text)
+    }
+}
+
+impl Endpoint {
+    /// Waits until every rank has left `block`, which this one has left. Whoever fails in the
+    /// meantime ends the wait with an error.
+    pub(crate) fn wait_for_the_end(&self, block: u32) -> crate::error::Result<()> {
+        let call = Call::new(Kind::End, std::panic::Location::caller());
+        let scope = Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
+        let noted = agents::Noted { file: self.text(call.site.file()), ..Default::default() };
+        let waiter = agents::Waiter::new(self, &scope, &call, noted);
+        let mut rank = 0;
+        waiter.until(|| {
+            while rank < self.world.size() {
+                if rank != self.rank && !self.world.has_ended(rank, block) {
+                    waiter.waits_on(Some(rank));
+                    return None;
+                }
+                rank += 1;
+            }
+            Some(())
+        })?;
+        waiter.stopped().map_or(Ok(()), Err)
+    }
+}

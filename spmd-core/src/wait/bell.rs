@@ -1,0 +1,153 @@
+//! The word on which an agent sleeps, and how it is woken.
+
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+use std::time::Duration;
+
+use super::fleet::Home;
+
+/// Set while a thread sleeps on the word.
+const THREAD: u32 = 1;
+/// Set while the coroutine that lives here is suspended on it.
+const COROUTINE: u32 = 2;
+const SLEEPERS: u32 = THREAD | COROUTINE;
+
+/// One rank's bell (or a block's): a word that may lie in memory shared by processes, and the
+/// coroutine that lives behind it, if one does.
+///
+/// States and proof: see `README.md` beside this file.
+#[derive(Clone, Copy)]
+pub struct Bell<'a> {
+    word: &'a AtomicU32,
+    home: Option<&'a Home>,
+    shared: bool,
+}
+
+impl<'a> Bell<'a> {
+    /// A bell of this process.
+    pub(crate) fn new(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
+        Bell { word, home, shared: false }
+    }
+
+    /// A bell in memory that other processes have mapped.
+    pub(crate) fn shared(word: &'a AtomicU32) -> Bell<'a> {
+        Bell { word, home: None, shared: true }
+    }
+
+    /// Wakes whoever sleeps here, if anybody does.
+    ///
+    /// The caller has made the change that the sleeper waits for, and a `SeqCst` fence stands
+    /// between that change and this call ([`publish`] is that fence).
+    #[inline]
+    pub(crate) fn ring_after_fence(self) {
+        if self.word.load(Relaxed) & SLEEPERS != 0 {
+            self.ring_slow();
+        }
+    }
+
+    /// Wakes whoever sleeps here, if anybody does, after a change made before this call.
+    #[inline]
+    pub fn ring(self) {
+        publish();
+        self.ring_after_fence();
+    }
+
+    #[cold]
+    fn ring_slow(self) {
+        let mut word = self.word.load(Relaxed);
+        while word & SLEEPERS != 0 {
+            let next = (word & !SLEEPERS).wrapping_add(4);
+            match self.word.compare_exchange_weak(word, next, AcqRel, Relaxed) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        if word & COROUTINE != 0 {
+            if let Some(home) = self.home {
+                home.wake();
+            }
+        }
+        if word & THREAD != 0 {
+            futex::wake_all(self.word, self.shared);
+        }
+    }
+
+    /// Whether the coroutine that runs on this thread lives behind this bell.
+    pub(super) fn is_home(self) -> bool {
+        match (self.home, super::fleet::current()) {
+            (Some(home), Some(current)) => home.same(&current),
+            _ => false,
+        }
+    }
+
+    /// Announces that the caller is about to sleep as a coroutine. It must test its condition
+    /// once more before it suspends.
+    #[inline]
+    pub(super) fn announce_coroutine(self) {
+        self.word.fetch_or(COROUTINE, SeqCst);
+    }
+
+    /// Announces that the caller is about to sleep as a thread; gives the ticket for
+    /// [`Bell::sleep`]. The caller must test its condition once more in between.
+    #[inline]
+    pub(super) fn announce_thread(self) -> u32 {
+        self.word.fetch_or(THREAD, SeqCst) | THREAD
+    }
+
+    /// Sleeps until the bell rings after the ticket was taken, or the time is over.
+    pub(super) fn sleep(self, ticket: u32, limit: Duration) {
+        futex::wait(self.word, ticket, limit, self.shared);
+    }
+}
+
+/// The full fence between a change and the look at the bells of those who may wait for it.
+#[inline]
+pub(crate) fn publish() {
+    fence(SeqCst);
+}
+
+#[cfg(target_os = "linux")]
+mod futex {
+    use rustix::thread::futex::{self, Flags};
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    fn flags(shared: bool) -> Flags {
+        if shared { Flags::empty() } else { Flags::PRIVATE }
+    }
+
+    pub(super) fn wait(word: &AtomicU32, value: u32, limit: Duration, shared: bool) {
+        let limit = rustix::time::Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        // Every outcome (woken, changed, timed out, interrupted) means: look again.
+        let _ = futex::wait(word, flags(shared), value, Some(&limit));
+    }
+
+    pub(super) fn wake_all(word: &AtomicU32, shared: bool) {
+        let _ = futex::wake(word, flags(shared), i32::MAX as u32);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod futex {
+    //! Threads of one process, anywhere: parking_lot's parking lot, keyed by the word's address.
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::time::{Duration, Instant};
+
+    pub(super) fn wait(word: &AtomicU32, value: u32, limit: Duration, _shared: bool) {
+        let key = word.as_ptr() as usize;
+        let unchanged = || word.load(SeqCst) == value;
+        let deadline = Some(Instant::now() + limit);
+        let token = parking_lot_core::DEFAULT_PARK_TOKEN;
+        // SAFETY: the callbacks neither panic nor call into the parking lot, and the key is the
+        // address of a word that this module alone parks on.
+        unsafe { parking_lot_core::park(key, unchanged, || {}, |_, _| {}, token, deadline) };
+    }
+
+    pub(super) fn wake_all(word: &AtomicU32, _shared: bool) {
+        let token = parking_lot_core::DEFAULT_UNPARK_TOKEN;
+        // SAFETY: the key is the address of a word that this module alone parks on.
+        unsafe { parking_lot_core::unpark_all(word.as_ptr() as usize, token) };
+    }
+}

@@ -1,0 +1,49 @@
+//! The one place that waits. See `README.md` beside this file for the protocol and its proof.
+
+pub(crate) mod bell;
+mod coroutine;
+pub(crate) mod fleet;
+#[cfg(target_os = "linux")]
+mod overflow;
+mod ready;
+mod stack;
+pub(crate) mod until;
+mod worker;
+
+pub(crate) use bell::{Bell, publish};
+pub(crate) use until::{Opener, Policy, Running, Watch, cores, foreign_threads, until, until_done};
+
+use std::cell::Cell;
+
+thread_local! {
+    static IN_OPERATION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a reduction operation; a call of the rank API from within is refused.
+pub(crate) fn in_operation<R>(operation: impl FnOnce() -> R) -> R {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            IN_OPERATION.set(self.0);
+        }
+    }
+    let _reset = Reset(IN_OPERATION.replace(true));
+    operation()
+}
+
+/// Whether the caller runs inside a reduction operation.
+#[inline]
+pub(crate) fn is_in_operation() -> bool {
+    IN_OPERATION.get()
+}
+
+/// Lets others run, in a loop that the program polls in.
+pub(crate) fn relax() {
+    match fleet::current() {
+        Some(home) => {
+            home.wake();
+            fleet::suspend();
+        }
+        None => std::thread::yield_now(),
+    }
+}

@@ -1,0 +1,258 @@
+//! The one function in which every wait of the library waits.
+
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::fleet;
+use crate::error::{Error, Result};
+
+/// How the waits of a world wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    /// Rounds of polling before a thread sleeps, where every rank has a core of its own.
+    pub(crate) spins: u32,
+    /// The same where ranks share cores.
+    pub(crate) spins_shared: u32,
+    /// Cores that the ranks of this world share with nobody else that is known.
+    pub(crate) cores: usize,
+    /// Ranks of this world that run on threads of other processes.
+    pub(crate) elsewhere: usize,
+}
+
+/// Threads of this process that run ranks now, over all blocks.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread that runs ranks, as long as it lives.
+pub(crate) struct Running(());
+
+impl Running {
+    pub(crate) fn new() -> Running {
+        RUNNING.fetch_add(1, Relaxed);
+        Running(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Whether this process has threads that the library did not start and that are not waiting in
+/// it; such a thread may hold a communicator. Where that cannot be told, yes.
+pub(crate) fn foreign_threads() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").map(|tasks| tasks.count());
+    threads.map_or(true, |threads| threads > RUNNING.load(Relaxed) + OPENERS.load(Relaxed))
+}
+
+/// Threads that wait for a block they opened.
+static OPENERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread that only waits for its block to end, as long as it lives.
+pub(crate) struct Opener(());
+
+impl Opener {
+    pub(crate) fn new() -> Opener {
+        OPENERS.fetch_add(1, Relaxed);
+        Opener(())
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        OPENERS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Cores that this process may use (affinity and control groups count).
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+impl Policy {
+    /// For ranks on `cores` cores, `elsewhere` of them in other processes.
+    pub(crate) fn new(cores: usize, elsewhere: usize) -> Policy {
+        Policy { spins: 4000, spins_shared: 40, cores, elsewhere }
+    }
+
+    fn rounds(&self) -> u32 {
+        let ranks = RUNNING.load(Relaxed).max(1) + self.elsewhere;
+        if ranks <= self.cores { self.spins } else { self.spins_shared }
+    }
+}
+
+/// What a wait must know besides its condition.
+pub(crate) trait Watch {
+    /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
+    fn interrupted(&self) -> Option<Error>;
+    /// The wait is about to sleep: publishes who waits, in which call, for whom.
+    fn asleep(&mut self);
+    /// The wait is over.
+    fn awake(&mut self);
+    /// The wait has lasted this long: the rare checks (peers that left, circles, time limits).
+    /// Called about ten times a second. An error ends the wait.
+    /// `ready` looks at the condition.
+    fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
+}
+
+/// A sleeper looks up by itself after this time, doubling up to [`LONGEST_SLEEP`].
+const FIRST_SLEEP: Duration = Duration::from_millis(20);
+const LONGEST_SLEEP: Duration = Duration::from_millis(160);
+
+/// Waits until `poll` gives a value, however this agent waits: a thread spins, then sleeps on
+/// the bell; a coroutine is suspended.
+///
+/// Whoever makes the condition true rings `bell` afterwards.
+#[inline]
+pub(crate) fn until<T>(
+    bell: Bell<'_>,
+    policy: &Policy,
+    watch: &mut impl Watch,
+    mut poll: impl FnMut() -> Option<T>,
+) -> Result<T> {
+    if let Some(value) = poll() {
+        return Ok(value);
+    }
+    if !fleet::in_coroutine() {
+        for _ in 0..policy.rounds() {
+            std::hint::spin_loop();
+            if let Some(value) = poll() {
+                return Ok(value);
+            }
+        }
+    }
+    let mut found = None;
+    let slow = wait_slowly(bell, watch, &mut || {
+        if found.is_none() {
+            found = poll();
+        }
+        found.is_some()
+    });
+    match (found, slow) {
+        (Some(value), _) => Ok(value),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => unreachable!("a wait ends with its condition or an error"),
+    }
+}
+
+/// Waits until `done`, which nothing but its condition ends: for blocks that an agent opened, and
+/// for peers that still use its memory. If that is impossible (a virtual rank that is panicking
+/// cannot let its peers run), the process ends rather than let them use memory that is gone.
+pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
+    let policy = Policy { spins: 100, spins_shared: 100, cores: 1, elsewhere: 0 };
+    if until(bell, &policy, &mut Stubborn, || done().then_some(())).is_err() {
+        eprintln!("spmd: cannot wait for peers that use memory of this rank; aborting");
+        std::process::abort();
+    }
+}
+
+/// The watch of a wait that nothing ends but its condition.
+struct Stubborn;
+
+impl Watch for Stubborn {
+    fn interrupted(&self) -> Option<Error> {
+        None
+    }
+    fn asleep(&mut self) {}
+    fn awake(&mut self) {}
+    fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cold]
+fn wait_slowly(
+    bell: Bell<'_>,
+    watch: &mut dyn Watch,
+    ready: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    if std::thread::panicking() && fleet::in_coroutine() {
+        return Err(Error::Argument(
+            "a rank that is panicking cannot wait for others; don't communicate in Drop".into(),
+        ));
+    }
+    watch.asleep();
+    let outcome = if fleet::in_coroutine() {
+        wait_as_coroutine(bell, watch, ready)
+    } else {
+        wait_as_thread(bell, watch, ready)
+    };
+    watch.awake();
+    outcome
+}
+
+/// One look at everything: true when the condition holds. A value that is there wins over an
+/// interruption.
+fn look(watch: &mut dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<bool> {
+    if ready() {
+        return Ok(true);
+    }
+    match watch.interrupted() {
+        None => Ok(false),
+        Some(_) if ready() => Ok(true),
+        Some(error) => Err(error),
+    }
+}
+
+fn wait_as_thread(
+    bell: Bell<'_>,
+    watch: &mut dyn Watch,
+    ready: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    let start = Instant::now();
+    let mut sleep = FIRST_SLEEP;
+    let mut checked = Duration::ZERO;
+    loop {
+        let ticket = bell.announce_thread();
+        if look(watch, ready)? {
+            return Ok(());
+        }
+        bell.sleep(ticket, sleep);
+        let waited = start.elapsed();
+        if waited >= checked + sleep {
+            checked = waited;
+            sleep = (sleep * 2).min(LONGEST_SLEEP);
+            if look(watch, ready)? {
+                return Ok(());
+            }
+            watch.overdue(waited, ready)?;
+        }
+    }
+}
+
+fn wait_as_coroutine(
+    bell: Bell<'_>,
+    watch: &mut dyn Watch,
+    ready: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    let at_home = bell.is_home();
+    let mut start = None;
+    let mut checked = Duration::ZERO;
+    loop {
+        if at_home {
+            bell.announce_coroutine();
+        }
+        if look(watch, ready)? {
+            return Ok(());
+        }
+        crate::ctx::preserved(|| {
+            if at_home {
+                fleet::suspend();
+            } else {
+                fleet::suspend_polling();
+            }
+        });
+        let now = fleet::coarse_now();
+        let waited = now.saturating_duration_since(*start.get_or_insert(now));
+        if waited >= checked + FIRST_SLEEP {
+            checked = waited;
+            if look(watch, ready)? {
+                return Ok(());
+            }
+            watch.overdue(waited, ready)?;
+        }
+    }
+}
