@@ -1,1 +1,4 @@
-//! spmd
+//! One program, many ranks.
+
+pub use spmd_collectives::*;
+pub use spmd_core::*;

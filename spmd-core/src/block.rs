@@ -69,6 +69,8 @@ pub struct Spmd {
     timeout: Option<Duration>,
     name: String,
     bind: Bind,
+    forced: Vec<(String, String)>,
+    segment: Option<usize>,
 }
 
 impl Spmd {
@@ -82,6 +84,8 @@ impl Spmd {
             timeout: None,
             name: "rank".into(),
             bind: Bind::None,
+            forced: Vec::new(),
+            segment: None,
         }
     }
 
@@ -130,6 +134,18 @@ impl Spmd {
         self
     }
 
+    /// Uses this algorithm for this call wherever it can serve: `force("allreduce", "tree")`.
+    pub fn force(mut self, call: impl Into<String>, algorithm: impl Into<String>) -> Spmd {
+        self.forced.push((call.into(), algorithm.into()));
+        self
+    }
+
+    /// Bytes of a segment, where large data go through staging areas.
+    pub fn segment(mut self, bytes: usize) -> Spmd {
+        self.segment = Some(bytes);
+        self
+    }
+
     /// Runs `f` on every rank; results in rank order. Errors: as [`spmd`].
     pub fn run<R, F>(self, f: F) -> Result<Vec<R>>
     where
@@ -163,7 +179,10 @@ impl Spmd {
         let policy = Policy::new(cores, 0);
         let timeout = self.timeout.or(settings.timeout);
         let memory = Memory::anonymous(Layout::heap(n))?;
-        let world = Arc::new(World::new(memory, mode, policy, timeout));
+        let mut tuning = settings.tuning;
+        tuning.forced.splice(0..0, self.forced.iter().cloned());
+        tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
+        let world = Arc::new(World::new(memory, mode, policy, timeout, tuning));
         let ends: Vec<_> =
             (0..n).map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
         let shares: Vec<_> = shares.into_iter().map(|share| Mutex::new(Some(share))).collect();
@@ -213,7 +232,8 @@ impl Spmd {
                 });
                 if let Err(error) = spawned {
                     // The ranks that do run are told, and end.
-                    let cause = Cause::Returned(format!("its thread could not be started: {error}"));
+                    let cause =
+                        Cause::Returned(format!("its thread could not be started: {error}"));
                     world.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
                     finished.wait_for(rank);
                     return Err(Error::system(format!("starting thread {rank} of {n}"), error));

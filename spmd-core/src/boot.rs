@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::Spmd;
 use crate::block::{check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::transport::shared::{Endpoint, Mode};
+use crate::transport::shared::{Endpoint, Mode, Tuning};
 use crate::wait;
-use crate::Spmd;
 
 #[cfg(target_os = "linux")]
 mod job;
@@ -41,6 +41,10 @@ pub mod variables {
     pub const STACK_SIZE: &str = "SPMD_STACK_SIZE";
     /// Cores that the job's ranks share.
     pub const CORES: &str = "SPMD_CORES";
+    /// Algorithms to use, `allreduce=tree,reduce=chunked`.
+    pub const FORCE: &str = "SPMD_FORCE";
+    /// Bytes of a segment, where large data go through staging areas.
+    pub const SEGMENT: &str = "SPMD_SEGMENT";
     /// Large messages between processes: `1` reads them through the kernel.
     pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
 }
@@ -53,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) cores: Option<usize>,
-    pub(crate) single_copy: bool,
+    pub(crate) tuning: Tuning,
 }
 
 /// A variable's value, if it is set and not empty.
@@ -101,9 +105,31 @@ impl Settings {
             timeout: timeout.transpose()?,
             stack_size: positive(STACK_SIZE, "a number of bytes")?,
             cores: positive(CORES, "a number of cores")?,
-            single_copy: parsed::<u8>(SINGLE_COPY, "0 or 1")?.unwrap_or(0) != 0,
+            tuning: tuning()?,
         })
     }
+}
+
+fn tuning() -> Result<Tuning> {
+    use variables::*;
+    let mut tuning = Tuning::default();
+    if let Some(bytes) = parsed::<usize>(SEGMENT, "a number of bytes")? {
+        tuning.segment = bytes.clamp(64, 1 << 30);
+    }
+    tuning.single_copy = match parsed::<u8>(SINGLE_COPY, "0 or 1")? {
+        None | Some(0) => false,
+        Some(1) => true,
+        Some(other) => return Err(Error::Boot(format!("{SINGLE_COPY}={other} is not 0 or 1"))),
+    };
+    for pair in variable(FORCE)?.iter().flat_map(|text| text.split(',')) {
+        let Some((call, algorithm)) = pair.split_once('=') else {
+            return Err(Error::Boot(format!(
+                "{FORCE}: '{pair}' is not of the form call=algorithm"
+            )));
+        };
+        tuning.forced.push((call.trim().into(), algorithm.trim().into()));
+    }
+    Ok(tuning)
 }
 
 /// This process's place in the launcher's world: its end, and how many blocks it has entered.

@@ -99,6 +99,21 @@ impl Comm {
         Round::run(&self.endpoint, &self.scope, &self.board, self.me, call, noted, body)
     }
 
+    /// The algorithm that is forced for this kind of call, if one is.
+    #[inline]
+    pub fn forced(&self, kind: Kind) -> Option<&str> {
+        let forced = &self.endpoint.world.tuning.forced;
+        if forced.is_empty() {
+            return None;
+        }
+        forced.iter().find(|(name, _)| name == kind.name()).map(|(_, algorithm)| algorithm.as_str())
+    }
+
+    /// Bytes of a segment, where large data go through staging areas.
+    pub fn segment(&self) -> usize {
+        self.endpoint.world.tuning.segment
+    }
+
     fn check_rank(&self, call: &Call<'_>, what: &'static str, given: usize) -> Result<()> {
         let size = self.size();
         if given < size {
@@ -243,8 +258,7 @@ impl Comm {
     ) -> Result<(Vec<T>, Status)> {
         let (source, tag) = (source.source(), tag.tag());
         let dtype = T::DTYPE;
-        let call =
-            message_call(Kind::Recv, dtype, Call::UNEQUAL, source, tag, Location::caller());
+        let call = message_call(Kind::Recv, dtype, Call::UNEQUAL, source, tag, Location::caller());
         let waiter = self.waiter(&call)?;
         let arrived = self.await_message(&call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
@@ -309,8 +323,7 @@ impl Comm {
         let waiter = self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;
         let on = wanted.source;
-        let envelope =
-            waiter.until_by(on, || self.endpoint.peek(&wanted).transpose())??;
+        let envelope = waiter.until_by(on, || self.endpoint.peek(&wanted).transpose())??;
         Ok(self.status(&envelope))
     }
 
@@ -366,7 +379,8 @@ impl Comm {
     ) -> Result<()> {
         let envelope = &arrived.envelope;
         let world = envelope.source as usize;
-        let (from, tag, len) = (self.status(envelope).source, envelope.tag, envelope.count as usize);
+        let (from, tag, len) =
+            (self.status(envelope).source, envelope.tag, envelope.count as usize);
         let table = self.endpoint.world.memory.text(world);
         let sent_at = || format!("{}:{}", table.get(envelope.file), envelope.line);
         if envelope.dtype != dtype.id {
@@ -380,7 +394,8 @@ impl Comm {
             });
         }
         if len.checked_mul(dtype.size as usize) != Some(envelope.bytes) {
-            let error = Error::Corrupt { rank: world, what: "a message's length is not its data's" };
+            let error =
+                Error::Corrupt { rank: world, what: "a message's length is not its data's" };
             return Err(waiter.stopped().unwrap_or(error));
         }
         match capacity {
@@ -441,7 +456,14 @@ impl Comm {
     /// Makes the communicator of `members` (ranks of this one, in their new order), of which
     /// this rank is number `me`. `board` and `context` are what all members agreed on; `next`
     /// the least number for later ones. Members must meet once more before they use it.
-    pub fn child(&self, members: &[usize], me: usize, board: usize, context: u64, next: u64) -> Comm {
+    pub fn child(
+        &self,
+        members: &[usize],
+        me: usize,
+        board: usize,
+        context: u64,
+        next: u64,
+    ) -> Comm {
         self.endpoint.take_board(board);
         self.endpoint.skip_contexts(next);
         let identity = members.len() == self.size() && members.iter().copied().eq(0..self.size());

@@ -5,7 +5,7 @@
 //! must appear in the reports of peers.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
 use parking_lot::Mutex;
 

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::transport::shared::layout::{Agent, Layout, MAGIC};
 use crate::transport::shared::memory::Memory;
-use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
+use crate::transport::shared::{Endpoint, Mode, Reach, Tuning, World, state};
 use crate::wait::{Policy, cores};
 
 /// Seals that keep every access within the file's length valid.
@@ -79,8 +79,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     allow_reading_by_siblings(header.launcher.load(Relaxed));
     let settings = Settings::from_environment()?;
     let policy = Policy::new(settings.cores.unwrap_or_else(cores), size - 1);
-    let mut world = World::new(memory, Mode::Processes, policy, settings.timeout);
-    world.single_copy = settings.single_copy;
+    let world = World::new(memory, Mode::Processes, policy, settings.timeout, settings.tuning);
     Ok(Some(Endpoint::new(Arc::new(world), rank)))
 }
 
@@ -115,7 +114,8 @@ impl Job {
         header.protocol.store(PROTOCOL, Relaxed);
         header.launcher.store(std::process::id(), Relaxed);
         header.magic.store(MAGIC, Release);
-        let world = World::new(memory, Mode::Processes, Policy::new(1, ranks), None);
+        let world =
+            World::new(memory, Mode::Processes, Policy::new(1, ranks), None, Tuning::default());
         Ok(Job { fd, world })
     }
 

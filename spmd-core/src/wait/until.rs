@@ -1,7 +1,7 @@
 //! The one function in which every wait of the library waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;

@@ -316,7 +316,9 @@ impl<'a> Round<'a> {
         let seen = slot.stamp.load(Acquire);
         if seen < stamp(self.round, stage) {
             // A peer that is in this round, if only in an earlier stage, must be in the same call.
-            if seen >> STAGE_BITS == self.round && slot.fingerprint.load(Relaxed) != self.fingerprint {
+            if seen >> STAGE_BITS == self.round
+                && slot.fingerprint.load(Relaxed) != self.fingerprint
+            {
                 return Some(Err(self.mismatch(peer)));
             }
             return None;
@@ -357,6 +359,12 @@ impl<'a> Round<'a> {
     /// another process may have written anything.
     pub fn must_check(&self, dtype: DType) -> bool {
         self.endpoint.must_check(dtype)
+    }
+
+    /// A peer that must have exposed memory has not.
+    #[cold]
+    pub fn lied(&self, peer: usize) -> Error {
+        self.corrupt(peer, "it does not expose what it must")
     }
 
     /// A peer's data are no values of their type.
@@ -517,7 +525,8 @@ impl<'a> Round<'a> {
             (mine.root.load(Relaxed) == theirs.root.load(Relaxed), "roots"),
             (mine.count.load(Relaxed) == theirs.count.load(Relaxed), "counts"),
         ];
-        let what = names.iter().find(|(same, _)| !same).map_or("element types or operations", |n| n.1);
+        let what =
+            names.iter().find(|(same, _)| !same).map_or("element types or operations", |n| n.1);
         self.disagree(&format!("different {what}"))
     }
 

@@ -79,8 +79,7 @@ impl Endpoint {
 
     /// The communicator on this board is gone; the board is free when no peer reads it any more.
     pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
-        let retiring =
-            Retiring { board: board.index, last: board.rounds(), scope: scope.clone() };
+        let retiring = Retiring { board: board.index, last: board.rounds(), scope: scope.clone() };
         self.contexts.lock().retiring.push(retiring);
     }
 }

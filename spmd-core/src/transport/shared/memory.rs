@@ -148,13 +148,22 @@ impl Memory {
 
     /// What `receiver` tells `sender`.
     pub(crate) fn ack(&self, receiver: usize, sender: usize) -> &Ack {
-        assert!(sender < self.layout.ranks && self.layout.heap_offset() > self.layout.acks_offset());
+        assert!(
+            sender < self.layout.ranks && self.layout.heap_offset() > self.layout.acks_offset()
+        );
         self.in_segment(receiver, self.layout.acks_offset() + sender * size_of::<Ack>())
     }
 
     /// The place of the ring from `sender` to `receiver`.
-    pub(crate) fn ring_place(&self, sender: usize, receiver: usize) -> &std::sync::atomic::AtomicU64 {
-        assert!(receiver < self.layout.ranks && self.layout.heap_offset() > self.layout.ring_table_offset());
+    pub(crate) fn ring_place(
+        &self,
+        sender: usize,
+        receiver: usize,
+    ) -> &std::sync::atomic::AtomicU64 {
+        assert!(
+            receiver < self.layout.ranks
+                && self.layout.heap_offset() > self.layout.ring_table_offset()
+        );
         self.in_segment(sender, self.layout.ring_table_offset() + receiver * 8)
     }
 
@@ -172,7 +181,12 @@ impl Memory {
     }
 
     /// The offset of an address in the heap of `rank`'s segment, if it lies there whole.
-    pub(crate) fn offset_in_heap(&self, rank: usize, address: *const u8, len: usize) -> Option<u64> {
+    pub(crate) fn offset_in_heap(
+        &self,
+        rank: usize,
+        address: *const u8,
+        len: usize,
+    ) -> Option<u64> {
         let start = self.base.as_ptr() as usize + self.layout.segment_offset(rank);
         let offset = (address as usize).checked_sub(start)?;
         self.heap(rank, offset as u64, len).map(|_| offset as u64)

@@ -47,14 +47,30 @@ pub enum Mode {
     Processes,
 }
 
+/// What tests and the curious may set; the same on all ranks.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuning {
+    /// Kind of call and algorithm.
+    pub(crate) forced: Vec<(String, String)>,
+    /// Bytes of a segment, where large data go through staging areas.
+    pub(crate) segment: usize,
+    /// Whether large messages between processes are read through the kernel.
+    pub(crate) single_copy: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning { forced: Vec::new(), segment: 64 * 1024, single_copy: false }
+    }
+}
+
 /// What all ranks of one world share, as this process sees it.
 pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) mode: Mode,
     pub(crate) policy: Policy,
     pub(crate) timeout: Option<Duration>,
-    /// Whether large messages between processes are read through the kernel.
-    pub(crate) single_copy: bool,
+    pub(crate) tuning: Tuning,
     /// Where virtual ranks live, each known once it has started.
     homes: Box<[OnceLock<Home>]>,
     /// Mailboxes of ranks that share this address space.
@@ -74,6 +90,7 @@ impl World {
         mode: Mode,
         policy: Policy,
         timeout: Option<Duration>,
+        tuning: Tuning,
     ) -> World {
         let ranks = memory.layout.ranks;
         let homes = if mode == Mode::Virtual { ranks } else { 0 };
@@ -83,7 +100,7 @@ impl World {
             mode,
             policy,
             timeout,
-            single_copy: false,
+            tuning,
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new()).collect(),
         }
@@ -210,7 +227,8 @@ impl Endpoint {
     /// meantime ends the wait with an error.
     pub(crate) fn wait_for_the_end(&self, block: u32) -> crate::error::Result<()> {
         let call = Call::new(Kind::End, std::panic::Location::caller());
-        let scope = Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
+        let scope =
+            Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
         let noted = agents::Noted { file: self.text(call.site.file()), ..Default::default() };
         let waiter = agents::Waiter::new(self, &scope, &call, noted);
         let mut rank = 0;

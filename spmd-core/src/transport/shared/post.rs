@@ -89,7 +89,8 @@ impl Endpoint {
             // SAFETY (of `pack`): the ring gives room for all the data.
             let mut pack = |room: *mut u8| unsafe { data.pack(room) };
             waiter.until_by(Some(to), || {
-                self.with_ring(to, |ring| ring.write(self, to, &envelope, None, &mut pack)).transpose()
+                self.with_ring(to, |ring| ring.write(self, to, &envelope, None, &mut pack))
+                    .transpose()
             })??;
             return Ok(Pending::Done);
         }
@@ -361,7 +362,7 @@ impl Endpoint {
                 unsafe { std::ptr::copy_nonoverlapping(from, into, bytes) };
                 return Ok(true);
             }
-            if self.world.single_copy
+            if self.world.tuning.single_copy
                 && super::single_copy::read(memory, source, lane.address.load(Relaxed), into, bytes)
             {
                 return Ok(true);

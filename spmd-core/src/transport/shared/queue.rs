@@ -105,7 +105,11 @@ impl Drop for Offer {
 impl Handover {
     /// Gives the data to `read` once, then tells the sender. `None` if the sender has withdrawn
     /// them.
-    pub(crate) fn read<R>(self, world: &World, read: impl FnOnce(*const u8, usize) -> R) -> Option<R> {
+    pub(crate) fn read<R>(
+        self,
+        world: &World,
+        read: impl FnOnce(*const u8, usize) -> R,
+    ) -> Option<R> {
         let shown = &self.0;
         shown.state.compare_exchange(POSTED, READING, AcqRel, Relaxed).ok()?;
         let result = read(shown.ptr, shown.bytes);

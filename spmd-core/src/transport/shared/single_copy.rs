@@ -10,7 +10,13 @@ use super::memory::Memory;
 
 /// Copies `bytes` from `address` in the process of world rank `source`; whether that worked.
 #[cfg(target_os = "linux")]
-pub(super) fn read(memory: &Memory, source: usize, address: u64, into: *mut u8, bytes: usize) -> bool {
+pub(super) fn read(
+    memory: &Memory,
+    source: usize,
+    address: u64,
+    into: *mut u8,
+    bytes: usize,
+) -> bool {
     let pid = memory.head(source).pid.load(Relaxed) as i32;
     let mut done = 0;
     while done < bytes {

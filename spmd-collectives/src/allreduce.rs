@@ -1,0 +1,258 @@
+//! Allreduce (MPI 5.0 section 6.9.6).
+
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
+
+use crate::check;
+use crate::data::{Input, Output};
+use crate::large::{Large, RECV, part};
+use crate::reducing::{Reduction, tell_down_tree};
+use crate::select::{Choice, choose};
+
+/// Reductions whose result goes to everybody.
+pub trait Allreduce {
+    /// Folds the ranks' `send` element by element with `op`; all get the result in `recv`. All
+    /// ranks call it, with equal lengths.
+    ///
+    /// The fold is in the canonical order of [`spmd_core::op`]: the result is the same to the last
+    /// bit on every rank, in every placement.
+    ///
+    /// Errors: `recv` is not as long as `send`; a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allreduce;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(3, |ctx| {
+    ///     let mut sums = [0; 2];
+    ///     ctx.allreduce(&[ctx.rank(), 1], &mut sums, Sum)?;
+    ///     assert_eq!(sums, [3, 3]);
+    ///     Ok(())
+    /// })?;
+    /// # Result::Ok(())
+    /// ```
+    #[track_caller]
+    fn allreduce<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>;
+
+    /// [`Allreduce::allreduce`] of `buf` into itself.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allreduce;
+    /// # use spmd_core::{spmd, Max, Result};
+    /// spmd(3, |ctx| {
+    ///     let mut most = [ctx.rank() as f64];
+    ///     ctx.allreduce_in_place(&mut most, Max)?;
+    ///     assert_eq!(most, [2.0]);
+    ///     Ok(())
+    /// })?;
+    /// # Result::Ok(())
+    /// ```
+    #[track_caller]
+    fn allreduce_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>;
+
+    /// [`Allreduce::allreduce`] of one element.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allreduce;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// let sums = spmd(4, |ctx| ctx.allreduce_value(ctx.rank(), Sum))?;
+    /// assert_eq!(sums, [6; 4]);
+    /// # Result::Ok(())
+    /// ```
+    #[track_caller]
+    fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;
+}
+
+impl Allreduce for Comm {
+    fn allreduce<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let call = call(&input, op, Location::caller());
+        check::length(&call, "receive buffer", output.len(), input.len())?;
+        let (from, into) = (input.ptr(), output.ptr());
+        let reduction = Reduction { dtype: input.dtype(), op, count: input.len() };
+        // SAFETY: both buffers hold that many elements, and are held here.
+        unsafe { allreduce(self, &call, reduction, from, into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn allreduce_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>,
+    {
+        let mut output = Output::new(buf.view_mut());
+        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let (dtype, count) = (output.dtype(), output.len());
+        let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
+        let into = output.ptr();
+        // SAFETY: the buffer holds that many elements, and is held here.
+        unsafe { allreduce(self, &call, Reduction { dtype, op, count }, into, into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T> {
+        let mut result = value;
+        let op = ErasedOp::new::<T, O>(&op);
+        let call = Call::new(Kind::Allreduce, Location::caller()).data(T::DTYPE, 1).op(op);
+        let into = (&raw mut result).cast();
+        // SAFETY: the value is one element, and is held here.
+        unsafe {
+            allreduce(self, &call, Reduction { dtype: T::DTYPE, op, count: 1 }, into, into)?;
+        }
+        Ok(result)
+    }
+}
+
+fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static>) -> Call<'a> {
+    Call::new(Kind::Allreduce, site).data(input.dtype(), input.len()).op(op)
+}
+
+/// # Safety
+/// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
+unsafe fn allreduce(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let fits = reduction.bytes() <= PAYLOAD;
+    let default = match comm.size() {
+        _ if !fits => "chunked",
+        0..=FLAT => "flat",
+        _ => "tree",
+    };
+    let choice = choose(comm, call.kind, default, &["flat", "tree", "chunked"], |name| {
+        fits || name == "chunked"
+    });
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => flat(round, reduction, send, recv),
+                Choice("tree") => tree(round, reduction, send, recv),
+                _ => chunked(round, comm.segment(), reduction, send, recv),
+            }
+        }
+    })
+}
+
+/// Everybody shows its input, meets, and folds all of them. One step; n − 1 reads of the data a
+/// rank.
+///
+/// # Safety
+/// As [`allreduce`].
+unsafe fn flat(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let bytes = reduction.bytes();
+    // SAFETY: the room has that many bytes, and so has `send`.
+    unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
+    round.arrive(1)?;
+    // SAFETY: all have published; `recv` has room.
+    unsafe { reduction.fold_rooms(round, round.size(), recv) }
+}
+
+/// Folds up a binomial tree, then tells the result down it. 2 log₂ n steps; two reads of the data
+/// a rank.
+///
+/// # Safety
+/// As [`allreduce`].
+unsafe fn tree(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (bytes, last) = (reduction.bytes(), round.size() - 1);
+    // SAFETY: the room has that many bytes, and so has `send`; the fold is over when everybody
+    // has been told, and the last rank's room is written no more.
+    unsafe {
+        std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes);
+        reduction.fold_up_tree(round)?;
+        tell_down_tree(round)?;
+        let from = round.room_of(last, bytes);
+        crate::large::take(round, reduction.dtype, last, from, recv, reduction.count)
+    }
+}
+
+/// Every rank folds one part of all inputs, then reads the parts of the others (Rabenseifner's
+/// reduce-scatter and allgather, over shared memory). Three meetings, or two a segment where data
+/// go through staging; 2 (n − 1)/n reads of the data a rank.
+///
+/// # Safety
+/// As [`allreduce`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (n, me, size) = (round.size(), round.rank(), reduction.size());
+    let total = reduction.bytes();
+    let step = (segment / size).max(1).min(reduction.count.max(1));
+    // A half of the staging area: a segment of input, then one of results.
+    let half = 2 * step * size;
+    // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
+    let large = unsafe { Large::meet(round, reduction.dtype, (send, total), (recv, total), half)? };
+    if large.direct {
+        let mine = part(reduction.count, n, me);
+        // SAFETY: nobody else writes this part of `recv`, or reads this part of its `send` if
+        // that is the same memory; all parts lie within the buffers.
+        unsafe {
+            reduction.fold_direct(&large, reduction.count, mine, recv.add(mine.0 * size))?;
+            large.arrive()?;
+            for peer in (1..n).map(|step| (me + step) % n) {
+                let (start, count) = part(reduction.count, n, peer);
+                let from = large.reach(peer, RECV, total)?.add(start * size);
+                large.take(peer, from, recv.add(start * size), count)?;
+            }
+        }
+        return large.arrive();
+    }
+    for (turn, start) in (0..reduction.count).step_by(step).enumerate() {
+        let count = step.min(reduction.count - start);
+        let (first, len) = part(count, n, me);
+        // SAFETY: the half has room for a segment of input and one of results; meetings order
+        // writing and reading.
+        unsafe {
+            let (input, results) = (large.half(turn), large.half(turn).add(step * size));
+            std::ptr::copy_nonoverlapping(send.add(start * size), input, count * size);
+            large.arrive()?;
+            let mut inputs = Vec::with_capacity(n);
+            for peer in 0..n {
+                inputs.push(large.half_of(peer, turn)?.add(first * size));
+            }
+            let out = results.add(first * size);
+            reduction.fold(round, len, n, out, |peer| inputs[peer])?;
+            large.arrive()?;
+            for peer in (0..n).map(|step| (me + step) % n) {
+                let (first, len) = part(count, n, peer);
+                let from = large.half_of(peer, turn)?.add((step + first) * size);
+                large.take(peer, from, recv.add((start + first) * size), len)?;
+            }
+        }
+    }
+    large.arrive()
+}

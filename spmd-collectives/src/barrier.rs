@@ -1,0 +1,32 @@
+//! Barrier (MPI 5.0 section 6.3).
+
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, Kind};
+use spmd_core::{Comm, Result};
+
+/// Waiting for everybody.
+pub trait Barrier {
+    /// Returns when all ranks of the communicator have called it. All ranks call it.
+    ///
+    /// Cost: up to 16 ranks, n loads a rank; above, a tree of 2 log₄ n steps. What a rank wrote
+    /// before is visible to all after.
+    ///
+    /// Errors: a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Barrier;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| ctx.barrier())?;
+    /// # Result::Ok(())
+    /// ```
+    #[track_caller]
+    fn barrier(&self) -> Result<()>;
+}
+
+impl Barrier for Comm {
+    fn barrier(&self) -> Result<()> {
+        let call = Call::new(Kind::Barrier, Location::caller());
+        self.collective(&call, |round| round.arrive(1))
+    }
+}

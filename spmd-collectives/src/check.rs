@@ -1,0 +1,17 @@
+//! Checks of arguments, before a byte moves.
+
+use spmd_core::algorithm::Call;
+use spmd_core::{Error, Result};
+
+/// Refuses a buffer (or argument) of another length than it must have.
+pub(crate) fn length(
+    call: &Call<'_>,
+    what: &'static str,
+    given: usize,
+    expected: usize,
+) -> Result<()> {
+    if given == expected {
+        return Ok(());
+    }
+    Err(Error::Length { call: call.to_string(), what, given, expected })
+}

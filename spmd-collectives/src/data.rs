@@ -1,0 +1,82 @@
+//! Buffers as algorithms see them: contiguous. What has gaps is packed before and unpacked after.
+
+use spmd_core::DType;
+use spmd_core::algorithm::{View, ViewMut};
+
+/// What a rank contributes.
+pub(crate) struct Input<'a> {
+    view: View<'a>,
+    packed: Option<Vec<u8>>,
+}
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(view: View<'a>) -> Input<'a> {
+        let packed = view.contiguous().is_none().then(|| {
+            let mut bytes = vec![0u8; view.bytes()];
+            // SAFETY: the vector has room for all the view's elements.
+            unsafe { view.pack(bytes.as_mut_ptr()) };
+            bytes
+        });
+        Input { view, packed }
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.view.dtype()
+    }
+
+    /// Elements.
+    pub(crate) fn len(&self) -> usize {
+        self.view.len()
+    }
+
+    /// The elements, one after another; valid while `self` is.
+    pub(crate) fn ptr(&self) -> *const u8 {
+        let packed = self.packed.as_ref().map(|bytes| bytes.as_ptr());
+        packed.or(self.view.contiguous()).expect("packed unless contiguous")
+    }
+}
+
+/// Where a rank's result goes. [`Output::commit`] brings it there.
+pub(crate) struct Output<'a> {
+    view: ViewMut<'a>,
+    unpacked: Option<Vec<u8>>,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(mut view: ViewMut<'a>) -> Output<'a> {
+        let unpacked = view.contiguous_mut().is_none().then(|| {
+            let mut bytes = vec![0u8; view.bytes()];
+            // What an algorithm does not write stays as it was.
+            // SAFETY: the vector has room for all the view's elements.
+            unsafe { view.pack(bytes.as_mut_ptr()) };
+            bytes
+        });
+        Output { view, unpacked }
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.view.dtype()
+    }
+
+    /// Elements.
+    pub(crate) fn len(&self) -> usize {
+        self.view.len()
+    }
+
+    /// The place for the elements, one after another; valid while `self` is.
+    pub(crate) fn ptr(&mut self) -> *mut u8 {
+        match &mut self.unpacked {
+            Some(bytes) => bytes.as_mut_ptr(),
+            None => self.view.contiguous_mut().expect("unpacked unless contiguous"),
+        }
+    }
+
+    /// Brings the result into a buffer with gaps.
+    pub(crate) fn commit(mut self) {
+        if let Some(bytes) = &self.unpacked {
+            // SAFETY: the vector holds all the view's elements, each of them a value of the type:
+            // packed from the view, or checked by the algorithm that wrote it.
+            unsafe { self.view.unpack(bytes.as_ptr()) };
+        }
+    }
+}

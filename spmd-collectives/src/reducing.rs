@@ -1,0 +1,175 @@
+//! What reductions share: folding what ranks have put into their rooms, flat or over a tree.
+
+use spmd_core::algorithm::{ErasedOp, Round, fold_ranks};
+use spmd_core::{DType, Result};
+
+use crate::large::{Large, SEND, checked};
+
+/// A reduction of `count` elements of `dtype` with `op`.
+#[derive(Clone, Copy)]
+pub(crate) struct Reduction<'o> {
+    pub(crate) dtype: DType,
+    pub(crate) op: ErasedOp<'o>,
+    pub(crate) count: usize,
+}
+
+impl Reduction<'_> {
+    pub(crate) fn size(&self) -> usize {
+        self.dtype.size as usize
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * self.size()
+    }
+
+    /// Folds the inputs of ranks `0..ranks` that lie in their rooms into `out`.
+    ///
+    /// # Safety
+    /// All these ranks have published their rooms of [`Reduction::bytes`]; `out` has as many.
+    pub(crate) unsafe fn fold_rooms(
+        &self,
+        round: &Round<'_>,
+        ranks: usize,
+        out: *mut u8,
+    ) -> Result<()> {
+        let input = |peer| round.room_of(peer, self.bytes());
+        // SAFETY: rooms hold what their owners published; `out` is this rank's own.
+        unsafe { self.fold(round, self.count, ranks, out, input) }
+    }
+
+    /// Folds `count` elements each of ranks `0..ranks` into `out`, in canonical order.
+    ///
+    /// # Safety
+    /// Each `input(rank)` holds `count` elements that nobody who keeps the rules writes now;
+    /// `out` has room for them, and is one of the inputs exactly or apart from them.
+    pub(crate) unsafe fn fold(
+        &self,
+        round: &Round<'_>,
+        count: usize,
+        ranks: usize,
+        out: *mut u8,
+        input: impl Fn(usize) -> *const u8,
+    ) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut copies = Vec::new();
+        if round.must_check(self.dtype) {
+            for peer in 0..ranks {
+                let mut room = Vec::new();
+                // SAFETY: as the caller promises.
+                let seen =
+                    unsafe { checked(round, self.dtype, peer, input(peer), count, &mut room)? };
+                copies.push((room, seen));
+            }
+        }
+        let mut input = |peer: usize| copies.get(peer).map_or_else(|| input(peer), |copy| copy.1);
+        let mut scratch = Vec::new();
+        // SAFETY: inputs and `out` are as the caller promises; the inputs are values of the type:
+        // ranks of one address space share typed buffers, others' were checked where needed.
+        round.operate(|| unsafe {
+            fold_ranks(self.op, self.size(), out, count, ranks, &mut input, &mut scratch);
+        })
+    }
+
+    /// Folds up a tree in which the block of ranks `lo..hi` is accumulated by rank `hi - 1`, in
+    /// whose room the result lies: log₂ n steps. Rank n - 1 ends with the result of all. (Where
+    /// ranks share a thread and run in order, nobody waits on the way up.)
+    ///
+    /// # Safety
+    /// This rank's room of [`Reduction::bytes`] holds its input, and it has not published yet.
+    pub(crate) unsafe fn fold_up_tree(&self, round: &Round<'_>) -> Result<()> {
+        let (me, n) = (round.rank(), round.size());
+        let mine = round.room(self.bytes());
+        let mut width = 1;
+        while width < n {
+            let start = me / (2 * width) * (2 * width);
+            let middle = start + width;
+            let end = n.min(start + 2 * width);
+            if middle < end && me == middle - 1 {
+                break;
+            }
+            if middle < end && me == end - 1 {
+                let left = middle - 1;
+                round.wait_for(left, 1)?;
+                let mut room = Vec::new();
+                let from = round.room_of(left, self.bytes());
+                // SAFETY: the left peer has published its room, and does not write it after.
+                let from =
+                    unsafe { checked(round, self.dtype, left, from, self.count, &mut room)? };
+                // SAFETY: both rooms hold `count` values; `mine` is only this rank's to write.
+                round.operate(|| unsafe { self.op.fold(mine, from, mine, self.count) })?;
+            }
+            width *= 2;
+        }
+        match parent(me, n) {
+            Some(parent) => round.publish_to(1, parent),
+            None => round.publish_to_each(1, std::iter::empty()),
+        }
+        Ok(())
+    }
+
+    /// Folds `share` (start, count) of all ranks' send buffers, where they can be reached, into
+    /// `out`.
+    ///
+    /// # Safety
+    /// As [`Reduction::fold`]; the send buffers have `total` elements.
+    pub(crate) unsafe fn fold_direct(
+        &self,
+        large: &Large<'_, '_>,
+        total: usize,
+        share: (usize, usize),
+        out: *mut u8,
+    ) -> Result<()> {
+        let (round, size) = (large.round, self.size());
+        let mut inputs = Vec::with_capacity(round.size());
+        for peer in 0..round.size() {
+            // SAFETY: the share lies within the buffer, whose length `reach` has checked.
+            inputs.push(unsafe { large.reach(peer, SEND, total * size)?.add(share.0 * size) });
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.fold(round, share.1, round.size(), out, |peer| inputs[peer]) }
+    }
+}
+
+/// The rank that waits for this one in [`Reduction::fold_up_tree`].
+pub(crate) fn parent(me: usize, n: usize) -> Option<usize> {
+    let mut width = 1;
+    while width < n {
+        let start = me / (2 * width) * (2 * width);
+        let (middle, end) = (start + width, n.min(start + 2 * width));
+        if middle < end && me == middle - 1 {
+            return Some(end - 1);
+        }
+        width *= 2;
+    }
+    None
+}
+
+/// The ranks for which this one is [`parent`].
+fn children(me: usize, n: usize) -> impl Iterator<Item = usize> {
+    let widths = std::iter::successors(Some(1), |width| Some(width * 2));
+    widths
+        .take_while(move |width| *width < n)
+        .take_while(move |width| {
+            let start = me / (2 * width) * (2 * width);
+            !(start + width < n && me == start + width - 1)
+        })
+        .filter_map(move |width| {
+            let start = me / (2 * width) * (2 * width);
+            let (middle, end) = (start + width, n.min(start + 2 * width));
+            (middle < end && me == end - 1).then(|| middle - 1)
+        })
+}
+
+/// After [`Reduction::fold_up_tree`]: tells everybody, down the same tree, that rank n - 1 is
+/// done. log₂ n steps.
+pub(crate) fn tell_down_tree(round: &Round<'_>) -> Result<()> {
+    let (me, n) = (round.rank(), round.size());
+    if let Some(parent) = parent(me, n) {
+        round.wait_for(parent, 2)?;
+    }
+    round.publish_to_each(2, children(me, n));
+    round.all_met();
+    Ok(())
+}
