@@ -45,14 +45,14 @@ pub enum Fault {
     },
     /// The ranks' collective calls differ.
     Mismatch {
-        /// One line per rank that took part, `rank 1: barrier at src/main.rs:7`.
+        /// One line per call, `rank 1: barrier at src/main.rs:7`.
         calls: Vec<String>,
         /// What differs.
         what: String,
     },
     /// Ranks wait for each other in a circle.
     Deadlock {
-        /// One line per rank in it.
+        /// One line per call in it.
         calls: Vec<String>,
     },
     /// A rank's closure ended while others waited for it.
@@ -144,4 +144,27 @@ pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "(a panic without a text)".into())
+}
+
+/// One line per call, with the ranks (in ascending order) that make it: `ranks 0, 2: barrier at
+/// src/main.rs:7`. Many ranks are shortened.
+pub(crate) fn by_call(calls: impl Iterator<Item = (usize, String)>) -> Vec<String> {
+    const NAMED: usize = 8;
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for (rank, call) in calls {
+        match groups.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((call, vec![rank])),
+        }
+    }
+    let line = |(call, ranks): (String, Vec<usize>)| {
+        let named: Vec<String> = ranks.iter().take(NAMED).map(usize::to_string).collect();
+        let more = match ranks.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{noun} {}{more}: {call}", named.join(", "))
+    };
+    groups.into_iter().map(line).collect()
 }

@@ -503,16 +503,14 @@ impl<'a> Round<'a> {
     /// The ranks do not agree in `what`; all are stopped, and the report shows their calls.
     #[cold]
     pub fn disagree(&self, what: &str) -> Error {
-        let mut calls = Vec::new();
-        for peer in 0..self.size() {
-            let slot = self.slot(peer);
-            let here = slot.stamp.load(Acquire) >> STAGE_BITS == self.round || peer == self.me;
-            if here && calls.len() < 16 {
-                let world = self.scope.group.world(peer);
-                let text = self.endpoint.world.describe(world, &slot.call);
-                calls.push(format!("rank {world}: {text}"));
-            }
-        }
+        let here = (0..self.size()).filter(|peer| {
+            *peer == self.me || self.slot(*peer).stamp.load(Acquire) >> STAGE_BITS == self.round
+        });
+        let calls = here.map(|peer| {
+            let world = self.scope.group.world(peer);
+            (world, self.endpoint.world.describe(world, &self.slot(peer).call))
+        });
+        let calls = crate::fault::by_call(calls);
         self.waiter.stop(&Fault::Mismatch { calls, what: what.into() })
     }
 
@@ -546,24 +544,27 @@ impl<'a> Round<'a> {
 }
 
 impl Drop for Round<'_> {
-    /// A round that was given up: no peer reads this rank's buffers after this.
+    /// A round that was given up: this rank reads no peer's memory any more, and says so before
+    /// it waits until none reads its own, as two ranks may give up at once.
     fn drop(&mut self) {
         if self.over.get() {
             return;
         }
+        if self.exposed.get() && self.waiter.stopped().is_none() {
+            self.fail(Error::from("it gave up in the middle of a call"));
+        }
+        self.page(self.me).done.0.store(self.round, Release);
+        publish();
+        self.ring_peers();
         if self.exposed.get() {
             self.take_back();
         }
-        self.finish();
     }
 }
 
 impl Round<'_> {
     #[cold]
     fn take_back(&self) {
-        if self.waiter.stopped().is_none() {
-            self.fail(Error::from("it gave up in the middle of a call"));
-        }
         let slot = self.slot(self.me);
         slot.withdrawn.store(1, SeqCst);
         publish();
