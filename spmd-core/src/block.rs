@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::boot;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, panic_text};
+use crate::fault::{Cause, Fault, note_panics, panic_text};
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
@@ -315,6 +315,7 @@ pub(crate) fn run_rank<R>(
     let (world, rank) = (&endpoint.world, endpoint.rank);
     world.settle(rank);
     world.set_state(rank, block, state::INSIDE);
+    note_panics();
     let ctx = Ctx::new(endpoint.clone(), block);
     let entered = ctx.enter();
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&ctx)));

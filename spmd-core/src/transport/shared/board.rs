@@ -28,6 +28,8 @@ use crate::group::Scope;
 use crate::wait::publish;
 
 const STAGE_BITS: u32 = 20;
+/// The last stage of a round.
+pub const LAST_STAGE: u32 = (1 << STAGE_BITS) - 1;
 /// Above this size ranks meet over a tree.
 pub const FLAT: usize = 16;
 /// Children of a tree node.
@@ -281,6 +283,7 @@ impl<'a> Round<'a> {
     /// Says that this rank has reached `stage` (1 and up) of the round; wakes nobody.
     #[inline]
     fn reach_stage(&self, stage: u32) {
+        debug_assert!(stage <= LAST_STAGE);
         self.slot(self.me).stamp.store(stamp(self.round, stage), Release);
         publish();
     }
@@ -568,13 +571,13 @@ impl Round<'_> {
         let slot = self.slot(self.me);
         slot.withdrawn.store(1, SeqCst);
         publish();
-        let (world, block) = (&self.endpoint.world, self.scope.block);
+        let world = &self.endpoint.world;
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
             let (page, theirs) = (self.page(peer), self.slot(peer));
             self.waiter.until_gone(|| {
                 let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
                     && page.done.0.load(Acquire) < self.round;
-                !inside || world.has_ended(self.scope.group.world(peer), block)
+                !inside || world.is_dead(self.scope.group.world(peer))
             });
         }
     }
