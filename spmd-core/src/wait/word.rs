@@ -1,6 +1,6 @@
 //! The protocol of a bell's word; see `README.md`, which proves it.
 
-use crate::sync::atomic::{AtomicU32, Ordering::*};
+use crate::sync::atomic::{AtomicU32, Ordering::*, fence};
 
 /// Set while a thread sleeps on the word.
 pub(super) const THREAD: u32 = 1;
@@ -12,7 +12,10 @@ const SLEEPERS: u32 = THREAD | COROUTINE;
 /// keeps as long as nobody rings.
 #[inline]
 pub(super) fn announce(word: &AtomicU32, sleeper: u32) -> u32 {
-    word.fetch_or(sleeper, SeqCst) | sleeper
+    let ticket = word.fetch_or(sleeper, AcqRel) | sleeper;
+    // The look at the condition, which need not be sequentially consistent, comes after this.
+    fence(SeqCst);
+    ticket
 }
 
 /// Whether anybody is to be woken; the change and a fence come before.
@@ -37,7 +40,6 @@ pub(super) fn take_sleepers(word: &AtomicU32) -> u32 {
 #[cfg(all(test, loom))]
 mod tests {
     use super::*;
-    use crate::sync::atomic::fence;
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
