@@ -7,6 +7,8 @@
 //! `output` (`lines`) carry their streams, `signals` and `supervise` watch over them to the end,
 //! and `report` says how it went.
 
+#![cfg_attr(not(unix), allow(dead_code, reason = "process ranks need Unix; see `portable`"))]
+
 mod args;
 mod cargo;
 mod doctor;

@@ -1,14 +1,13 @@
 //! The ranks' output: one thread reads every pipe and writes whole lines.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::SystemTime;
 
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::error::Error;
 use crate::lines::{Assembler, Style, split_mark};
@@ -55,7 +54,7 @@ struct Sink {
 
 /// The running thread; dropping it tells the thread to take what is there and end.
 pub(crate) struct Reader {
-    _stop: OwnedFd,
+    _stop: PipeWriter,
 }
 
 impl Output {
@@ -104,8 +103,7 @@ impl Output {
     /// Starts the thread, which sends [`Event::OutputDone`] when every pipe has ended.
     pub(crate) fn start(mut self, events: Sender<Event>) -> Result<Reader, Error> {
         let failed = |error| Error::system("start reading output", error);
-        let (stop_seen, stop) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(io::Error::from(error)))?;
+        let (stop_seen, stop) = io::pipe().map_err(failed)?;
         let work = move || {
             self.read_all(&stop_seen);
             // The receiver is gone only when the launcher is ending.
@@ -115,7 +113,7 @@ impl Output {
         Ok(Reader { _stop: stop })
     }
 
-    fn read_all(&mut self, stop: &OwnedFd) {
+    fn read_all(&mut self, stop: &PipeReader) {
         let mut buffer = vec![0; 64 << 10];
         let mut stopping = false;
         // A stray descendant of a rank may hold a pipe open, or write, for ever: once stopping,
@@ -125,7 +123,7 @@ impl Output {
             let mut waiting: Vec<PollFd<'_>> =
                 self.streams.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)).collect();
             if !stopping {
-                waiting.push(PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN));
+                waiting.push(PollFd::new(stop, PollFlags::IN));
             }
             let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             match poll(&mut waiting, stopping.then_some(&at_once)) {
