@@ -81,12 +81,17 @@ fn carry_out(request: Request) -> Result<u8, Error> {
     if plan.report_bindings {
         places.report(&plan);
     }
-    let job = if plan.one_process() { None } else { Some(Job::create(plan.size)?) };
     if plan.dry_run {
+        let job = create_job(&plan)?;
         report::print(&dry_run::describe(&plan, &places, job.as_ref()));
         return Ok(0);
     }
-    run(&plan, &places, job.as_ref())
+    run(&plan, &places)
+}
+
+/// What process ranks share; ranks of one process need nothing from outside.
+fn create_job(plan: &Plan) -> Result<Option<Job>, Error> {
+    Ok(if plan.one_process() { None } else { Some(Job::create(plan.size)?) })
 }
 
 #[cfg(not(unix))]
@@ -94,12 +99,18 @@ use portable::run;
 
 /// Runs the job to its end.
 #[cfg(unix)]
-fn run(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<u8, Error> {
+fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
+    use crossbeam_channel::{after, never, select};
     use supervise::{Event, Supervisor};
 
     let (sender, events) = crossbeam_channel::unbounded();
     signals::listen(sender.clone())?;
-    let mut started = spawn::start(plan, places, job)?;
+    let environment = environment::Environment::new();
+    // Before the job, whose shared memory it would inherit.
+    let watchdog = watchdog::Watchdog::start(&environment.token)?;
+    let job = create_job(plan)?;
+    let job = job.as_ref();
+    let mut started = spawn::start(plan, places, job, &environment, watchdog)?;
     input::forward(started.inputs)?;
     let reader = started.output.map(|output| output.start(sender.clone())).transpose()?;
     let mut reading = reader.is_some();
@@ -107,12 +118,18 @@ fn run(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<u8, Error> {
     let outcome = supervisor.run(&events, &mut reading);
     started.processes.end();
     drop(reader);
+    // Whoever reads our output may have stopped reading: a job that was told to end waits no
+    // longer than the grace, and a signal ends any.
+    let late = if outcome.told_to_end() { after(plan.grace) } else { never() };
     while reading {
         use signal_hook::consts::{SIGINT, SIGTERM};
-        // Whoever reads our output may have stopped reading; a signal still ends us.
-        let event = events.recv();
-        reading =
-            !matches!(event, Ok(Event::OutputDone | Event::Signal(SIGINT | SIGTERM)) | Err(_));
+        select! {
+            recv(events) -> event => {
+                let end = [Event::OutputDone, Event::Signal(SIGINT), Event::Signal(SIGTERM)];
+                reading = event.is_ok_and(|event| !end.contains(&event));
+            }
+            recv(late) -> _ => reading = false,
+        }
     }
     if let Some(line) = outcome.last_line() {
         report::say(&line);

@@ -5,12 +5,11 @@ use std::process::Command;
 
 use crate::environment::{Environment, OWN};
 use crate::error::Error;
-use crate::job::Job;
 use crate::place::Places;
 use crate::plan::Plan;
 use crate::report::{Failure, Outcome, ending, say, shell_status};
 
-pub(crate) fn run(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<u8, Error> {
+pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
     let asked = [
         (plan.tag, "--tag"),
         (plan.timestamps, "--timestamps"),
@@ -22,13 +21,14 @@ pub(crate) fn run(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<u8,
     if let Some((_, option)) = asked.iter().find(|(given, _)| *given) {
         return Err(Error::Usage(format!("{option} works on Unix only; drop it")));
     }
+    let job = crate::create_job(plan)?;
     let program = &plan.programs[0];
     let mut command = Command::new(&program.path);
     command.args(&program.arguments);
     for name in OWN {
         command.env_remove(name);
     }
-    command.envs(Environment::new().of(plan, program, 0, places, job, false));
+    command.envs(Environment::new().of(plan, program, 0, places, job.as_ref(), false));
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }

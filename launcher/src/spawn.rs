@@ -92,19 +92,23 @@ pub(crate) struct Started {
 }
 
 /// Starts every process of the plan.
-pub(crate) fn start(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<Started, Error> {
+pub(crate) fn start(
+    plan: &Plan,
+    places: &Places,
+    job: Option<&Job>,
+    environment: &Environment,
+    watchdog: Watchdog,
+) -> Result<Started, Error> {
+    let mut processes = Processes { all: Vec::new(), watchdog };
     let captured = output::captured(plan);
     let count = plan.processes().count();
     if captured {
         allow_files(3 * count + 64)?;
     }
-    let environment = Environment::new();
     let mut output = captured.then(|| Output::new(plan)).transpose()?;
     let mut files =
         (0..count).map(|rank| Output::files(plan, rank)).collect::<Result<Vec<_>, _>>()?;
     let mut inputs = Vec::new();
-    let watchdog = Watchdog::start(&environment.token)?;
-    let mut processes = Processes { all: Vec::with_capacity(count), watchdog };
     let affinity = Affinity::save();
 
     for ((rank, program), files) in plan.processes().enumerate().zip(files.drain(..)) {

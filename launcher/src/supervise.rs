@@ -14,6 +14,7 @@ use crate::report::{self, Failure, Outcome, say};
 use crate::spawn::Process;
 
 /// What can happen to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Signal(i32),
     /// Every pipe from the ranks has ended.

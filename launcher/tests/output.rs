@@ -108,3 +108,16 @@ fn much_output_arrives_whole() {
     let sum: u64 = ran.out.lines().map(|line| line.parse::<u64>().unwrap()).sum();
     assert_eq!(sum, 3 * 100_000 * 100_001 / 2);
 }
+
+#[test]
+fn a_reader_that_has_stopped_does_not_keep_a_job_that_is_told_to_end() {
+    let mut child = spmdrun(&["-n", "2", "--timeout", "300ms", "--grace", "100ms", "yes"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("spmdrun starts");
+    // Its output is open until here, and nobody reads it.
+    let pipe = child.stdout.take();
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+    drop(pipe);
+}
