@@ -2,5 +2,8 @@
 
 pub mod error;
 pub mod fault;
+mod sync;
+#[doc(hidden)]
+pub mod wait;
 
 pub use error::{Error, Result};

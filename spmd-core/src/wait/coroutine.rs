@@ -1,0 +1,198 @@
+//! The coroutine that runs on a thread, and how it waits and is woken.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use corosensei::Yielder;
+
+use super::ready::{LocalSet, SharedSet};
+
+/// Why a suspended coroutine runs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// It was woken, or polls, or for no reason.
+    Woken,
+    /// Nothing woke it for a while: the time for its slow checks (time limits, dead peers).
+    Sweep,
+    /// It was not suspended, because it cannot be: its thread unwinds, or no coroutine runs here.
+    Refused,
+}
+
+/// What a coroutine waits for.
+pub(super) enum Suspension {
+    /// A wake.
+    Wake,
+    /// Nothing that would tell it: it looks again on every pass.
+    Poll,
+}
+
+type RankYielder = Yielder<Resumed, Suspension>;
+
+/// What other threads know of a worker.
+pub(super) struct Worker {
+    pub(super) ready: SharedSet,
+    /// Set before the worker first sleeps.
+    pub(super) thread: OnceLock<Thread>,
+}
+
+impl Worker {
+    pub(super) fn new(slots: usize) -> Worker {
+        Worker { ready: SharedSet::new(slots), thread: OnceLock::new() }
+    }
+}
+
+/// The coroutine that runs.
+#[derive(Clone, Copy)]
+pub(super) struct Running {
+    pub(super) slot: usize,
+    pub(super) yielder: *const RankYielder,
+}
+
+/// What the coroutines of a worker share with its loop, on the same thread.
+pub(super) struct Local {
+    pub(super) worker: Arc<Worker>,
+    pub(super) ready: LocalSet,
+    pub(super) running: Cell<Running>,
+    pub(super) now: Cell<Instant>,
+    #[cfg(target_os = "linux")]
+    pub(super) stacks: StackFacts,
+}
+
+/// What the report of an overflow needs.
+#[cfg(target_os = "linux")]
+pub(super) struct StackFacts {
+    pub(super) guards: super::stack::Guards,
+    pub(super) size: usize,
+    pub(super) first_rank: usize,
+}
+
+thread_local! {
+    /// Set while the loop of a worker runs on this thread. A coroutine never changes its thread,
+    /// so that code in one may keep the address of this variable across a suspension.
+    static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
+}
+
+impl Local {
+    /// Makes `self` the one of this thread while `run` runs.
+    pub(super) fn enter<R>(&self, run: impl FnOnce() -> R) -> R {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                LOCAL.set(ptr::null());
+            }
+        }
+        LOCAL.set(self);
+        let _leave = Leave;
+        run()
+    }
+
+    #[inline]
+    fn with<R>(call: impl FnOnce(&Local) -> R) -> Option<R> {
+        let local = LOCAL.get();
+        // SAFETY: `enter` resets the pointer before its borrow of the value ends, and a worker
+        // runs all its coroutines to their end inside `enter`, so that `call`, which runs on this
+        // thread in `enter` or a coroutine, ends before that. All access is shared.
+        (!local.is_null()).then(|| call(unsafe { &*local }))
+    }
+}
+
+/// Where a coroutine lives: the handle with which any thread makes it ready again.
+#[derive(Clone)]
+pub struct Home {
+    worker: Arc<Worker>,
+    slot: usize,
+}
+
+impl Home {
+    /// Makes the coroutine ready, so that it runs again after its present or next [`suspend`].
+    /// What the caller did before is visible to it. Does nothing once the coroutine has ended.
+    pub fn wake(&self) {
+        let here = Local::with(|local| {
+            let here = Arc::ptr_eq(&local.worker, &self.worker);
+            if here {
+                local.ready.insert(self.slot);
+            }
+            here
+        });
+        if here != Some(true) && self.worker.ready.insert(self.slot) {
+            // A worker makes its thread known before it first sleeps.
+            if let Some(thread) = self.worker.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
+
+    /// Whether both are the home of one coroutine.
+    pub fn same(&self, other: &Home) -> bool {
+        self.slot == other.slot && Arc::ptr_eq(&self.worker, &other.worker)
+    }
+}
+
+/// The coroutine that runs on this thread, if one does.
+pub fn current() -> Option<Home> {
+    Local::with(|local| Home { worker: local.worker.clone(), slot: local.running.get().slot })
+}
+
+/// Whether the caller runs in a coroutine.
+#[inline]
+pub fn in_coroutine() -> bool {
+    !LOCAL.get().is_null()
+}
+
+/// Suspends the running coroutine until its [`Home`] is woken. May return without that.
+///
+/// A wake between the caller's last look at its condition and the suspension is not lost: the
+/// coroutine is then resumed on the worker's next pass.
+pub fn suspend() -> Resumed {
+    suspend_for(Suspension::Wake)
+}
+
+/// Suspends the running coroutine for one pass of its worker: for conditions that cannot wake it,
+/// such as those that another process sets. While a coroutine polls, its worker sleeps for no
+/// longer than about 50 µs at a time.
+pub fn suspend_polling() -> Resumed {
+    suspend_for(Suspension::Poll)
+}
+
+fn suspend_for(what: Suspension) -> Resumed {
+    // The panic count belongs to the thread: the next coroutine would find itself unwinding.
+    if thread::panicking() {
+        return Resumed::Refused;
+    }
+    let resumed = Local::with(|local| {
+        let running = local.running.get();
+        // SAFETY: the yielder lies on the stack of the running coroutine, which is the caller's
+        // (only coroutines run while `LOCAL` is set), and lives as long as its closure runs.
+        let resumed = unsafe { &*running.yielder }.suspend(what);
+        local.running.set(running);
+        resumed
+    });
+    resumed.unwrap_or(Resumed::Refused)
+}
+
+/// The time, for measuring waits without a clock call for each.
+///
+/// In a coroutine it is the time of the worker's last reading, of which there is one per 64
+/// resumed coroutines, and fewer when these run long, one after being idle, and one before a
+/// sweep. So after [`Resumed::Sweep`] it lies after the start of the wait, which it may not do
+/// before. Outside a coroutine it is the time.
+pub fn coarse_now() -> Instant {
+    Local::with(|local| local.now.get()).unwrap_or_else(Instant::now)
+}
+
+/// Whose stack has its guard at `address`, if it is the running coroutine of this thread. Called
+/// in a signal handler: it reads memory of this thread alone.
+#[cfg(target_os = "linux")]
+pub(super) fn overflowed(address: usize) -> Option<super::overflow::Overflow> {
+    Local::with(|local| {
+        let stacks = &local.stacks;
+        stacks.guards.contain(address).then(|| super::overflow::Overflow {
+            rank: stacks.first_rank + local.running.get().slot,
+            stack_size: stacks.size,
+        })
+    })
+    .flatten()
+}

@@ -1,0 +1,240 @@
+//! The stacks of the coroutines of one worker.
+//!
+//! On Linux they are cut from one reservation of address space, which takes memory page by page
+//! as it is touched. A stack that a coroutine gives back is the next one handed out, with its
+//! pages.
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{Guards, PooledStack, StackPool};
+#[cfg(not(target_os = "linux"))]
+pub(super) use portable::{PooledStack, StackPool};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io;
+    use std::num::NonZeroUsize;
+    use std::ops::Range;
+    use std::ptr;
+    use std::sync::Arc;
+
+    use corosensei::stack::valgrind::ValgrindStackRegistration;
+    use corosensei::stack::{Stack, StackPointer};
+
+    /// Linux 6.13; not among the constants of `libc`.
+    const MADV_GUARD_INSTALL: libc::c_int = 102;
+    /// One page would do for Rust, which touches every page of a large frame; C does not.
+    const GUARD_SIZE: usize = 16 << 10;
+    /// The smallest stack. Less would save nothing, as only touched pages take memory, and one
+    /// stack of each pool is for signal handlers, which need room for a frame of the kernel's too.
+    const MIN_SIZE: usize = 64 << 10;
+    /// Tops of stacks that all lie at the same place of a page compete for the same few lines of
+    /// the first-level cache; so neighbours start a few lines apart.
+    const COLORS: usize = 8;
+    const COLOR_STRIDE: usize = 448;
+
+    /// A mapping, cut into strides of a guard and the stack above it.
+    struct Region {
+        start: *mut u8,
+        len: usize,
+    }
+
+    // SAFETY: a region is an address range that it owns; nothing in it is bound to a thread.
+    unsafe impl Send for Region {}
+    // SAFETY: shared references only read the two fields.
+    unsafe impl Sync for Region {}
+
+    impl Region {
+        fn reserve(len: usize) -> io::Result<Region> {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags =
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+            // SAFETY: a new anonymous mapping, at an address of the kernel's choice, touches no
+            // memory that exists.
+            let start = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+            if start == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // A huge page would give the first touch of a stack 2 MiB of memory. Kernels built
+            // without huge pages refuse the advice, and need it not.
+            // SAFETY: the range is the mapping just made; the advice does not change contents.
+            unsafe { libc::madvise(start, len, libc::MADV_NOHUGEPAGE) };
+            Ok(Region { start: start.cast(), len })
+        }
+
+        /// Makes every access to the pages of `range` (offsets in the region) a fault.
+        fn install_guard(&self, range: Range<usize>) -> io::Result<()> {
+            debug_assert!(range.end <= self.len);
+            // SAFETY: the range lies in the mapping, whose length is at most `isize::MAX`.
+            let start = unsafe { self.start.add(range.start) }.cast::<libc::c_void>();
+            // The advice of Linux 6.13 keeps the mapping in one piece, of which a process may
+            // have only 65,530; older kernels refuse it.
+            // SAFETY: the pages belong to this region and are not in use: they are the guard of
+            // a stack that nobody has been given yet.
+            if unsafe { libc::madvise(start, range.len(), MADV_GUARD_INSTALL) } == 0 {
+                return Ok(());
+            }
+            // SAFETY: as above.
+            match unsafe { libc::mprotect(start, range.len(), libc::PROT_NONE) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    impl Drop for Region {
+        fn drop(&mut self) {
+            // SAFETY: the range is the mapping that `reserve` made; the pool and every stack of
+            // it hold the region in an `Arc`, so none is left that could be in use.
+            unsafe { libc::munmap(self.start.cast(), self.len) };
+        }
+    }
+
+    /// A stack of a [`StackPool`].
+    pub(in super::super) struct PooledStack {
+        base: StackPointer,
+        limit: StackPointer,
+        memory: Range<usize>,
+        _known_to_valgrind: ValgrindStackRegistration,
+        _region: Arc<Region>,
+    }
+
+    impl PooledStack {
+        /// The addresses above its guard.
+        pub(in super::super) fn memory(&self) -> Range<usize> {
+            self.memory.clone()
+        }
+    }
+
+    // SAFETY: `limit..base` was cut from the region for this stack alone and stays mapped as long
+    // as the stack holds the region. It begins with a guard and has at least `MIN_SIZE` bytes
+    // above that, more than corosensei asks for; `base` is a page's address plus a multiple of 64, which
+    // is aligned for every architecture, and `limit` a page's.
+    unsafe impl Stack for PooledStack {
+        fn base(&self) -> StackPointer {
+            self.base
+        }
+
+        fn limit(&self) -> StackPointer {
+            self.limit
+        }
+    }
+
+    /// Stacks for the coroutines of one worker.
+    pub(in super::super) struct StackPool {
+        region: Arc<Region>,
+        guards: Guards,
+        size: usize,
+        cut: usize,
+        free: Vec<PooledStack>,
+    }
+
+    impl StackPool {
+        /// Reserves address space for `count` stacks of at least `size` bytes each.
+        pub(in super::super) fn new(count: usize, size: usize) -> io::Result<StackPool> {
+            let page = rustix::param::page_size();
+            let guard = GUARD_SIZE.next_multiple_of(page);
+            // SAFETY: reads a number of the process's start; an unknown key gives zero.
+            let signal_frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
+            let size = size.max(MIN_SIZE + signal_frame);
+            let sizes = size
+                .checked_add(COLORS * COLOR_STRIDE + guard)
+                .and_then(|bytes| bytes.checked_next_multiple_of(page))
+                .and_then(|stride| Some((stride, stride.checked_mul(count)?)))
+                .filter(|&(_, len)| isize::try_from(len).is_ok());
+            let Some((stride, len)) = sizes else {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            };
+            let region = Region::reserve(len)?;
+            let start = region.start as usize;
+            let guards = Guards { region: start..start + len, stride, guard };
+            Ok(StackPool { region: Arc::new(region), guards, size, cut: 0, free: Vec::new() })
+        }
+
+        /// A stack, with a guard below it. Errors: the kernel's, when it cannot make the guard.
+        ///
+        /// Panics when more than `count` stacks are taken at a time.
+        pub(in super::super) fn take(&mut self) -> io::Result<PooledStack> {
+            if let Some(stack) = self.free.pop() {
+                return Ok(stack);
+            }
+            let guards = &self.guards;
+            let offset = self.cut * guards.stride;
+            assert!(offset < self.region.len, "more stacks are taken than were reserved");
+            self.region.install_guard(offset..offset + guards.guard)?;
+            let limit = guards.region.start + offset;
+            let base = limit + guards.stride - self.cut % COLORS * COLOR_STRIDE;
+            self.cut += 1;
+            Ok(PooledStack {
+                base: NonZeroUsize::new(base).expect("a mapping is not at address zero"),
+                limit: NonZeroUsize::new(limit).expect("a mapping is not at address zero"),
+                memory: limit + guards.guard..base,
+                _known_to_valgrind: ValgrindStackRegistration::new(limit as *mut u8, guards.stride),
+                _region: self.region.clone(),
+            })
+        }
+
+        /// Takes a stack back.
+        pub(in super::super) fn give_back(&mut self, stack: PooledStack) {
+            self.free.push(stack);
+        }
+
+        /// The size of each stack in bytes.
+        pub(in super::super) fn stack_size(&self) -> usize {
+            self.size
+        }
+
+        /// Where the guards are.
+        pub(in super::super) fn guards(&self) -> Guards {
+            self.guards.clone()
+        }
+    }
+
+    /// Where the guards of a pool lie.
+    #[derive(Clone)]
+    pub(in super::super) struct Guards {
+        region: Range<usize>,
+        stride: usize,
+        guard: usize,
+    }
+
+    impl Guards {
+        /// Whether `address` is in one of them. May be asked in a signal handler.
+        pub(in super::super) fn contain(&self, address: usize) -> bool {
+            self.region.contains(&address)
+                && (address - self.region.start) % self.stride < self.guard
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod portable {
+    use std::io;
+
+    pub(in super::super) use corosensei::stack::DefaultStack as PooledStack;
+
+    /// Stacks for the coroutines of one worker.
+    pub(in super::super) struct StackPool {
+        size: usize,
+        free: Vec<PooledStack>,
+    }
+
+    impl StackPool {
+        /// A pool of stacks of `size` bytes each.
+        pub(in super::super) fn new(_count: usize, size: usize) -> io::Result<StackPool> {
+            Ok(StackPool { size, free: Vec::new() })
+        }
+
+        /// A stack, with a guard below it. Errors: the system's, when it has no memory for it.
+        pub(in super::super) fn take(&mut self) -> io::Result<PooledStack> {
+            match self.free.pop() {
+                Some(stack) => Ok(stack),
+                None => PooledStack::new(self.size),
+            }
+        }
+
+        /// Takes a stack back.
+        pub(in super::super) fn give_back(&mut self, stack: PooledStack) {
+            self.free.push(stack);
+        }
+    }
+}

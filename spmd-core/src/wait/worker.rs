@@ -1,0 +1,264 @@
+//! One worker: an OS thread that runs its coroutines in turn until all have ended.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{hint, mem, process, ptr, thread};
+
+use corosensei::{Coroutine, CoroutineResult};
+
+use super::coroutine::{Local, Resumed, Running, Suspension, Worker};
+use super::ready::LocalSet;
+use super::stack::{PooledStack, StackPool};
+
+/// What a panic carries.
+pub type Payload = Box<dyn Any + Send>;
+
+type RankCoroutine = Coroutine<Resumed, Suspension, Option<Payload>, PooledStack>;
+
+/// How long an idle worker leaves those alone that nobody wakes: at first, and, as each sweep
+/// doubles it, at most.
+const IDLE_SWEEP: Duration = Duration::from_millis(20);
+const IDLE_SWEEP_MAX: Duration = Duration::from_millis(200);
+/// The same for a worker that is never idle.
+const BUSY_SWEEP: Duration = Duration::from_millis(100);
+/// The longest sleep while a coroutine polls.
+const POLL: Duration = Duration::from_micros(50);
+/// An idle worker gives its core away this many times before it sleeps.
+const YIELDS: u32 = 10;
+/// Coroutines resumed between two readings of the clock: at most this many, and one only while
+/// a reading comes later than `CLOCK_LATE` after the last.
+const CLOCK_STRIDE: u32 = 64;
+const CLOCK_LATE: Duration = Duration::from_millis(1);
+
+/// What a worker is to do.
+pub(super) struct Task<'a> {
+    pub(super) worker: Arc<Worker>,
+    pub(super) ranks: Range<usize>,
+    pub(super) stacks: StackPool,
+    /// How often an idle worker looks again before it gives its core away.
+    pub(super) spins: u32,
+    pub(super) body: &'a (dyn Fn(usize) + Sync),
+}
+
+/// Runs all coroutines of a worker on this thread; returns the panics, with their ranks.
+#[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
+pub(super) fn drive(mut task: Task<'_>) -> Vec<(usize, Payload)> {
+    // Without one, the thread keeps the one that the standard library gave it.
+    #[cfg(target_os = "linux")]
+    let _signal_stack = task.stacks.take().ok().map(super::overflow::SignalStack::enter);
+    // Only `drive` sets it, and it runs once for each worker.
+    let _ = task.worker.thread.set(thread::current());
+    let now = Instant::now();
+    let local = Local {
+        worker: task.worker.clone(),
+        ready: LocalSet::new(task.ranks.len()),
+        running: Cell::new(Running { slot: 0, yielder: ptr::null() }),
+        now: Cell::new(now),
+        #[cfg(target_os = "linux")]
+        stacks: super::coroutine::StackFacts {
+            guards: task.stacks.guards(),
+            size: task.stacks.stack_size(),
+            first_rank: task.ranks.start,
+        },
+    };
+    let runner = Runner {
+        local: &local,
+        coroutines: Vec::with_capacity(task.ranks.len()),
+        polling: LocalSet::new(task.ranks.len()),
+        live: task.ranks.len(),
+        panics: Vec::new(),
+        clock_stride: 1,
+        until_clock: 1,
+        next_sweep: now + BUSY_SWEEP,
+        idle_sweep: IDLE_SWEEP,
+        sweep_due: false,
+        task,
+    };
+    // An error of the loop itself must not unwind past coroutines that others can still wake.
+    let abort = AbortOnDrop;
+    let panics = local.enter(|| runner.run());
+    mem::forget(abort);
+    panics
+}
+
+struct AbortOnDrop;
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        process::abort();
+    }
+}
+
+struct Runner<'a> {
+    task: Task<'a>,
+    local: &'a Local,
+    /// Those started so far; `None` where one has ended.
+    coroutines: Vec<Option<RankCoroutine>>,
+    polling: LocalSet,
+    /// Those not yet ended.
+    live: usize,
+    panics: Vec<(usize, Payload)>,
+    clock_stride: u32,
+    until_clock: u32,
+    next_sweep: Instant,
+    idle_sweep: Duration,
+    sweep_due: bool,
+}
+
+impl Runner<'_> {
+    fn run(mut self) -> Vec<(usize, Payload)> {
+        let mut idle_passes = 0;
+        while self.live > 0 {
+            if !self.local.worker.ready.is_empty() {
+                self.take_shared();
+            }
+            let mut progress = self.resume_ready();
+            progress |= self.resume_polling();
+            progress |= self.start_next();
+            if progress || !self.local.ready.is_empty() {
+                idle_passes = 0;
+                if self.sweep_due {
+                    self.sweep(BUSY_SWEEP);
+                }
+            } else if self.live > 0 {
+                self.idle(idle_passes);
+                idle_passes = idle_passes.saturating_add(1);
+            }
+        }
+        self.panics
+    }
+
+    fn take_shared(&self) {
+        self.local.worker.ready.take(|word, bits| self.local.ready.insert_word(word, bits));
+    }
+
+    /// One pass over the ready ones, in order, so that none is resumed twice before another once.
+    fn resume_ready(&mut self) -> bool {
+        let (mut from, mut progress) = (0, false);
+        while let Some(slot) = self.local.ready.take_from(from) {
+            self.resume(slot, Resumed::Woken);
+            (from, progress) = (slot + 1, true);
+        }
+        progress
+    }
+
+    fn resume_polling(&mut self) -> bool {
+        let (mut from, mut progress) = (0, false);
+        while let Some(slot) = self.polling.take_from(from) {
+            progress |= self.resume(slot, Resumed::Woken);
+            from = slot + 1;
+        }
+        progress
+    }
+
+    fn start_next(&mut self) -> bool {
+        let slot = self.coroutines.len();
+        if slot == self.task.ranks.len() {
+            return false;
+        }
+        let rank = self.task.ranks.start + slot;
+        let stack = match self.task.stacks.take() {
+            Ok(stack) => stack,
+            Err(error) => {
+                let message = format!(
+                    "virtual rank {rank} got no stack: {error}; use fewer virtual ranks per process"
+                );
+                self.panics.push((rank, Box::new(message)));
+                self.coroutines.push(None);
+                self.live -= 1;
+                return true;
+            }
+        };
+        let (local, body) = (self.local, self.task.body);
+        // SAFETY: the closure borrows `local` and `body`, which outlive this runner. The runner
+        // lets go of a coroutine only when it has ended: `run` goes on until all have, and `drive`
+        // aborts the process rather than unwind out of it.
+        let coroutine = unsafe {
+            RankCoroutine::with_stack_unchecked(stack, move |yielder, _| {
+                local.running.set(Running { slot, yielder });
+                catch_unwind(AssertUnwindSafe(|| body(rank))).err()
+            })
+        };
+        self.coroutines.push(Some(coroutine));
+        self.resume(slot, Resumed::Woken);
+        true
+    }
+
+    /// Whether the coroutine did more than to look and poll again.
+    fn resume(&mut self, slot: usize, why: Resumed) -> bool {
+        // A stale wake may come for a coroutine that has ended.
+        let Some(entry) = self.coroutines.get_mut(slot) else { return false };
+        let Some(coroutine) = entry else { return false };
+        let progress = match coroutine.resume(why) {
+            CoroutineResult::Yield(Suspension::Wake) => true,
+            CoroutineResult::Yield(Suspension::Poll) => {
+                self.polling.insert(slot);
+                false
+            }
+            CoroutineResult::Return(panic) => {
+                if let Some(ended) = entry.take() {
+                    self.task.stacks.give_back(ended.into_stack());
+                }
+                self.panics.extend(panic.map(|payload| (self.task.ranks.start + slot, payload)));
+                self.live -= 1;
+                true
+            }
+        };
+        self.until_clock -= 1;
+        if self.until_clock == 0 {
+            self.read_clock_when_busy();
+        }
+        progress
+    }
+
+    fn read_clock_when_busy(&mut self) {
+        let now = Instant::now();
+        let late = now - self.local.now.replace(now) > CLOCK_LATE;
+        self.clock_stride = if late { 1 } else { (self.clock_stride * 2).min(CLOCK_STRIDE) };
+        self.until_clock = self.clock_stride;
+        self.next_sweep = self.next_sweep.min(now + BUSY_SWEEP);
+        self.sweep_due = now >= self.next_sweep;
+    }
+
+    /// What a pass without progress ends with: a moment's spinning, then giving the core away,
+    /// then sleep.
+    fn idle(&mut self, passes: u32) {
+        if passes < self.task.spins {
+            hint::spin_loop();
+            return;
+        }
+        let now = Instant::now();
+        self.local.now.set(now);
+        if passes == self.task.spins {
+            self.idle_sweep = IDLE_SWEEP;
+            self.next_sweep = self.next_sweep.min(now + IDLE_SWEEP);
+        }
+        if now >= self.next_sweep {
+            self.idle_sweep = (self.idle_sweep * 2).min(IDLE_SWEEP_MAX);
+            self.sweep(self.idle_sweep);
+        } else if passes - self.task.spins < YIELDS {
+            thread::yield_now();
+        } else if self.local.worker.ready.fall_asleep() {
+            let limit = self.next_sweep - now;
+            let polls = !self.polling.is_empty();
+            thread::park_timeout(if polls { limit.min(POLL) } else { limit });
+            self.take_shared();
+            self.local.now.set(Instant::now());
+        }
+    }
+
+    /// Resumes all that are suspended, whether woken or not.
+    fn sweep(&mut self, until_next: Duration) {
+        let now = Instant::now();
+        self.local.now.set(now);
+        self.next_sweep = now + until_next;
+        self.sweep_due = false;
+        for slot in 0..self.coroutines.len() {
+            self.resume(slot, Resumed::Sweep);
+        }
+    }
+}
