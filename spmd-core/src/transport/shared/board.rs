@@ -16,10 +16,10 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::*;
 
+use super::Endpoint;
 use super::agents::{Noted, Waiter};
 use super::heap::Block;
 use super::layout::*;
-use super::{Endpoint, Mode};
 use crate::call::Call;
 use crate::element::DType;
 use crate::error::{Error, Result};
@@ -151,7 +151,7 @@ impl<'a> Round<'a> {
 
     /// Whether ranks share an address space, so that every buffer can be reached.
     pub fn one_address_space(&self) -> bool {
-        self.endpoint.world.mode != Mode::Processes
+        self.endpoint.world.one_address_space()
     }
 
     #[inline]
