@@ -26,7 +26,7 @@ use crate::wait::{self, Policy, Running, fleet};
 /// # use spmd_core::{spmd, Result};
 /// let ranks = spmd(4, |ctx| Ok(ctx.rank() * 10))?;
 /// assert_eq!(ranks, [0, 10, 20, 30]);
-/// # Result::Ok(())
+/// # Ok::<(), spmd_core::Error>(())
 /// ```
 pub fn spmd<R, F>(n: usize, f: F) -> Result<Vec<R>>
 where
@@ -58,7 +58,7 @@ pub enum Bind {
 ///     Ok(share.iter().sum::<i32>())
 /// })?;
 /// assert_eq!(sums, [3, 3]);
-/// # Result::Ok(())
+/// # Ok::<(), spmd_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Spmd {
