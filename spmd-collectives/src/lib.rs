@@ -7,6 +7,8 @@ mod data;
 mod large;
 mod reducing;
 mod select;
+mod split;
 
 pub use allreduce::Allreduce;
 pub use barrier::Barrier;
+pub use split::Split;
