@@ -132,7 +132,7 @@ fn running_out_of_boards_is_an_error_on_all_ranks() {
         .run(|ctx| {
             let mut kept = Vec::new();
             let error = loop {
-                match if ctx.rank() == 0 { ctx.dup() } else { ctx.dup() } {
+                match ctx.dup() {
                     Ok(comm) => kept.push(comm),
                     Err(error) => break error,
                 }
