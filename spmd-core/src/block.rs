@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -280,14 +280,18 @@ impl Spmd {
 /// Ranks that have ended, and the agent that waits for them.
 struct Finished {
     count: AtomicUsize,
-    word: AtomicU32,
+    word: crate::sync::atomic::AtomicU32,
     opener: Option<fleet::Home>,
 }
 
 impl Finished {
     fn new() -> Finished {
         let opener = fleet::current();
-        Finished { count: AtomicUsize::new(0), word: AtomicU32::new(0), opener }
+        Finished {
+            count: AtomicUsize::new(0),
+            word: crate::sync::atomic::AtomicU32::new(0),
+            opener,
+        }
     }
 
     fn bell(&self) -> wait::Bell<'_> {
