@@ -39,11 +39,12 @@ pub enum Kind {
     NeighborAllgather,
     NeighborAlltoall,
     NeighborAlltoallv,
+    Cartesian,
     End,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 26] = [
+    const ALL: [(Kind, &'static str); 27] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -69,6 +70,7 @@ impl Kind {
         (Kind::NeighborAllgather, "neighbor_allgather"),
         (Kind::NeighborAlltoall, "neighbor_alltoall"),
         (Kind::NeighborAlltoallv, "neighbor_alltoallv"),
+        (Kind::Cartesian, "cartesian"),
         (Kind::End, "end of the block"),
     ];
 
