@@ -29,7 +29,7 @@ pub trait Alltoall {
     ///     assert_eq!(recv, [ctx.rank(), 10 + ctx.rank(), 20 + ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn alltoall<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
@@ -48,7 +48,7 @@ pub trait Alltoall {
     ///     assert_eq!(buf, [ctx.rank(), 10 + ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()>;
@@ -73,7 +73,7 @@ pub trait Alltoall {
     ///     assert_eq!(recv, [0, 1, 1]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn alltoallv<S, R>(
@@ -102,7 +102,7 @@ pub trait Alltoall {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn alltoallv_vec<S: Buffer + ?Sized>(

@@ -33,7 +33,7 @@ pub trait ReduceScatter {
     ///     assert_eq!(sum, [[3], [30], [300]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -59,7 +59,7 @@ pub trait ReduceScatter {
     ///     assert_eq!(sums, [vec![2], vec![20, 200]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatterv<S, R, O>(
@@ -86,7 +86,7 @@ pub trait ReduceScatter {
     ///     assert_eq!(buf, [[2, 10], [20, 10]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>

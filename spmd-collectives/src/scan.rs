@@ -30,7 +30,7 @@ pub trait Scan {
     ///     assert_eq!(sums, [[0, 1], [1, 2], [3, 3]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn scan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -51,7 +51,7 @@ pub trait Scan {
     ///     assert_eq!(before, [[0], [1], [3]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn exscan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -71,7 +71,7 @@ pub trait Scan {
     ///     assert_eq!(most, [0.0]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn scan_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -85,7 +85,7 @@ pub trait Scan {
     /// # use spmd_collectives::Scan;
     /// # use spmd_core::{spmd, Result, Sum};
     /// assert_eq!(spmd(4, |ctx| ctx.scan_value(1, Sum))?, [1, 2, 3, 4]);
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn scan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;
@@ -97,7 +97,7 @@ pub trait Scan {
     /// # use spmd_core::{spmd, Result, Sum};
     /// let starts = spmd(3, |ctx| ctx.exscan_value(10, Sum))?;
     /// assert_eq!(starts, [None, Some(10), Some(20)]);
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn exscan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<Option<T>>;

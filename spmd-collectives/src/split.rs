@@ -29,7 +29,7 @@ pub trait Split {
     ///     row.allreduce_value(ctx.rank(), Sum)
     /// })?;
     /// assert_eq!(sums, [1, 1, 5, 5]);
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>>;
@@ -44,7 +44,7 @@ pub trait Split {
     /// # use spmd_core::{spmd, Result};
     /// let sizes = spmd(3, |ctx| Ok(ctx.split_host()?.size()))?;
     /// assert_eq!(sizes, [3, 3, 3]);
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn split_host(&self) -> Result<Comm>;
@@ -62,7 +62,7 @@ pub trait Split {
     ///     std::thread::spawn(move || other.allreduce_value(1, Sum)).join().unwrap()?;
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn dup(&self) -> Result<Comm>;
@@ -70,12 +70,12 @@ pub trait Split {
 
 impl Split for Comm {
     fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
-        split(self, &Call::new(Kind::Split, Location::caller()), color, key)
+        split(self, &Call::new(Kind::Split, Location::caller()), color, key, 0)
     }
 
     fn split_host(&self) -> Result<Comm> {
         let call = Call::new(Kind::Split, Location::caller());
-        let own = split(self, &call, Some(self.host_color()), 0)?;
+        let own = split(self, &call, Some(self.host_color()), 0, 0)?;
         Ok(own.expect("a rank with a color is in a communicator"))
     }
 
@@ -87,17 +87,24 @@ impl Split for Comm {
     }
 }
 
-/// [`Split::split`] as a part of any call.
+/// [`Split::split`] as a part of any call, of which all ranks give the same digest of what they
+/// make.
 pub(crate) fn split(
     comm: &Comm,
     call: &Call<'_>,
     color: Option<u32>,
     key: i32,
+    digest: u64,
 ) -> Result<Option<Comm>> {
     let (agreed, mut members) = comm.collective(call, |round| {
         round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
         round.set_number(KEY, key as u32 as u64);
+        round.set_number(DIGEST, digest);
         let agreed = agree(comm, round)?;
+        // Whoever passes waits for the others in the next round.
+        if round.number_of(0, DIGEST) != digest {
+            return Err(round.disagree("different grids"));
+        }
         let mut members = Vec::new();
         if let Some(color) = color {
             let same = |rank: &usize| round.number_of(*rank, COLOR) == u64::from(color) + 1;
@@ -123,6 +130,8 @@ pub(crate) fn split(
 const COLOR: usize = 1;
 /// The number under which a rank says its key.
 const KEY: usize = 2;
+/// The number under which a rank says what it makes.
+const DIGEST: usize = 3;
 
 /// Boards that one rank can have.
 const BOARDS: usize = 1024;
