@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::check;
@@ -134,10 +134,12 @@ unsafe fn allreduce(
     recv: *mut u8,
 ) -> Result<()> {
     let fits = reduction.bytes() <= PAYLOAD;
-    let default = match comm.size() {
-        _ if !fits => "chunked",
-        0..=FLAT => "flat",
-        _ => "tree",
+    let default = if !fits {
+        "chunked"
+    } else if comm.size() <= comm.flat_limit() {
+        "flat"
+    } else {
+        "tree"
     };
     let choice = choose(comm, call.kind, default, &["flat", "tree", "chunked"], |name| {
         fits || name == "chunked"

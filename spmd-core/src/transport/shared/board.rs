@@ -32,8 +32,10 @@ const STAGE_BITS: u32 = 20;
 pub const LAST_STAGE: u32 = (1 << STAGE_BITS) - 1;
 /// Above this size ranks meet over a tree.
 pub const FLAT: usize = 16;
-/// Children of a tree node.
+/// Children of a tree node. Virtual ranks, whose children have mostly arrived before them, look
+/// at many at once.
 const RADIX: usize = 4;
+const VIRTUAL_RADIX: usize = 32;
 
 /// A communicator's place on the boards of its members, and how far this rank is.
 pub(crate) struct Board {
@@ -389,14 +391,16 @@ impl<'a> Round<'a> {
         (0..self.size()).filter(|p| *p != self.me).try_for_each(|peer| self.wait_for(peer, stage))
     }
 
-    /// Publishes `stage` and waits until all have. Flat: n loads a rank. Over a tree above
-    /// 16 ranks: about 2 log₄ n steps.
+    /// Publishes `stage` and waits until all have. Flat, up to 16 ranks: n loads a rank. Over a
+    /// tree above that, and for virtual ranks: about 2 log₄ n (log₃₂ n) steps.
     #[inline]
     pub fn arrive(&self, stage: u32) -> Result<()> {
-        if self.size() <= FLAT {
+        if self.endpoint.world.mode == Mode::Virtual {
+            self.arrive_over_tree(stage, VIRTUAL_RADIX)?;
+        } else if self.size() <= FLAT {
             self.arrive_flat(stage)?;
         } else {
-            self.arrive_over_tree(stage)?;
+            self.arrive_over_tree(stage, RADIX)?;
         }
         self.met.set(true);
         Ok(())
@@ -431,13 +435,13 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn arrive_over_tree(&self, stage: u32) -> Result<()> {
+    fn arrive_over_tree(&self, stage: u32, radix: usize) -> Result<()> {
         // Node v is rank n-1-v: where ranks share a thread and run in order, children then come
         // before their parent, which finds them arrived.
         let (n, v) = (self.size(), self.size() - 1 - self.me);
         let want = stamp(self.round, stage);
         let rank = |v: usize| n - 1 - v;
-        let children = (RADIX * v + 1..n.min(RADIX * v + 1 + RADIX)).map(rank);
+        let children = (radix * v + 1..n.min(radix * v + 1 + radix)).map(rank);
         self.slot(self.me).stamp.store(want, Release);
         for child in children.clone() {
             let on = self.scope.group.world(child);
@@ -453,7 +457,7 @@ impl<'a> Round<'a> {
         let page = self.page(self.me);
         page.arrive.0.store(want, Release);
         if v > 0 {
-            let parent = rank((v - 1) / RADIX);
+            let parent = rank((v - 1) / radix);
             publish();
             self.ring(parent);
             let above = self.page(parent);
