@@ -30,7 +30,7 @@ pub trait Allreduce {
     ///     assert_eq!(sums, [3, 3]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn allreduce<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -50,7 +50,7 @@ pub trait Allreduce {
     ///     assert_eq!(most, [2.0]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn allreduce_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -65,7 +65,7 @@ pub trait Allreduce {
     /// # use spmd_core::{spmd, Result, Sum};
     /// let sums = spmd(4, |ctx| ctx.allreduce_value(ctx.rank(), Sum))?;
     /// assert_eq!(sums, [6; 4]);
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;

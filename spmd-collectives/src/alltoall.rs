@@ -3,11 +3,12 @@
 use std::panic::Location;
 
 use spmd_core::algorithm::{Call, Kind, PAYLOAD};
-use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Error, Result};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
+use crate::blocks::{Blocks, Gathered, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::{Exchange, Incoming, starts};
+use crate::exchange::{Exchange, Incoming};
 use crate::select::{Choice, choose};
 
 /// Exchanges in which every rank has a block for every rank.
@@ -109,7 +110,7 @@ pub trait Alltoall {
         &self,
         send: &S,
         send_counts: &[usize],
-    ) -> Result<(Vec<S::Elem>, Vec<usize>)>;
+    ) -> Result<Gathered<S::Elem>>;
 }
 
 impl Alltoall for Comm {
@@ -122,7 +123,7 @@ impl Alltoall for Comm {
         let mut output = Output::new(recv.view_mut());
         let (dtype, len) = (input.dtype(), input.len());
         let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
-        let block = blocks(self, &call, "send buffer", len)?;
+        let block = block_of(self, &call, "send buffer", len)?;
         check::length(&call, "receive buffer", output.len(), len)?;
         // SAFETY: both buffers hold a block a rank, and are held here.
         unsafe { equal(self, &call, dtype, input.ptr(), output.ptr(), block)? };
@@ -134,7 +135,7 @@ impl Alltoall for Comm {
         let mut output = Output::new(buf.view_mut());
         let (dtype, len) = (output.dtype(), output.len());
         let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
-        let block = blocks(self, &call, "buffer", len)?;
+        let block = block_of(self, &call, "buffer", len)?;
         let into = output.ptr();
         let mut send = vec![0u8; len * dtype.size as usize];
         // SAFETY: the vector has the length of the buffer, of which it is a copy; both hold a
@@ -162,11 +163,11 @@ impl Alltoall for Comm {
         let mut output = Output::new(recv.view_mut());
         let call = call_v(&input, Location::caller());
         let n = self.size();
-        check::counts(&call, "send buffer", input.len(), send_counts, n)?;
-        check::counts(&call, "receive buffer", output.len(), recv_counts, n)?;
-        let mut incoming = learn(self, &call, send_counts)?;
+        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
+        let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
+        let mut incoming = learn(self, &call, &blocks, input.len())?;
         let agreed = incoming.iter().all(|block| block.count == recv_counts[block.peer]);
-        place(&mut incoming, recv_counts);
+        incoming.iter_mut().for_each(|block| block.into = places.of(block.peer).0);
         let exchange = Exchange {
             dtype: input.dtype(),
             send: input.ptr(),
@@ -176,7 +177,7 @@ impl Alltoall for Comm {
         };
         // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
         // the exchange gives an error before it moves a byte; the buffers are held here.
-        unsafe { unequal(self, &call, exchange, send_counts, &incoming)? };
+        unsafe { unequal(self, &call, exchange, &blocks, &incoming)? };
         output.commit();
         Ok(())
     }
@@ -185,21 +186,18 @@ impl Alltoall for Comm {
         &self,
         send: &S,
         send_counts: &[usize],
-    ) -> Result<(Vec<S::Elem>, Vec<usize>)> {
+    ) -> Result<Gathered<S::Elem>> {
         let input = Input::new(send.view());
         let call = call_v(&input, Location::caller());
-        check::counts(&call, "send buffer", input.len(), send_counts, self.size())?;
-        let mut incoming = learn(self, &call, send_counts)?;
-        let mut recv_counts = vec![0; self.size()];
+        let n = self.size();
+        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
+        let mut incoming = learn(self, &call, &blocks, input.len())?;
+        let mut recv_counts = vec![0; n];
         incoming.iter().for_each(|block| recv_counts[block.peer] = block.count);
-        let starts = place(&mut incoming, &recv_counts);
-        let mut recv = Vec::<S::Elem>::new();
-        let len = *starts.last().expect("one more than ranks");
-        recv.try_reserve_exact(len).map_err(|error| Error::Unavailable {
-            what: format!("memory for the {len} elements that {call} receives"),
-            reason: error.to_string(),
-            remedy: "send less at once".into(),
-        })?;
+        let starts = offsets(&call, &recv_counts)?;
+        incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
+        let len = starts[n];
+        let mut recv = room_for::<S::Elem>(&call, len)?;
         let exchange = Exchange {
             dtype: input.dtype(),
             send: input.ptr(),
@@ -210,7 +208,7 @@ impl Alltoall for Comm {
         // SAFETY: the vector has room for all counts, and all of it is written, or there is an
         // error; the buffers are held here.
         unsafe {
-            unequal(self, &call, exchange, send_counts, &incoming)?;
+            unequal(self, &call, exchange, &blocks, &incoming)?;
             recv.set_len(len);
         }
         Ok((recv, starts))
@@ -222,7 +220,7 @@ fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> 
 }
 
 /// The length of one of as many blocks as there are ranks.
-fn blocks(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Result<usize> {
+fn block_of(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Result<usize> {
     check::length(call, what, len, len.next_multiple_of(comm.size()))?;
     Ok(len / comm.size())
 }
@@ -266,18 +264,17 @@ pub(crate) unsafe fn equal(
 /// ranks where they lie.
 ///
 /// # Safety
-/// `send` holds the blocks of `send_counts`, `recv` has room for `incoming`, apart from `send`.
+/// `send` holds the blocks, `recv` has room for `incoming`, apart from `send`.
 unsafe fn unequal(
     comm: &Comm,
     call: &Call<'_>,
     exchange: Exchange,
-    send_counts: &[usize],
+    blocks: &Blocks,
     incoming: &[Incoming],
 ) -> Result<()> {
     let largest = incoming.iter().map(|block| block.total).max().unwrap_or(0);
     let bytes = largest.saturating_mul(exchange.dtype.size as usize);
     let choice = choose_by_size(comm, call, bytes);
-    let starts = starts(send_counts);
     let incoming = incoming.iter().copied();
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
@@ -285,7 +282,7 @@ unsafe fn unequal(
             match choice {
                 Choice("flat") => exchange.through_rooms(round, incoming),
                 _ => {
-                    let at = |index: usize| (starts[index], send_counts[index]);
+                    let at = |rank: usize| blocks.of(rank);
                     exchange.through_buffers(round, comm.segment(), comm.size(), at, incoming)
                 }
             }
@@ -301,12 +298,11 @@ fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Choice {
 
 /// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
 /// alltoall of its own.
-fn learn(comm: &Comm, call: &Call<'_>, send_counts: &[usize]) -> Result<Vec<Incoming>> {
+fn learn(comm: &Comm, call: &Call<'_>, blocks: &Blocks, total: usize) -> Result<Vec<Incoming>> {
     type Header = [u64; 3];
     let (n, me) = (comm.size(), comm.rank());
-    let starts = starts(send_counts);
-    let say = |peer: usize| [starts[peer], send_counts[peer], starts[n]].map(|word| word as u64);
-    let said: Vec<Header> = (0..n).map(say).collect();
+    let say = |(start, count)| [start, count, total].map(|word| word as u64);
+    let said: Vec<Header> = (0..n).map(|peer| say(blocks.of(peer))).collect();
     let mut heard = vec![[0; 3]; n];
     // SAFETY: both vectors hold a header a rank.
     unsafe {
@@ -319,11 +315,4 @@ fn learn(comm: &Comm, call: &Call<'_>, send_counts: &[usize]) -> Result<Vec<Inco
         Incoming { peer, index: me, from, total, into: 0, count }
     });
     Ok(incoming.collect())
-}
-
-/// Gives the blocks their places in the receive buffer, in rank order.
-fn place(incoming: &mut [Incoming], recv_counts: &[usize]) -> Vec<usize> {
-    let starts = starts(recv_counts);
-    incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
-    starts
 }

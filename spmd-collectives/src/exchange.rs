@@ -179,13 +179,3 @@ impl Incoming {
         end.is_some_and(|end| end <= self.total) && bytes.is_some_and(|bytes| bytes <= limit)
     }
 }
-
-/// Where the blocks of these counts start, and the end of the last.
-pub(crate) fn starts(counts: &[usize]) -> Vec<usize> {
-    let mut starts = vec![0];
-    starts.extend(counts.iter().scan(0usize, |end, count| {
-        *end = end.saturating_add(*count);
-        Some(*end)
-    }));
-    starts
-}

@@ -5,10 +5,11 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, Kind, PAYLOAD};
 use spmd_core::{Buffer, BufferMut, Element, Result};
 
+use crate::blocks::Blocks;
 use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::{Exchange, Incoming, starts};
+use crate::exchange::{Exchange, Incoming};
 use crate::select::{Choice, choose};
 
 /// Exchanges with the neighbours in a [`Cartesian`] grid.
@@ -156,10 +157,10 @@ impl Neighbor for Cartesian {
         let dtype = input.dtype();
         let call = Call::new(Kind::NeighborAlltoallv, Location::caller());
         let call = call.data(dtype, Call::UNEQUAL);
-        check::counts(&call, "send buffer", input.len(), send_counts, sides(self))?;
-        check::counts(&call, "receive buffer", output.len(), recv_counts, sides(self))?;
-        let blocks = starts(send_counts);
-        let incoming = learn(self, &call, &blocks, &starts(recv_counts))?;
+        let n = sides(self);
+        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
+        let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
+        let incoming = learn(self, &call, &blocks, input.len(), &places)?;
         let agreed = incoming.iter().all(|(side, block)| block.count == recv_counts[*side]);
         let exchange = Exchange {
             dtype,
@@ -170,10 +171,10 @@ impl Neighbor for Cartesian {
         };
         let incoming = incoming.iter().map(|(_, block)| *block);
         self.collective(&call, |round| {
-            let at = |side: usize| (blocks[side], send_counts[side]);
+            let at = |side: usize| blocks.of(side);
             // SAFETY: `recv` has room for the counts of this rank, which are those of its
             // neighbours, or the exchange gives an error before it moves a byte.
-            unsafe { exchange.through_buffers(round, self.segment(), sides(self), at, incoming) }
+            unsafe { exchange.through_buffers(round, self.segment(), n, at, incoming) }
         })?;
         output.commit();
         Ok(())
@@ -228,19 +229,18 @@ unsafe fn equal(
     })
 }
 
-/// Asks the neighbours for the blocks from each side: an exchange of its own. `blocks` is where
-/// this rank's blocks start, and the end of the last; `places` where those from each side go.
+/// Asks the neighbours for the blocks from each side, of which each goes to its place: an
+/// exchange of its own. This rank's `blocks` have `total` elements.
 fn learn(
     grid: &Cartesian,
     call: &Call<'_>,
-    blocks: &[usize],
-    places: &[usize],
+    blocks: &Blocks,
+    total: usize,
+    places: &Blocks,
 ) -> Result<Vec<(usize, Incoming)>> {
     type Header = [u64; 3];
-    let total = *blocks.last().expect("one more than sides");
-    let say = |side: usize| [blocks[side], blocks[side + 1] - blocks[side], total];
-    let said: Vec<Header> =
-        (0..sides(grid)).map(|side| say(side).map(|word| word as u64)).collect();
+    let say = |(start, count)| [start, count, total].map(|word| word as u64);
+    let said: Vec<Header> = (0..sides(grid)).map(|side| say(blocks.of(side))).collect();
     let mut heard = vec![[0; 3]; sides(grid)];
     let exchange = Exchange {
         dtype: Header::DTYPE,
@@ -253,7 +253,8 @@ fn learn(
     unsafe { equal(grid, call, exchange, sides(grid), 1)? };
     let incoming = around(grid).into_iter().map(|(side, peer)| {
         let [from, count, total] = heard[side].map(|word: u64| word as usize);
-        (side, Incoming { peer, index: side ^ 1, from, total, into: places[side], count })
+        let into = places.of(side).0;
+        (side, Incoming { peer, index: side ^ 1, from, total, into, count })
     });
     Ok(incoming.collect())
 }

@@ -5,9 +5,9 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
 
+use crate::blocks::Blocks;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::starts;
 use crate::large::Large;
 use crate::reducing::Reduction;
 use crate::select::{Choice, choose};
@@ -112,7 +112,7 @@ impl ReduceScatter for Comm {
         let blocks = Blocks::Equal(output.len());
         let reduction = Reduction { dtype, op, count };
         // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { reduce_scatter(self, &call, reduction, blocks, input.ptr(), output.ptr())? };
+        unsafe { reduce_scatter(self, &call, reduction, &blocks, input.ptr(), output.ptr())? };
         output.commit();
         Ok(())
     }
@@ -134,13 +134,11 @@ impl ReduceScatter for Comm {
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
-        check::counts(&call, "send buffer", count, counts, self.size())?;
+        let blocks = Blocks::varying(&call, counts, self.size(), "send buffer", count)?;
         check::length(&call, "receive buffer", output.len(), counts[self.rank()])?;
-        let starts = starts(counts);
-        let blocks = Blocks::Unequal(&starts);
         let reduction = Reduction { dtype, op, count };
         // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { reduce_scatter(self, &call, reduction, blocks, input.ptr(), output.ptr())? };
+        unsafe { reduce_scatter(self, &call, reduction, &blocks, input.ptr(), output.ptr())? };
         output.commit();
         Ok(())
     }
@@ -162,7 +160,7 @@ impl ReduceScatter for Comm {
         // SAFETY: the buffer holds that many elements, and the vector a block of them; peers have
         // read the buffer when the result goes there.
         unsafe {
-            reduce_scatter(self, &call, reduction, blocks, into, result.as_mut_ptr())?;
+            reduce_scatter(self, &call, reduction, &blocks, into, result.as_mut_ptr())?;
             std::ptr::copy_nonoverlapping(result.as_ptr(), into, result.len());
         }
         output.commit();
@@ -170,51 +168,25 @@ impl ReduceScatter for Comm {
     }
 }
 
-/// Which elements go to which rank.
-#[derive(Clone, Copy)]
-enum Blocks<'a> {
-    /// So many to each.
-    Equal(usize),
-    /// Those from each of these to the next.
-    Unequal(&'a [usize]),
-}
-
 /// The number under which a rank says the digest of its blocks.
 const DIGEST: usize = 1;
 
-impl Blocks<'_> {
-    /// Start and length of a rank's block.
-    fn of(&self, rank: usize) -> (usize, usize) {
-        match self {
-            Blocks::Equal(count) => (rank * count, *count),
-            Blocks::Unequal(starts) => (starts[rank], starts[rank + 1] - starts[rank]),
-        }
-    }
+/// A number that differs, but for chance, between blocks (FNV-1a, by words). Blocks of equal
+/// length need none: they are agreed on, as the ranks make the same call.
+fn digest(blocks: &Blocks) -> Option<u64> {
+    let Blocks::Varying(starts) = blocks else { return None };
+    Some(starts.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, start| {
+        (hash ^ *start as u64).wrapping_mul(0x0000_0100_0000_01b3)
+    }))
+}
 
-    /// Blocks of equal length are agreed on, as the ranks make the same call.
-    fn digest(&self) -> Option<u64> {
-        let Blocks::Unequal(starts) = self else { return None };
-        // FNV-1a, by words.
-        Some(starts.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, start| {
-            (hash ^ *start as u64).wrapping_mul(0x0000_0100_0000_01b3)
-        }))
+/// After the first meeting: the same error on all ranks, if their blocks differ.
+fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
+    let Some(digest) = digest(blocks) else { return Ok(()) };
+    if (0..round.size()).any(|peer| round.number_of(peer, DIGEST) != digest) {
+        return Err(round.disagree("different counts"));
     }
-
-    /// Before the first meeting.
-    fn say(&self, round: &Round<'_>) {
-        if let Some(digest) = self.digest() {
-            round.set_number(DIGEST, digest);
-        }
-    }
-
-    /// After it: the same error on all ranks, if their blocks differ.
-    fn check(&self, round: &Round<'_>) -> Result<()> {
-        let Some(digest) = self.digest() else { return Ok(()) };
-        if (0..round.size()).any(|peer| round.number_of(peer, DIGEST) != digest) {
-            return Err(round.disagree("different counts"));
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// # Safety
@@ -224,7 +196,7 @@ unsafe fn reduce_scatter(
     comm: &Comm,
     call: &Call<'_>,
     reduction: Reduction<'_>,
-    blocks: Blocks<'_>,
+    blocks: &Blocks,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
@@ -233,7 +205,9 @@ unsafe fn reduce_scatter(
     let choice =
         choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
     comm.collective(call, |round| {
-        blocks.say(round);
+        if let Some(digest) = digest(blocks) {
+            round.set_number(DIGEST, digest);
+        }
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
@@ -252,7 +226,7 @@ unsafe fn reduce_scatter(
 unsafe fn flat(
     round: &Round<'_>,
     reduction: Reduction<'_>,
-    blocks: Blocks<'_>,
+    blocks: &Blocks,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
@@ -260,7 +234,7 @@ unsafe fn flat(
     // SAFETY: the room has that many bytes, and so has `send`.
     unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
     round.arrive(1)?;
-    blocks.check(round)?;
+    check_agreed(round, blocks)?;
     let (start, count) = blocks.of(round.rank());
     // SAFETY: all have published rooms of all elements, the block among them; `recv` has room.
     unsafe {
@@ -278,7 +252,7 @@ unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
     reduction: Reduction<'_>,
-    blocks: Blocks<'_>,
+    blocks: &Blocks,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
@@ -289,7 +263,7 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
     // is after the last read.
     let large = unsafe { Large::meet(round, reduction.dtype, input, nothing, n * step * size)? };
-    blocks.check(round)?;
+    check_agreed(round, blocks)?;
     if large.direct {
         // SAFETY: the block lies within the inputs, and `recv` has room for it.
         unsafe { reduction.fold_direct(&large, reduction.count, blocks.of(me), recv)? };

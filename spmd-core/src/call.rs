@@ -40,11 +40,18 @@ pub enum Kind {
     NeighborAlltoall,
     NeighborAlltoallv,
     Cartesian,
+    GathervVec,
+    AllgathervVec,
+    ScattervVec,
+    BroadcastObject,
+    GatherObject,
+    AllgatherObject,
+    ScatterObject,
     End,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 27] = [
+    const ALL: [(Kind, &'static str); 34] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -71,6 +78,13 @@ impl Kind {
         (Kind::NeighborAlltoall, "neighbor_alltoall"),
         (Kind::NeighborAlltoallv, "neighbor_alltoallv"),
         (Kind::Cartesian, "cartesian"),
+        (Kind::GathervVec, "gatherv_vec"),
+        (Kind::AllgathervVec, "allgatherv_vec"),
+        (Kind::ScattervVec, "scatterv_vec"),
+        (Kind::BroadcastObject, "broadcast_object"),
+        (Kind::GatherObject, "gather_object"),
+        (Kind::AllgatherObject, "allgather_object"),
+        (Kind::ScatterObject, "scatter_object"),
         (Kind::End, "end of the block"),
     ];
 

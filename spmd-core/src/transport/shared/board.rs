@@ -3,7 +3,12 @@
 //!
 //! A *round* is one collective call; its number is the same on all ranks. The owner fills its
 //! slot (`round % SLOTS`), then writes the stamp `round, stage`; peers that see the stamp may
-//! read what the slot says, after comparing fingerprints. Stages order the steps within a round.
+//! read what the slot says, after comparing fingerprints. Stages order the steps within a round;
+//! in stage 0 the rank has entered the round, and its slot shows the call and no more.
+//!
+//! A fingerprint covers all calls of the communicator so far: not all calls make all ranks meet
+//! (a broadcast and a reduce may pass by each other), and what differs in one of these is found
+//! when the ranks do meet.
 //!
 //! A slot is used again only when every peer has left the round that used it last
 //! ([`Round::begin`]). A rank that gives up takes its exposed buffers back and waits until no peer
@@ -16,11 +21,11 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::*;
 
+use super::Endpoint;
 use super::agents::{Noted, Waiter};
 use super::heap::Block;
 use super::layout::*;
-use super::{Endpoint, Mode};
-use crate::call::Call;
+use crate::call::{Call, mix};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
@@ -43,12 +48,15 @@ pub(crate) struct Board {
     round: Cell<u64>,
     /// Every peer is known to have left this round.
     settled: Cell<u64>,
+    /// The fingerprint of all calls so far.
+    history: Cell<u64>,
     staging: RefCell<Option<Block>>,
 }
 
 impl Board {
     pub(crate) fn new(index: usize) -> Board {
-        Board { index, round: Cell::new(0), settled: Cell::new(0), staging: RefCell::new(None) }
+        let (round, settled, history) = Default::default();
+        Board { index, round, settled, history, staging: RefCell::new(None) }
     }
 
     /// How many rounds this rank has begun.
@@ -115,13 +123,15 @@ impl<'a> Round<'a> {
     ) -> Result<Round<'a>> {
         let round = board.round.get() + 1;
         board.round.set(round);
+        let fingerprint = mix(board.history.get() ^ call.fingerprint());
+        board.history.set(fingerprint);
         let this = Round {
             endpoint,
             scope,
             board,
             me,
             round,
-            fingerprint: call.fingerprint(),
+            fingerprint,
             exposed: Cell::new(false),
             met: Cell::new(false),
             over: Cell::new(false),
@@ -138,6 +148,7 @@ impl<'a> Round<'a> {
         let slot = this.slot(me);
         slot.fingerprint.store(this.fingerprint, Relaxed);
         slot.call.write(call, noted);
+        slot.stamp.store(stamp(round, 0), Release);
         Ok(this)
     }
 
@@ -153,7 +164,7 @@ impl<'a> Round<'a> {
 
     /// Whether ranks share an address space, so that every buffer can be reached.
     pub fn one_address_space(&self) -> bool {
-        self.endpoint.world.mode != Mode::Processes
+        self.endpoint.world.one_address_space()
     }
 
     #[inline]
@@ -163,7 +174,12 @@ impl<'a> Round<'a> {
 
     #[inline]
     fn slot(&self, rank: usize) -> &Slot {
-        &self.page(rank).slots[(self.round % SLOTS as u64) as usize]
+        self.slot_of(rank, self.round)
+    }
+
+    #[inline]
+    fn slot_of(&self, rank: usize, round: u64) -> &Slot {
+        &self.page(rank).slots[(round % SLOTS as u64) as usize]
     }
 
     /// Waits until every peer has left `round`, so that its slot can be used again.
@@ -256,8 +272,8 @@ impl<'a> Round<'a> {
         let slot = self.slot(peer);
         let place = slot.exposed[which].place.load(Relaxed);
         let len = slot.exposed[which].bytes.load(Relaxed);
-        // Between this rank's own stamp and this look there was a fence (`publish`).
-        assert!(self.slot(self.me).stamp.load(Relaxed) >> STAGE_BITS == self.round);
+        // Between this rank's own stamp of a stage and this look there was a fence (`publish`).
+        assert!(self.slot(self.me).stamp.load(Relaxed) > stamp(self.round, 0));
         if slot.withdrawn.load(SeqCst) != 0 {
             return Err(self.withdrawn(peer));
         }
@@ -510,29 +526,46 @@ impl<'a> Round<'a> {
     /// The ranks do not agree in `what`; all are stopped, and the report shows their calls.
     #[cold]
     pub fn disagree(&self, what: &str) -> Error {
-        let here = (0..self.size()).filter(|peer| {
-            *peer == self.me || self.slot(*peer).stamp.load(Acquire) >> STAGE_BITS == self.round
-        });
+        self.disagreed(self.round, what)
+    }
+
+    #[cold]
+    fn disagreed(&self, round: u64, what: &str) -> Error {
+        let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
         let calls = here.map(|peer| {
             let world = self.scope.group.world(peer);
-            (world, self.endpoint.world.describe(world, &self.slot(peer).call))
+            let call = &self.slot_of(peer, round).call;
+            (world, self.endpoint.world.describe(world, call))
         });
         let calls = crate::fault::by_call(calls);
         self.waiter.stop(&Fault::Mismatch { calls, what: what.into() })
     }
 
+    /// Whether the slots of `rank` show its call of `round`.
+    fn shows(&self, rank: usize, round: u64) -> bool {
+        self.slot_of(rank, round).stamp.load(Acquire) >> STAGE_BITS == round
+    }
+
+    /// The fingerprints differ: reports the first round that is still on show in which they do.
     #[cold]
     fn mismatch(&self, peer: usize) -> Error {
-        let mine = &self.slot(self.me).call;
-        let theirs = &self.slot(peer).call;
+        let first = self.round.saturating_sub(SLOTS as u64 - 1).max(1);
+        let differs = |round: &u64| {
+            let fingerprint = |rank| self.slot_of(rank, *round).fingerprint.load(Relaxed);
+            let both = self.shows(self.me, *round) && self.shows(peer, *round);
+            both && fingerprint(self.me) != fingerprint(peer)
+        };
+        let round = (first..self.round).find(differs).unwrap_or(self.round);
+        let mine = &self.slot_of(self.me, round).call;
+        let theirs = &self.slot_of(peer, round).call;
         let names = [
             (mine.kind.load(Relaxed) == theirs.kind.load(Relaxed), "calls"),
             (mine.root.load(Relaxed) == theirs.root.load(Relaxed), "roots"),
             (mine.count.load(Relaxed) == theirs.count.load(Relaxed), "counts"),
         ];
-        let what =
-            names.iter().find(|(same, _)| !same).map_or("element types or operations", |n| n.1);
-        self.disagree(&format!("different {what}"))
+        let what = names.iter().find(|(same, _)| !same);
+        let what = what.map_or("element types or operations, here or earlier", |n| n.1);
+        self.disagreed(round, &format!("different {what}"))
     }
 
     #[cold]

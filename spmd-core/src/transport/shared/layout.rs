@@ -194,12 +194,12 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The arena of ranks that share an address space: no rings and no heap, since buffers can be
-    /// reached where they are.
-    pub(crate) fn heap(ranks: usize) -> Layout {
+    /// The arena of ranks that share an address space: no rings, and a heap of `heap_bytes` (whole
+    /// pages), none where buffers can be reached where they are.
+    pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> Layout {
         let boards = if ranks <= 256 { 1024 } else { 128 };
         let mut layout = Layout { ranks, boards, segment_bytes: 0, rings: false };
-        layout.segment_bytes = layout.heap_offset();
+        layout.segment_bytes = layout.heap_offset() + heap_bytes.next_multiple_of(PAGE);
         layout
     }
 
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Slot, exposed), 128 + 64 * 0);
         assert_eq!(size_of::<BoardPage>(), PAGE + SLOTS * PAYLOAD);
         assert!(size_of::<Head>() == PAGE);
-        for layout in [Layout::heap(4096), Layout::processes(1), Layout::processes(4096)] {
+        for layout in [Layout::anonymous(4096, 0), Layout::processes(1), Layout::processes(4096)] {
             assert!(layout.heap_offset() <= layout.segment_bytes);
             assert_eq!(layout.segment_bytes % PAGE, 0);
             assert_eq!(layout.control_bytes() % PAGE, 0);
