@@ -11,11 +11,11 @@ use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
 use crate::rank::{Source, Status, TagOrAny};
-use crate::transport::shared::{Endpoint, Mode};
 use crate::transport::shared::agents::{Noted, Waiter};
 use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::inbox::{Arrived, Envelope, Wanted};
 use crate::transport::shared::post::{Manner, Pending};
+use crate::transport::shared::{Endpoint, Mode};
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
 /// communicator sees.

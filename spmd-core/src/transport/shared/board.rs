@@ -21,10 +21,10 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::*;
 
-use super::Endpoint;
 use super::agents::{Noted, Waiter};
 use super::heap::Block;
 use super::layout::*;
+use super::{Endpoint, Mode};
 use crate::call::{Call, mix};
 use crate::element::DType;
 use crate::error::{Error, Result};
