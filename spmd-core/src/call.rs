@@ -39,6 +39,7 @@ pub enum Kind {
     NeighborAllgather,
     NeighborAlltoall,
     NeighborAlltoallv,
+    Cartesian,
     GathervVec,
     AllgathervVec,
     ScattervVec,
@@ -50,7 +51,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 33] = [
+    const ALL: [(Kind, &'static str); 34] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -76,6 +77,7 @@ impl Kind {
         (Kind::NeighborAllgather, "neighbor_allgather"),
         (Kind::NeighborAlltoall, "neighbor_alltoall"),
         (Kind::NeighborAlltoallv, "neighbor_alltoallv"),
+        (Kind::Cartesian, "cartesian"),
         (Kind::GathervVec, "gatherv_vec"),
         (Kind::AllgathervVec, "allgatherv_vec"),
         (Kind::ScattervVec, "scatterv_vec"),

@@ -286,16 +286,19 @@ impl Watch for Watching<'_, '_> {
         waiter.left(on, ready)?;
         let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };
         let agent = &world.memory.head(waiter.endpoint.rank).agents[slot];
-        // The condition was false after the records below were made: said for deadlock searches
-        // of others, with whom it waits for by now.
+        // The condition was false after this time: said for deadlock searches of others, with
+        // whom it waits for by now.
         let now = world.now_ms();
-        agent.on.store(on, Relaxed);
+        if ready() {
+            return Ok(());
+        }
+        agent.on.store(waiter.on.get(), Relaxed);
         if agent.since.load(Relaxed) == 0 {
             agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
         }
         agent.confirmed.store(now, Release);
         let suspicion = waiter.suspicion.take();
-        match waiter.endpoint.search_deadlock(waiter.scope, suspicion, now) {
+        match waiter.endpoint.search_deadlock(waiter.scope, suspicion) {
             Ok(suspicion) => {
                 waiter.suspicion.set(suspicion);
                 Ok(())
