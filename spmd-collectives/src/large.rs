@@ -8,8 +8,8 @@
 
 use std::cell::Cell;
 
-use spmd_core::algorithm::Round;
-use spmd_core::{DType, Result};
+use spmd_core::algorithm::{LAST_STAGE, Round};
+use spmd_core::{DType, Error, Result};
 
 /// Which of a rank's exposures is which.
 pub(crate) const SEND: usize = 0;
@@ -72,6 +72,10 @@ impl<'r, 'a> Large<'r, 'a> {
 
     /// Meets everybody once more.
     pub(crate) fn arrive(&self) -> Result<()> {
+        if self.stage.get() == LAST_STAGE {
+            let text = "the data have too many segments for one call; raise SPMD_SEGMENT";
+            return Err(Error::Argument(text.into()));
+        }
         self.stage.set(self.stage.get() + 1);
         self.round.arrive(self.stage.get())
     }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::boot;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, panic_text};
+use crate::fault::{Cause, Fault, note_panics, panic_text};
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
@@ -280,14 +280,18 @@ impl Spmd {
 /// Ranks that have ended, and the agent that waits for them.
 struct Finished {
     count: AtomicUsize,
-    word: AtomicU32,
+    word: crate::sync::atomic::AtomicU32,
     opener: Option<fleet::Home>,
 }
 
 impl Finished {
     fn new() -> Finished {
         let opener = fleet::current();
-        Finished { count: AtomicUsize::new(0), word: AtomicU32::new(0), opener }
+        Finished {
+            count: AtomicUsize::new(0),
+            word: crate::sync::atomic::AtomicU32::new(0),
+            opener,
+        }
     }
 
     fn bell(&self) -> wait::Bell<'_> {
@@ -315,6 +319,7 @@ pub(crate) fn run_rank<R>(
     let (world, rank) = (&endpoint.world, endpoint.rank);
     world.settle(rank);
     world.set_state(rank, block, state::INSIDE);
+    note_panics();
     let ctx = Ctx::new(endpoint.clone(), block);
     let entered = ctx.enter();
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&ctx)));

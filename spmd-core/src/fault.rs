@@ -1,6 +1,8 @@
 //! What stops ranks: the first cause, recorded once and seen by all.
 
+use std::cell::RefCell;
 use std::fmt;
+use std::sync::Once;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,14 +47,14 @@ pub enum Fault {
     },
     /// The ranks' collective calls differ.
     Mismatch {
-        /// One line per rank that took part, `rank 1: barrier at src/main.rs:7`.
+        /// One line per call, `rank 1: barrier at src/main.rs:7`.
         calls: Vec<String>,
         /// What differs.
         what: String,
     },
     /// Ranks wait for each other in a circle.
     Deadlock {
-        /// One line per rank in it.
+        /// One line per call in it.
         calls: Vec<String>,
     },
     /// A rank's closure ended while others waited for it.
@@ -139,9 +141,57 @@ impl Fault {
     }
 }
 
-/// The message of a panic, as far as it is text.
+thread_local! {
+    /// Where the last panic of this thread began.
+    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on panics note their place, which their payload does not tell; then the hook that
+/// was there before goes on.
+pub(crate) fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
+            // A thread that is being torn down has no such variable any more.
+            let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
+            before(info);
+        }));
+    });
+}
+
+/// What a panic said, as far as it is text, and where, if it was just caught on this thread.
 pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "(a panic without a text)".into())
+    let text = text
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "(a panic without a text)".into());
+    match PANIC_PLACE.with_borrow(Option::clone) {
+        Some(place) => format!("{text} at {place}"),
+        None => text,
+    }
+}
+
+/// One line per call, with the ranks (in ascending order) that make it: `ranks 0, 2: barrier at
+/// src/main.rs:7`. Many ranks are shortened.
+pub(crate) fn by_call(calls: impl Iterator<Item = (usize, String)>) -> Vec<String> {
+    const NAMED: usize = 8;
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for (rank, call) in calls {
+        match groups.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((call, vec![rank])),
+        }
+    }
+    let line = |(call, ranks): (String, Vec<usize>)| {
+        let named: Vec<String> = ranks.iter().take(NAMED).map(usize::to_string).collect();
+        let more = match ranks.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{noun} {}{more}: {call}", named.join(", "))
+    };
+    groups.into_iter().map(line).collect()
 }

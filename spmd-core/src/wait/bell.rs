@@ -1,15 +1,10 @@
 //! The word on which an agent sleeps, and how it is woken.
 
-use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+use crate::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
 use std::time::Duration;
 
 use super::fleet::Home;
-
-/// Set while a thread sleeps on the word.
-const THREAD: u32 = 1;
-/// Set while the coroutine that lives here is suspended on it.
-const COROUTINE: u32 = 2;
-const SLEEPERS: u32 = THREAD | COROUTINE;
+use super::word::{self, COROUTINE, THREAD};
 
 /// One rank's bell (or a block's): a word that may lie in memory shared by processes, and the
 /// coroutine that lives behind it, if one does.
@@ -39,7 +34,7 @@ impl<'a> Bell<'a> {
     /// between that change and this call ([`publish`] is that fence).
     #[inline]
     pub(crate) fn ring_after_fence(self) {
-        if self.word.load(Relaxed) & SLEEPERS != 0 {
+        if word::has_sleepers(self.word) {
             self.ring_slow();
         }
     }
@@ -53,14 +48,7 @@ impl<'a> Bell<'a> {
 
     #[cold]
     fn ring_slow(self) {
-        let mut word = self.word.load(Relaxed);
-        while word & SLEEPERS != 0 {
-            let next = (word & !SLEEPERS).wrapping_add(4);
-            match self.word.compare_exchange_weak(word, next, AcqRel, Relaxed) {
-                Ok(_) => break,
-                Err(now) => word = now,
-            }
-        }
+        let word = word::take_sleepers(self.word);
         if word & COROUTINE != 0 {
             if let Some(home) = self.home {
                 home.wake();
@@ -83,14 +71,14 @@ impl<'a> Bell<'a> {
     /// once more before it suspends.
     #[inline]
     pub(super) fn announce_coroutine(self) {
-        self.word.fetch_or(COROUTINE, SeqCst);
+        word::announce(self.word, COROUTINE);
     }
 
     /// Announces that the caller is about to sleep as a thread; gives the ticket for
     /// [`Bell::sleep`]. The caller must test its condition once more in between.
     #[inline]
     pub(super) fn announce_thread(self) -> u32 {
-        self.word.fetch_or(THREAD, SeqCst) | THREAD
+        word::announce(self.word, THREAD)
     }
 
     /// Sleeps until the bell rings after the ticket was taken, or the time is over.
@@ -105,7 +93,7 @@ pub(crate) fn publish() {
     fence(SeqCst);
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(all(loom, test))))]
 mod futex {
     use rustix::thread::futex::{self, Flags};
     use std::sync::atomic::AtomicU32;
@@ -129,7 +117,7 @@ mod futex {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(not(target_os = "linux"), not(all(loom, test))))]
 mod futex {
     //! Threads of one process, anywhere: parking_lot's parking lot, keyed by the word's address.
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -150,4 +138,15 @@ mod futex {
         // SAFETY: the key is the address of a word that this module alone parks on.
         unsafe { parking_lot_core::unpark_all(word.as_ptr() as usize, token) };
     }
+}
+
+#[cfg(all(loom, test))]
+mod futex {
+    //! Loom runs `word.rs` alone; this only has to compile.
+    use crate::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    pub(super) fn wait(_: &AtomicU32, _: u32, _: Duration, _: bool) {}
+
+    pub(super) fn wake_all(_: &AtomicU32, _: bool) {}
 }

@@ -8,6 +8,7 @@ mod overflow;
 mod ready;
 mod stack;
 pub(crate) mod until;
+mod word;
 mod worker;
 
 pub(crate) use bell::{Bell, publish};

@@ -28,6 +28,8 @@ use crate::group::Scope;
 use crate::wait::publish;
 
 const STAGE_BITS: u32 = 20;
+/// The last stage of a round.
+pub const LAST_STAGE: u32 = (1 << STAGE_BITS) - 1;
 /// Above this size ranks meet over a tree.
 pub const FLAT: usize = 16;
 /// Children of a tree node.
@@ -281,6 +283,7 @@ impl<'a> Round<'a> {
     /// Says that this rank has reached `stage` (1 and up) of the round; wakes nobody.
     #[inline]
     fn reach_stage(&self, stage: u32) {
+        debug_assert!(stage <= LAST_STAGE);
         self.slot(self.me).stamp.store(stamp(self.round, stage), Release);
         publish();
     }
@@ -503,16 +506,14 @@ impl<'a> Round<'a> {
     /// The ranks do not agree in `what`; all are stopped, and the report shows their calls.
     #[cold]
     pub fn disagree(&self, what: &str) -> Error {
-        let mut calls = Vec::new();
-        for peer in 0..self.size() {
-            let slot = self.slot(peer);
-            let here = slot.stamp.load(Acquire) >> STAGE_BITS == self.round || peer == self.me;
-            if here && calls.len() < 16 {
-                let world = self.scope.group.world(peer);
-                let text = self.endpoint.world.describe(world, &slot.call);
-                calls.push(format!("rank {world}: {text}"));
-            }
-        }
+        let here = (0..self.size()).filter(|peer| {
+            *peer == self.me || self.slot(*peer).stamp.load(Acquire) >> STAGE_BITS == self.round
+        });
+        let calls = here.map(|peer| {
+            let world = self.scope.group.world(peer);
+            (world, self.endpoint.world.describe(world, &self.slot(peer).call))
+        });
+        let calls = crate::fault::by_call(calls);
         self.waiter.stop(&Fault::Mismatch { calls, what: what.into() })
     }
 
@@ -546,34 +547,37 @@ impl<'a> Round<'a> {
 }
 
 impl Drop for Round<'_> {
-    /// A round that was given up: no peer reads this rank's buffers after this.
+    /// A round that was given up: this rank reads no peer's memory any more, and says so before
+    /// it waits until none reads its own, as two ranks may give up at once.
     fn drop(&mut self) {
         if self.over.get() {
             return;
         }
+        if self.exposed.get() && self.waiter.stopped().is_none() {
+            self.fail(Error::from("it gave up in the middle of a call"));
+        }
+        self.page(self.me).done.0.store(self.round, Release);
+        publish();
+        self.ring_peers();
         if self.exposed.get() {
             self.take_back();
         }
-        self.finish();
     }
 }
 
 impl Round<'_> {
     #[cold]
     fn take_back(&self) {
-        if self.waiter.stopped().is_none() {
-            self.fail(Error::from("it gave up in the middle of a call"));
-        }
         let slot = self.slot(self.me);
         slot.withdrawn.store(1, SeqCst);
         publish();
-        let (world, block) = (&self.endpoint.world, self.scope.block);
+        let world = &self.endpoint.world;
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
             let (page, theirs) = (self.page(peer), self.slot(peer));
             self.waiter.until_gone(|| {
                 let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
                     && page.done.0.load(Acquire) < self.round;
-                !inside || world.has_ended(self.scope.group.world(peer), block)
+                !inside || world.is_dead(self.scope.group.world(peer))
             });
         }
     }

@@ -44,7 +44,7 @@ impl Endpoint {
                 let page = self.world.memory.board(rank, old.board);
                 rank == self.rank
                     || page.done.0.load(Acquire) >= old.last
-                    || self.world.has_ended(rank, old.scope.block)
+                    || self.world.is_dead(rank)
             };
             let settled = old.scope.group.iter().all(left);
             if settled {

@@ -45,9 +45,9 @@ impl Endpoint {
         }
         let calls = waits.iter().map(|&(rank, slot, _)| {
             let agent = &head(rank).agents[slot];
-            format!("rank {rank}: {}", self.world.describe(rank, &agent.call))
+            (rank, self.world.describe(rank, &agent.call))
         });
-        Err(Fault::Deadlock { calls: calls.collect() })
+        Err(Fault::Deadlock { calls: crate::fault::by_call(calls) })
     }
 
     /// All waits that the waits of this rank depend on, sorted; `None` if a rank among them can

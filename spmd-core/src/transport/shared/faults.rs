@@ -59,13 +59,12 @@ impl World {
     /// The first fault for which `concerns` holds.
     pub(crate) fn first_fault(&self, concerns: impl Fn(Reach) -> bool) -> Option<Fault> {
         let claimed = self.memory.header().faults.claimed.load(Acquire) as usize;
+        let mut patience = 100_000;
         for entry in 0..claimed.min(self.memory.layout.faults()) {
             let entry = self.memory.fault(entry);
             // Its writer is between two stores; unless it died there, this is over at once.
-            for _ in 0..100_000 {
-                if entry.state.load(Acquire) == 2 {
-                    break;
-                }
+            while entry.state.load(Acquire) != 2 && patience > 0 {
+                patience -= 1;
                 std::hint::spin_loop();
             }
             if entry.state.load(Acquire) != 2 {

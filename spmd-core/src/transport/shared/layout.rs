@@ -47,7 +47,7 @@ pub(crate) struct FaultCount {
 /// A rank's bell, and what the launcher says of its process.
 #[repr(C, align(128))]
 pub(crate) struct BellLine {
-    pub(crate) word: AtomicU32,
+    pub(crate) word: crate::sync::atomic::AtomicU32,
     /// 1 once the kernel has confirmed that the rank's process is gone.
     pub(crate) dead: AtomicU32,
 }

@@ -1,0 +1,118 @@
+//! The protocol of a bell's word; see `README.md`, which proves it.
+
+use crate::sync::atomic::{AtomicU32, Ordering::*};
+
+/// Set while a thread sleeps on the word.
+pub(super) const THREAD: u32 = 1;
+/// Set while the coroutine that lives behind it is suspended on it.
+pub(super) const COROUTINE: u32 = 2;
+const SLEEPERS: u32 = THREAD | COROUTINE;
+
+/// Announces a sleeper, who then looks at its condition once more. Gives the value that the word
+/// keeps as long as nobody rings.
+#[inline]
+pub(super) fn announce(word: &AtomicU32, sleeper: u32) -> u32 {
+    word.fetch_or(sleeper, SeqCst) | sleeper
+}
+
+/// Whether anybody is to be woken; the change and a fence come before.
+#[inline]
+pub(super) fn has_sleepers(word: &AtomicU32) -> bool {
+    word.load(Relaxed) & SLEEPERS != 0
+}
+
+/// Takes on the waking of all sleepers, and gives which kinds there are.
+pub(super) fn take_sleepers(word: &AtomicU32) -> u32 {
+    let mut now = word.load(Relaxed);
+    while now & SLEEPERS != 0 {
+        let next = (now & !SLEEPERS).wrapping_add(4);
+        match word.compare_exchange_weak(now, next, AcqRel, Relaxed) {
+            Ok(_) => return now & SLEEPERS,
+            Err(other) => now = other,
+        }
+    }
+    0
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::sync::atomic::fence;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    /// A bell with a futex made of what loom has: to look at the word and to fall asleep is one
+    /// step. A sleeper that nobody wakes is a deadlock, which loom reports.
+    struct Model {
+        word: AtomicU32,
+        lock: Mutex<()>,
+        woken: Condvar,
+        condition: AtomicU32,
+    }
+
+    impl Model {
+        fn new() -> Arc<Model> {
+            Arc::new(Model {
+                word: AtomicU32::new(0),
+                lock: Mutex::new(()),
+                woken: Condvar::new(),
+                condition: AtomicU32::new(0),
+            })
+        }
+
+        fn wait_for(&self, value: u32) {
+            loop {
+                let ticket = announce(&self.word, THREAD);
+                if self.condition.load(Acquire) == value {
+                    return;
+                }
+                let lock = self.lock.lock().unwrap();
+                if self.word.load(SeqCst) == ticket {
+                    drop(self.woken.wait(lock).unwrap());
+                }
+            }
+        }
+
+        fn change_and_ring(&self) {
+            self.condition.fetch_add(1, Release);
+            fence(SeqCst);
+            if has_sleepers(&self.word) && take_sleepers(&self.word) != 0 {
+                drop(self.lock.lock().unwrap());
+                self.woken.notify_all();
+            }
+        }
+    }
+
+    #[test]
+    fn loom_one_waiter_two_ringers() {
+        loom::model(|| {
+            let model = Model::new();
+            let ringers: Vec<_> = (0..2)
+                .map(|_| {
+                    let model = model.clone();
+                    thread::spawn(move || model.change_and_ring())
+                })
+                .collect();
+            model.wait_for(2);
+            ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn loom_two_waiters_on_one_bell() {
+        loom::model(|| {
+            let model = Model::new();
+            let waiter = {
+                let model = model.clone();
+                thread::spawn(move || model.wait_for(1))
+            };
+            let ringer = {
+                let model = model.clone();
+                thread::spawn(move || model.change_and_ring())
+            };
+            model.wait_for(1);
+            waiter.join().unwrap();
+            ringer.join().unwrap();
+        });
+    }
+}
