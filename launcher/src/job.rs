@@ -1,0 +1,52 @@
+//! The job's shared memory, as the launcher sees it. Only this file reaches into
+//! `spmd_core::boot`.
+
+#[cfg(target_os = "linux")]
+pub(crate) use spmd_core::boot::Job;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::Job;
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use std::process::ExitStatus;
+
+    use spmd_core::Error;
+
+    /// Process ranks share a sealed memory file, which only Linux has.
+    pub(crate) enum Job {}
+
+    impl Job {
+        pub(crate) fn create(ranks: usize) -> Result<Job, Error> {
+            Err(Error::Unavailable {
+                what: format!("running {ranks} ranks as processes"),
+                reason: "it needs Linux's memfd and futexes".into(),
+                remedy: "use --as threads or --as virtual".into(),
+            })
+        }
+
+        pub(crate) fn environment(&self, _rank: usize) -> Vec<(String, String)> {
+            match *self {}
+        }
+
+        pub(crate) fn entered(&self, _rank: usize) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn finished(&self, _rank: usize) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn died(&self, _rank: usize, _status: ExitStatus) {
+            match *self {}
+        }
+
+        pub(crate) fn first_cause(&self) -> Option<(Option<usize>, String)> {
+            match *self {}
+        }
+
+        pub(crate) fn report(&self, _rank: usize) -> String {
+            match *self {}
+        }
+    }
+}
