@@ -11,7 +11,7 @@ use crate::plan::{Plan, Program};
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.
-pub(crate) const OWN: [&str; 9] = [
+pub(crate) const OWN: [&str; 10] = [
     "SPMD_RANK",
     "SPMD_SIZE",
     "SPMD_ARENA_FD",
