@@ -121,7 +121,7 @@ impl Grid {
         let mut downward = self.below.map(|rank| (rank, &own[own.len() - n..], lower_halo));
         // Even ranks start downward and odd ones upward, so that neighbours meet in pairs: two
         // steps for all ranks, where one order for all would be a chain of them.
-        if comm.rank() % 2 == 0 {
+        if comm.rank().is_multiple_of(2) {
             std::mem::swap(&mut upward, &mut downward);
         }
         for (neighbour, edge, halo) in [upward, downward].into_iter().flatten() {
