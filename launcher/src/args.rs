@@ -1,0 +1,329 @@
+//! The command line: options, the programs between `:`, and errors of one line each.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, ValueEnum};
+
+use crate::error::Error;
+use crate::topology::Cpus;
+
+const AFTER_HELP: &str = "\
+Examples:
+  spmdrun -n 4 ./app input.dat               four processes
+  spmdrun -n 1000 --as virtual ./app         a thousand virtual ranks in one process
+  spmdrun -n 1 ./master : -n 8 ./worker      two programs in one world
+  spmdrun -n 4 --bind 0-3,4-7 ./app          rank i on the i-th item of the list, in turn
+  spmdrun --doctor                           what this machine offers
+
+Environment: SPMD_RANKS, SPMD_AS, SPMD_TRANSPORT, SPMD_BIND and SPMD_GRACE give the options of
+these names where the command line does not. Ctrl-\\ (SIGQUIT) prints what every rank is doing;
+a second Ctrl-C kills the job.
+
+Exit status: 0, or that of the rank that failed first (128 + N where signal N killed it), 124 at
+the time limit, 126 and 127 where the program cannot be run or found, 2 for wrong usage.";
+
+/// What the ranks of the job run as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// One process per rank
+    Processes,
+    /// Threads of one process
+    Threads,
+    /// Coroutines of one process
+    Virtual,
+    /// One GPU per rank
+    Gpus,
+}
+
+/// What carries data between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// The best that this build and machine have
+    Auto,
+    /// Shared memory
+    Shm,
+    /// MPI
+    Mpi,
+    /// NCCL
+    Nccl,
+}
+
+/// What a failed rank does to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFailure {
+    /// They end too
+    End,
+    /// They go on; the job succeeds if any finishes
+    Continue,
+}
+
+/// Which CPUs each rank may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bind {
+    None,
+    Core,
+    Numa,
+    /// Rank i uses item i, in turn.
+    List(Vec<Cpus>),
+}
+
+/// Who reads the launcher's standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stdin {
+    Rank(usize),
+    All,
+    None,
+}
+
+/// The options of one program; each program between `:` has its own.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProgramOptions {
+    /// How many ranks; without it, one per usable core
+    #[arg(short = 'n', long, value_name = "N", value_parser = rank_count)]
+    pub(crate) ranks: Option<usize>,
+    /// Set a variable for the ranks, or insist that one of the launcher's is passed on
+    #[arg(long, value_name = "K=V|K")]
+    pub(crate) env: Vec<String>,
+    /// Start the ranks in this directory (a relative program path keeps its meaning)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// The options of the whole job.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct JobOptions {
+    /// What ranks run as [default: processes]
+    #[arg(long = "as", value_name = "MODE")]
+    pub(crate) mode: Option<Mode>,
+    /// What carries data between ranks [default: auto]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) transport: Option<Transport>,
+    /// Bind ranks: none, core, numa, or a list such as 0,1,4-7 whose i-th item is for rank i, in
+    /// turn [default: none]
+    #[arg(long, value_name = "WHERE", value_parser = bind)]
+    pub(crate) bind: Option<Bind>,
+    /// Print the CPUs of every rank
+    #[arg(long)]
+    pub(crate) report_bindings: bool,
+    /// Begin every line of output with the rank that printed it
+    #[arg(long)]
+    pub(crate) tag: bool,
+    /// Begin every line of output with the time of day (UTC)
+    #[arg(long)]
+    pub(crate) timestamps: bool,
+    /// Write output to files there, one per process and stream, instead of showing it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Show the output of these ranks only, such as 0,4-7
+    #[arg(long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
+    pub(crate) show_ranks: Option<Cpus>,
+    /// Which rank reads standard input: a rank, all or none
+    #[arg(long, value_name = "RANK", default_value = "0", value_parser = stdin)]
+    pub(crate) stdin: Stdin,
+    /// End the job after this long (90, 500ms, 1.5m, 2h), with status 124
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long ranks may take to end after a failure before SIGTERM, and then before SIGKILL
+    /// [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) grace: Option<Duration>,
+    /// What a failed rank does to the others
+    #[arg(long, value_name = "WHAT", default_value = "end")]
+    pub(crate) on_failure: OnFailure,
+    /// Print what would be started, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Say what this machine offers and what is missing, and start nothing
+    #[arg(long)]
+    pub(crate) doctor: bool,
+}
+
+/// Start the ranks of a program and supervise them
+#[derive(Parser, Debug)]
+#[command(name = "spmdrun", version, after_help = AFTER_HELP)]
+#[command(override_usage = "spmdrun [OPTIONS] APP [ARGS]... [: -n N APP [ARGS]...]...")]
+struct First {
+    #[command(flatten)]
+    job: JobOptions,
+    #[command(flatten)]
+    program: ProgramOptions,
+    /// The program and its arguments
+    #[arg(value_name = "APP", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// A program after the first `:`.
+#[derive(Parser, Debug)]
+#[command(name = "spmdrun", disable_help_flag = true)]
+struct Further {
+    #[command(flatten)]
+    program: ProgramOptions,
+    #[arg(value_name = "APP", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// One program of the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) options: ProgramOptions,
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What the command line asks for.
+pub(crate) enum Request {
+    /// Print this text: help or the version.
+    Print(String),
+    Doctor,
+    Run(Box<JobOptions>, Vec<Section>),
+}
+
+/// Reads `spmdrun`'s arguments, without the program's own name.
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Request, Error> {
+    let mut parts = arguments.split(|argument| argument == OsStr::new(":"));
+    let first = match First::try_parse_from(with_name(parts.next().unwrap_or_default())) {
+        Ok(first) => first,
+        Err(error) => return refuse(error, ""),
+    };
+    if first.job.doctor {
+        return Ok(Request::Doctor);
+    }
+    let mut sections = vec![Section { options: first.program, command: first.command }];
+    for (index, part) in parts.enumerate() {
+        let place = format!("in program {}, after `:`: ", index + 2);
+        match Further::try_parse_from(with_name(part)) {
+            Ok(further) => {
+                sections.push(Section { options: further.program, command: further.command })
+            }
+            Err(error) => return refuse(error, &place),
+        }
+    }
+    Ok(Request::Run(Box::new(first.job), sections))
+}
+
+fn with_name(part: &[OsString]) -> impl Iterator<Item = OsString> {
+    std::iter::once(OsString::from("spmdrun")).chain(part.iter().cloned())
+}
+
+/// Turns clap's answer into text to print, or into an error of one line.
+pub(crate) fn refuse(error: clap::Error, place: &str) -> Result<Request, Error> {
+    if !error.use_stderr() {
+        return Ok(Request::Print(error.render().to_string()));
+    }
+    let text = error.render().to_string();
+    let told: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let told = told.join("; ");
+    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    Err(Error::Usage(format!("{place}{told} (see --help)")))
+}
+
+pub(crate) fn rank_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a job has at least one rank".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("write a whole number of ranks, such as 4".into()),
+    }
+}
+
+pub(crate) fn bind(text: &str) -> Result<Bind, String> {
+    match text {
+        "none" => Ok(Bind::None),
+        "core" => Ok(Bind::Core),
+        "numa" => Ok(Bind::Numa),
+        list => list
+            .split(',')
+            .map(Cpus::parse)
+            .collect::<Result<_, _>>()
+            .map(Bind::List)
+            .map_err(|error| format!("{error}; write none, core, numa or a list of CPUs")),
+    }
+}
+
+fn stdin(text: &str) -> Result<Stdin, String> {
+    match text {
+        "all" => Ok(Stdin::All),
+        "none" => Ok(Stdin::None),
+        rank => rank.parse().map(Stdin::Rank).map_err(|_| "write a rank, all or none".into()),
+    }
+}
+
+/// Reads `90`, `1.5`, `500ms`, `2s`, `3m` or `1h`; a number alone is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.trim().parse::<f64>().unwrap_or(f64::NAN) * scale;
+    // A billion seconds is 31 years; the bound keeps sums with an instant from overflowing.
+    if !(0.0..=1e9).contains(&seconds) {
+        return Err("write seconds, or a number with ms, s, m or h, such as 90 or 1.5m".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a time limit must be longer than zero".into()),
+        limit => Ok(limit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for nonsense in ["", "s", "-1", "nan", "inf", "1e99", "3 weeks", "1.2.3"] {
+            assert!(duration(nonsense).is_err(), "{nonsense}");
+        }
+        assert!(positive_duration("0").is_err());
+    }
+
+    #[test]
+    fn options_after_the_program_are_its_own() {
+        let Ok(Request::Run(job, sections)) = parse(words("-n 2 app --tag -n 9 : -n 3 other -x"))
+        else {
+            panic!("refused")
+        };
+        assert!(!job.tag);
+        assert_eq!(sections[0].options.ranks, Some(2));
+        assert_eq!(sections[0].command, words("app --tag -n 9"));
+        assert_eq!(sections[1].options.ranks, Some(3));
+        assert_eq!(sections[1].command, words("other -x"));
+    }
+
+    #[test]
+    fn errors_are_one_line() {
+        for line in ["-n 0 app", "--rnks 3 app", "--as clouds app", "-n 1 app : --tag app"] {
+            let Err(error) = parse(words(line)) else { panic!("{line} was accepted") };
+            let text = error.to_string();
+            assert!(!text.contains('\n') && !text.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn binding_lists() {
+        let Ok(Bind::List(items)) = bind("0-1,5") else { panic!("refused") };
+        assert_eq!(items.len(), 2);
+        assert!(bind("cores").is_err() && bind("3-1").is_err() && bind("").is_err());
+    }
+}

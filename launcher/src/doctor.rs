@@ -1,0 +1,236 @@
+//! `--doctor`: what this machine offers to a job, and what is missing for the rest.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::topology;
+
+/// One thing that was looked at.
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Absent or restricted, and no job needs it.
+    Limited,
+    /// Process ranks cannot run without it.
+    Broken,
+}
+
+/// Prints the findings; the exit status is 1 where process ranks cannot run.
+pub(crate) fn examine() -> u8 {
+    let findings =
+        [cores(), quota(), numa(), shared_memory(), reach(), open_files(), mpi(), gpu(), nccl()];
+    let mut text = String::new();
+    for finding in &findings {
+        let mark = match finding.state {
+            State::Good => "ok",
+            State::Limited => "--",
+            State::Broken => "NO",
+        };
+        text += &format!("{mark}  {:18} {}\n", finding.what, finding.found);
+    }
+    crate::report::print(&text);
+    u8::from(findings.iter().any(|finding| finding.state == State::Broken))
+}
+
+fn good(what: &'static str, found: String) -> Finding {
+    Finding { what, state: State::Good, found }
+}
+
+fn limited(what: &'static str, found: String) -> Finding {
+    Finding { what, state: State::Limited, found }
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn cores() -> Finding {
+    let allowed = topology::allowed();
+    let cores = topology::cores(&allowed).len();
+    good("cores", format!("{cores}, with {} CPUs allowed: {allowed}", allowed.len()))
+}
+
+fn quota() -> Finding {
+    let (threads, allowed) = (topology::parallelism(), topology::allowed().len());
+    match threads < allowed {
+        true => limited(
+            "CPU quota",
+            format!(
+                "the control group gives {threads} of {allowed} CPUs; more ranks than {threads} \
+                 will take turns"
+            ),
+        ),
+        false => good("CPU quota", "none below the allowed CPUs".into()),
+    }
+}
+
+fn numa() -> Finding {
+    let nodes = topology::nodes(&topology::allowed());
+    let sets: Vec<String> = nodes.iter().map(|node| format!("[{node}]")).collect();
+    let source = if cfg!(feature = "hwloc") { "hwloc" } else { "/sys" };
+    good("NUMA nodes", format!("{}: CPUs {} (by {source})", nodes.len(), sets.join(" ")))
+}
+
+#[cfg(target_os = "linux")]
+fn shared_memory() -> Finding {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let attempt = || {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("spmdrun-doctor", flags)?;
+        ftruncate(&file, 1 << 40)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
+    };
+    match attempt() {
+        Ok(()) => good("shared memory", "a sealed memfd of 1 TiB can be made".into()),
+        Err(error) => Finding {
+            what: "shared memory",
+            state: State::Broken,
+            found: format!(
+                "no sealed memfd of 1 TiB ({error}); use --as threads, or lift the limit that \
+                 forbids it (ulimit -f, a seccomp filter)"
+            ),
+        },
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shared_memory() -> Finding {
+    Finding {
+        what: "shared memory",
+        state: State::Broken,
+        found: "process ranks need Linux; use --as threads or --as virtual".into(),
+    }
+}
+
+/// Whether a rank may copy straight out of another's memory.
+#[cfg(target_os = "linux")]
+fn reach() -> Finding {
+    let what = "process_vm_readv";
+    let source = [7u8; 8];
+    let mut copy = [0u8; 8];
+    let from = libc::iovec { iov_base: source.as_ptr().cast_mut().cast(), iov_len: source.len() };
+    let to = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: copy.len() };
+    let own = std::process::id() as libc::pid_t;
+    // SAFETY: both vectors have one entry, as the counts say. `to` covers `copy`, which is borrowed
+    // mutably and used by nothing else during the call; `from` covers `source`, alive and only
+    // read. The kernel checks the process id and every address.
+    let copied = unsafe { libc::process_vm_readv(own, &to, 1, &from, 1, 0) };
+    if copied != source.len() as isize || copy != source {
+        let error = std::io::Error::last_os_error();
+        return limited(
+            what,
+            format!("refused ({error}), by a seccomp filter; large messages are copied twice"),
+        );
+    }
+    match read("/proc/sys/kernel/yama/ptrace_scope").as_deref() {
+        None | Some("0") => good(what, "permitted between processes of one user".into()),
+        Some("1") => good(what, "permitted to ranks by the launcher's leave (Yama scope 1)".into()),
+        Some(scope) => limited(
+            what,
+            format!(
+                "forbidden by Yama (ptrace_scope {scope}); large messages are copied twice; \
+                 `sysctl kernel.yama.ptrace_scope=1` permits it"
+            ),
+        ),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reach() -> Finding {
+    limited("process_vm_readv", "only on Linux".into())
+}
+
+#[cfg(unix)]
+fn open_files() -> Finding {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    match limit.maximum {
+        Some(most) if most < 4096 => limited(
+            "open files",
+            format!("at most {most}, enough for {} process ranks (ulimit -Hn)", most / 3),
+        ),
+        Some(most) => good("open files", format!("at most {most}")),
+        None => good("open files", "no limit".into()),
+    }
+}
+
+#[cfg(not(unix))]
+fn open_files() -> Finding {
+    good("open files", "not examined here".into())
+}
+
+fn mpi() -> Finding {
+    let found = library("libmpi_abi.so").or_else(|| library("libmpi.so"));
+    match (found, in_path("mpirun")) {
+        (Some(library), Some(_)) => limited("MPI", format!("{library} is here; {NOT_BUILT_IN} `mpi`")),
+        (Some(library), None) => {
+            limited("MPI", format!("{library} is here, but no mpirun in PATH; {NOT_BUILT_IN} `mpi`"))
+        }
+        (None, _) => limited(
+            "MPI",
+            "no libmpi_abi.so or libmpi.so among the system's libraries or in LD_LIBRARY_PATH; one \
+             host needs none, a cluster needs Open MPI or MPICH"
+                .into(),
+        ),
+    }
+}
+
+const NOT_BUILT_IN: &str = "this spmdrun was built without the feature";
+
+fn gpu() -> Finding {
+    let driver = read("/proc/driver/nvidia/version");
+    let devices = (0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).count();
+    match (driver, devices, library("libcuda.so")) {
+        (_, 0, _) => limited("GPU", "no /dev/nvidia0: no NVIDIA GPU, or no driver for it".into()),
+        (driver, count, Some(_)) => {
+            let version =
+                driver.as_deref().and_then(|text| text.lines().next()).unwrap_or("unknown");
+            limited("GPU", format!("{count} ({version}); {NOT_BUILT_IN} `gpu`"))
+        }
+        (_, count, None) => {
+            limited("GPU", format!("{count}, but no libcuda.so; install the driver's libraries"))
+        }
+    }
+}
+
+fn nccl() -> Finding {
+    match library("libnccl.so") {
+        Some(library) => limited("NCCL", format!("{library} is here; {NOT_BUILT_IN} `nccl`")),
+        None => limited("NCCL", "no libnccl.so; ranks on several GPUs need it (libnccl2)".into()),
+    }
+}
+
+/// Finds a shared library by the beginning of its name, without loading it.
+fn library(name: &str) -> Option<String> {
+    let own = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let fixed = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/cuda/lib64"];
+    let dirs = env::split_paths(&own).chain(fixed.map(PathBuf::from));
+    for dir in dirs.filter(|dir| !dir.as_os_str().is_empty()) {
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        if let Some(file) = names.find(|file| file.starts_with(name)) {
+            return Some(dir.join(file).display().to_string());
+        }
+    }
+    // The loader's cache lists names and paths as texts that end in a zero byte.
+    let cache = fs::read("/etc/ld.so.cache").ok()?;
+    let mut texts =
+        cache.split(|&byte| byte == 0).filter_map(|text| std::str::from_utf8(text).ok());
+    texts
+        .find(|text| {
+            let file = Path::new(text).file_name().and_then(|file| file.to_str());
+            text.starts_with('/') && file.is_some_and(|file| file.starts_with(name))
+        })
+        .map(str::to_owned)
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}

@@ -1,0 +1,105 @@
+//! The variables that a rank finds: ours, and those by which other launchers tell a rank its place.
+
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::args::{Bind, Mode, Transport};
+use crate::job::Job;
+use crate::place::Places;
+use crate::plan::{Plan, Program};
+
+/// The variables that only the launcher may set. Those of an outer job are removed first, so that
+/// a job inside a rank of another job starts clean.
+pub(crate) const OWN: [&str; 9] = [
+    "SPMD_RANK",
+    "SPMD_SIZE",
+    "SPMD_ARENA_FD",
+    "SPMD_PROTOCOL",
+    "SPMD_AS",
+    "SPMD_RANKS",
+    "SPMD_TAG",
+    "SPMD_CPUS",
+    "SPMD_JOB",
+];
+
+/// What all ranks of a job share.
+pub(crate) struct Environment {
+    /// Names the job in its processes' environment, by which the watchdog finds strays.
+    pub(crate) token: String,
+    port: Option<u16>,
+}
+
+impl Environment {
+    pub(crate) fn new() -> Environment {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        // A port that is free now; whoever meets there must still bind it.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let port = free.and_then(|socket| socket.local_addr()).map(|address| address.port());
+        Environment { token: format!("{}-{}", std::process::id(), now.as_nanos()), port: port.ok() }
+    }
+
+    /// What is set for the process whose first rank is `rank`; the user's own `--env` comes last
+    /// and wins. `captured` says that the process's output comes through the launcher.
+    pub(crate) fn of(
+        &self,
+        plan: &Plan,
+        program: &Program,
+        rank: usize,
+        places: &Places,
+        job: Option<&Job>,
+        captured: bool,
+    ) -> Vec<(String, OsString)> {
+        let mut set: Vec<(String, OsString)> = Vec::new();
+        let mut put = |name: &str, value: String| set.push((name.to_owned(), value.into()));
+        put("SPMD_JOB", self.token.clone());
+        if plan.transport == Transport::Shm {
+            put("SPMD_TRANSPORT", "shm".into());
+        }
+        if let Some(limit) = plan.timeout
+            && std::env::var_os("SPMD_TIMEOUT").is_none()
+        {
+            put("SPMD_TIMEOUT", limit.as_secs_f64().to_string());
+        }
+        let unset = |name: &str| std::env::var_os(name).is_none();
+        let share = places.share(rank).to_string();
+        for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"].into_iter().filter(|name| unset(name))
+        {
+            put(name, share.clone());
+        }
+        if plan.one_process() {
+            put("SPMD_AS", if plan.mode == Mode::Threads { "threads" } else { "virtual" }.into());
+            put("SPMD_RANKS", plan.size.to_string());
+            if captured {
+                put("SPMD_TAG", "1".into());
+            }
+            if plan.mode == Mode::Threads && plan.bind != Bind::None {
+                put("SPMD_CPUS", places.list());
+            }
+        } else {
+            for (name, value) in job.map(|job| job.environment(rank)).unwrap_or_default() {
+                put(&name, value);
+            }
+            for name in ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "RANK", "LOCAL_RANK"]
+            {
+                put(name, rank.to_string());
+            }
+            for name in [
+                "OMPI_COMM_WORLD_SIZE",
+                "OMPI_COMM_WORLD_LOCAL_SIZE",
+                "WORLD_SIZE",
+                "LOCAL_WORLD_SIZE",
+            ] {
+                put(name, plan.size.to_string());
+            }
+            if unset("MASTER_ADDR") {
+                put("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string());
+            }
+            if let Some(port) = self.port.filter(|_| unset("MASTER_PORT")) {
+                put("MASTER_PORT", port.to_string());
+            }
+        }
+        set.extend(program.env.iter().cloned());
+        set
+    }
+}

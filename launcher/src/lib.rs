@@ -1,0 +1,138 @@
+//! The launcher of `spmd` programs: `spmdrun`, and `cargo spmdrun`.
+//!
+//! This library holds what the two binaries share; it has no other use. In the order of a job:
+//! `args` reads the command line, `plan` checks it and finds the programs, `place` says which CPUs
+//! each rank may use (`topology`), `environment` what it finds in its environment, `job` makes what
+//! the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
+//! `output` (`lines`) carry their streams, `signals` and `supervise` watch over them to the end,
+//! and `report` says how it went.
+
+#![cfg_attr(not(unix), allow(dead_code, reason = "process ranks need Unix; see `portable`"))]
+
+mod args;
+mod cargo;
+mod doctor;
+mod dry_run;
+mod environment;
+mod error;
+#[cfg(unix)]
+mod input;
+mod job;
+#[cfg(unix)]
+mod lines;
+#[cfg(unix)]
+mod output;
+mod place;
+mod plan;
+#[cfg(not(unix))]
+mod portable;
+mod report;
+#[cfg(unix)]
+mod signals;
+#[cfg(unix)]
+mod spawn;
+#[cfg(unix)]
+mod supervise;
+mod topology;
+#[cfg(unix)]
+mod watchdog;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use crate::args::Request;
+use crate::error::Error;
+use crate::job::Job;
+use crate::place::Places;
+use crate::plan::Plan;
+
+/// What `spmdrun` does, from its arguments to its exit status.
+pub fn spmdrun() -> ExitCode {
+    enter(args::parse)
+}
+
+/// What `cargo spmdrun` does: the same, after building the program with cargo.
+pub fn cargo_spmdrun() -> ExitCode {
+    enter(cargo::parse)
+}
+
+fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = watchdog::main() {
+        return code;
+    }
+    let done = parse(std::env::args_os().skip(1).collect()).and_then(carry_out);
+    ExitCode::from(done.unwrap_or_else(|error| {
+        report::say(&error.to_string());
+        error.status()
+    }))
+}
+
+fn carry_out(request: Request) -> Result<u8, Error> {
+    let plan = match request {
+        Request::Print(text) => {
+            report::print(&text);
+            return Ok(0);
+        }
+        Request::Doctor => return Ok(doctor::examine()),
+        Request::Run(job, sections) => Plan::new(*job, sections)?,
+    };
+    let places = Places::new(&plan.bind, plan.size)?;
+    if plan.report_bindings {
+        places.report(&plan);
+    }
+    if plan.dry_run {
+        let job = create_job(&plan)?;
+        report::print(&dry_run::describe(&plan, &places, job.as_ref()));
+        return Ok(0);
+    }
+    run(&plan, &places)
+}
+
+/// What process ranks share; ranks of one process need nothing from outside.
+fn create_job(plan: &Plan) -> Result<Option<Job>, Error> {
+    Ok(if plan.one_process() { None } else { Some(Job::create(plan.size)?) })
+}
+
+#[cfg(not(unix))]
+use portable::run;
+
+/// Runs the job to its end.
+#[cfg(unix)]
+fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
+    use crossbeam_channel::{after, never, select};
+    use supervise::{Event, Supervisor};
+
+    let (sender, events) = crossbeam_channel::unbounded();
+    signals::listen(sender.clone())?;
+    let environment = environment::Environment::new();
+    // Before the job, whose shared memory it would inherit.
+    let watchdog = watchdog::Watchdog::start(&environment.token)?;
+    let job = create_job(plan)?;
+    let job = job.as_ref();
+    let mut started = spawn::start(plan, places, job, &environment, watchdog)?;
+    input::forward(started.inputs)?;
+    let reader = started.output.map(|output| output.start(sender.clone())).transpose()?;
+    let mut reading = reader.is_some();
+    let supervisor = Supervisor::new(plan, job, &mut started.processes.all);
+    let outcome = supervisor.run(&events, &mut reading);
+    started.processes.end();
+    drop(reader);
+    // Whoever reads our output may have stopped reading: a job that was told to end waits no
+    // longer than the grace, and a signal ends any.
+    let late = if outcome.told_to_end() { after(plan.grace) } else { never() };
+    while reading {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        select! {
+            recv(events) -> event => {
+                let end = [Event::OutputDone, Event::Signal(SIGINT), Event::Signal(SIGTERM)];
+                reading = event.is_ok_and(|event| !end.contains(&event));
+            }
+            recv(late) -> _ => reading = false,
+        }
+    }
+    if let Some(line) = outcome.last_line() {
+        report::say(&line);
+    }
+    Ok(outcome.status())
+}

@@ -1,0 +1,50 @@
+//! Running a job where there are no Unix processes: all ranks in one process, whose output and
+//! input are the launcher's own.
+
+use std::process::Command;
+
+use crate::environment::{Environment, OWN};
+use crate::error::Error;
+use crate::place::Places;
+use crate::plan::Plan;
+use crate::report::{Failure, Outcome, ending, say, shell_status};
+
+pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
+    let asked = [
+        (plan.tag, "--tag"),
+        (plan.timestamps, "--timestamps"),
+        (plan.output_dir.is_some(), "--output-dir"),
+        (plan.show_ranks.is_some(), "--show-ranks"),
+        (plan.timeout.is_some(), "--timeout"),
+        (places.union().is_some(), "--bind"),
+    ];
+    if let Some((_, option)) = asked.iter().find(|(given, _)| *given) {
+        return Err(Error::Usage(format!("{option} works on Unix only; drop it")));
+    }
+    let job = crate::create_job(plan)?;
+    let program = &plan.programs[0];
+    let mut command = Command::new(&program.path);
+    command.args(&program.arguments);
+    for name in OWN {
+        command.env_remove(name);
+    }
+    command.envs(Environment::new().of(plan, program, 0, places, job.as_ref(), false));
+    if let Some(cwd) = &program.cwd {
+        command.current_dir(cwd);
+    }
+    let status = command
+        .status()
+        .map_err(|error| Error::system(format!("run {}", program.name.display()), error))?;
+    let outcome = match status.success() {
+        true => Outcome::Success,
+        false => Outcome::Failed(Failure {
+            who: "the process of all ranks".into(),
+            why: ending(status),
+            code: shell_status(status).max(1),
+        }),
+    };
+    if let Some(line) = outcome.last_line() {
+        say(&line);
+    }
+    Ok(outcome.status())
+}

@@ -1,0 +1,147 @@
+//! What the launcher says, and the exit status of a job.
+
+use std::io::Write;
+use std::process::ExitStatus;
+
+/// Prints one line of the launcher's own on standard error, in one write.
+pub(crate) fn say(message: &str) {
+    let line = format!("spmdrun: {}\n", one_line(message));
+    // With standard error closed there is nobody to tell.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Prints text on standard output. Whoever reads it may have enough of it before its end.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// The status by which a shell would show how a process ended.
+pub(crate) fn shell_status(status: ExitStatus) -> u8 {
+    match (status.code(), signal(status)) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128 + signal as u8,
+        (None, None) => 1,
+    }
+}
+
+/// How a process ended, in words.
+pub(crate) fn ending(status: ExitStatus) -> String {
+    match (status.code(), signal(status)) {
+        (_, Some(number)) => match signal_name(number) {
+            Some(name) => format!("its process was killed by signal {number} ({name})"),
+            None => format!("its process was killed by signal {number}"),
+        },
+        (code, None) => format!("its process exited with status {}", code.unwrap_or(1)),
+    }
+}
+
+#[cfg(unix)]
+pub(crate) fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn signal(_status: ExitStatus) -> Option<i32> {
+    None
+}
+
+#[cfg(unix)]
+pub(crate) fn signal_name(number: i32) -> Option<&'static str> {
+    signal_hook::low_level::signal_name(number)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn signal_name(_number: i32) -> Option<&'static str> {
+    None
+}
+
+/// The first failure of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// `rank 3`, or all ranks of one process.
+    pub(crate) who: String,
+    pub(crate) why: String,
+    /// The exit status that it gives the job: never 0.
+    pub(crate) code: u8,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    Success,
+    /// Ranks failed, and others finished as `--on-failure continue` lets them.
+    Survived {
+        first: Failure,
+        finished: usize,
+        size: usize,
+    },
+    Failed(Failure),
+    /// It was ended by a signal to the launcher, which the ranks got too.
+    Interrupted {
+        signal: i32,
+    },
+    TimedOut {
+        limit: std::time::Duration,
+    },
+}
+
+impl Outcome {
+    /// The exit status of the launcher.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Outcome::Success | Outcome::Survived { .. } => 0,
+            Outcome::Failed(failure) => failure.code,
+            Outcome::Interrupted { signal } => 128 + *signal as u8,
+            Outcome::TimedOut { .. } => 124,
+        }
+    }
+
+    /// Whether the job was ended from outside.
+    pub(crate) fn told_to_end(&self) -> bool {
+        matches!(self, Outcome::Interrupted { .. } | Outcome::TimedOut { .. })
+    }
+
+    /// The last line of a job that did not simply succeed.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        match self {
+            Outcome::Success => None,
+            Outcome::Survived { first, finished, size } => Some(format!(
+                "{} failed first: {}; {finished} of {size} ranks finished (--on-failure continue)",
+                first.who, first.why
+            )),
+            Outcome::Failed(failure) => {
+                Some(format!("{} failed first: {}", failure.who, failure.why))
+            }
+            Outcome::Interrupted { signal } => Some(format!(
+                "the job was ended by signal {signal} ({}) to spmdrun",
+                signal_name(*signal).unwrap_or("unnamed")
+            )),
+            Outcome::TimedOut { limit } => {
+                Some(format!("the job was ended at its time limit of {limit:?} (--timeout)"))
+            }
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn statuses_are_a_shells() {
+        assert_eq!(shell_status(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(shell_status(ExitStatus::from_raw(9)), 137);
+        assert!(ending(ExitStatus::from_raw(9)).contains("9 (SIGKILL)"));
+    }
+
+    #[test]
+    fn messages_are_one_line() {
+        assert_eq!(one_line("a\n  b\n\n"), "a; b");
+    }
+}

@@ -1,0 +1,197 @@
+//! Starting the processes of a job.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
+    waitid,
+};
+
+use crate::environment::{Environment, OWN};
+use crate::error::Error;
+use crate::input::Feed;
+use crate::job::Job;
+use crate::output::{self, Output};
+use crate::place::{Affinity, Places};
+use crate::plan::{Plan, Program};
+use crate::watchdog::Watchdog;
+
+/// A started process, leader of a process group of its own. Its zombie is kept until the job is
+/// over, so that its number names nothing else in the meantime.
+pub(crate) struct Process {
+    /// The ranks that it holds: one, or all of them.
+    pub(crate) ranks: Range<usize>,
+    /// How it ended, once it has.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) pid: Pid,
+    child: Child,
+}
+
+impl Process {
+    /// Sends a signal to the process and its descendants.
+    pub(crate) fn signal(&self, signal: Signal) {
+        // An error says that nothing is left to receive it.
+        let _ = kill_process_group(self.pid, signal);
+    }
+
+    /// Looks whether the process has ended, and leaves its zombie.
+    pub(crate) fn look(&self) -> Option<ExitStatus> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::Pid(self.pid), options).ok()??;
+        let raw = match (ended.exit_status(), ended.terminating_signal()) {
+            (Some(code), _) => code << 8,
+            (None, signal) => signal?,
+        };
+        Some(ExitStatus::from_raw(raw))
+    }
+
+    /// Takes the zombie away.
+    pub(crate) fn reap(&mut self) {
+        let _ = self.child.wait();
+    }
+}
+
+/// The processes of a job. Whatever way the launcher takes out of a function, dropping this ends
+/// all of them.
+pub(crate) struct Processes {
+    pub(crate) all: Vec<Process>,
+    watchdog: Watchdog,
+}
+
+impl Processes {
+    /// Kills what is left of every process group, then lets the watchdog go, then the zombies: in
+    /// this order no number that the watchdog holds can have come to mean another process.
+    pub(crate) fn end(&mut self) {
+        for process in &self.all {
+            process.signal(Signal::KILL);
+        }
+        self.watchdog.dismiss();
+        for process in &mut self.all {
+            process.reap();
+        }
+        self.all.clear();
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The pieces that starting fills.
+pub(crate) struct Started {
+    pub(crate) processes: Processes,
+    pub(crate) output: Option<Output>,
+    pub(crate) inputs: Vec<ChildStdin>,
+}
+
+/// Starts every process of the plan.
+pub(crate) fn start(
+    plan: &Plan,
+    places: &Places,
+    job: Option<&Job>,
+    environment: &Environment,
+    watchdog: Watchdog,
+) -> Result<Started, Error> {
+    let mut processes = Processes { all: Vec::new(), watchdog };
+    let captured = output::captured(plan);
+    let count = plan.processes().count();
+    if captured {
+        allow_files(3 * count + 64)?;
+    }
+    let mut output = captured.then(|| Output::new(plan)).transpose()?;
+    let mut files =
+        (0..count).map(|rank| Output::files(plan, rank)).collect::<Result<Vec<_>, _>>()?;
+    let mut inputs = Vec::new();
+    let affinity = Affinity::save();
+
+    for ((rank, program), files) in plan.processes().enumerate().zip(files.drain(..)) {
+        let union = plan.one_process().then(|| places.union()).flatten();
+        if let Some(cpus) = union.as_ref().or(places.cpus(rank)) {
+            affinity.set(cpus)?;
+        }
+        let env = environment.of(plan, program, rank, places, job, captured);
+        let feed = Feed::of(plan, rank);
+        let mut command = command(program, env, feed, captured);
+        let mut child = command.spawn().map_err(|error| refused(rank, program, error))?;
+        let pid = Pid::from_child(&child);
+        processes.watchdog.protect(pid);
+        inputs.extend(child.stdin.take());
+        if let Some(output) = &mut output {
+            add_output(output, rank, &mut child, files);
+        }
+        let ranks = if plan.one_process() { 0..plan.size } else { rank..rank + 1 };
+        processes.all.push(Process { ranks, status: None, pid, child });
+    }
+    Ok(Started { processes, output, inputs })
+}
+
+fn command(
+    program: &Program,
+    env: Vec<(String, std::ffi::OsString)>,
+    feed: Feed,
+    captured: bool,
+) -> Command {
+    let out = || if captured { Stdio::piped() } else { Stdio::inherit() };
+    let mut command = Command::new(&program.path);
+    command.arg0(&program.name).args(&program.arguments).process_group(0);
+    command.stdin(feed.stdio()).stdout(out()).stderr(out());
+    for name in OWN {
+        command.env_remove(name);
+    }
+    command.envs(env);
+    if let Some(cwd) = &program.cwd {
+        command.current_dir(cwd);
+    }
+    command
+}
+
+fn add_output(output: &mut Output, rank: usize, child: &mut Child, files: [Option<File>; 2]) {
+    if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
+        output.add(rank, [OwnedFd::from(out), OwnedFd::from(err)], files);
+    }
+}
+
+fn refused(rank: usize, program: &Program, error: io::Error) -> Error {
+    let name = program.name.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::NotFound(format!("cannot start {name}: it, or its interpreter, is missing"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::NotExecutable(format!("cannot start {name}: {error}"))
+        }
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            Error::NotExecutable(format!("cannot start {name}: it is not a program ({error})"))
+        }
+        _ => Error::System {
+            action: format!("start rank {rank} ({name})"),
+            source: error,
+            remedy: "; use fewer ranks, or raise the limit (ulimit -u, -n)",
+        },
+    }
+}
+
+/// Raises the limit of open files where the pipes of this many ranks need it.
+fn allow_files(needed: usize) -> Result<(), Error> {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = needed as u64;
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        return Err(Error::Usage(format!(
+            "so many ranks need {needed} open files, and the hard limit is {}; use fewer, --as \
+             virtual, or raise it (ulimit -Hn)",
+            limit.maximum.unwrap_or(needed)
+        )));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
+        .map_err(|error| Error::system("raise the limit of open files", error))
+}

@@ -1,0 +1,335 @@
+//! Watching over a job until its last process has ended.
+
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTSTP};
+
+use crate::args::OnFailure;
+use crate::job::Job;
+use crate::plan::Plan;
+use crate::report::{self, Failure, Outcome, say};
+use crate::spawn::Process;
+
+/// What can happen to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Signal(i32),
+    /// Every pipe from the ranks has ended.
+    OutputDone,
+}
+
+/// How far the ending of a job has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// A rank has failed; the others have learnt of it, and get SIGTERM at this time.
+    Failing(Instant),
+    /// They have got SIGTERM, and get SIGKILL at this time.
+    Terminating(Instant),
+    Killed,
+}
+
+/// How one rank's end is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// Well, if no rank enters the world.
+    NeverEntered,
+    Failed,
+}
+
+/// How often to look whether others enter the world that a rank has ended without entering.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) struct Supervisor<'a> {
+    plan: &'a Plan,
+    job: Option<&'a Job>,
+    processes: &'a mut [Process],
+    started: Instant,
+    /// When `--timeout` passes.
+    limit: Option<Instant>,
+    phase: Phase,
+    first: Option<(usize, Failure)>,
+    timed_out: bool,
+    /// The last ending signal that was passed on to the ranks.
+    passed_on: Option<i32>,
+    interrupts: usize,
+    /// Ranks that ended well without ever entering the world.
+    never_entered: Vec<usize>,
+    /// How many processes ended well.
+    finished: usize,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(plan: &'a Plan, job: Option<&'a Job>, processes: &'a mut [Process]) -> Self {
+        let started = Instant::now();
+        Supervisor {
+            plan,
+            job,
+            processes,
+            started,
+            limit: plan.timeout.map(|limit| started + limit),
+            phase: Phase::Running,
+            first: None,
+            timed_out: false,
+            passed_on: None,
+            interrupts: 0,
+            never_entered: Vec::new(),
+            finished: 0,
+        }
+    }
+
+    /// Returns when every process has ended. `more` says whether output is still being read, of
+    /// which the end may come as an event before the processes'.
+    pub(crate) fn run(mut self, events: &Receiver<Event>, more: &mut bool) -> Outcome {
+        self.look_at_all();
+        while self.alive().next().is_some() {
+            let event = match self.next_deadline() {
+                Some(deadline) => events.recv_deadline(deadline),
+                None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(Event::Signal(signal)) => self.on_signal(signal),
+                Ok(Event::OutputDone) => *more = false,
+                Err(RecvTimeoutError::Timeout) => {}
+                // The threads that send never end before this; without them, look now and then.
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(LOOK);
+                    self.look_at_all();
+                }
+            }
+            self.on_time();
+        }
+        self.blame_those_who_never_entered();
+        self.outcome()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(|process| process.status.is_none())
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        for process in self.processes.iter() {
+            process.signal(signal);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Running => self.limit,
+            Phase::Failing(at) | Phase::Terminating(at) => Some(at),
+            Phase::Killed => None,
+        };
+        let watching = self.job.is_some() && !self.never_entered.is_empty();
+        let look = watching.then(|| Instant::now() + LOOK);
+        phase.into_iter().chain(look).min()
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        self.blame_those_who_never_entered();
+        match self.phase {
+            Phase::Running if self.limit.is_some_and(|limit| now >= limit) => {
+                self.timed_out = true;
+                say("the time limit has passed; this is what the ranks were doing:");
+                self.report();
+                self.terminate();
+            }
+            Phase::Failing(at) if now >= at => self.terminate(),
+            Phase::Terminating(at) if now >= at => self.kill(),
+            _ => {}
+        }
+    }
+
+    fn terminate(&mut self) {
+        self.signal_all(Signal::TERM);
+        // A stopped process takes a signal only when it goes on.
+        self.signal_all(Signal::CONT);
+        self.phase = Phase::Terminating(Instant::now() + self.plan.grace);
+    }
+
+    fn kill(&mut self) {
+        self.signal_all(Signal::KILL);
+        self.phase = Phase::Killed;
+    }
+
+    fn on_signal(&mut self, number: i32) {
+        match number {
+            SIGCHLD => self.look_at_all(),
+            SIGQUIT => self.report(),
+            SIGTSTP => self.stop(),
+            SIGINT if self.interrupts > 0 => {
+                self.passed_on = Some(number);
+                self.kill();
+            }
+            _ => {
+                self.interrupts += usize::from(number == SIGINT);
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    self.signal_all(signal);
+                }
+                if number != SIGCONT {
+                    self.passed_on = Some(number);
+                }
+            }
+        }
+    }
+
+    /// Stops the ranks and then the launcher, as Ctrl-Z asks; the time spent so does not count.
+    /// What lets the launcher go on is a SIGCONT, which it passes on.
+    fn stop(&mut self) {
+        self.signal_all(Signal::TSTP);
+        let before = Instant::now();
+        // It fails for no process that signals itself.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        let stopped = before.elapsed();
+        self.limit = self.limit.map(|limit| limit + stopped);
+        self.phase = match self.phase {
+            Phase::Failing(at) => Phase::Failing(at + stopped),
+            Phase::Terminating(at) => Phase::Terminating(at + stopped),
+            other => other,
+        };
+    }
+
+    fn look_at_all(&mut self) {
+        for index in 0..self.processes.len() {
+            let process = &mut self.processes[index];
+            if process.status.is_none()
+                && let Some(status) = process.look()
+            {
+                process.status = Some(status);
+                let rank = process.ranks.start;
+                self.on_end(rank, status);
+            }
+        }
+    }
+
+    fn on_end(&mut self, rank: usize, status: ExitStatus) {
+        let entered = self.job.is_some_and(|job| job.entered(rank));
+        let finished = self.job.is_some_and(|job| job.finished(rank));
+        match judge(status, entered, finished) {
+            Verdict::Fine => self.finished += 1,
+            Verdict::NeverEntered => {
+                self.finished += 1;
+                self.never_entered.push(rank);
+            }
+            Verdict::Failed => self.on_failure(rank, status, report::ending(status)),
+        }
+    }
+
+    fn on_failure(&mut self, rank: usize, status: ExitStatus, why: String) {
+        if let Some(job) = self.job {
+            job.died(rank, status);
+        }
+        if self.first.is_none() {
+            let code = report::shell_status(status).max(1);
+            self.first = Some((rank, Failure { who: self.name(rank), why, code }));
+        }
+        if self.phase == Phase::Running && self.plan.on_failure == OnFailure::End {
+            // Ranks in the world learn of the failure there, and get time to end by themselves;
+            // nobody tells a program that never entered it.
+            if self.anyone_entered() {
+                self.phase = Phase::Failing(Instant::now() + self.plan.grace);
+            } else {
+                self.terminate();
+            }
+        }
+    }
+
+    fn anyone_entered(&self) -> bool {
+        self.job.is_some_and(|job| (0..self.plan.size).any(|rank| job.entered(rank)))
+    }
+
+    /// A rank that ends without entering the world is an error once another has entered it.
+    fn blame_those_who_never_entered(&mut self) {
+        if self.never_entered.is_empty() || !self.anyone_entered() {
+            return;
+        }
+        for rank in std::mem::take(&mut self.never_entered) {
+            self.finished -= 1;
+            let status = self.processes[rank].status.unwrap_or_default();
+            let why = "it ended without entering the world that other ranks entered; call \
+                       spmd::run on every rank";
+            self.on_failure(rank, status, why.into());
+        }
+    }
+
+    fn name(&self, rank: usize) -> String {
+        if self.plan.one_process() && self.plan.size > 1 {
+            format!("the process of ranks 0 to {}", self.plan.size - 1)
+        } else {
+            format!("rank {rank}")
+        }
+    }
+
+    /// One line for each process: what its ranks are doing.
+    fn report(&self) {
+        for process in self.processes.iter() {
+            let rank = process.ranks.start;
+            let doing = match (process.status, self.job) {
+                (Some(status), _) => format!("ended: {}", report::ending(status)),
+                (None, Some(job)) => job.report(rank),
+                (None, None) => {
+                    format!("running for {:.1} s", self.started.elapsed().as_secs_f64())
+                }
+            };
+            say(&format!("{} (pid {}): {doing}", self.name(rank), process.pid.as_raw_nonzero()));
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        if self.timed_out {
+            let limit = self.plan.timeout.unwrap_or_default();
+            return Outcome::TimedOut { limit };
+        }
+        let Some((rank, failure)) = self.first.clone() else { return Outcome::Success };
+        if self.plan.on_failure == OnFailure::Continue && self.finished > 0 {
+            let (finished, size) = (self.finished, self.plan.size);
+            return Outcome::Survived { first: self.named_by_job(failure), finished, size };
+        }
+        let status = self.processes[rank].status;
+        if let Some(signal) = self.passed_on
+            && status.and_then(report::signal).is_some_and(|by| {
+                by == signal || (by == Signal::KILL.as_raw() && self.interrupts > 0)
+            })
+        {
+            return Outcome::Interrupted { signal };
+        }
+        Outcome::Failed(self.named_by_job(failure))
+    }
+
+    /// What the ranks themselves recorded as the first cause comes before what their deaths show.
+    fn named_by_job(&self, failure: Failure) -> Failure {
+        let Some((rank, why)) = self.job.and_then(Job::first_cause) else { return failure };
+        let status = self.processes.get(rank).and_then(|process| process.status);
+        let own = status.map_or(0, report::shell_status);
+        let code = if own == 0 { failure.code } else { own };
+        Failure { who: self.name(rank), why, code }
+    }
+}
+
+/// How to take the end of a rank that had or had not entered the world, and left it properly.
+fn judge(status: ExitStatus, entered: bool, finished: bool) -> Verdict {
+    match (status.success(), entered, finished) {
+        (false, ..) | (true, true, false) => Verdict::Failed,
+        (true, true, true) => Verdict::Fine,
+        (true, false, _) => Verdict::NeverEntered,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn verdicts() {
+        let (good, bad) = (ExitStatus::from_raw(0), ExitStatus::from_raw(1 << 8));
+        assert_eq!(judge(good, true, true), Verdict::Fine);
+        assert_eq!(judge(good, true, false), Verdict::Failed);
+        assert_eq!(judge(good, false, false), Verdict::NeverEntered);
+        assert_eq!(judge(bad, true, true), Verdict::Failed);
+    }
+}

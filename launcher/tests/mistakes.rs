@@ -1,0 +1,118 @@
+//! Bad input: one clear line each, and the right exit status.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use support::{Ran, finish, run, spmdrun};
+
+#[track_caller]
+fn refused(ran: &Ran, code: i32, words: &str) {
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    assert!(ran.err.starts_with("spmdrun: ") && ran.err.contains(words), "{words}: {ran:?}");
+    assert_eq!(ran.out, "", "{ran:?}");
+}
+
+#[test]
+fn usage() {
+    for (arguments, words) in [
+        (&["-n", "0", "true"][..], "at least one rank"),
+        (&["-n", "many", "true"], "whole number"),
+        (&["-n", "-3", "true"], "-3"),
+        (&["-n", "99999", "true"], "limit of 4096"),
+        (&["-n", "99999999999999999999", "true"], "whole number"),
+        (&["-n", "99999", "--as", "virtual", "true"], "limit of 65536"),
+        (&["-n", "5000", "--as", "threads", "true"], "limit of 4096"),
+        (&["-n", "2"], "no program"),
+        (&["-n", "2", "true", ":"], "beside `:`"),
+        (&[":", "-n", "2", "true"], "beside `:`"),
+        (&["-n", "1", "true", ":", "true"], "-n is missing"),
+        (&["-n", "1", "true", ":", "--tag", "true"], "program 2"),
+        (&["-n", "1", "--as", "threads", "true", ":", "-n", "1", "true"], "only one program"),
+        (&["--as", "clouds", "true"], "--as"),
+        (&["--as", "gpus", "true"], "feature `gpu`"),
+        (&["--transport", "mpi", "true"], "feature `mpi`"),
+        (&["--transport", "nccl", "true"], "feature `nccl`"),
+        (&["--bind", "cores", "true"], "none, core, numa"),
+        (&["--bind", "5000", "true"], "CPU 5000"),
+        (&["--env", "=x", "true"], "NAME=VALUE"),
+        (&["--env", "SURELY_NOT_SET_HERE", "true"], "not set"),
+        (&["--env", "SPMD_RANK=3", "true"], "itself"),
+        (&["--cwd", "/no/such/dir", "true"], "no such directory"),
+        (&["--timeout", "soon", "true"], "seconds"),
+        (&["--timeout", "0", "true"], "longer than zero"),
+        (&["--grace", "-1", "true"], "-1"),
+        (&["--on-failure", "cry", "true"], "--on-failure"),
+        (&["-n", "2", "--stdin", "2", "true"], "0 to 1"),
+        (&["--stdin", "some", "true"], "all or none"),
+        (&["-n", "2", "--show-ranks", "0-2", "true"], "no rank 2"),
+        (&["--show-ranks", "x", "true"], "`x`"),
+        (&["--rnks", "2", "true"], "--ranks"),
+        (&["-n", "2", "--output-dir", "/dev/null/x", "true"], "/dev/null/x"),
+        (&["-n", "2", "--output-dir", "/proc", "true"], "/proc/rank-0.stdout"),
+    ] {
+        refused(&run(arguments), 2, words);
+    }
+}
+
+#[test]
+fn variables() {
+    for (name, value) in [
+        ("SPMD_RANKS", "0"),
+        ("SPMD_RANKS", "lots"),
+        ("SPMD_AS", "clouds"),
+        ("SPMD_TRANSPORT", "pigeons"),
+        ("SPMD_BIND", "somewhere"),
+        ("SPMD_GRACE", "never"),
+        ("SPMD_TIMEOUT", "0"),
+        ("SPMD_TIMEOUT", "x"),
+    ] {
+        refused(&finish(spmdrun(&["true"]).env(name, value)), 2, &format!("{name}={value}"));
+    }
+    let good = finish(spmdrun(&["true"]).env("SPMD_RANKS", "3").env("SPMD_AS", "Processes"));
+    assert_eq!(good.code, Some(0), "{good:?}");
+}
+
+#[test]
+fn programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, text: &str, mode| {
+        fs::write(path(name), text).unwrap();
+        fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
+        path(name)
+    };
+    let plain = write("plain", "text", 0o644);
+    let no_format = write("no-format", "\0\0\0\0", 0o755);
+    let no_interpreter = write("no-interpreter", "#!/no/such/shell\n", 0o755);
+
+    refused(&run(&["-n", "2", "surely-no-such-program"]), 127, "in PATH");
+    refused(&run(&["-n", "2", &path("missing")]), 127, "cannot find");
+    refused(&run(&["-n", "2", &no_interpreter]), 127, "interpreter");
+    refused(&run(&["-n", "2", &plain]), 126, "chmod +x");
+    refused(&run(&["-n", "2", dir.path().to_str().unwrap()]), 126, "not an executable");
+    refused(&run(&["-n", "2", &no_format]), 126, "not a program");
+    refused(&run(&["--dry-run", "surely-no-such-program"]), 127, "in PATH");
+
+    let here = finish(spmdrun(&["plain"]).current_dir(dir.path()));
+    refused(&here, 127, "did you mean ./plain?");
+    let hidden = finish(spmdrun(&["plain"]).env("PATH", dir.path()));
+    refused(&hidden, 126, "not executable");
+}
+
+#[test]
+fn a_second_program_that_cannot_start_ends_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = dir.path().join("broken");
+    fs::write(&broken, "\0").unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    let job = support::Job::start(
+        &["-n", "2", "sleep", "1000", ":", "-n", "1", broken.to_str().unwrap()],
+        0,
+    );
+    refused(&job.end(), 126, "not a program");
+}
