@@ -11,7 +11,7 @@ use crate::plan::{Plan, Program};
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.
-pub(crate) const OWN: [&str; 9] = [
+pub(crate) const OWN: [&str; 10] = [
     "SPMD_RANK",
     "SPMD_SIZE",
     "SPMD_ARENA_FD",
@@ -20,6 +20,7 @@ pub(crate) const OWN: [&str; 9] = [
     "SPMD_RANKS",
     "SPMD_TAG",
     "SPMD_CPUS",
+    "SPMD_CORES",
     "SPMD_JOB",
 ];
 
@@ -62,6 +63,7 @@ impl Environment {
             put("SPMD_TIMEOUT", limit.as_secs_f64().to_string());
         }
         let unset = |name: &str| std::env::var_os(name).is_none();
+        put("SPMD_CORES", places.cores().to_string());
         let share = places.share(rank).to_string();
         for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"].into_iter().filter(|name| unset(name))
         {

@@ -1,52 +1,52 @@
-//! The job's shared memory, as the launcher sees it. Only this file reaches into `spmd_core::boot`.
+//! The job's shared memory, as the launcher sees it. Only this file reaches into
+//! `spmd_core::boot`.
 
-use std::process::ExitStatus;
+#[cfg(target_os = "linux")]
+pub(crate) use spmd_core::boot::Job;
 
-use spmd_core::Error;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::Job;
 
-/// The launcher's handle on what all ranks of a job share.
-pub(crate) struct Job {
-    ranks: usize,
-}
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use std::process::ExitStatus;
 
-impl Job {
-    /// Makes the shared memory for `ranks` process ranks.
-    pub(crate) fn create(ranks: usize) -> Result<Job, Error> {
-        if cfg!(not(target_os = "linux")) {
-            return Err(Error::Unavailable {
-                what: "running ranks as processes".into(),
+    use spmd_core::Error;
+
+    /// Process ranks share a sealed memory file, which only Linux has.
+    pub(crate) enum Job {}
+
+    impl Job {
+        pub(crate) fn create(ranks: usize) -> Result<Job, Error> {
+            Err(Error::Unavailable {
+                what: format!("running {ranks} ranks as processes"),
                 reason: "it needs Linux's memfd and futexes".into(),
                 remedy: "use --as threads or --as virtual".into(),
-            });
+            })
         }
-        Ok(Job { ranks })
-    }
 
-    /// What tells a rank its place in the world.
-    pub(crate) fn environment(&self, rank: usize) -> Vec<(String, String)> {
-        vec![("SPMD_RANK".into(), rank.to_string()), ("SPMD_SIZE".into(), self.ranks.to_string())]
-    }
+        pub(crate) fn environment(&self, _rank: usize) -> Vec<(String, String)> {
+            match *self {}
+        }
 
-    /// Whether the rank has ever entered the world.
-    pub(crate) fn entered(&self, _rank: usize) -> bool {
-        false
-    }
+        pub(crate) fn entered(&self, _rank: usize) -> bool {
+            match *self {}
+        }
 
-    /// Whether the rank has left its last block, with `Ok` or `Err`.
-    pub(crate) fn finished(&self, _rank: usize) -> bool {
-        false
-    }
+        pub(crate) fn finished(&self, _rank: usize) -> bool {
+            match *self {}
+        }
 
-    /// Tells the other ranks that this one is dead.
-    pub(crate) fn died(&self, _rank: usize, _status: ExitStatus) {}
+        pub(crate) fn died(&self, _rank: usize, _status: ExitStatus) {
+            match *self {}
+        }
 
-    /// The rank that failed first and why, in words.
-    pub(crate) fn first_cause(&self) -> Option<(usize, String)> {
-        None
-    }
+        pub(crate) fn first_cause(&self) -> Option<(Option<usize>, String)> {
+            match *self {}
+        }
 
-    /// What the rank is doing, in one line.
-    pub(crate) fn report(&self, rank: usize) -> String {
-        format!("running; rank {rank} has not entered the world")
+        pub(crate) fn report(&self, _rank: usize) -> String {
+            match *self {}
+        }
     }
 }

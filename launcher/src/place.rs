@@ -68,6 +68,11 @@ impl Places {
         (cpus / users.max(1)).max(1)
     }
 
+    /// How many cores the ranks of the job share.
+    pub(crate) fn cores(&self) -> usize {
+        self.union().map_or(self.parallelism, |cpus| cpus.len().min(self.parallelism))
+    }
+
     /// Every rank's CPUs, `0-1;2-3`, for a process that binds its own threads.
     pub(crate) fn list(&self) -> String {
         let sets: Vec<String> =

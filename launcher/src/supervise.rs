@@ -303,6 +303,7 @@ impl<'a> Supervisor<'a> {
     /// What the ranks themselves recorded as the first cause comes before what their deaths show.
     fn named_by_job(&self, failure: Failure) -> Failure {
         let Some((rank, why)) = self.job.and_then(Job::first_cause) else { return failure };
+        let Some(rank) = rank else { return Failure { why, ..failure } };
         let status = self.processes.get(rank).and_then(|process| process.status);
         let own = status.map_or(0, report::shell_status);
         let code = if own == 0 { failure.code } else { own };

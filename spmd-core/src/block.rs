@@ -47,6 +47,8 @@ pub enum Bind {
     Cores,
     /// Rank i to the i-th of these cores, over again where there are more ranks.
     List(Vec<usize>),
+    /// Rank i to the i-th of these sets of cores, over again where there are more ranks.
+    Sets(Vec<Vec<usize>>),
 }
 
 /// Sets up a block.
@@ -221,12 +223,12 @@ impl Spmd {
                 if let Some(bytes) = self.stack_size.or(stack) {
                     thread = thread.stack_size(bytes);
                 }
-                let core = cores.get(rank % cores.len().max(1)).copied();
+                let cores = cores.get(rank % cores.len().max(1)).cloned().unwrap_or_default();
                 let finished = &finished;
                 let running = Running::new();
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
-                    bind_to(core);
+                    bind_to(&cores);
                     body(rank);
                     finished.one_more();
                 });
@@ -256,7 +258,7 @@ impl Spmd {
         options.stack_size = self.stack_size.or(stack).unwrap_or(fleet::DEFAULT_STACK_SIZE);
         options.name = format!("{} worker ", self.name);
         options.bind = Box::new(move |worker| {
-            bind_to(bound.get(worker % bound.len().max(1)).copied());
+            bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
         });
         let finished = Finished::new();
         let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
@@ -268,11 +270,13 @@ impl Spmd {
         }
     }
 
-    fn cores(&self) -> Vec<usize> {
+    fn cores(&self) -> Vec<Vec<usize>> {
+        let each = |cores: &[usize]| cores.iter().map(|core| vec![*core]).collect();
         match &self.bind {
             Bind::None => Vec::new(),
-            Bind::Cores => allowed_cores(),
-            Bind::List(cores) => cores.clone(),
+            Bind::Cores => each(&allowed_cores()),
+            Bind::List(cores) => each(cores),
+            Bind::Sets(sets) => sets.clone(),
         }
     }
 }
@@ -387,15 +391,16 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
     Vec::new()
 }
 
-/// Binds the calling thread to a core; one that it may not use is ignored, as binding is only
-/// about speed.
-fn bind_to(core: Option<usize>) {
+/// Binds the calling thread to these cores; none, or some that it may not use, are ignored, as
+/// binding is only about speed.
+fn bind_to(cores: &[usize]) {
     #[cfg(target_os = "linux")]
-    if let Some(core) = core.filter(|core| *core < rustix::thread::CpuSet::MAX_CPU) {
+    if !cores.is_empty() {
         let mut set = rustix::thread::CpuSet::new();
-        set.set(core);
+        let known = cores.iter().filter(|core| **core < rustix::thread::CpuSet::MAX_CPU);
+        known.for_each(|core| set.set(*core));
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = core;
+    let _ = cores;
 }

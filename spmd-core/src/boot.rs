@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::Spmd;
 use crate::block::{check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::transport::shared::{Endpoint, Mode, Tuning};
 use crate::wait;
+use crate::{Bind, Spmd};
 
 #[cfg(target_os = "linux")]
 mod job;
@@ -41,6 +41,8 @@ pub mod variables {
     pub const STACK_SIZE: &str = "SPMD_STACK_SIZE";
     /// Cores that the job's ranks share.
     pub const CORES: &str = "SPMD_CORES";
+    /// The cores of each thread rank, `0-1;2-3`.
+    pub const CPUS: &str = "SPMD_CPUS";
     /// Algorithms to use, `allreduce=tree,reduce=chunked`.
     pub const FORCE: &str = "SPMD_FORCE";
     /// Bytes of a segment, where large data go through staging areas.
@@ -57,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) cores: Option<usize>,
+    pub(crate) bind: Bind,
     pub(crate) tuning: Tuning,
 }
 
@@ -105,9 +108,28 @@ impl Settings {
             timeout: timeout.transpose()?,
             stack_size: positive(STACK_SIZE, "a number of bytes")?,
             cores: positive(CORES, "a number of cores")?,
+            bind: bind()?,
             tuning: tuning()?,
         })
     }
+}
+
+/// `0-1;2` as sets of cores.
+fn bind() -> Result<Bind> {
+    let Some(text) = variable(variables::CPUS)? else { return Ok(Bind::None) };
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last && last < 65_536).then_some(first..=last)
+    };
+    let set = |set: &str| {
+        let ranges: Option<Vec<_>> = set.split(',').map(range).collect();
+        Some(ranges?.into_iter().flatten().collect())
+    };
+    let sets: Option<Vec<Vec<usize>>> = text.split(';').map(set).collect();
+    let name = variables::CPUS;
+    sets.map(Bind::Sets)
+        .ok_or_else(|| Error::Boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
 }
 
 fn tuning() -> Result<Tuning> {
@@ -168,8 +190,8 @@ where
     match place {
         Ok(Some(place)) => run_as_process(place, f).map(|value| vec![value]),
         Ok(None) => {
-            let ranks = Settings::from_environment()?.ranks.unwrap_or(1);
-            Spmd::new(ranks).run(f)
+            let settings = Settings::from_environment()?;
+            Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind).run(f)
         }
         Err(text) => Err(Error::Boot(text.clone())),
     }

@@ -1,1 +1,3 @@
+//! What a contributor runs.
+
 fn main() {}

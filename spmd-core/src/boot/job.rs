@@ -164,7 +164,7 @@ impl Job {
     /// in words.
     pub fn first_cause(&self) -> Option<(Option<usize>, String)> {
         let fault = self.world.first_fault(|_| true)?;
-        Some((fault.rank(), fault.to_string()))
+        Some((fault.rank(), fault.cause()))
     }
 
     /// What the rank is doing, in a line.
