@@ -2,3 +2,13 @@
 
 pub use spmd_collectives::*;
 pub use spmd_core::*;
+
+/// All that a program needs: `use spmd::prelude::*;`.
+pub mod prelude {
+    pub use spmd_collectives::*;
+    pub use spmd_core::{
+        ANY, BitAnd, BitOr, BitXor, Comm, Ctx, Error, Located, LogicalAnd, LogicalOr, Max, MaxLoc,
+        Min, MinLoc, Op, Prod, Result, Spmd, Sum, run, spmd, strided, strided_mut, subarray,
+        subarray_mut,
+    };
+}

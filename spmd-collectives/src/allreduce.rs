@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::check;
@@ -30,7 +30,7 @@ pub trait Allreduce {
     ///     assert_eq!(sums, [3, 3]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn allreduce<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -50,7 +50,7 @@ pub trait Allreduce {
     ///     assert_eq!(most, [2.0]);
     ///     Ok(())
     /// })?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn allreduce_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -65,7 +65,7 @@ pub trait Allreduce {
     /// # use spmd_core::{spmd, Result, Sum};
     /// let sums = spmd(4, |ctx| ctx.allreduce_value(ctx.rank(), Sum))?;
     /// assert_eq!(sums, [6; 4]);
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;
@@ -134,10 +134,12 @@ unsafe fn allreduce(
     recv: *mut u8,
 ) -> Result<()> {
     let fits = reduction.bytes() <= PAYLOAD;
-    let default = match comm.size() {
-        _ if !fits => "chunked",
-        0..=FLAT => "flat",
-        _ => "tree",
+    let default = if !fits {
+        "chunked"
+    } else if comm.size() <= comm.flat_limit() {
+        "flat"
+    } else {
+        "tree"
     };
     let choice = choose(comm, call.kind, default, &["flat", "tree", "chunked"], |name| {
         fits || name == "chunked"

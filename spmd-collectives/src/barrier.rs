@@ -18,7 +18,7 @@ pub trait Barrier {
     /// # use spmd_collectives::Barrier;
     /// # use spmd_core::{spmd, Result};
     /// spmd(3, |ctx| ctx.barrier())?;
-    /// # Result::Ok(())
+    /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
     fn barrier(&self) -> Result<()>;

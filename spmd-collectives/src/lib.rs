@@ -1,12 +1,40 @@
 //! The collective calls of `spmd`, as traits on [`spmd_core::Comm`].
 
+mod allgather;
 mod allreduce;
+mod alltoall;
 mod barrier;
+mod blocks;
+mod broadcast;
+mod cartesian;
 mod check;
 mod data;
+mod exchange;
+mod gather;
 mod large;
+mod neighbor;
+mod object;
+mod prefix;
+mod reduce;
+mod reduce_scatter;
 mod reducing;
+mod scan;
+mod scatter;
 mod select;
+mod split;
 
+pub use allgather::Allgather;
 pub use allreduce::Allreduce;
+pub use alltoall::Alltoall;
 pub use barrier::Barrier;
+pub use blocks::Gathered;
+pub use broadcast::Broadcast;
+pub use cartesian::{Cartesian, Topology, dims_create};
+pub use gather::Gather;
+pub use neighbor::Neighbor;
+pub use object::Objects;
+pub use reduce::Reduce;
+pub use reduce_scatter::ReduceScatter;
+pub use scan::Scan;
+pub use scatter::Scatter;
+pub use split::Split;

@@ -26,7 +26,7 @@ use crate::wait::{self, Policy, Running, fleet};
 /// # use spmd_core::{spmd, Result};
 /// let ranks = spmd(4, |ctx| Ok(ctx.rank() * 10))?;
 /// assert_eq!(ranks, [0, 10, 20, 30]);
-/// # Result::Ok(())
+/// # Ok::<(), spmd_core::Error>(())
 /// ```
 pub fn spmd<R, F>(n: usize, f: F) -> Result<Vec<R>>
 where
@@ -60,7 +60,7 @@ pub enum Bind {
 ///     Ok(share.iter().sum::<i32>())
 /// })?;
 /// assert_eq!(sums, [3, 3]);
-/// # Result::Ok(())
+/// # Ok::<(), spmd_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Spmd {
@@ -73,6 +73,7 @@ pub struct Spmd {
     bind: Bind,
     forced: Vec<(String, String)>,
     segment: Option<usize>,
+    unreachable: bool,
 }
 
 impl Spmd {
@@ -88,6 +89,7 @@ impl Spmd {
             bind: Bind::None,
             forced: Vec::new(),
             segment: None,
+            unreachable: false,
         }
     }
 
@@ -148,6 +150,14 @@ impl Spmd {
         self
     }
 
+    /// Ranks take each other's buffers for unreachable and what comes from others for unchecked,
+    /// as ranks in processes of their own must: for tests of these paths.
+    #[doc(hidden)]
+    pub fn unreachable_buffers(mut self) -> Spmd {
+        self.unreachable = true;
+        self
+    }
+
     /// Runs `f` on every rank; results in rank order. Errors: as [`spmd`].
     pub fn run<R, F>(self, f: F) -> Result<Vec<R>>
     where
@@ -180,10 +190,12 @@ impl Spmd {
         let cores = settings.cores.unwrap_or_else(wait::cores);
         let policy = Policy::new(cores, 0);
         let timeout = self.timeout.or(settings.timeout);
-        let memory = Memory::anonymous(Layout::heap(n))?;
+        let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
+        let memory = Memory::anonymous(Layout::anonymous(n, heap_bytes))?;
         let mut tuning = settings.tuning;
         tuning.forced.splice(0..0, self.forced.iter().cloned());
         tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
+        tuning.unreachable = self.unreachable;
         let world = Arc::new(World::new(memory, mode, policy, timeout, tuning));
         let ends: Vec<_> =
             (0..n).map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();

@@ -39,11 +39,19 @@ pub enum Kind {
     NeighborAllgather,
     NeighborAlltoall,
     NeighborAlltoallv,
+    Cartesian,
+    GathervVec,
+    AllgathervVec,
+    ScattervVec,
+    BroadcastObject,
+    GatherObject,
+    AllgatherObject,
+    ScatterObject,
     End,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 26] = [
+    const ALL: [(Kind, &'static str); 34] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -69,6 +77,14 @@ impl Kind {
         (Kind::NeighborAllgather, "neighbor_allgather"),
         (Kind::NeighborAlltoall, "neighbor_alltoall"),
         (Kind::NeighborAlltoallv, "neighbor_alltoallv"),
+        (Kind::Cartesian, "cartesian"),
+        (Kind::GathervVec, "gatherv_vec"),
+        (Kind::AllgathervVec, "allgatherv_vec"),
+        (Kind::ScattervVec, "scatterv_vec"),
+        (Kind::BroadcastObject, "broadcast_object"),
+        (Kind::GatherObject, "gather_object"),
+        (Kind::AllgatherObject, "allgather_object"),
+        (Kind::ScatterObject, "scatter_object"),
         (Kind::End, "end of the block"),
     ];
 

@@ -11,11 +11,11 @@ use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
 use crate::rank::{Source, Status, TagOrAny};
-use crate::transport::shared::Endpoint;
 use crate::transport::shared::agents::{Noted, Waiter};
-use crate::transport::shared::board::{Board, Round};
+use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::inbox::{Arrived, Envelope, Wanted};
 use crate::transport::shared::post::{Manner, Pending};
+use crate::transport::shared::{Endpoint, Mode};
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
 /// communicator sees.
@@ -107,6 +107,12 @@ impl Comm {
             return None;
         }
         forced.iter().find(|(name, _)| name == kind.name()).map(|(_, algorithm)| algorithm.as_str())
+    }
+
+    /// Up to how many ranks a small collective is best done flat, everybody reading everybody:
+    /// ranks that share a core only add up the work.
+    pub fn flat_limit(&self) -> usize {
+        if self.endpoint.world.mode == Mode::Virtual { 4 } else { FLAT }
     }
 
     /// Bytes of a segment, where large data go through staging areas.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::buffer::{Buffer, BufferMut, View, ViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::heap::Block;
-use crate::transport::shared::{Endpoint, Mode};
 
 /// A buffer made by [`crate::Ctx::alloc_shared`]; derefs to a slice.
 pub struct SharedBuf<T: Element> {
@@ -40,7 +40,7 @@ impl<T: Element> SharedBuf<T> {
             let name = T::DTYPE;
             return Err(Error::Argument(format!("alloc_shared: zero is no value of {name}")));
         }
-        let memory = if endpoint.world.mode == Mode::Processes {
+        let memory = if !endpoint.world.one_address_space() {
             let bytes = len.checked_mul(size_of::<T>());
             let bytes = bytes.ok_or_else(|| Error::from("alloc_shared: the length overflows"))?;
             Memory::Arena(endpoint.heap.allocate(bytes)?, PhantomData)

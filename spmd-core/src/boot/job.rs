@@ -68,6 +68,13 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     if header.magic.load(Acquire) != MAGIC || header.ranks.load(Relaxed) as usize != size {
         return Err(not_ours(rustix::io::Errno::INVAL));
     }
+    if header.records_bytes.load(Relaxed) != layout.heap_offset() as u64 {
+        return Err(Error::Boot(
+            "spmdrun and this program lay the arena out differently; install the spmdrun of the \
+             program's version of spmd"
+                .into(),
+        ));
+    }
     let me = std::process::id();
     let first = memory.head(rank).pid.compare_exchange(0, me, AcqRel, Relaxed);
     if let Err(other) = first {
@@ -112,6 +119,7 @@ impl Job {
         let header = memory.header();
         header.ranks.store(ranks as u32, Relaxed);
         header.protocol.store(PROTOCOL, Relaxed);
+        header.records_bytes.store(layout.heap_offset() as u64, Relaxed);
         header.launcher.store(std::process::id(), Relaxed);
         header.magic.store(MAGIC, Release);
         let world =

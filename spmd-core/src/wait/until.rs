@@ -88,12 +88,10 @@ impl Policy {
 pub(crate) trait Watch {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
     fn interrupted(&self) -> Option<Error>;
-    /// The wait is about to sleep: publishes who waits, in which call, for whom.
-    fn asleep(&mut self);
-    /// The wait is over.
+    /// The wait is over, one that was overdue at least once.
     fn awake(&mut self);
-    /// The wait has lasted this long: the rare checks (peers that left, circles, time limits).
-    /// Called about ten times a second. An error ends the wait.
+    /// The wait has lasted this long: puts it on record, and makes the rare checks (peers that
+    /// left, circles, time limits). Called about ten times a second. An error ends the wait.
     /// `ready` looks at the condition.
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
 }
@@ -156,7 +154,6 @@ impl Watch for Stubborn {
     fn interrupted(&self) -> Option<Error> {
         None
     }
-    fn asleep(&mut self) {}
     fn awake(&mut self) {}
     fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
         Ok(())
@@ -174,7 +171,6 @@ fn wait_slowly(
             "a rank that is panicking cannot wait for others; don't communicate in Drop".into(),
         ));
     }
-    watch.asleep();
     let outcome = if fleet::in_coroutine() {
         wait_as_coroutine(bell, watch, ready)
     } else {

@@ -1,7 +1,7 @@
 //! Waiting agents of a rank, on record for peers, for deadlock detection and for the launcher.
 //!
 //! An agent is a thread or coroutine that uses a communicator of the rank. Its record is written
-//! when it is about to sleep, not before, so that calls that need no sleep pay nothing.
+//! when a wait has lasted some time, not before, so that calls that go well pay nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -217,6 +217,24 @@ impl<'a> Waiter<'a> {
     }
 }
 
+impl Waiter<'_> {
+    /// Puts this wait on record.
+    fn record(&self) {
+        let endpoint = self.endpoint;
+        let slot = endpoint.agents.claim();
+        self.slot.set(Some(slot));
+        let Some(slot) = slot else { return };
+        let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
+        agent.on.store(self.on.get(), Relaxed);
+        agent.block.store(self.scope.block, Relaxed);
+        agent.context.store(self.scope.context, Relaxed);
+        agent.confirmed.store(0, Relaxed);
+        agent.since.store(0, Relaxed);
+        agent.call.write(self.call, self.noted);
+        agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
+    }
+}
+
 impl Endpoint {
     /// The first fault that stops this communicator.
     pub(crate) fn first_fault(&self, scope: &Scope) -> Option<Fault> {
@@ -237,22 +255,6 @@ impl Watch for Watching<'_, '_> {
         self.0.stopped()
     }
 
-    fn asleep(&mut self) {
-        let waiter = self.0;
-        let endpoint = waiter.endpoint;
-        let slot = endpoint.agents.claim();
-        waiter.slot.set(Some(slot));
-        let Some(slot) = slot else { return };
-        let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
-        agent.on.store(waiter.on.get(), Relaxed);
-        agent.block.store(waiter.scope.block, Relaxed);
-        agent.context.store(waiter.scope.context, Relaxed);
-        agent.confirmed.store(0, Relaxed);
-        agent.since.store(0, Relaxed);
-        agent.call.write(waiter.call, waiter.noted);
-        agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
-    }
-
     fn awake(&mut self) {
         let waiter = self.0;
         let endpoint = waiter.endpoint;
@@ -267,6 +269,9 @@ impl Watch for Watching<'_, '_> {
 
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         let waiter = self.0;
+        if waiter.slot.get().is_none() {
+            waiter.record();
+        }
         let on = waiter.on.get();
         let world = &waiter.endpoint.world;
         if let Some(limit) = world.timeout
@@ -281,16 +286,19 @@ impl Watch for Watching<'_, '_> {
         waiter.left(on, ready)?;
         let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };
         let agent = &world.memory.head(waiter.endpoint.rank).agents[slot];
-        // The condition was false after the records below were made: said for deadlock searches
-        // of others, with whom it waits for by now.
+        // The condition was false after this time: said for deadlock searches of others, with
+        // whom it waits for by now.
         let now = world.now_ms();
-        agent.on.store(on, Relaxed);
+        if ready() {
+            return Ok(());
+        }
+        agent.on.store(waiter.on.get(), Relaxed);
         if agent.since.load(Relaxed) == 0 {
             agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
         }
         agent.confirmed.store(now, Release);
         let suspicion = waiter.suspicion.take();
-        match waiter.endpoint.search_deadlock(waiter.scope, suspicion, now) {
+        match waiter.endpoint.search_deadlock(waiter.scope, suspicion) {
             Ok(suspicion) => {
                 waiter.suspicion.set(suspicion);
                 Ok(())

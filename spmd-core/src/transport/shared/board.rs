@@ -3,7 +3,12 @@
 //!
 //! A *round* is one collective call; its number is the same on all ranks. The owner fills its
 //! slot (`round % SLOTS`), then writes the stamp `round, stage`; peers that see the stamp may
-//! read what the slot says, after comparing fingerprints. Stages order the steps within a round.
+//! read what the slot says, after comparing fingerprints. Stages order the steps within a round;
+//! in stage 0 the rank has entered the round, and its slot shows the call and no more.
+//!
+//! A fingerprint covers all calls of the communicator so far: not all calls make all ranks meet
+//! (a broadcast and a reduce may pass by each other), and what differs in one of these is found
+//! when the ranks do meet.
 //!
 //! A slot is used again only when every peer has left the round that used it last
 //! ([`Round::begin`]). A rank that gives up takes its exposed buffers back and waits until no peer
@@ -20,7 +25,7 @@ use super::agents::{Noted, Waiter};
 use super::heap::Block;
 use super::layout::*;
 use super::{Endpoint, Mode};
-use crate::call::Call;
+use crate::call::{Call, mix};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
@@ -32,8 +37,10 @@ const STAGE_BITS: u32 = 20;
 pub const LAST_STAGE: u32 = (1 << STAGE_BITS) - 1;
 /// Above this size ranks meet over a tree.
 pub const FLAT: usize = 16;
-/// Children of a tree node.
+/// Children of a tree node. Virtual ranks, whose children have mostly arrived before them, look
+/// at many at once.
 const RADIX: usize = 4;
+const VIRTUAL_RADIX: usize = 32;
 
 /// A communicator's place on the boards of its members, and how far this rank is.
 pub(crate) struct Board {
@@ -41,12 +48,15 @@ pub(crate) struct Board {
     round: Cell<u64>,
     /// Every peer is known to have left this round.
     settled: Cell<u64>,
+    /// The fingerprint of all calls so far.
+    history: Cell<u64>,
     staging: RefCell<Option<Block>>,
 }
 
 impl Board {
     pub(crate) fn new(index: usize) -> Board {
-        Board { index, round: Cell::new(0), settled: Cell::new(0), staging: RefCell::new(None) }
+        let (round, settled, history) = Default::default();
+        Board { index, round, settled, history, staging: RefCell::new(None) }
     }
 
     /// How many rounds this rank has begun.
@@ -113,13 +123,15 @@ impl<'a> Round<'a> {
     ) -> Result<Round<'a>> {
         let round = board.round.get() + 1;
         board.round.set(round);
+        let fingerprint = mix(board.history.get() ^ call.fingerprint());
+        board.history.set(fingerprint);
         let this = Round {
             endpoint,
             scope,
             board,
             me,
             round,
-            fingerprint: call.fingerprint(),
+            fingerprint,
             exposed: Cell::new(false),
             met: Cell::new(false),
             over: Cell::new(false),
@@ -136,6 +148,7 @@ impl<'a> Round<'a> {
         let slot = this.slot(me);
         slot.fingerprint.store(this.fingerprint, Relaxed);
         slot.call.write(call, noted);
+        slot.stamp.store(stamp(round, 0), Release);
         Ok(this)
     }
 
@@ -151,7 +164,7 @@ impl<'a> Round<'a> {
 
     /// Whether ranks share an address space, so that every buffer can be reached.
     pub fn one_address_space(&self) -> bool {
-        self.endpoint.world.mode != Mode::Processes
+        self.endpoint.world.one_address_space()
     }
 
     #[inline]
@@ -161,7 +174,12 @@ impl<'a> Round<'a> {
 
     #[inline]
     fn slot(&self, rank: usize) -> &Slot {
-        &self.page(rank).slots[(self.round % SLOTS as u64) as usize]
+        self.slot_of(rank, self.round)
+    }
+
+    #[inline]
+    fn slot_of(&self, rank: usize, round: u64) -> &Slot {
+        &self.page(rank).slots[(round % SLOTS as u64) as usize]
     }
 
     /// Waits until every peer has left `round`, so that its slot can be used again.
@@ -254,8 +272,8 @@ impl<'a> Round<'a> {
         let slot = self.slot(peer);
         let place = slot.exposed[which].place.load(Relaxed);
         let len = slot.exposed[which].bytes.load(Relaxed);
-        // Between this rank's own stamp and this look there was a fence (`publish`).
-        assert!(self.slot(self.me).stamp.load(Relaxed) >> STAGE_BITS == self.round);
+        // Between this rank's own stamp of a stage and this look there was a fence (`publish`).
+        assert!(self.slot(self.me).stamp.load(Relaxed) > stamp(self.round, 0));
         if slot.withdrawn.load(SeqCst) != 0 {
             return Err(self.withdrawn(peer));
         }
@@ -389,14 +407,16 @@ impl<'a> Round<'a> {
         (0..self.size()).filter(|p| *p != self.me).try_for_each(|peer| self.wait_for(peer, stage))
     }
 
-    /// Publishes `stage` and waits until all have. Flat: n loads a rank. Over a tree above
-    /// 16 ranks: about 2 log₄ n steps.
+    /// Publishes `stage` and waits until all have. Flat, up to 16 ranks: n loads a rank. Over a
+    /// tree above that, and for virtual ranks: about 2 log₄ n (log₃₂ n) steps.
     #[inline]
     pub fn arrive(&self, stage: u32) -> Result<()> {
-        if self.size() <= FLAT {
+        if self.endpoint.world.mode == Mode::Virtual {
+            self.arrive_over_tree(stage, VIRTUAL_RADIX)?;
+        } else if self.size() <= FLAT {
             self.arrive_flat(stage)?;
         } else {
-            self.arrive_over_tree(stage)?;
+            self.arrive_over_tree(stage, RADIX)?;
         }
         self.met.set(true);
         Ok(())
@@ -431,13 +451,13 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    fn arrive_over_tree(&self, stage: u32) -> Result<()> {
+    fn arrive_over_tree(&self, stage: u32, radix: usize) -> Result<()> {
         // Node v is rank n-1-v: where ranks share a thread and run in order, children then come
         // before their parent, which finds them arrived.
         let (n, v) = (self.size(), self.size() - 1 - self.me);
         let want = stamp(self.round, stage);
         let rank = |v: usize| n - 1 - v;
-        let children = (RADIX * v + 1..n.min(RADIX * v + 1 + RADIX)).map(rank);
+        let children = (radix * v + 1..n.min(radix * v + 1 + radix)).map(rank);
         self.slot(self.me).stamp.store(want, Release);
         for child in children.clone() {
             let on = self.scope.group.world(child);
@@ -453,7 +473,7 @@ impl<'a> Round<'a> {
         let page = self.page(self.me);
         page.arrive.0.store(want, Release);
         if v > 0 {
-            let parent = rank((v - 1) / RADIX);
+            let parent = rank((v - 1) / radix);
             publish();
             self.ring(parent);
             let above = self.page(parent);
@@ -506,29 +526,46 @@ impl<'a> Round<'a> {
     /// The ranks do not agree in `what`; all are stopped, and the report shows their calls.
     #[cold]
     pub fn disagree(&self, what: &str) -> Error {
-        let here = (0..self.size()).filter(|peer| {
-            *peer == self.me || self.slot(*peer).stamp.load(Acquire) >> STAGE_BITS == self.round
-        });
+        self.disagreed(self.round, what)
+    }
+
+    #[cold]
+    fn disagreed(&self, round: u64, what: &str) -> Error {
+        let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
         let calls = here.map(|peer| {
             let world = self.scope.group.world(peer);
-            (world, self.endpoint.world.describe(world, &self.slot(peer).call))
+            let call = &self.slot_of(peer, round).call;
+            (world, self.endpoint.world.describe(world, call))
         });
         let calls = crate::fault::by_call(calls);
         self.waiter.stop(&Fault::Mismatch { calls, what: what.into() })
     }
 
+    /// Whether the slots of `rank` show its call of `round`.
+    fn shows(&self, rank: usize, round: u64) -> bool {
+        self.slot_of(rank, round).stamp.load(Acquire) >> STAGE_BITS == round
+    }
+
+    /// The fingerprints differ: reports the first round that is still on show in which they do.
     #[cold]
     fn mismatch(&self, peer: usize) -> Error {
-        let mine = &self.slot(self.me).call;
-        let theirs = &self.slot(peer).call;
+        let first = self.round.saturating_sub(SLOTS as u64 - 1).max(1);
+        let differs = |round: &u64| {
+            let fingerprint = |rank| self.slot_of(rank, *round).fingerprint.load(Relaxed);
+            let both = self.shows(self.me, *round) && self.shows(peer, *round);
+            both && fingerprint(self.me) != fingerprint(peer)
+        };
+        let round = (first..self.round).find(differs).unwrap_or(self.round);
+        let mine = &self.slot_of(self.me, round).call;
+        let theirs = &self.slot_of(peer, round).call;
         let names = [
             (mine.kind.load(Relaxed) == theirs.kind.load(Relaxed), "calls"),
             (mine.root.load(Relaxed) == theirs.root.load(Relaxed), "roots"),
             (mine.count.load(Relaxed) == theirs.count.load(Relaxed), "counts"),
         ];
-        let what =
-            names.iter().find(|(same, _)| !same).map_or("element types or operations", |n| n.1);
-        self.disagree(&format!("different {what}"))
+        let what = names.iter().find(|(same, _)| !same);
+        let what = what.map_or("element types or operations, here or earlier", |n| n.1);
+        self.disagreed(round, &format!("different {what}"))
     }
 
     #[cold]

@@ -17,6 +17,7 @@ use crate::group::Scope;
 
 /// Waits that depend on each other only.
 pub(super) struct Suspicion {
+    /// When all of them had been seen.
     since: u64,
     /// World rank, record, epoch.
     waits: Vec<(usize, usize, u64)>,
@@ -28,12 +29,11 @@ impl Endpoint {
         &self,
         scope: &Scope,
         earlier: Option<Suspicion>,
-        now: u64,
     ) -> Result<Option<Suspicion>, Fault> {
         self.world.memory.head(self.rank).idle_agents.store(self.idle_agents(), Relaxed);
         let Some(waits) = self.closed_set(scope) else { return Ok(None) };
         let Some(earlier) = earlier.filter(|earlier| earlier.waits == waits) else {
-            return Ok(Some(Suspicion { since: now, waits }));
+            return Ok(Some(Suspicion { since: self.world.now_ms(), waits }));
         };
         let head = |rank: usize| self.world.memory.head(rank);
         let confirmed = waits.iter().all(|&(rank, slot, epoch)| {

@@ -12,6 +12,7 @@ use crate::text::Table;
 
 pub(crate) const MAGIC: u64 = 0x7370_6d64_6172_656e;
 const PAGE: usize = 4096;
+const COLORS: usize = 32;
 
 /// Slots of a board: collectives that may be under way on one communicator at once.
 pub(crate) const SLOTS: usize = 4;
@@ -30,7 +31,8 @@ pub(crate) struct Header {
     pub(crate) magic: AtomicU64,
     pub(crate) protocol: AtomicU32,
     pub(crate) ranks: AtomicU32,
-    pub(crate) segment_bytes: AtomicU64,
+    /// Bytes of a segment's records: differs between versions that don't fit together.
+    pub(crate) records_bytes: AtomicU64,
     /// The launcher's process.
     pub(crate) launcher: AtomicU32,
     _pad: AtomicU32,
@@ -103,7 +105,7 @@ impl Agent {
 }
 
 /// The first page of a segment.
-#[repr(C, align(4096))]
+#[repr(C, align(128))]
 pub(crate) struct Head {
     /// `block << 2 | state`: the block that the rank is in, and whether it is inside (1), has
     /// left it properly (2) or has failed (3). 0: it has not entered the world.
@@ -141,7 +143,7 @@ pub(crate) struct Exposed {
 }
 
 /// What one rank shows on one communicator.
-#[repr(C, align(4096))]
+#[repr(C, align(128))]
 pub(crate) struct BoardPage {
     /// The last round that the owner has left.
     pub(crate) done: Word,
@@ -158,7 +160,7 @@ pub(crate) struct BoardPage {
 pub(crate) struct Word(pub(crate) AtomicU64);
 
 /// Room for a small message of a collective.
-#[repr(C, align(4096))]
+#[repr(C, align(128))]
 pub(crate) struct Payload(pub(crate) [AtomicU8; PAYLOAD]);
 
 /// Large messages that one rank can have under way to another at once.
@@ -194,12 +196,12 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The arena of ranks that share an address space: no rings and no heap, since buffers can be
-    /// reached where they are.
-    pub(crate) fn heap(ranks: usize) -> Layout {
+    /// The arena of ranks that share an address space: no rings, and a heap of `heap_bytes` (whole
+    /// pages), none where buffers can be reached where they are.
+    pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> Layout {
         let boards = if ranks <= 256 { 1024 } else { 128 };
         let mut layout = Layout { ranks, boards, segment_bytes: 0, rings: false };
-        layout.segment_bytes = layout.heap_offset();
+        layout.segment_bytes = layout.heap_offset() + heap_bytes.next_multiple_of(PAGE);
         layout
     }
 
@@ -239,7 +241,14 @@ impl Layout {
         self.segment_offset(self.ranks)
     }
 
-    // Offsets within a segment.
+    /// The records at the start of a segment are shifted by some lines, differently from rank to
+    /// rank: at equal offsets in their pages, those of many ranks would compete for the same few
+    /// places of a first-level cache.
+    pub(crate) fn records_offset(&self, rank: usize) -> usize {
+        self.segment_offset(rank) + rank % COLORS * (PAGE / COLORS)
+    }
+
+    // Offsets within a segment's records.
 
     pub(crate) fn text_offset(&self) -> usize {
         size_of::<Head>()
@@ -247,7 +256,7 @@ impl Layout {
 
     pub(crate) fn board_offset(&self, board: usize) -> usize {
         self.text_offset()
-            + size_of::<Table>().next_multiple_of(PAGE)
+            + size_of::<Table>().next_multiple_of(128)
             + board * size_of::<BoardPage>()
     }
 
@@ -257,12 +266,12 @@ impl Layout {
 
     pub(crate) fn ring_table_offset(&self) -> usize {
         let acks = if self.rings { self.ranks * size_of::<Ack>() } else { 0 };
-        self.acks_offset() + acks.next_multiple_of(PAGE)
+        self.acks_offset() + acks
     }
 
     pub(crate) fn heap_offset(&self) -> usize {
         let table = if self.rings { self.ranks * size_of::<AtomicU64>() } else { 0 };
-        self.ring_table_offset() + table.next_multiple_of(PAGE)
+        (self.ring_table_offset() + table).next_multiple_of(PAGE) + PAGE
     }
 }
 
@@ -275,9 +284,8 @@ mod tests {
         assert_eq!(size_of::<Slot>() % 64, 0);
         assert_eq!(std::mem::offset_of!(Slot, call), 64);
         assert_eq!(std::mem::offset_of!(Slot, exposed), 128 + 64 * 0);
-        assert_eq!(size_of::<BoardPage>(), PAGE + SLOTS * PAYLOAD);
-        assert!(size_of::<Head>() == PAGE);
-        for layout in [Layout::heap(4096), Layout::processes(1), Layout::processes(4096)] {
+        assert!(size_of::<Head>() <= PAGE);
+        for layout in [Layout::anonymous(4096, 0), Layout::processes(1), Layout::processes(4096)] {
             assert!(layout.heap_offset() <= layout.segment_bytes);
             assert_eq!(layout.segment_bytes % PAGE, 0);
             assert_eq!(layout.control_bytes() % PAGE, 0);

@@ -129,7 +129,7 @@ impl Memory {
     #[inline]
     fn in_segment<T>(&self, rank: usize, offset: usize) -> &T {
         assert!(rank < self.layout.ranks);
-        self.part(self.layout.segment_offset(rank) + offset)
+        self.part(self.layout.records_offset(rank) + offset)
     }
 
     pub(crate) fn head(&self, rank: usize) -> &Head {

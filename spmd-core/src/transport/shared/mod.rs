@@ -56,11 +56,13 @@ pub(crate) struct Tuning {
     pub(crate) segment: usize,
     /// Whether large messages between processes are read through the kernel.
     pub(crate) single_copy: bool,
+    /// Whether ranks of one process take each other's buffers for unreachable, as processes must.
+    pub(crate) unreachable: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { forced: Vec::new(), segment: 64 * 1024, single_copy: false }
+        Tuning { forced: Vec::new(), segment: 64 * 1024, single_copy: false, unreachable: false }
     }
 }
 
@@ -108,6 +110,12 @@ impl World {
 
     pub(crate) fn size(&self) -> usize {
         self.memory.layout.ranks
+    }
+
+    /// Whether ranks reach each other's buffers wherever they lie.
+    #[inline]
+    pub(crate) fn one_address_space(&self) -> bool {
+        self.mode != Mode::Processes && !self.tuning.unreachable
     }
 
     /// The coroutine that runs here is the home of `rank`.

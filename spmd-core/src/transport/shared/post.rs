@@ -325,7 +325,7 @@ impl Endpoint {
 
     /// Whether data of this type that come from another process must be looked at first.
     pub(crate) fn must_check(&self, dtype: DType) -> bool {
-        dtype.valid.is_some() && self.world.mode == super::Mode::Processes
+        dtype.valid.is_some() && !self.world.one_address_space()
     }
 
     /// As [`Endpoint::fetch`]. Gives false if the sender has withdrawn the message.

@@ -1,0 +1,356 @@
+//! Allgather (MPI 5.0 section 6.7).
+
+use std::panic::Location;
+use std::ptr::{copy_nonoverlapping, null};
+
+use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
+
+use crate::blocks::{Blocks, Gathered, offsets, room_for};
+use crate::check;
+use crate::data::{Input, Output};
+use crate::large::{Large, SEND, take};
+use crate::select::{Choice, choose};
+
+/// A number that every rank says: how many elements it sends.
+const COUNT: usize = 1;
+
+/// Everybody's data for everybody.
+pub trait Allgather {
+    /// Collects the ranks' `send` in everybody's `recv`, in rank order. All ranks call it, with
+    /// `send` of equal length and `recv` of size × `send`.
+    ///
+    /// Errors: `recv` has another length; a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allgather;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| {
+    ///     let mut all = [0; 6];
+    ///     ctx.allgather(&[ctx.rank(), 7], &mut all)?;
+    ///     assert_eq!(all, [0, 7, 1, 7, 2, 7]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn allgather<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized;
+
+    /// [`Allgather::allgather`] of different numbers of elements: rank i sends `counts[i]`, and
+    /// the blocks lie in `recv` in rank order, without gaps. All ranks give the same `counts`.
+    ///
+    /// Errors: as [`Allgather::allgather`]; `counts` has not one entry a rank, or its sum is not
+    /// the length of `recv`; a rank sends another number than `counts` say.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allgather;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| {
+    ///     let mut all = [0; 3];
+    ///     ctx.allgatherv(&vec![ctx.rank(); ctx.rank()], &mut all, &[0, 1, 2])?;
+    ///     assert_eq!(all, [1, 2, 2]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn allgatherv<S, R>(&self, send: &S, recv: &mut R, counts: &[usize]) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized;
+
+    /// [`Allgather::allgatherv`] without knowing the counts: gives all elements in rank order,
+    /// and where each rank's start, with the end of the last after them (size + 1 numbers).
+    ///
+    /// Errors: as [`Allgather::allgather`]; there is no memory for all elements.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allgather;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| {
+    ///     let (all, starts) = ctx.allgatherv_vec(&vec![ctx.rank(); ctx.rank()])?;
+    ///     assert_eq!(all, [1, 2, 2]);
+    ///     assert_eq!(all[starts[2]..starts[3]], [2, 2]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>>;
+
+    /// [`Allgather::allgather`] in one buffer of size equal blocks: each rank's own is filled
+    /// before, the others' after.
+    ///
+    /// Errors: as [`Allgather::allgather`]; the length of `buf` is no multiple of the size.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allgather;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| {
+    ///     let mut all = [0; 3];
+    ///     all[ctx.rank()] = ctx.rank() * 10;
+    ///     ctx.allgather_in_place(&mut all)?;
+    ///     assert_eq!(all, [0, 10, 20]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()>;
+
+    /// [`Allgather::allgather`] of one element.
+    ///
+    /// ```
+    /// # use spmd_collectives::Allgather;
+    /// # use spmd_core::{spmd, Result};
+    /// let all = spmd(3, |ctx| ctx.allgather_value(ctx.rank() * 10))?;
+    /// assert_eq!(all[1], [0, 10, 20]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn allgather_value<T: Element>(&self, value: T) -> Result<Vec<T>>;
+}
+
+impl Allgather for Comm {
+    fn allgather<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let (dtype, count) = (input.dtype(), input.len());
+        let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
+        let all = count.saturating_mul(self.size());
+        check::length(&call, "receive buffer", output.len(), all)?;
+        let into = output.ptr();
+        // SAFETY: both buffers hold that many elements, are apart and held here.
+        unsafe { allgather(self, &call, dtype, &Blocks::Equal(count), input.ptr(), into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn allgatherv<S, R>(&self, send: &S, recv: &mut R, counts: &[usize]) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let dtype = input.dtype();
+        let call = Call::new(Kind::Allgatherv, Location::caller()).data(dtype, Call::UNEQUAL);
+        let blocks = Blocks::varying(&call, counts, self.size(), "receive buffer", output.len())?;
+        check::length(&call, "send buffer", input.len(), counts[self.rank()])?;
+        let into = output.ptr();
+        // SAFETY: both buffers hold that many elements, are apart and held here.
+        unsafe { allgather(self, &call, dtype, &blocks, input.ptr(), into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>> {
+        let call = Call::new(Kind::AllgathervVec, Location::caller());
+        allgather_unknown(self, &call.data(S::Elem::DTYPE, Call::UNEQUAL), send)
+    }
+
+    fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()> {
+        let mut output = Output::new(buf.view_mut());
+        let (dtype, len, n) = (output.dtype(), output.len(), self.size());
+        let count = len / n;
+        let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
+        check::length(&call, "buffer", len, len.next_multiple_of(n))?;
+        let into = output.ptr();
+        // SAFETY: the buffer holds a block a rank, and is held here.
+        unsafe {
+            let mine = into.add(self.rank() * count * dtype.size as usize);
+            allgather(self, &call, dtype, &Blocks::Equal(count), mine, into)?;
+        }
+        output.commit();
+        Ok(())
+    }
+
+    fn allgather_value<T: Element>(&self, value: T) -> Result<Vec<T>> {
+        let call = Call::new(Kind::Allgather, Location::caller()).data(T::DTYPE, 1);
+        allgather_each(self, &call, value)
+    }
+}
+
+fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T) -> Result<Vec<T>> {
+    let mut all = Vec::<T>::with_capacity(comm.size());
+    let (mine, into) = ((&raw const value).cast(), all.as_mut_ptr().cast());
+    // SAFETY: the vector has room for an element a rank, and after an allgather without an error
+    // holds them.
+    unsafe {
+        allgather(comm, call, T::DTYPE, &Blocks::Equal(1), mine, into)?;
+        all.set_len(comm.size());
+    }
+    Ok(all)
+}
+
+/// Allgathers the counts, then the elements.
+pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
+    comm: &Comm,
+    call: &Call<'_>,
+    send: &S,
+) -> Result<Gathered<S::Elem>> {
+    let input = Input::new(send.view());
+    let counts = allgather_each(comm, call, input.len())?;
+    let starts = offsets(call, &counts)?;
+    let all = starts[comm.size()];
+    let mut values = room_for::<S::Elem>(call, all)?;
+    let into = values.as_mut_ptr().cast();
+    let blocks = Blocks::Varying(starts);
+    // SAFETY: the vector has room for the blocks, of which this rank's is as long as `input`, and
+    // after an allgather without an error holds them.
+    unsafe {
+        allgather(comm, call, input.dtype(), &blocks, input.ptr(), into)?;
+        values.set_len(all);
+    }
+    let Blocks::Varying(starts) = blocks else { unreachable!("made so above") };
+    Ok((values, starts))
+}
+
+/// # Safety
+/// `recv` has room for the blocks; `mine` holds this rank's, and is its place in `recv` or apart
+/// from all of it.
+unsafe fn allgather(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    blocks: &Blocks,
+    mine: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let kind = match blocks {
+        Blocks::Equal(_) => Kind::Allgather,
+        Blocks::Varying(_) => Kind::Allgatherv,
+    };
+    let fits = blocks.longest() <= PAYLOAD / dtype.size as usize;
+    let default = if fits { "flat" } else { "chunked" };
+    let choice =
+        choose(comm, kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
+    let (start, count) = blocks.of(comm.rank());
+    let own = recv.wrapping_add(start * dtype.size as usize);
+    if !std::ptr::eq(own.cast_const(), mine) {
+        // SAFETY: both have room for this rank's block, and are apart, as they are not the same.
+        unsafe { copy_nonoverlapping(mine, own, count * dtype.size as usize) };
+    }
+    comm.collective(call, |round| {
+        round.set_number(COUNT, count as u64);
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => flat(round, dtype, blocks, mine, recv),
+                _ => chunked(round, comm.segment(), dtype, blocks, mine, recv),
+            }
+        }
+    })
+}
+
+/// Ranks that expect different counts must not go on. One of them expects of some rank what that
+/// does not send.
+fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
+    let Blocks::Varying(_) = blocks else { return Ok(()) };
+    for peer in 0..round.size() {
+        let (sends, expected) = (round.number_of(peer, COUNT), blocks.of(peer).1);
+        if sends != expected as u64 {
+            return Err(round.disagree(&format!(
+                "different counts: rank {peer} of the communicator sends {sends} elements where \
+                 rank {} takes {expected}",
+                round.rank()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The others, beginning with the next one, so that not all read the same rank at once.
+fn others(round: &Round<'_>) -> impl Iterator<Item = usize> {
+    let (me, n) = (round.rank(), round.size());
+    (1..n).map(move |step| (me + step) % n)
+}
+
+/// Everybody shows its block, meets, and copies those of the others. One meeting; n − 1 reads of
+/// a block a rank.
+///
+/// # Safety
+/// As [`allgather`].
+unsafe fn flat(
+    round: &Round<'_>,
+    dtype: DType,
+    blocks: &Blocks,
+    mine: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let size = dtype.size as usize;
+    let bytes = blocks.of(round.rank()).1 * size;
+    // SAFETY: the room has that many bytes, and so has `mine`.
+    unsafe { copy_nonoverlapping(mine, round.room(bytes), bytes) };
+    round.arrive(1)?;
+    check_counts(round, blocks)?;
+    for peer in others(round) {
+        let (start, count) = blocks.of(peer);
+        let from = round.room_of(peer, count * size);
+        // SAFETY: all have published rooms of their blocks' lengths; `recv` has room.
+        unsafe { take(round, dtype, peer, from, recv.add(start * size), count)? };
+    }
+    Ok(())
+}
+
+/// Everybody reads the blocks of the others. Two meetings, or one a segment and one more where
+/// data go through staging; n − 1 reads of a block a rank.
+///
+/// # Safety
+/// As [`allgather`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    dtype: DType,
+    blocks: &Blocks,
+    mine: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let size = dtype.size as usize;
+    let own = blocks.of(round.rank()).1;
+    let step = (segment / size).max(1);
+    let shown = (mine, own * size);
+    // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
+    // leaves after the last meeting, before which the others have read it.
+    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
+    check_counts(round, blocks)?;
+    if large.direct {
+        for peer in others(round) {
+            let (start, count) = blocks.of(peer);
+            // SAFETY: `reach` has seen that the peer shows so many bytes; `recv` has room.
+            unsafe {
+                let from = large.reach(peer, SEND, count * size)?;
+                large.take(peer, from, recv.add(start * size), count)?;
+            }
+        }
+        return large.arrive();
+    }
+    for (turn, start) in (0..blocks.longest()).step_by(step).enumerate() {
+        let len = step.min(own.saturating_sub(start));
+        if len > 0 {
+            // SAFETY: a half has room for a segment, which lies within `mine`.
+            unsafe { copy_nonoverlapping(mine.add(start * size), large.half(turn), len * size) };
+        }
+        large.arrive()?;
+        for peer in others(round) {
+            let (first, count) = blocks.of(peer);
+            if start < count {
+                // SAFETY: the peer's half has room for a segment, which lies within its block;
+                // the meeting stands between writing and reading it.
+                unsafe {
+                    let from = large.half_of(peer, turn)?;
+                    let place = recv.add((first + start) * size);
+                    large.take(peer, from, place, step.min(count - start))?;
+                }
+            }
+        }
+    }
+    large.arrive()
+}

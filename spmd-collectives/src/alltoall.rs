@@ -1,0 +1,318 @@
+//! Alltoall (MPI 5.0 section 6.8).
+
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, Kind, PAYLOAD};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
+
+use crate::blocks::{Blocks, Gathered, offsets, room_for};
+use crate::check;
+use crate::data::{Input, Output};
+use crate::exchange::{Exchange, Incoming};
+use crate::select::{Choice, choose};
+
+/// Exchanges in which every rank has a block for every rank.
+pub trait Alltoall {
+    /// Sends the i-th block of `send` to rank i, and puts the block from rank i into the i-th of
+    /// `recv`. Both hold as many blocks of equal length as there are ranks. All ranks call it,
+    /// with equal lengths.
+    ///
+    /// Errors: `send` cannot be divided by the number of ranks; `recv` is not as long as `send`;
+    /// a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Alltoall;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| {
+    ///     let send: Vec<usize> = (0..3).map(|to| 10 * ctx.rank() + to).collect();
+    ///     let mut recv = [0; 3];
+    ///     ctx.alltoall(&send, &mut recv)?;
+    ///     assert_eq!(recv, [ctx.rank(), 10 + ctx.rank(), 20 + ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn alltoall<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized;
+
+    /// [`Alltoall::alltoall`] of `buf` into itself. It needs a copy of the buffer on the way.
+    ///
+    /// ```
+    /// # use spmd_collectives::Alltoall;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(2, |ctx| {
+    ///     let mut buf = [10 * ctx.rank(), 10 * ctx.rank() + 1];
+    ///     ctx.alltoall_in_place(&mut buf)?;
+    ///     assert_eq!(buf, [ctx.rank(), 10 + ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()>;
+
+    /// As [`Alltoall::alltoall`], with blocks of any lengths, packed in rank order: `send_counts`
+    /// and `recv_counts` give the elements for and from each rank. All ranks call it; what one
+    /// sends to another is what that one receives.
+    ///
+    /// Errors: the counts are not one a rank, or don't add up to the length of their buffer; two
+    /// ranks' counts differ (an error on every rank); a rank has failed, left, or makes another
+    /// call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Alltoall;
+    /// # use spmd_core::{spmd, Result};
+    /// // Rank 0 sends one element to everybody, rank 1 two.
+    /// spmd(2, |ctx| {
+    ///     let count = ctx.rank() + 1;
+    ///     let send = vec![ctx.rank(); 2 * count];
+    ///     let mut recv = [9; 3];
+    ///     ctx.alltoallv(&send, &mut recv, &[count; 2], &[1, 2])?;
+    ///     assert_eq!(recv, [0, 1, 1]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn alltoallv<S, R>(
+        &self,
+        send: &S,
+        recv: &mut R,
+        send_counts: &[usize],
+        recv_counts: &[usize],
+    ) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized;
+
+    /// [`Alltoall::alltoallv`] that learns what it receives: the elements, and where the block
+    /// from each rank starts, with the end of the last one behind.
+    ///
+    /// ```
+    /// # use spmd_collectives::Alltoall;
+    /// # use spmd_core::{spmd, Result};
+    /// // Everybody sends its rank, as often, to rank 1.
+    /// spmd(3, |ctx| {
+    ///     let me = ctx.rank();
+    ///     let (got, starts) = ctx.alltoallv_vec(&vec![me; me], &[0, me, 0])?;
+    ///     if me == 1 {
+    ///         assert_eq!((got, starts), (vec![1, 2, 2], vec![0, 0, 1, 3]));
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn alltoallv_vec<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        send_counts: &[usize],
+    ) -> Result<Gathered<S::Elem>>;
+}
+
+impl Alltoall for Comm {
+    fn alltoall<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let (dtype, len) = (input.dtype(), input.len());
+        let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
+        let block = block_of(self, &call, "send buffer", len)?;
+        check::length(&call, "receive buffer", output.len(), len)?;
+        // SAFETY: both buffers hold a block a rank, and are held here.
+        unsafe { equal(self, &call, dtype, input.ptr(), output.ptr(), block)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()> {
+        let mut output = Output::new(buf.view_mut());
+        let (dtype, len) = (output.dtype(), output.len());
+        let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
+        let block = block_of(self, &call, "buffer", len)?;
+        let into = output.ptr();
+        let mut send = vec![0u8; len * dtype.size as usize];
+        // SAFETY: the vector has the length of the buffer, of which it is a copy; both hold a
+        // block a rank, and are held here.
+        unsafe {
+            std::ptr::copy_nonoverlapping(into, send.as_mut_ptr(), send.len());
+            equal(self, &call, dtype, send.as_ptr(), into, block)?;
+        }
+        output.commit();
+        Ok(())
+    }
+
+    fn alltoallv<S, R>(
+        &self,
+        send: &S,
+        recv: &mut R,
+        send_counts: &[usize],
+        recv_counts: &[usize],
+    ) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let call = call_v(&input, Location::caller());
+        let n = self.size();
+        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
+        let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
+        let mut incoming = learn(self, &call, &blocks, input.len())?;
+        let agreed = incoming.iter().all(|block| block.count == recv_counts[block.peer]);
+        incoming.iter_mut().for_each(|block| block.into = places.of(block.peer).0);
+        let exchange = Exchange {
+            dtype: input.dtype(),
+            send: input.ptr(),
+            total: input.len(),
+            recv: output.ptr(),
+            agreed: Some(agreed),
+        };
+        // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
+        // the exchange gives an error before it moves a byte; the buffers are held here.
+        unsafe { unequal(self, &call, exchange, &blocks, &incoming)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn alltoallv_vec<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        send_counts: &[usize],
+    ) -> Result<Gathered<S::Elem>> {
+        let input = Input::new(send.view());
+        let call = call_v(&input, Location::caller());
+        let n = self.size();
+        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
+        let mut incoming = learn(self, &call, &blocks, input.len())?;
+        let mut recv_counts = vec![0; n];
+        incoming.iter().for_each(|block| recv_counts[block.peer] = block.count);
+        let starts = offsets(&call, &recv_counts)?;
+        incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
+        let len = starts[n];
+        let mut recv = room_for::<S::Elem>(&call, len)?;
+        let exchange = Exchange {
+            dtype: input.dtype(),
+            send: input.ptr(),
+            total: input.len(),
+            recv: recv.as_mut_ptr().cast(),
+            agreed: Some(true),
+        };
+        // SAFETY: the vector has room for all counts, and all of it is written, or there is an
+        // error; the buffers are held here.
+        unsafe {
+            unequal(self, &call, exchange, &blocks, &incoming)?;
+            recv.set_len(len);
+        }
+        Ok((recv, starts))
+    }
+}
+
+fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> {
+    Call::new(Kind::Alltoallv, site).data(input.dtype(), Call::UNEQUAL)
+}
+
+/// The length of one of as many blocks as there are ranks.
+fn block_of(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Result<usize> {
+    check::length(call, what, len, len.next_multiple_of(comm.size()))?;
+    Ok(len / comm.size())
+}
+
+/// Everybody shows its blocks and reads those for it, at once from all peers. Small ones lie in
+/// the rooms: one meeting; large ones are read in place: two. n reads a rank, of a block each.
+///
+/// # Safety
+/// `send` holds n blocks of `block` elements, `recv` has room for as many, apart from `send`.
+pub(crate) unsafe fn equal(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    send: *const u8,
+    recv: *mut u8,
+    block: usize,
+) -> Result<()> {
+    let (n, me) = (comm.size(), comm.rank());
+    let total = n * block;
+    let exchange = Exchange { dtype, send, total, recv, agreed: None };
+    let incoming = (1..=n).map(|step| {
+        let peer = (me + step) % n;
+        Incoming { peer, index: me, from: me * block, total, into: peer * block, count: block }
+    });
+    let choice = choose_by_size(comm, call, total * dtype.size as usize);
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => exchange.through_rooms(round, incoming),
+                _ => {
+                    let at = |index| (index * block, block);
+                    exchange.through_buffers(round, comm.segment(), n, at, incoming)
+                }
+            }
+        }
+    })
+}
+
+/// As [`equal`], with the blocks that [`learn`] has found. The largest buffer decides for all
+/// ranks where they lie.
+///
+/// # Safety
+/// `send` holds the blocks, `recv` has room for `incoming`, apart from `send`.
+unsafe fn unequal(
+    comm: &Comm,
+    call: &Call<'_>,
+    exchange: Exchange,
+    blocks: &Blocks,
+    incoming: &[Incoming],
+) -> Result<()> {
+    let largest = incoming.iter().map(|block| block.total).max().unwrap_or(0);
+    let bytes = largest.saturating_mul(exchange.dtype.size as usize);
+    let choice = choose_by_size(comm, call, bytes);
+    let incoming = incoming.iter().copied();
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => exchange.through_rooms(round, incoming),
+                _ => {
+                    let at = |rank: usize| blocks.of(rank);
+                    exchange.through_buffers(round, comm.segment(), comm.size(), at, incoming)
+                }
+            }
+        }
+    })
+}
+
+fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Choice {
+    let fits = bytes <= PAYLOAD;
+    let default = if fits { "flat" } else { "chunked" };
+    choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked")
+}
+
+/// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
+/// alltoall of its own.
+fn learn(comm: &Comm, call: &Call<'_>, blocks: &Blocks, total: usize) -> Result<Vec<Incoming>> {
+    type Header = [u64; 3];
+    let (n, me) = (comm.size(), comm.rank());
+    let say = |(start, count)| [start, count, total].map(|word| word as u64);
+    let said: Vec<Header> = (0..n).map(|peer| say(blocks.of(peer))).collect();
+    let mut heard = vec![[0; 3]; n];
+    // SAFETY: both vectors hold a header a rank.
+    unsafe {
+        let (send, recv) = (said.as_ptr().cast(), heard.as_mut_ptr().cast());
+        equal(comm, call, Header::DTYPE, send, recv, 1)?;
+    }
+    let incoming = (1..=n).map(|step| {
+        let peer = (me + step) % n;
+        let [from, count, total] = heard[peer].map(|word: u64| word as usize);
+        Incoming { peer, index: me, from, total, into: 0, count }
+    });
+    Ok(incoming.collect())
+}

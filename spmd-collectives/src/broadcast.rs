@@ -1,0 +1,211 @@
+//! Broadcast (MPI 5.0 section 6.4).
+
+use std::mem::MaybeUninit;
+use std::panic::Location;
+use std::ptr::{copy_nonoverlapping, null};
+
+use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
+
+use crate::data::Output;
+use crate::large::{Large, SEND, take};
+use crate::select::{Choice, choose};
+
+/// One rank's data for everybody.
+pub trait Broadcast {
+    /// Copies the root's `buf` into everybody's. All ranks call it, with equal lengths and the
+    /// same root.
+    ///
+    /// A small broadcast does not wait for the other ranks: the root returns at once.
+    ///
+    /// Errors: `root` out of range; a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Broadcast;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(3, |ctx| {
+    ///     let mut point = [0.0; 2];
+    ///     if ctx.rank() == 1 {
+    ///         point = [0.5, 2.5];
+    ///     }
+    ///     ctx.broadcast(&mut point, 1)?;
+    ///     assert_eq!(point, [0.5, 2.5]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn broadcast<B: BufferMut + ?Sized>(&self, buf: &mut B, root: usize) -> Result<()>;
+
+    /// [`Broadcast::broadcast`] of one element: `Some` on the root; what others give is not
+    /// looked at.
+    ///
+    /// Errors: as [`Broadcast::broadcast`]; the root gave `None`.
+    ///
+    /// ```
+    /// # use spmd_collectives::Broadcast;
+    /// # use spmd_core::{spmd, Result};
+    /// let seeds = spmd(3, |ctx| {
+    ///     let seed = (ctx.rank() == 0).then_some(42);
+    ///     ctx.broadcast_value(seed, 0)
+    /// })?;
+    /// assert_eq!(seeds, [42; 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn broadcast_value<T: Element>(&self, value: Option<T>, root: usize) -> Result<T>;
+}
+
+impl Broadcast for Comm {
+    fn broadcast<B: BufferMut + ?Sized>(&self, buf: &mut B, root: usize) -> Result<()> {
+        let mut output = Output::new(buf.view_mut());
+        let (dtype, count) = (output.dtype(), output.len());
+        let call = Call::new(Kind::Broadcast, Location::caller()).data(dtype, count).root(root);
+        let ptr = output.ptr();
+        // SAFETY: the buffer holds that many elements, and is held here.
+        unsafe { broadcast(self, &call, dtype, count, root, ptr)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn broadcast_value<T: Element>(&self, value: Option<T>, root: usize) -> Result<T> {
+        let call = Call::new(Kind::Broadcast, Location::caller()).data(T::DTYPE, 1).root(root);
+        let mut result = MaybeUninit::<T>::uninit();
+        if self.rank() == root {
+            let value = value.ok_or_else(|| {
+                Error::Argument(format!("{call}: the root must give a value, not None"))
+            })?;
+            result.write(value);
+        }
+        // SAFETY: there is room for one element, which on the root is a value. After a broadcast
+        // without an error it is one everywhere.
+        unsafe {
+            broadcast(self, &call, T::DTYPE, 1, root, result.as_mut_ptr().cast())?;
+            Ok(result.assume_init())
+        }
+    }
+}
+
+/// # Safety
+/// `buf` has room for `count` elements of `dtype`, and on the root holds them.
+pub(crate) unsafe fn broadcast(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    count: usize,
+    root: usize,
+    buf: *mut u8,
+) -> Result<()> {
+    comm.check_root(call)?;
+    let fits = count * dtype.size as usize <= PAYLOAD;
+    let default = match comm.size() {
+        _ if !fits => "chunked",
+        0..=FLAT => "flat",
+        _ => "tree",
+    };
+    let names = ["flat", "tree", "chunked"];
+    let choice = choose(comm, Kind::Broadcast, default, &names, |name| fits || name == "chunked");
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => flat(round, dtype, count, root, buf),
+                Choice("tree") => tree(round, dtype, count, root, buf),
+                _ => chunked(round, comm.segment(), dtype, count, root, buf),
+            }
+        }
+    })
+}
+
+/// The root shows its data and goes on; the others wait for it alone. One step; one read of the
+/// data a rank.
+///
+/// # Safety
+/// As [`broadcast`].
+unsafe fn flat(
+    round: &Round<'_>,
+    dtype: DType,
+    count: usize,
+    root: usize,
+    buf: *mut u8,
+) -> Result<()> {
+    let bytes = count * dtype.size as usize;
+    if round.rank() == root {
+        // SAFETY: the room has that many bytes, and so has `buf`.
+        unsafe { copy_nonoverlapping(buf, round.room(bytes), bytes) };
+        round.publish(1);
+        return Ok(());
+    }
+    round.publish_to(1, root);
+    round.wait_for(root, 1)?;
+    // SAFETY: the root has published its room, and `buf` has room for what is in it.
+    unsafe { take(round, dtype, root, round.room_of(root, bytes), buf, count) }
+}
+
+/// The root shows its data, all meet over a tree. 2 log₄ n steps; one read of the data a rank.
+///
+/// # Safety
+/// As [`broadcast`].
+unsafe fn tree(
+    round: &Round<'_>,
+    dtype: DType,
+    count: usize,
+    root: usize,
+    buf: *mut u8,
+) -> Result<()> {
+    let bytes = count * dtype.size as usize;
+    if round.rank() == root {
+        // SAFETY: the room has that many bytes, and so has `buf`.
+        unsafe { copy_nonoverlapping(buf, round.room(bytes), bytes) };
+        return round.arrive(1);
+    }
+    round.arrive(1)?;
+    // SAFETY: the root has published its room, and `buf` has room for what is in it.
+    unsafe { take(round, dtype, root, round.room_of(root, bytes), buf, count) }
+}
+
+/// Everybody reads the root's data. Two meetings, or one a segment and one more where data go
+/// through staging, of which the root fills one half while the others read the other.
+///
+/// # Safety
+/// As [`broadcast`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    dtype: DType,
+    count: usize,
+    root: usize,
+    buf: *mut u8,
+) -> Result<()> {
+    let size = dtype.size as usize;
+    let is_root = round.rank() == root;
+    let total = count * size;
+    let step = (segment / size).max(1).min(count.max(1));
+    let shown = if is_root { (buf.cast_const(), total) } else { (null(), 0) };
+    // SAFETY: the buffer is the caller's; the root does not write it, and leaves it after the
+    // last meeting, before which the others have read it.
+    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
+    if large.direct {
+        if !is_root {
+            // SAFETY: both buffers have `count` elements.
+            unsafe { large.take(root, large.reach(root, SEND, total)?, buf, count)? };
+        }
+        return large.arrive();
+    }
+    for (turn, start) in (0..count).step_by(step).enumerate() {
+        let len = step.min(count - start);
+        // SAFETY: a half has room for a segment, which lies within the buffer; a meeting stands
+        // between writing and reading it.
+        unsafe {
+            let place = buf.add(start * size);
+            if is_root {
+                copy_nonoverlapping(place, large.half(turn), len * size);
+                large.arrive()?;
+            } else {
+                large.arrive()?;
+                large.take(root, large.half_of(root, turn)?, place, len)?;
+            }
+        }
+    }
+    large.arrive()
+}

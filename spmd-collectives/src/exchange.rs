@@ -1,0 +1,181 @@
+//! What all-to-all calls share: every rank holds blocks for peers, one after another, and reads
+//! from each peer the block that is for it. Messages are not needed: everybody shows its whole
+//! buffer, and readers know where their blocks lie.
+
+use spmd_core::algorithm::{PAYLOAD, Round};
+use spmd_core::{DType, Result};
+
+use crate::large::{Large, SEND, take};
+
+/// A block that this rank reads from a peer; all but `peer` and `index` in elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming {
+    pub(crate) peer: usize,
+    /// Which of the peer's blocks it is.
+    pub(crate) index: usize,
+    /// Where it starts in the peer's buffer.
+    pub(crate) from: usize,
+    /// The length of the peer's buffer.
+    pub(crate) total: usize,
+    /// Where it goes in this rank's buffer.
+    pub(crate) into: usize,
+    pub(crate) count: usize,
+}
+
+/// What a rank puts into an exchange. Memory as the functions here ask for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchange {
+    pub(crate) dtype: DType,
+    pub(crate) send: *const u8,
+    /// Elements in `send`.
+    pub(crate) total: usize,
+    pub(crate) recv: *mut u8,
+    /// Whether the ranks' counts fit together, where that is not implied by their making the
+    /// same call.
+    pub(crate) agreed: Option<bool>,
+}
+
+/// The number under which a rank says how long its longest block is.
+const LONGEST: usize = 1;
+/// The number under which a rank says whether it has found its peers' counts to be wrong.
+const WRONG: usize = 2;
+
+impl Exchange {
+    fn size(&self) -> usize {
+        self.dtype.size as usize
+    }
+
+    fn say_agreed(&self, round: &Round<'_>) {
+        if let Some(agreed) = self.agreed {
+            round.set_number(WRONG, u64::from(!agreed));
+        }
+    }
+
+    /// After a meeting: the same error on all ranks, if one of them has found counts to differ.
+    fn check_agreed(&self, round: &Round<'_>) -> Result<()> {
+        let wrong = |peer| round.number_of(peer, WRONG) != 0;
+        if self.agreed.is_some() && (0..round.size()).any(wrong) {
+            return Err(round.disagree("different counts"));
+        }
+        Ok(())
+    }
+
+    /// Everybody shows its blocks in its room, and reads. One meeting.
+    ///
+    /// # Safety
+    /// `send` holds `total` elements, at most [`PAYLOAD`] bytes on every rank; `recv` has room for
+    /// all of `incoming`, and is apart from `send`.
+    pub(crate) unsafe fn through_rooms(
+        &self,
+        round: &Round<'_>,
+        incoming: impl Iterator<Item = Incoming>,
+    ) -> Result<()> {
+        let (size, bytes) = (self.size(), self.total * self.size());
+        self.say_agreed(round);
+        // SAFETY: the room has that many bytes, and so has `send`.
+        unsafe { std::ptr::copy_nonoverlapping(self.send, round.room(bytes), bytes) };
+        round.arrive(1)?;
+        self.check_agreed(round)?;
+        for block in incoming {
+            if !block.is_within(size, PAYLOAD) {
+                return Err(round.lied(block.peer));
+            }
+            let room = round.room_of(block.peer, block.total * size);
+            // SAFETY: the peer has published its room, in which the block lies, as was just
+            // looked at; `recv` has room for it.
+            unsafe {
+                let (from, into) = (room.add(block.from * size), self.recv.add(block.into * size));
+                take(round, self.dtype, block.peer, from, into, block.count)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Peers read from the buffers where they are: two meetings. Where they cannot, `blocks`
+    /// blocks, the same number on all ranks, go piece by piece through the staging areas: a
+    /// meeting a piece. `block(index)` gives the start and length of a block in `send`.
+    ///
+    /// # Safety
+    /// `send` holds `total` elements, all blocks among them; `recv` has room for all of
+    /// `incoming`, and is apart from `send`.
+    pub(crate) unsafe fn through_buffers(
+        &self,
+        round: &Round<'_>,
+        segment: usize,
+        blocks: usize,
+        block: impl Fn(usize) -> (usize, usize),
+        incoming: impl Iterator<Item = Incoming> + Clone,
+    ) -> Result<()> {
+        let size = self.size();
+        let step = (segment / (blocks.max(1) * size)).max(1);
+        let longest = (0..blocks).map(|index| block(index).1).max().unwrap_or(0);
+        round.set_number(LONGEST, longest as u64);
+        self.say_agreed(round);
+        let send = (self.send, self.total * size);
+        let nothing = (std::ptr::null(), 0);
+        // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last
+        // meeting is after the last read.
+        let large = unsafe { Large::meet(round, self.dtype, send, nothing, blocks * step * size)? };
+        self.check_agreed(round)?;
+        if large.direct {
+            for block in incoming {
+                if !block.is_within(size, usize::MAX) {
+                    return Err(round.lied(block.peer));
+                }
+                let buffer = large.reach(block.peer, SEND, block.total * size)?;
+                // SAFETY: the block lies in the peer's buffer, whose length `reach` has checked;
+                // `recv` has room for it.
+                unsafe {
+                    let from = buffer.add(block.from * size);
+                    large.take(block.peer, from, self.recv.add(block.into * size), block.count)?;
+                }
+            }
+            return large.arrive();
+        }
+        let longest = (0..round.size()).map(|peer| round.number_of(peer, LONGEST) as usize);
+        let longest = longest.max().unwrap_or(0);
+        if let Some(block) = incoming.clone().find(|block| block.count > longest) {
+            return Err(round.lied(block.peer));
+        }
+        for (turn, start) in (0..longest).step_by(step).enumerate() {
+            let piece = |count: usize| count.saturating_sub(start).min(step);
+            for (index, (offset, count)) in (0..blocks).map(&block).enumerate() {
+                let bytes = piece(count) * size;
+                if bytes == 0 {
+                    continue;
+                }
+                // SAFETY: a half has room for a piece of each block; the piece lies in `send`.
+                unsafe {
+                    let from = self.send.add((offset + start) * size);
+                    let into = large.half(turn).add(index * step * size);
+                    std::ptr::copy_nonoverlapping(from, into, bytes);
+                }
+            }
+            large.arrive()?;
+            for block in incoming.clone() {
+                let count = piece(block.count);
+                if count == 0 {
+                    continue;
+                }
+                // SAFETY: the peer's half, whose length is checked, has room for a piece of each
+                // block, and `index` is less than `blocks`; `recv` has room for the block.
+                unsafe {
+                    let from = large.half_of(block.peer, turn)?.add(block.index * step * size);
+                    let into = self.recv.add((block.into + start) * size);
+                    large.take(block.peer, from, into, count)?;
+                }
+            }
+        }
+        large.arrive()
+    }
+}
+
+impl Incoming {
+    /// Whether the block lies within the peer's buffer, and that within `limit` bytes: both may
+    /// be another process's word.
+    fn is_within(&self, size: usize, limit: usize) -> bool {
+        let end = self.from.checked_add(self.count);
+        let bytes = self.total.checked_mul(size);
+        end.is_some_and(|end| end <= self.total) && bytes.is_some_and(|bytes| bytes <= limit)
+    }
+}

@@ -1,0 +1,252 @@
+//! Values of any `serde` type, always through serialisation (`postcard`).
+
+use std::panic::Location;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use spmd_core::algorithm::{Call, Kind};
+use spmd_core::{Comm, Element, Error, Result, Source, Status, TagOrAny};
+
+use crate::allgather::allgather_unknown;
+use crate::blocks::room_for;
+use crate::broadcast::broadcast;
+use crate::check;
+use crate::gather::gather_unknown;
+use crate::scatter::scatter_unknown;
+
+/// The calls for values that are no elements: strings, vectors, enums, maps, whatever `serde`
+/// can write and read. All ranks use the same type.
+///
+/// Each may give [`Error::Serialize`]: a value cannot be written, or what came cannot be read as
+/// one of this type.
+pub trait Objects {
+    /// Gives everybody the root's value: `Some` on the root; what others give is not looked at.
+    /// All ranks call it, with the same root.
+    ///
+    /// Errors: as [`crate::Broadcast::broadcast_value`]; serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{spmd, Result};
+    /// let names = spmd(3, |ctx| {
+    ///     let name = String::from("mesh.vtk");
+    ///     ctx.broadcast_object((ctx.rank() == 0).then_some(&name), 0)
+    /// })?;
+    /// assert_eq!(names, ["mesh.vtk"; 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn broadcast_object<T>(&self, value: Option<&T>, root: usize) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Collects a value of each rank on the root, in rank order; the others get `None`. All ranks
+    /// call it, with the same root.
+    ///
+    /// Errors: as [`crate::Gather::gatherv_vec`]; serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{spmd, Result};
+    /// let all = spmd(2, |ctx| ctx.gather_object(&format!("rank {}", ctx.rank()), 0))?;
+    /// assert_eq!(all[0], Some(vec!["rank 0".to_string(), "rank 1".to_string()]));
+    /// assert_eq!(all[1], None);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn gather_object<T>(&self, value: &T, root: usize) -> Result<Option<Vec<T>>>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Collects a value of each rank on every rank, in rank order. All ranks call it.
+    ///
+    /// Errors: as [`crate::Allgather::allgatherv_vec`]; serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{spmd, Result};
+    /// let all = spmd(2, |ctx| ctx.allgather_object(&vec![ctx.rank(); ctx.rank()]))?;
+    /// assert_eq!(all[0], [vec![], vec![1]]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn allgather_object<T>(&self, value: &T) -> Result<Vec<T>>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Gives rank i the i-th of the root's values: `Some` on the root, one value a rank; what
+    /// others give is not looked at. All ranks call it, with the same root.
+    ///
+    /// Errors: as [`crate::Scatter::scatterv_vec`]; the root gave `None`, or another number of
+    /// values; serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{spmd, Result};
+    /// let tasks = ["load".to_string(), "solve".to_string()];
+    /// let mine = spmd(2, |ctx| ctx.scatter_object((ctx.rank() == 0).then_some(&tasks[..]), 0))?;
+    /// assert_eq!(mine, tasks);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn scatter_object<T>(&self, values: Option<&[T]>, root: usize) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Sends a value to `dest`, as [`Comm::send`] sends elements: the message carries bytes.
+    ///
+    /// Errors: as [`Comm::send`]; serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{spmd, Result};
+    /// spmd(2, |ctx| {
+    ///     if ctx.rank() == 0 {
+    ///         ctx.send_object(&("pressure", 2.5), 1, 0)?;
+    ///     } else {
+    ///         let ((name, value), status) = ctx.recv_object::<(String, f64)>(0, 0)?;
+    ///         assert_eq!((name.as_str(), value, status.source()), ("pressure", 2.5, 0));
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()>;
+
+    /// Receives a value that [`Objects::send_object`] has sent. The length in its [`Status`] is
+    /// that of the message in bytes.
+    ///
+    /// Errors: as [`Comm::recv_vec`]; serialisation.
+    #[track_caller]
+    fn recv_object<T: DeserializeOwned>(
+        &self,
+        source: impl Source,
+        tag: impl TagOrAny,
+    ) -> Result<(T, Status)>;
+}
+
+impl Objects for Comm {
+    fn broadcast_object<T>(&self, value: Option<&T>, root: usize) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let call = object_call(Kind::BroadcastObject, Location::caller()).root(root);
+        let mut bytes = Vec::new();
+        if self.rank() == root {
+            bytes = encode(&call, value.ok_or_else(|| no_value(&call))?)?;
+        }
+        let mut len = bytes.len();
+        // SAFETY: the number is one element, and is held here.
+        unsafe { broadcast(self, &call, usize::DTYPE, 1, root, (&raw mut len).cast())? };
+        if self.rank() != root {
+            bytes = room_for(&call, len)?;
+        }
+        // SAFETY: the vector has room for the bytes, on the root holds them, and after a
+        // broadcast without an error does everywhere.
+        unsafe {
+            broadcast(self, &call, u8::DTYPE, len, root, bytes.as_mut_ptr())?;
+            bytes.set_len(len);
+        }
+        decode(&call, &bytes)
+    }
+
+    fn gather_object<T>(&self, value: &T, root: usize) -> Result<Option<Vec<T>>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let call = object_call(Kind::GatherObject, Location::caller()).root(root);
+        let bytes = encode(&call, value)?;
+        let all = gather_unknown(self, &call, &bytes, root)?;
+        all.map(|(bytes, starts)| decode_all(&call, &bytes, &starts)).transpose()
+    }
+
+    fn allgather_object<T>(&self, value: &T) -> Result<Vec<T>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let call = object_call(Kind::AllgatherObject, Location::caller());
+        let bytes = encode(&call, value)?;
+        let (bytes, starts) = allgather_unknown(self, &call, &bytes)?;
+        decode_all(&call, &bytes, &starts)
+    }
+
+    fn scatter_object<T>(&self, values: Option<&[T]>, root: usize) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let call = object_call(Kind::ScatterObject, Location::caller()).root(root);
+        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
+        if self.rank() == root {
+            let values = values.ok_or_else(|| no_value(&call))?;
+            check::length(&call, "list of values", values.len(), self.size())?;
+            for value in values {
+                let encoded = encode(&call, value)?;
+                counts.push(encoded.len());
+                bytes.extend(encoded);
+            }
+        }
+        decode(&call, &scatter_unknown(self, &call, &bytes, &counts, root)?)
+    }
+
+    fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()> {
+        let call = message_call(Kind::Send, Location::caller(), Some(dest), Some(tag));
+        self.send(&encode(&call, value)?, dest, tag)
+    }
+
+    fn recv_object<T: DeserializeOwned>(
+        &self,
+        source: impl Source,
+        tag: impl TagOrAny,
+    ) -> Result<(T, Status)> {
+        let site = Location::caller();
+        let (bytes, status) = self.recv_vec::<u8>(source, tag)?;
+        let call = message_call(Kind::Recv, site, Some(status.source()), Some(status.tag()));
+        Ok((decode(&call, &bytes)?, status))
+    }
+}
+
+fn object_call<'a>(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
+    Call::new(kind, site).data(u8::DTYPE, Call::UNEQUAL)
+}
+
+fn message_call<'a>(
+    kind: Kind,
+    site: &'static Location<'static>,
+    peer: Option<usize>,
+    tag: Option<u32>,
+) -> Call<'a> {
+    let mut call = object_call(kind, site);
+    (call.root, call.tag) = (peer, tag);
+    call
+}
+
+fn no_value(call: &Call<'_>) -> Error {
+    Error::Argument(format!("{call}: the root must give a value, not None"))
+}
+
+fn encode<T: Serialize + ?Sized>(call: &Call<'_>, value: &T) -> Result<Vec<u8>> {
+    postcard::to_stdvec(value).map_err(|error| failed(call, "writing the value", &error))
+}
+
+fn decode<T: DeserializeOwned>(call: &Call<'_>, bytes: &[u8]) -> Result<T> {
+    let what = "reading what came as a value of this rank's type";
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(failed(call, what, &"bytes are left over")),
+        Err(error) => Err(failed(call, what, &error)),
+    }
+}
+
+/// The values whose bytes start at `starts`, of which the last is the end.
+fn decode_all<T: DeserializeOwned>(
+    call: &Call<'_>,
+    bytes: &[u8],
+    starts: &[usize],
+) -> Result<Vec<T>> {
+    starts.windows(2).map(|pair| decode(call, &bytes[pair[0]..pair[1]])).collect()
+}
+
+fn failed(call: &Call<'_>, what: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::Serialize { call: call.to_string(), reason: format!("{what}: {error}") }
+}

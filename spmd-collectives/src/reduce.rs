@@ -1,0 +1,292 @@
+//! Reduce (MPI 5.0 section 6.9.1).
+
+use std::panic::Location;
+use std::ptr::{copy_nonoverlapping, null, null_mut};
+
+use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
+
+use crate::check;
+use crate::data::{Input, Output};
+use crate::large::{Large, RECV, SEND, part, take};
+use crate::reducing::{Reduction, tell_down_tree};
+use crate::select::{Choice, choose};
+
+/// Reductions whose result goes to one rank.
+pub trait Reduce {
+    /// Folds the ranks' `send` element by element with `op`; the root gets the result in `recv`.
+    /// All ranks call it, with `send` of equal length. `recv` is used on the root alone, where it
+    /// is as long as `send`; elsewhere it may be empty, and is not looked at.
+    ///
+    /// The fold is in the canonical order of [`spmd_core::op`]: the bits are those of
+    /// [`crate::Allreduce::allreduce`]. A small reduce does not wait for the root: the others
+    /// return at once.
+    ///
+    /// Errors: `root` out of range; `recv` of the root is not as long as `send`; a rank has
+    /// failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Reduce;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(3, |ctx| {
+    ///     let mut sums = [0; 2];
+    ///     ctx.reduce(&[ctx.rank(), 1], &mut sums, Sum, 0)?;
+    ///     assert_eq!(sums, if ctx.rank() == 0 { [3, 3] } else { [0, 0] });
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce<S, R, O>(&self, send: &S, recv: &mut R, op: O, root: usize) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>;
+
+    /// [`Reduce::reduce`] of `buf` into the root's; those of the others stay as they were.
+    ///
+    /// ```
+    /// # use spmd_collectives::Reduce;
+    /// # use spmd_core::{spmd, Max, Result};
+    /// let most = spmd(3, |ctx| {
+    ///     let mut buf = [ctx.rank()];
+    ///     ctx.reduce_in_place(&mut buf, Max, 0)?;
+    ///     Ok(buf[0])
+    /// })?;
+    /// assert_eq!(most, [2, 1, 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_in_place<R, O>(&self, buf: &mut R, op: O, root: usize) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>;
+
+    /// [`Reduce::reduce`] of one element; `Some` on the root.
+    ///
+    /// ```
+    /// # use spmd_collectives::Reduce;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// let sums = spmd(3, |ctx| ctx.reduce_value(ctx.rank(), Sum, 1))?;
+    /// assert_eq!(sums, [None, Some(3), None]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_value<T: Element, O: Operation<T>>(
+        &self,
+        value: T,
+        op: O,
+        root: usize,
+    ) -> Result<Option<T>>;
+}
+
+impl Reduce for Comm {
+    fn reduce<S, R, O>(&self, send: &S, recv: &mut R, op: O, root: usize) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>,
+    {
+        let input = Input::new(send.view());
+        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let (dtype, count, from) = (input.dtype(), input.len(), input.ptr());
+        let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
+        let reduction = Reduction { dtype, op, count };
+        if self.rank() != root {
+            // SAFETY: the buffer holds that many elements, and is held here.
+            return unsafe { reduce(self, &call, reduction, root, from, null_mut()) };
+        }
+        let mut output = Output::new(recv.view_mut());
+        check::length(&call, "receive buffer", output.len(), count)?;
+        let into = output.ptr();
+        // SAFETY: both buffers hold that many elements, and are held here.
+        unsafe { reduce(self, &call, reduction, root, from, into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn reduce_in_place<R, O>(&self, buf: &mut R, op: O, root: usize) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>,
+    {
+        let mut output = Output::new(buf.view_mut());
+        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let (dtype, count, ptr) = (output.dtype(), output.len(), output.ptr());
+        let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
+        let reduction = Reduction { dtype, op, count };
+        let into = if self.rank() == root { ptr } else { null_mut() };
+        // SAFETY: the buffer holds that many elements, and is held here.
+        unsafe { reduce(self, &call, reduction, root, ptr, into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn reduce_value<T: Element, O: Operation<T>>(
+        &self,
+        value: T,
+        op: O,
+        root: usize,
+    ) -> Result<Option<T>> {
+        let op = ErasedOp::new::<T, O>(&op);
+        let call = Call::new(Kind::Reduce, Location::caller()).data(T::DTYPE, 1).op(op).root(root);
+        let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
+        let mut result = value;
+        let ptr = (&raw mut result).cast::<u8>();
+        let is_root = self.rank() == root;
+        let into = if is_root { ptr } else { null_mut() };
+        // SAFETY: the value is one element, and is held here.
+        unsafe { reduce(self, &call, reduction, root, ptr, into)? };
+        Ok(is_root.then_some(result))
+    }
+}
+
+/// # Safety
+/// `send` holds the reduction's elements. On the root, `recv` has room for them, and is `send` or
+/// apart from it; elsewhere it is not used.
+unsafe fn reduce(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    comm.check_root(call)?;
+    let fits = reduction.bytes() <= PAYLOAD;
+    let default = match comm.size() {
+        _ if !fits => "chunked",
+        0..=FLAT => "flat",
+        _ => "tree",
+    };
+    let choice = choose(comm, call.kind, default, &["flat", "tree", "chunked"], |name| {
+        fits || name == "chunked"
+    });
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => flat(round, reduction, root, send, recv),
+                Choice("tree") => tree(round, reduction, root, send, recv),
+                _ => chunked(round, comm.segment(), reduction, root, send, recv),
+            }
+        }
+    })
+}
+
+/// The others show their inputs and go on; the root waits for all and folds. One step; the root
+/// reads n − 1 inputs.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn flat(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (bytes, me) = (reduction.bytes(), round.rank());
+    if me != root {
+        // SAFETY: the room has that many bytes, and so has `send`.
+        unsafe { copy_nonoverlapping(send, round.room(bytes), bytes) };
+        round.publish_to(1, root);
+        return Ok(());
+    }
+    round.publish_to_each(1, std::iter::empty());
+    round.wait_for_all(1)?;
+    let input = |peer| if peer == me { send } else { round.room_of(peer, bytes) };
+    // SAFETY: the others have published their rooms; `recv` has room, and is this rank's input
+    // exactly or apart from it.
+    unsafe { reduction.fold(round, reduction.count, round.size(), recv, input) }
+}
+
+/// Folds up a binomial tree, tells everybody down it, and the root reads the result. 2 log₂ n
+/// steps; one read of the data a step.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn tree(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (bytes, last) = (reduction.bytes(), round.size() - 1);
+    // SAFETY: the room has that many bytes, and so has `send`; the fold is over when a rank has
+    // been told, and the last rank's room is written no more.
+    unsafe {
+        copy_nonoverlapping(send, round.room(bytes), bytes);
+        reduction.fold_up_tree(round)?;
+        tell_down_tree(round)?;
+        if round.rank() != root {
+            return Ok(());
+        }
+        take(round, reduction.dtype, last, round.room_of(last, bytes), recv, reduction.count)
+    }
+}
+
+/// Every rank folds one part of all inputs: into the root's buffer, if it can be written from
+/// here, else into staging, from where the root takes it. Two meetings, or up to two a segment
+/// and one more; the inputs are read once, by all ranks together.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (n, me, size) = (round.size(), round.rank(), reduction.size());
+    let (count, total) = (reduction.count, reduction.bytes());
+    let step = (segment / size).max(1).min(count.max(1));
+    // A half of the staging area: a segment of input, then one of results.
+    let half = 2 * step * size;
+    let shown = if me == root { (recv.cast_const(), total) } else { (null(), 0) };
+    // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
+    let large = unsafe { Large::meet(round, reduction.dtype, (send, total), shown, half)? };
+    if round.one_address_space() {
+        let mine = part(count, n, me);
+        let into = large.reach(root, RECV, total)?.cast_mut();
+        // SAFETY: the root holds `recv` for writing until all ranks have met again, or have left
+        // the round if it gives up. Only this rank writes this part of it, and reads this part of
+        // the root's `send` if that is the same memory.
+        unsafe { reduction.fold_direct(&large, count, mine, into.add(mine.0 * size))? };
+        return large.arrive();
+    }
+    for (turn, start) in (0..count).step_by(step).enumerate() {
+        let len = step.min(count - start);
+        let (first, share) = part(len, n, me);
+        // SAFETY: a half has room for a segment of input and one of results, all segments lie
+        // within the buffers, and meetings order writing and reading. Where inputs are read in
+        // place, the root writes a segment of `recv`, which may be its `send`, after all have
+        // read that segment.
+        unsafe {
+            let results = large.half(turn).add(step * size);
+            if !large.direct {
+                copy_nonoverlapping(send.add(start * size), large.half(turn), len * size);
+                large.arrive()?;
+            }
+            let mut inputs = Vec::with_capacity(n);
+            for peer in 0..n {
+                inputs.push(if large.direct {
+                    large.reach(peer, SEND, total)?.add((start + first) * size)
+                } else {
+                    large.half_of(peer, turn)?.add(first * size)
+                });
+            }
+            reduction.fold(round, share, n, results.add(first * size), |peer| inputs[peer])?;
+            large.arrive()?;
+            for peer in (0..n).filter(|_| me == root) {
+                let (first, share) = part(len, n, peer);
+                let from = large.half_of(peer, turn)?.add((step + first) * size);
+                large.take(peer, from, recv.add((start + first) * size), share)?;
+            }
+        }
+    }
+    large.arrive()
+}

@@ -1,0 +1,302 @@
+//! Reduce-scatter (MPI 5.0 section 6.10).
+
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
+use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
+
+use crate::blocks::Blocks;
+use crate::check;
+use crate::data::{Input, Output};
+use crate::large::Large;
+use crate::reducing::Reduction;
+use crate::select::{Choice, choose};
+
+/// Reductions of which every rank gets a block.
+pub trait ReduceScatter {
+    /// Folds the ranks' `send` element by element with `op`; rank i gets the i-th block of the
+    /// result in `recv`. `send` holds as many blocks of the length of `recv` as there are ranks.
+    /// All ranks call it, with equal lengths.
+    ///
+    /// The fold is in the canonical order of [`spmd_core::op`]: the same bits in every placement,
+    /// and those that an allreduce gives.
+    ///
+    /// Errors: `send` is not as many times as long as `recv`; a rank has failed, left, or makes
+    /// another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::ReduceScatter;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(3, |ctx| {
+    ///     let mut sum = [0];
+    ///     ctx.reduce_scatter(&[1, 10, 100], &mut sum, Sum)?;
+    ///     assert_eq!(sum, [[3], [30], [300]][ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_scatter<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>;
+
+    /// [`ReduceScatter::reduce_scatter`] with blocks of any lengths: `counts` gives the elements
+    /// of each rank's, the same on all ranks.
+    ///
+    /// Errors: the counts are not one a rank, don't add up to the length of `send`, or differ
+    /// between ranks (an error on every rank); `recv` has another length than this rank's count;
+    /// a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::ReduceScatter;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(2, |ctx| {
+    ///     let counts = [1, 2];
+    ///     let mut sums = vec![0; counts[ctx.rank()]];
+    ///     ctx.reduce_scatterv(&[1, 10, 100], &mut sums, &counts, Sum)?;
+    ///     assert_eq!(sums, [vec![2], vec![20, 200]][ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_scatterv<S, R, O>(
+        &self,
+        send: &S,
+        recv: &mut R,
+        counts: &[usize],
+        op: O,
+    ) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>;
+
+    /// [`ReduceScatter::reduce_scatter`] of `buf` into its own first block, whichever rank this
+    /// is. The rest of `buf` stays as it was.
+    ///
+    /// ```
+    /// # use spmd_collectives::ReduceScatter;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(2, |ctx| {
+    ///     let mut buf = [1, 10];
+    ///     ctx.reduce_scatter_in_place(&mut buf, Sum)?;
+    ///     assert_eq!(buf, [[2, 10], [20, 10]][ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_scatter_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>;
+}
+
+impl ReduceScatter for Comm {
+    fn reduce_scatter<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let (dtype, count) = (input.dtype(), input.len());
+        let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
+        let expected = output.len().saturating_mul(self.size());
+        check::length(&call, "send buffer", count, expected)?;
+        let blocks = Blocks::Equal(output.len());
+        let reduction = Reduction { dtype, op, count };
+        // SAFETY: the buffers hold that many elements, and are held here.
+        unsafe { reduce_scatter(self, &call, reduction, &blocks, input.ptr(), output.ptr())? };
+        output.commit();
+        Ok(())
+    }
+
+    fn reduce_scatterv<S, R, O>(
+        &self,
+        send: &S,
+        recv: &mut R,
+        counts: &[usize],
+        op: O,
+    ) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>,
+    {
+        let input = Input::new(send.view());
+        let mut output = Output::new(recv.view_mut());
+        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let (dtype, count) = (input.dtype(), input.len());
+        let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
+        let blocks = Blocks::varying(&call, counts, self.size(), "send buffer", count)?;
+        check::length(&call, "receive buffer", output.len(), counts[self.rank()])?;
+        let reduction = Reduction { dtype, op, count };
+        // SAFETY: the buffers hold that many elements, and are held here.
+        unsafe { reduce_scatter(self, &call, reduction, &blocks, input.ptr(), output.ptr())? };
+        output.commit();
+        Ok(())
+    }
+
+    fn reduce_scatter_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>,
+    {
+        let mut output = Output::new(buf.view_mut());
+        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let (dtype, count) = (output.dtype(), output.len());
+        let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
+        check::length(&call, "buffer", count, count.next_multiple_of(self.size()))?;
+        let blocks = Blocks::Equal(count / self.size());
+        let reduction = Reduction { dtype, op, count };
+        let mut result = vec![0u8; reduction.bytes() / self.size()];
+        let into = output.ptr();
+        // SAFETY: the buffer holds that many elements, and the vector a block of them; peers have
+        // read the buffer when the result goes there.
+        unsafe {
+            reduce_scatter(self, &call, reduction, &blocks, into, result.as_mut_ptr())?;
+            std::ptr::copy_nonoverlapping(result.as_ptr(), into, result.len());
+        }
+        output.commit();
+        Ok(())
+    }
+}
+
+/// The number under which a rank says the digest of its blocks.
+const DIGEST: usize = 1;
+
+/// A number that differs, but for chance, between blocks (FNV-1a, by words). Blocks of equal
+/// length need none: they are agreed on, as the ranks make the same call.
+fn digest(blocks: &Blocks) -> Option<u64> {
+    let Blocks::Varying(starts) = blocks else { return None };
+    Some(starts.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, start| {
+        (hash ^ *start as u64).wrapping_mul(0x0000_0100_0000_01b3)
+    }))
+}
+
+/// After the first meeting: the same error on all ranks, if their blocks differ.
+fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
+    let Some(digest) = digest(blocks) else { return Ok(()) };
+    if (0..round.size()).any(|peer| round.number_of(peer, DIGEST) != digest) {
+        return Err(round.disagree("different counts"));
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `send` holds the reduction's elements, all blocks among them; `recv` has room for this rank's,
+/// apart from `send`.
+unsafe fn reduce_scatter(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    blocks: &Blocks,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let fits = reduction.bytes() <= PAYLOAD;
+    let default = if fits { "flat" } else { "chunked" };
+    let choice =
+        choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
+    comm.collective(call, |round| {
+        if let Some(digest) = digest(blocks) {
+            round.set_number(DIGEST, digest);
+        }
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => flat(round, reduction, blocks, send, recv),
+                _ => chunked(round, comm.segment(), reduction, blocks, send, recv),
+            }
+        }
+    })
+}
+
+/// Everybody shows its input, meets, and folds its block of all of them. One step; n reads of a
+/// block a rank.
+///
+/// # Safety
+/// As [`reduce_scatter`].
+unsafe fn flat(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    blocks: &Blocks,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let bytes = reduction.bytes();
+    // SAFETY: the room has that many bytes, and so has `send`.
+    unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
+    round.arrive(1)?;
+    check_agreed(round, blocks)?;
+    let (start, count) = blocks.of(round.rank());
+    // SAFETY: all have published rooms of all elements, the block among them; `recv` has room.
+    unsafe {
+        let input = |peer| round.room_of(peer, bytes).add(start * reduction.size());
+        reduction.fold(round, count, round.size(), recv, input)
+    }
+}
+
+/// Everybody folds its block of all inputs where they are, or, a piece of every block at a time,
+/// in the staging areas. Two meetings, or one a segment; n reads of a block a rank.
+///
+/// # Safety
+/// As [`reduce_scatter`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    reduction: Reduction<'_>,
+    blocks: &Blocks,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (n, me, size) = (round.size(), round.rank(), reduction.size());
+    let step = (segment / (n * size)).max(1);
+    let input = (send, reduction.bytes());
+    let nothing = (std::ptr::null(), 0);
+    // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
+    // is after the last read.
+    let large = unsafe { Large::meet(round, reduction.dtype, input, nothing, n * step * size)? };
+    check_agreed(round, blocks)?;
+    if large.direct {
+        // SAFETY: the block lies within the inputs, and `recv` has room for it.
+        unsafe { reduction.fold_direct(&large, reduction.count, blocks.of(me), recv)? };
+        return large.arrive();
+    }
+    let longest = (0..n).map(|rank| blocks.of(rank).1).max().unwrap_or(0);
+    for (turn, start) in (0..longest).step_by(step).enumerate() {
+        let piece = |count: usize| count.saturating_sub(start).min(step);
+        for (rank, (first, count)) in (0..n).map(|rank| (rank, blocks.of(rank))) {
+            if piece(count) == 0 {
+                continue;
+            }
+            // SAFETY: a half has room for a piece of each block; the piece lies in `send`.
+            unsafe {
+                let from = send.add((first + start) * size);
+                let into = large.half(turn).add(rank * step * size);
+                std::ptr::copy_nonoverlapping(from, into, piece(count) * size);
+            }
+        }
+        large.arrive()?;
+        let count = piece(blocks.of(me).1);
+        if count == 0 {
+            continue;
+        }
+        // SAFETY: peers' halves, whose length is checked, hold a piece of this rank's block, for
+        // which `recv` has room; meetings order writing and reading.
+        unsafe {
+            let mut inputs = Vec::with_capacity(n);
+            for peer in 0..n {
+                inputs.push(large.half_of(peer, turn)?.add(me * step * size));
+            }
+            reduction.fold(round, count, n, recv.add(start * size), |peer| inputs[peer])?;
+        }
+    }
+    large.arrive()
+}

@@ -1,0 +1,228 @@
+//! Scan and exscan (MPI 5.0 section 6.11).
+
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
+
+use crate::check;
+use crate::data::{Input, Output};
+use crate::prefix::{Prefix, chunked, doubling, flat};
+use crate::reducing::Reduction;
+use crate::select::{Choice, choose};
+
+/// Reductions over the ranks up to each one.
+pub trait Scan {
+    /// Folds the `send` of ranks 0 to this one, element by element with `op`, into `recv`. All
+    /// ranks call it, with equal lengths.
+    ///
+    /// The fold is in the canonical order of [`spmd_core::op`] for so many ranks: the same bits in
+    /// every placement.
+    ///
+    /// Errors: `recv` is not as long as `send`; a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Scan;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(3, |ctx| {
+    ///     let mut sums = [0; 2];
+    ///     ctx.scan(&[ctx.rank(), 1], &mut sums, Sum)?;
+    ///     assert_eq!(sums, [[0, 1], [1, 2], [3, 3]][ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn scan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>;
+
+    /// As [`Scan::scan`], without this rank's own `send`. The `recv` of rank 0, for which there
+    /// is nothing to fold, stays as it was.
+    ///
+    /// ```
+    /// # use spmd_collectives::Scan;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// spmd(3, |ctx| {
+    ///     let mut before = [0];
+    ///     ctx.exscan(&[ctx.rank() + 1], &mut before, Sum)?;
+    ///     assert_eq!(before, [[0], [1], [3]][ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn exscan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>;
+
+    /// [`Scan::scan`] of `buf` into itself.
+    ///
+    /// ```
+    /// # use spmd_collectives::Scan;
+    /// # use spmd_core::{spmd, Max, Result};
+    /// spmd(2, |ctx| {
+    ///     let mut most = [-(ctx.rank() as f64)];
+    ///     ctx.scan_in_place(&mut most, Max)?;
+    ///     assert_eq!(most, [0.0]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn scan_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>;
+
+    /// [`Scan::scan`] of one element.
+    ///
+    /// ```
+    /// # use spmd_collectives::Scan;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// assert_eq!(spmd(4, |ctx| ctx.scan_value(1, Sum))?, [1, 2, 3, 4]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn scan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;
+
+    /// [`Scan::exscan`] of one element; `None` on rank 0.
+    ///
+    /// ```
+    /// # use spmd_collectives::Scan;
+    /// # use spmd_core::{spmd, Result, Sum};
+    /// let starts = spmd(3, |ctx| ctx.exscan_value(10, Sum))?;
+    /// assert_eq!(starts, [None, Some(10), Some(20)]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn exscan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<Option<T>>;
+}
+
+impl Scan for Comm {
+    fn scan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>,
+    {
+        typed(self, Kind::Scan, send, recv, op, Location::caller())
+    }
+
+    fn exscan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
+    where
+        S: Buffer + ?Sized,
+        R: BufferMut<Elem = S::Elem> + ?Sized,
+        O: Operation<S::Elem>,
+    {
+        typed(self, Kind::Exscan, send, recv, op, Location::caller())
+    }
+
+    fn scan_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
+    where
+        R: BufferMut + ?Sized,
+        O: Operation<R::Elem>,
+    {
+        let mut output = Output::new(buf.view_mut());
+        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
+        let into = output.ptr();
+        // SAFETY: the buffer holds that many elements, and is held here.
+        unsafe { scan(self, Kind::Scan, Location::caller(), reduction, into, into)? };
+        output.commit();
+        Ok(())
+    }
+
+    fn scan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T> {
+        value_of(self, Kind::Scan, value, op, Location::caller())
+    }
+
+    fn exscan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<Option<T>> {
+        let before = value_of(self, Kind::Exscan, value, op, Location::caller())?;
+        Ok((self.rank() > 0).then_some(before))
+    }
+}
+
+fn typed<S, R, O>(
+    comm: &Comm,
+    kind: Kind,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    let input = Input::new(send.view());
+    let mut output = Output::new(recv.view_mut());
+    let op = ErasedOp::new::<S::Elem, O>(&op);
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(kind, site).data(dtype, count).op(op);
+    check::length(&call, "receive buffer", output.len(), count)?;
+    let reduction = Reduction { dtype, op, count };
+    // SAFETY: both buffers hold that many elements, and are held here.
+    unsafe { scan(comm, kind, site, reduction, input.ptr(), output.ptr())? };
+    output.commit();
+    Ok(())
+}
+
+fn value_of<T: Element, O: Operation<T>>(
+    comm: &Comm,
+    kind: Kind,
+    value: T,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<T> {
+    let mut result = value;
+    let op = ErasedOp::new::<T, O>(&op);
+    let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
+    let into = (&raw mut result).cast();
+    // SAFETY: the value is one element, and is held here.
+    unsafe { scan(comm, kind, site, reduction, into, into)? };
+    Ok(result)
+}
+
+/// # Safety
+/// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
+unsafe fn scan(
+    comm: &Comm,
+    kind: Kind,
+    site: &'static Location<'static>,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let call = Call::new(kind, site).data(reduction.dtype, reduction.count).op(reduction.op);
+    let prefix = Prefix { reduction, own: kind == Kind::Scan, send, recv };
+    let (n, bytes) = (comm.size(), reduction.bytes());
+    let fits = bytes <= PAYLOAD;
+    let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
+    let default = match n {
+        0..=FLAT if fits => "flat",
+        _ if doubles => "doubling",
+        _ => "chunked",
+    };
+    let names = ["flat", "doubling", "chunked"];
+    let choice = choose(comm, kind, default, &names, |name| match name {
+        "flat" => fits,
+        "doubling" => doubles,
+        _ => true,
+    });
+    comm.collective(&call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => flat(round, prefix),
+                Choice("doubling") => doubling(round, prefix),
+                _ => chunked(round, comm.segment(), prefix),
+            }
+        }
+    })
+}
