@@ -60,7 +60,7 @@ impl Deref for Ctx {
 
 thread_local! {
     /// The communicator of the rank that runs on this thread now. Waits of virtual ranks put it
-    /// back when they go on ([`preserved`]).
+    /// back when they go on ([`set_current`]).
     static CURRENT: Cell<*const Comm> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -73,10 +73,13 @@ impl Drop for Entered {
     }
 }
 
-/// Runs `suspend`, after which this rank is the current one of the thread again.
-pub(crate) fn preserved(suspend: impl FnOnce()) {
-    let current = CURRENT.get();
-    suspend();
+/// The rank that runs on this thread, for a wait to put back when it goes on.
+pub(crate) fn current() -> *const Comm {
+    CURRENT.get()
+}
+
+/// Puts back what [`current`] gave.
+pub(crate) fn set_current(current: *const Comm) {
     CURRENT.set(current);
 }
 
@@ -94,6 +97,6 @@ pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
     }
     // SAFETY: a pointer in CURRENT leads to the communicator of a `Ctx` that lives on a stack
     // frame below this one: it is taken out again before that frame ends (`Entered`), and a
-    // coroutine that runs in between leaves it as it was (`preserved`).
+    // coroutine that runs in between leaves it as it was, by `set_current`.
     f(unsafe { &*current })
 }

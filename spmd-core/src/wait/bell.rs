@@ -60,11 +60,9 @@ impl<'a> Bell<'a> {
     }
 
     /// Whether the coroutine that runs on this thread lives behind this bell.
+    #[inline]
     pub(super) fn is_home(self) -> bool {
-        match (self.home, super::fleet::current()) {
-            (Some(home), Some(current)) => home.same(&current),
-            _ => false,
-        }
+        self.home.is_some_and(Home::is_current)
     }
 
     /// Announces that the caller is about to sleep as a coroutine. It must test its condition

@@ -125,9 +125,13 @@ impl Home {
         }
     }
 
-    /// Whether both are the home of one coroutine.
-    pub fn same(&self, other: &Home) -> bool {
-        self.slot == other.slot && Arc::ptr_eq(&self.worker, &other.worker)
+    /// Whether this is the home of the coroutine that runs on this thread.
+    #[inline]
+    pub fn is_current(&self) -> bool {
+        let here = Local::with(|local| {
+            local.running.get().slot == self.slot && Arc::ptr_eq(&local.worker, &self.worker)
+        });
+        here == Some(true)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;
-use super::fleet;
+use super::fleet::{self, Resumed};
 use crate::error::{Error, Result};
 
 /// How the waits of a world wait.
@@ -101,10 +101,10 @@ const FIRST_SLEEP: Duration = Duration::from_millis(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(160);
 
 /// Waits until `poll` gives a value, however this agent waits: a thread spins, then sleeps on
-/// the bell; a coroutine is suspended.
+/// the bell; a coroutine is suspended. A value that is there wins over an interruption.
 ///
 /// Whoever makes the condition true rings `bell` afterwards.
-#[inline]
+#[inline(always)]
 pub(crate) fn until<T>(
     bell: Bell<'_>,
     policy: &Policy,
@@ -114,16 +114,17 @@ pub(crate) fn until<T>(
     if let Some(value) = poll() {
         return Ok(value);
     }
-    if !fleet::in_coroutine() {
-        for _ in 0..policy.rounds() {
-            std::hint::spin_loop();
-            if let Some(value) = poll() {
-                return Ok(value);
-            }
+    if fleet::in_coroutine() {
+        return wait_as_coroutine(bell, watch, poll);
+    }
+    for _ in 0..policy.rounds() {
+        std::hint::spin_loop();
+        if let Some(value) = poll() {
+            return Ok(value);
         }
     }
     let mut found = None;
-    let slow = wait_slowly(bell, watch, &mut || {
+    let slow = wait_as_thread(bell, watch, &mut || {
         if found.is_none() {
             found = poll();
         }
@@ -160,32 +161,8 @@ impl Watch for Stubborn {
     }
 }
 
-#[cold]
-fn wait_slowly(
-    bell: Bell<'_>,
-    watch: &mut dyn Watch,
-    ready: &mut dyn FnMut() -> bool,
-) -> Result<()> {
-    if std::thread::panicking() && fleet::in_coroutine() {
-        return Err(Error::Argument(
-            "a rank that is panicking cannot wait for others; don't communicate in Drop".into(),
-        ));
-    }
-    let outcome = if fleet::in_coroutine() {
-        wait_as_coroutine(bell, watch, ready)
-    } else {
-        wait_as_thread(bell, watch, ready)
-    };
-    watch.awake();
-    outcome
-}
-
-/// One look at everything: true when the condition holds. A value that is there wins over an
-/// interruption.
-fn look(watch: &mut dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<bool> {
-    if ready() {
-        return Ok(true);
-    }
+/// Whether to give up, the condition having been false just now.
+fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<bool> {
     match watch.interrupted() {
         None => Ok(false),
         Some(_) if ready() => Ok(true),
@@ -193,6 +170,7 @@ fn look(watch: &mut dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<bool> 
     }
 }
 
+#[cold]
 fn wait_as_thread(
     bell: Bell<'_>,
     watch: &mut dyn Watch,
@@ -201,54 +179,101 @@ fn wait_as_thread(
     let start = Instant::now();
     let mut sleep = FIRST_SLEEP;
     let mut checked = Duration::ZERO;
-    loop {
+    let mut step = || {
         let ticket = bell.announce_thread();
-        if look(watch, ready)? {
-            return Ok(());
+        if ready() || interrupted(watch, ready)? {
+            return Ok(true);
         }
         bell.sleep(ticket, sleep);
         let waited = start.elapsed();
-        if waited >= checked + sleep {
-            checked = waited;
-            sleep = (sleep * 2).min(LONGEST_SLEEP);
-            if look(watch, ready)? {
-                return Ok(());
-            }
-            watch.overdue(waited, ready)?;
+        if waited < checked + sleep {
+            return Ok(ready());
         }
-    }
+        checked = waited;
+        sleep = (sleep * 2).min(LONGEST_SLEEP);
+        if ready() || interrupted(watch, ready)? {
+            return Ok(true);
+        }
+        watch.overdue(waited, ready)?;
+        Ok(ready())
+    };
+    let outcome = loop {
+        match step() {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    watch.awake();
+    outcome
 }
 
-fn wait_as_coroutine(
+/// Inlined into its caller, as is the suspension into it: see [`fleet::suspend`].
+#[inline(always)]
+fn wait_as_coroutine<T>(
     bell: Bell<'_>,
-    watch: &mut dyn Watch,
-    ready: &mut dyn FnMut() -> bool,
-) -> Result<()> {
+    watch: &mut impl Watch,
+    mut poll: impl FnMut() -> Option<T>,
+) -> Result<T> {
     let at_home = bell.is_home();
-    let mut start = None;
-    let mut checked = Duration::ZERO;
-    loop {
+    let mut start: Option<Instant> = None;
+    let outcome = loop {
         if at_home {
             bell.announce_coroutine();
         }
-        if look(watch, ready)? {
-            return Ok(());
+        if let Some(value) = poll() {
+            break Ok(value);
         }
-        crate::ctx::preserved(|| {
-            if at_home {
-                fleet::suspend();
-            } else {
-                fleet::suspend_polling();
-            }
-        });
-        let now = fleet::coarse_now();
-        let waited = now.saturating_duration_since(*start.get_or_insert(now));
-        if waited >= checked + FIRST_SLEEP {
-            checked = waited;
-            if look(watch, ready)? {
-                return Ok(());
-            }
-            watch.overdue(waited, ready)?;
+        if let Some(error) = watch.interrupted() {
+            break poll().ok_or(error);
         }
+        let current = crate::ctx::current();
+        let why = if at_home { fleet::suspend() } else { fleet::suspend_polling() };
+        crate::ctx::set_current(current);
+        if let Some(value) = poll() {
+            break Ok(value);
+        }
+        match why {
+            Resumed::Woken => {}
+            Resumed::Refused => {
+                break Err(Error::Argument(
+                    "a rank that is panicking cannot wait for others; don't communicate in Drop"
+                        .into(),
+                ));
+            }
+            Resumed::Sweep => {
+                let mut found = None;
+                let checked = overdue(watch, &mut start, &mut || {
+                    found = found.take().or_else(&mut poll);
+                    found.is_some()
+                });
+                if let Some(value) = found {
+                    break Ok(value);
+                }
+                if let Err(error) = checked {
+                    break Err(error);
+                }
+            }
+        }
+    };
+    if start.is_some() {
+        watch.awake();
     }
+    outcome
+}
+
+/// A worker has looked after all its coroutines: the wait has lasted. It is measured from the
+/// first such look on, as the worker's clock may be older than the wait before.
+#[cold]
+fn overdue(
+    watch: &mut dyn Watch,
+    start: &mut Option<Instant>,
+    ready: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    let now = fleet::coarse_now();
+    let start = *start.get_or_insert(now);
+    if interrupted(watch, ready)? {
+        return Ok(());
+    }
+    watch.overdue(now.saturating_duration_since(start), ready)
 }
