@@ -49,3 +49,12 @@ pub mod prelude {
         strided, strided_mut, subarray, subarray_mut,
     };
 }
+
+/// The Rust code of the guides, which `cargo test --doc` runs.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../docs/from-mpi.md")]
+    struct FromMpi;
+    #[doc = include_str!("../docs/from-dagger.md")]
+    struct FromDagger;
+}
