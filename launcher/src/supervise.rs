@@ -279,8 +279,9 @@ impl<'a> Supervisor<'a> {
                     say(&format!("{who}: {}", job.report(first)));
                 }
                 (None, Some(job)) => {
+                    say(&format!("{who}:"));
                     let doing = process.ranks.clone().map(|rank| (rank, job.report(rank)));
-                    report::by_text(doing).iter().for_each(|line| say(line));
+                    report::by_text(doing).iter().for_each(|line| say(&format!("  {line}")));
                 }
                 (None, None) => {
                     let seconds = self.started.elapsed().as_secs_f64();
