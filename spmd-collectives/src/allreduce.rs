@@ -240,11 +240,20 @@ unsafe fn chunked(
         // writing and reading.
         unsafe {
             let (input, results) = (large.half(turn), large.half(turn).add(step * size));
-            std::ptr::copy_nonoverlapping(send.add(start * size), input, count * size);
+            // Others read all but this rank's own part.
+            let mine = send.add(start * size);
+            std::ptr::copy_nonoverlapping(mine, input, first * size);
+            let behind = (first + len) * size;
+            std::ptr::copy_nonoverlapping(
+                mine.add(behind),
+                input.add(behind),
+                count * size - behind,
+            );
             large.arrive()?;
             let mut inputs = Vec::with_capacity(n);
             for peer in 0..n {
-                inputs.push(large.half_of(peer, turn)?.add(first * size));
+                let all = if peer == me { mine } else { large.half_of(peer, turn)? };
+                inputs.push(all.add(first * size));
             }
             let out = results.add(first * size);
             reduction.fold(round, len, n, out, |peer| inputs[peer])?;
