@@ -1,6 +1,7 @@
 //! How a process becomes a rank: what the launcher puts into its environment, the arena that both
 //! map, and the settings that users give through `SPMD_*` variables.
 
+use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -181,14 +182,16 @@ static PLACE: OnceLock<std::result::Result<Option<Place>, String>> = OnceLock::n
 ///     Ok(())
 /// }
 /// ```
+#[track_caller]
 pub fn run<R, F>(f: F) -> Result<Vec<R>>
 where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
+    let site = Location::caller();
     let place = PLACE.get_or_init(|| enter().map_err(|error| error.to_string()));
     match place {
-        Ok(Some(place)) => run_as_process(place, f).map(|value| vec![value]),
+        Ok(Some(place)) => run_as_process(place, f, site).map(|value| vec![value]),
         Ok(None) => {
             let settings = Settings::from_environment()?;
             Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind).run(f)
@@ -215,7 +218,11 @@ fn enter() -> Result<Option<Place>> {
     }
 }
 
-fn run_as_process<R>(place: &Place, f: impl FnOnce(&Ctx) -> Result<R>) -> Result<R> {
+fn run_as_process<R>(
+    place: &Place,
+    f: impl FnOnce(&Ctx) -> Result<R>,
+    site: &'static Location<'static>,
+) -> Result<R> {
     let Some(mut blocks) = place.blocks.try_lock() else {
         return Err(Error::Argument(
             "spmd::run was called inside the world that it enters; a block within a rank is \
@@ -230,7 +237,7 @@ fn run_as_process<R>(place: &Place, f: impl FnOnce(&Ctx) -> Result<R>) -> Result
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    endpoint.wait_for_the_end(block)?;
+    endpoint.wait_for_the_end(block, site)?;
     // What comes from here on, with the others gone from the block, was never to be received.
     check_all_received(endpoint, |_| true)?;
     Ok(value)
