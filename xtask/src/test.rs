@@ -103,7 +103,10 @@ fn systems() -> Outcome {
         );
     }
     Outcome::of_all(targets.iter().map(|target| {
-        cargo(&["check", "--package", "spmd", "--package", "spmd-launcher", "--target", target])
+        let mut command = cargo(&["check", "--package", "spmd", "--package", "spmd-launcher"]);
+        command.args(["--target", target]).env("RUSTFLAGS", "-D warnings");
+        command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+        command
     }))
 }
 
