@@ -167,8 +167,22 @@ impl Spmd {
         F: Fn(&Ctx) -> Result<R> + Sync,
         R: Send,
     {
+        self.run_at(Location::caller(), None, f)
+    }
+
+    /// [`Spmd::run`], called at `site`, in an arena that the launcher has made, if one is given.
+    pub(crate) fn run_at<R, F>(
+        self,
+        site: &'static Location<'static>,
+        memory: Option<Memory>,
+        f: F,
+    ) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx) -> Result<R> + Sync,
+        R: Send,
+    {
         let shares = vec![(); self.ranks];
-        self.run_with(shares, |ctx, ()| f(ctx))
+        self.run_all(site, memory, shares, |ctx, ()| f(ctx))
     }
 
     /// Runs `f` on every rank, the i-th share going to rank i; results in rank order.
@@ -181,7 +195,22 @@ impl Spmd {
         A: Send,
         R: Send,
     {
-        let (n, site) = (self.ranks, Location::caller());
+        self.run_all(Location::caller(), None, shares, f)
+    }
+
+    fn run_all<A, R, F>(
+        self,
+        site: &'static Location<'static>,
+        memory: Option<Memory>,
+        shares: Vec<A>,
+        f: F,
+    ) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx, A) -> Result<R> + Sync,
+        A: Send,
+        R: Send,
+    {
+        let n = self.ranks;
         if n == 0 {
             return Err(Error::Argument("a block needs at least one rank".into()));
         }
@@ -195,7 +224,8 @@ impl Spmd {
         let policy = Policy::new(cores, 0);
         let timeout = self.timeout.or(settings.timeout);
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
-        let memory = Memory::anonymous(Layout::anonymous(n, heap_bytes))?;
+        let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
+        let memory = memory.map_or_else(own, Ok)?;
         let mut tuning = settings.tuning;
         tuning.forced.splice(0..0, self.forced.iter().cloned());
         tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);

@@ -4,6 +4,7 @@
 //! A rank writes its own segment only, and rings bells; peers read. So whatever a peer does to
 //! the memory that it can write, it can only lie about itself.
 
+mod access;
 pub(crate) mod agents;
 pub(crate) mod board;
 mod contexts;
