@@ -5,23 +5,27 @@ use std::path::Path;
 use crate::steps::Outcome;
 use crate::tools::{self, cargo, command};
 
+/// Tests of what memory is taken and where variables lie, which the sanitizer changes.
+const UNFIT: [&str; 2] =
+    ["ranks_that_never_wait_share_a_stack", "started_coroutines_take_little_memory"];
+
 pub(crate) fn run() -> Outcome {
     let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
     if !has_runtime(&host) {
         return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
     }
-    let asan = |arguments: &[&str]| {
-        let mut command = cargo(arguments);
-        // Sanitizers are not stable yet: this lets the stable compiler build with them. Flags for
-        // a named target do not reach build scripts and macros.
-        command
-            .args(["--target", &host, "--features", "corosensei/sanitizer"])
-            .env("RUSTC_BOOTSTRAP", "1")
-            .env("RUSTFLAGS", "-Zsanitizer=address")
-            .env_remove("CARGO_ENCODED_RUSTFLAGS");
-        command
-    };
-    Outcome::of_all([asan(&["test", "--package", "spmd-core", "--lib"])])
+    let mut command = cargo(&["test", "--package", "spmd-core", "--package", "spmd-collectives"]);
+    // Flags for a named target do not reach build scripts and macros.
+    command.args(["--lib", "--tests", "--target", &host]);
+    command.args(["--features", "corosensei/sanitizer", "--"]);
+    command.args(UNFIT.iter().flat_map(|test| ["--skip", test]));
+    // Sanitizers are not stable yet: this lets the stable compiler build with them.
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    // SIGSEGV is the library's, which tells a stack overflow. Leaks are told by stopping all
+    // threads and looking through their stacks, which fails where ranks have stacks of their own.
+    command.env("ASAN_OPTIONS", "handle_segv=0:detect_leaks=0");
+    Outcome::of(command)
 }
 
 fn has_runtime(host: &str) -> bool {
