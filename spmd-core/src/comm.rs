@@ -236,9 +236,8 @@ impl Comm {
         let waiter = self.waiter(&call)?;
         let arrived = self.await_message(&call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
-        self.check_message(&arrived, dtype, Some(len), &call, &waiter).or_else(|error| {
+        self.check_message(&arrived, dtype, Some(len), &call, &waiter).inspect_err(|_| {
             self.endpoint.refuse(&arrived);
-            Err(error)
         })?;
         match view.contiguous_mut().filter(|_| !self.endpoint.must_check(dtype)) {
             // SAFETY: the buffer has room for the message, which is not longer, and whose bytes
@@ -268,9 +267,8 @@ impl Comm {
         let waiter = self.waiter(&call)?;
         let arrived = self.await_message(&call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
-        self.check_message(&arrived, dtype, None, &call, &waiter).or_else(|error| {
+        self.check_message(&arrived, dtype, None, &call, &waiter).inspect_err(|_| {
             self.endpoint.refuse(&arrived);
-            Err(error)
         })?;
         let mut values = Vec::<T>::with_capacity(status.len);
         if self.endpoint.must_check(dtype) {

@@ -1,3 +1,44 @@
-//! What a contributor runs.
+//! What a contributor runs: `cargo xtask demo`, `test` and `soak`.
 
-fn main() {}
+mod count;
+mod demo;
+mod examples;
+mod non_root;
+mod sanitizer;
+mod soak;
+mod steps;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask demo                       builds everything, runs two examples on four processes
+cargo xtask test [--full] [STEP..]     all tests, as CI runs them, or only these steps
+cargo xtask test --list                the steps
+cargo xtask soak                       10,000 kills and many repetitions: hours
+
+--full   the exhaustive products of types, operations, ranks and lengths (SPMD_TEST_FULL=1)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["demo"] => demo::run(),
+        ["test", options @ ..] => test::run(options),
+        ["soak"] => soak::run(),
+        [] | ["help" | "-h" | "--help"] => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        other => Err(format!("'{}' is not known.\n\n{USAGE}", other.join(" "))),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
+}

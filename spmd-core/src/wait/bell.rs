@@ -49,10 +49,10 @@ impl<'a> Bell<'a> {
     #[cold]
     fn ring_slow(self) {
         let word = word::take_sleepers(self.word);
-        if word & COROUTINE != 0 {
-            if let Some(home) = self.home {
-                home.wake();
-            }
+        if word & COROUTINE != 0
+            && let Some(home) = self.home
+        {
+            home.wake();
         }
         if word & THREAD != 0 {
             futex::wake_all(self.word, self.shared);

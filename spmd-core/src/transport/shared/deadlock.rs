@@ -70,7 +70,7 @@ impl Endpoint {
             for slot in 0..AGENTS {
                 let agent = &head.agents[slot];
                 let epoch = agent.epoch.load(Acquire);
-                if epoch % 2 == 0 {
+                if epoch.is_multiple_of(2) {
                     continue;
                 }
                 waits.push((rank, slot, epoch));

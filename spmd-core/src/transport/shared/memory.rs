@@ -119,6 +119,7 @@ impl Memory {
     }
 
     /// The address at `offset`, which must lie within the arena.
+    #[cfg(target_os = "linux")]
     fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.layout.total_bytes());
         // SAFETY: the offset lies within the mapping.

@@ -87,8 +87,11 @@ impl Endpoint {
             return Ok(pending);
         }
         if eager {
-            // SAFETY (of `pack`): the ring gives room for all the data.
-            let mut pack = |room: *mut u8| unsafe { data.pack(room) };
+            let mut pack = |room: *mut u8| {
+                // SAFETY: the ring gives room for the envelope's bytes, all the data, in its own
+                // block of the arena, where no buffer lies.
+                unsafe { data.pack(room) }
+            };
             waiter.until_by(Some(to), || {
                 self.with_ring(to, |ring| ring.write(self, to, &envelope, None, &mut pack))
                     .transpose()

@@ -204,7 +204,7 @@ impl RingReader {
             return Ok(None);
         }
         match memory.heap(source, place, RING_OFFSET + RING as usize) {
-            Some(base) if place % 4096 == 0 => Ok(Some(RingReader { base, position: 0 })),
+            Some(base) if place.is_multiple_of(4096) => Ok(Some(RingReader { base, position: 0 })),
             _ => Err(Error::Corrupt { rank: source, what: "its ring lies outside its arena" }),
         }
     }

@@ -1,0 +1,72 @@
+//! How many tests passed, as the lines of `cargo test` and `cargo nextest` tell it.
+
+use std::ops::AddAssign;
+
+/// Tests, or steps that count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+}
+
+impl Count {
+    pub(crate) const PASSED: Count = Count { passed: 1, failed: 0, skipped: 0 };
+    pub(crate) const FAILED: Count = Count { passed: 0, failed: 1, skipped: 0 };
+    pub(crate) const SKIPPED: Count = Count { passed: 0, failed: 0, skipped: 1 };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Count::default()
+    }
+
+    /// What a line says, nothing if it is not a summary. `unselected` tests are those that the
+    /// command left out on purpose.
+    ///
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished ..`
+    /// `Summary [ 1.5s] 45/46 tests run: 44 passed (1 slow), 1 failed, 2 skipped`
+    pub(crate) fn of_line(line: &str) -> Count {
+        let line = line.trim_start();
+        let numbers = if let Some(result) = line.strip_prefix("test result: ") {
+            result.split_once(". ").map(|(_, numbers)| numbers)
+        } else if line.starts_with("Summary [") {
+            line.split_once(" run: ").map(|(_, numbers)| numbers)
+        } else {
+            None
+        };
+        let mut count = Count::default();
+        for part in numbers.unwrap_or("").split([';', ',']) {
+            let mut words = part.split_whitespace();
+            let (number, what) = (words.next(), words.next());
+            let number = number.and_then(|number| number.parse().ok()).unwrap_or(0);
+            match what {
+                Some("passed") => count.passed += number,
+                Some("failed" | "timed") => count.failed += number,
+                Some("ignored" | "skipped") => count.skipped += number,
+                _ => {}
+            }
+        }
+        count
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let line = "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 5 filtered out";
+        assert_eq!(Count::of_line(line), Count { passed: 3, failed: 2, skipped: 1 });
+        let line = "     Summary [   9.3s] 47 tests run: 44 passed (1 slow), 2 failed, 1 timed out, 2 skipped";
+        assert_eq!(Count::of_line(line), Count { passed: 44, failed: 3, skipped: 2 });
+        assert_eq!(Count::of_line("test a::b ... ok"), Count::default());
+    }
+}

@@ -1,0 +1,38 @@
+//! AddressSanitizer on the arenas and all that reads and writes them by raw pointers.
+
+use std::path::Path;
+
+use crate::steps::Outcome;
+use crate::tools::{self, cargo, command};
+
+/// Tests of what memory is taken and where variables lie, which the sanitizer changes.
+const UNFIT: [&str; 2] =
+    ["ranks_that_never_wait_share_a_stack", "started_coroutines_take_little_memory"];
+
+pub(crate) fn run() -> Outcome {
+    let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
+    if !has_runtime(&host) {
+        return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
+    }
+    let mut command = cargo(&["test", "--package", "spmd-core", "--package", "spmd-collectives"]);
+    // Flags for a named target do not reach build scripts and macros.
+    command.args(["--lib", "--tests", "--target", &host]);
+    command.args(["--features", "corosensei/sanitizer", "--"]);
+    command.args(UNFIT.iter().flat_map(|test| ["--skip", test]));
+    // Sanitizers are not stable yet: this lets the stable compiler build with them.
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    // SIGSEGV is the library's, which tells a stack overflow. Leaks are told by stopping all
+    // threads and looking through their stacks, which fails where ranks have stacks of their own.
+    command.env("ASAN_OPTIONS", "handle_segv=0:detect_leaks=0");
+    Outcome::of(command)
+}
+
+fn has_runtime(host: &str) -> bool {
+    let Some(sysroot) = tools::output(command("rustc", &["--print", "sysroot"])) else {
+        return false;
+    };
+    let folder = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("lib");
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files.map(|file| file.file_name()).any(|name| name.to_string_lossy().contains("rt.asan"))
+}

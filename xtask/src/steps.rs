@@ -1,0 +1,95 @@
+//! Steps in a row, each with its time, and what became of all of them.
+
+use std::time::{Duration, Instant};
+
+use crate::count::Count;
+use crate::tools::{self, Ran};
+
+/// How a step ended.
+pub(crate) enum Outcome {
+    Passed(Count),
+    Failed(Count, String),
+    Skipped(String),
+}
+
+impl Outcome {
+    /// That of a step that is one command.
+    pub(crate) fn of(command: std::process::Command) -> Outcome {
+        let Ran { wrong, mut count, .. } = tools::watch(command);
+        match wrong {
+            None if count.failed == 0 => {
+                count += if count.is_empty() { Count::PASSED } else { Count::default() };
+                Outcome::Passed(count)
+            }
+            wrong => Outcome::Failed(count, wrong.unwrap_or("tests failed".into())),
+        }
+    }
+
+    /// One after the other, as long as they pass.
+    pub(crate) fn of_all(commands: impl IntoIterator<Item = std::process::Command>) -> Outcome {
+        let mut sum = Count::default();
+        for command in commands {
+            match Outcome::of(command) {
+                Outcome::Passed(count) => sum += count,
+                Outcome::Failed(count, why) => {
+                    sum += count;
+                    return Outcome::Failed(sum, why);
+                }
+                skipped => return skipped,
+            }
+        }
+        Outcome::Passed(sum)
+    }
+}
+
+/// One part of what is tested.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) run: fn() -> Outcome,
+}
+
+/// Runs all steps, whatever becomes of the earlier ones, and tells how they went. The last line
+/// is `N passed, N failed, N skipped`: tests, where a step counts tests, else the step itself.
+pub(crate) fn run(steps: &[&Step]) -> bool {
+    let start = Instant::now();
+    let mut total = Count::default();
+    let mut report = Vec::new();
+    for step in steps {
+        println!("\n=== {}: {}", step.name, step.about);
+        let begin = Instant::now();
+        let outcome = (step.run)();
+        let (line, count) = told(step, outcome, begin.elapsed());
+        println!("{line}");
+        total += count;
+        report.push(line);
+    }
+    println!("\n=== all, in {}", clock(start.elapsed()));
+    report.iter().for_each(|line| println!("{line}"));
+    println!("{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
+    total.failed == 0
+}
+
+fn told(step: &Step, outcome: Outcome, time: Duration) -> (String, Count) {
+    let (name, time) = (step.name, clock(time));
+    match outcome {
+        Outcome::Passed(count) => {
+            let ignored = match count.skipped {
+                0 => String::new(),
+                skipped => format!(", {skipped} skipped"),
+            };
+            (format!("{name:12} {time}  passed: {}{ignored}", count.passed), count)
+        }
+        Outcome::Failed(mut count, why) => {
+            // A build that failed has no failed test; it counts as one.
+            count.failed = count.failed.max(1);
+            (format!("{name:12} {time}  FAILED: {} ({why})", count.failed), count)
+        }
+        Outcome::Skipped(why) => (format!("{name:12} {time}  SKIPPED: {why}"), Count::SKIPPED),
+    }
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    format!("{:2}:{:02}", seconds / 60, seconds % 60)
+}

@@ -1,0 +1,115 @@
+//! `cargo xtask test`: everything that CI checks.
+
+use crate::steps::{self, Outcome, Step};
+use crate::tools::{self, cargo, command};
+use crate::{examples, non_root, sanitizer};
+
+const STEPS: [Step; 12] = [
+    Step { name: "format", about: "cargo fmt --check", run: format },
+    Step { name: "clippy", about: "all lints, denied", run: clippy },
+    Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
+    Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
+    Step { name: "conformance", about: "every collective against its oracle", run: conformance },
+    Step { name: "doc-tests", about: "the code in the documentation", run: doc_tests },
+    Step { name: "examples", about: "in threads, virtual ranks, processes", run: examples::run },
+    Step { name: "loom", about: "all orders of the waiting protocol's steps", run: loom },
+    Step { name: "sanitizer", about: "AddressSanitizer on the arena", run: sanitizer::run },
+    Step { name: "non-root", about: "tests of processes as another user", run: non_root::run },
+    Step { name: "systems", about: "cargo check for macOS and Windows", run: systems },
+    Step { name: "package", about: "what would be published", run: package },
+];
+
+pub(crate) fn run(options: &[&str]) -> Result<bool, String> {
+    let mut chosen = Vec::new();
+    for option in options {
+        match *option {
+            "--list" => {
+                STEPS.iter().for_each(|step| println!("{:12} {}", step.name, step.about));
+                return Ok(true);
+            }
+            // SAFETY: no other thread runs yet.
+            "--full" => unsafe { std::env::set_var("SPMD_TEST_FULL", "1") },
+            name => match STEPS.iter().find(|step| step.name == name) {
+                Some(step) => chosen.push(step),
+                None => return Err(format!("there is no step '{name}'; see --list")),
+            },
+        }
+    }
+    if chosen.is_empty() {
+        chosen.extend(&STEPS);
+    }
+    Ok(steps::run(&chosen))
+}
+
+fn format() -> Outcome {
+    Outcome::of(cargo(&["fmt", "--all", "--check"]))
+}
+
+fn clippy() -> Outcome {
+    Outcome::of(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn docs() -> Outcome {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    Outcome::of(command)
+}
+
+fn doc_tests() -> Outcome {
+    Outcome::of(cargo(&["test", "--workspace", "--doc"]))
+}
+
+fn tests() -> Outcome {
+    runner(&["not binary(conformance)"], &["--lib", "--bins", "--tests"])
+}
+
+fn conformance() -> Outcome {
+    runner(&["binary(conformance)"], &["--test", "conformance"])
+}
+
+/// Runs tests with cargo-nextest, or with `cargo test` where that is not installed.
+///
+/// Both are given the whole workspace: a part of it would be built with other features.
+fn runner(nextest: &[&str], test: &[&str]) -> Outcome {
+    if tools::output(cargo(&["nextest", "--version"])).is_some() {
+        let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
+        command.args(nextest);
+        return Outcome::of(command);
+    }
+    println!("cargo-nextest is not installed: cargo test runs the tests, one file at a time");
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.args(test);
+    Outcome::of(command)
+}
+
+fn loom() -> Outcome {
+    let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
+    let mut command = cargo(&["test", "--package", "spmd-core", "--lib", "--release"]);
+    // With a target of its own, these flags do not reach build scripts, which thus stay built.
+    command.args(["--target", &host, "loom"]).env("RUSTFLAGS", "--cfg loom");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    Outcome::of(command)
+}
+
+/// Threads and virtual ranks also work elsewhere; that it compiles is what can be seen from here.
+fn systems() -> Outcome {
+    let installed = tools::output(command("rustup", &["target", "list", "--installed"]));
+    let installed = installed.unwrap_or_default();
+    let other = |target: &&str| target.contains("-apple-") || target.contains("-windows-");
+    let targets: Vec<&str> = installed.lines().filter(other).collect();
+    if targets.is_empty() {
+        return Outcome::Skipped(
+            "no such target is installed (rustup target add x86_64-apple-darwin)".into(),
+        );
+    }
+    Outcome::of_all(targets.iter().map(|target| {
+        let mut command = cargo(&["check", "--package", "spmd", "--package", "spmd-launcher"]);
+        command.args(["--target", target]).env("RUSTFLAGS", "-D warnings");
+        command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+        command
+    }))
+}
+
+fn package() -> Outcome {
+    Outcome::of(cargo(&["package", "--workspace", "--exclude", "xtask", "--allow-dirty"]))
+}
