@@ -126,7 +126,7 @@ fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static
 
 /// # Safety
 /// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
-unsafe fn allreduce(
+pub(crate) unsafe fn allreduce(
     comm: &Comm,
     call: &Call<'_>,
     reduction: Reduction<'_>,
