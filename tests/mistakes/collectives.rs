@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use spmd::fault::Fault;
+use spmd::Fault;
 use spmd::prelude::*;
 
 use crate::expect::{MODES, mistake};
@@ -154,20 +154,6 @@ fn on_a_communicator_of_some_ranks() {
 }
 
 #[test]
-fn one_rank_on_the_copy_and_one_on_the_original() {
-    mistake(2, |ctx| {
-        let copy = ctx.dup()?;
-        match ctx.rank() {
-            0 => copy.allreduce_value(1, Sum).map(drop)?, // <1>
-            _ => ctx.barrier()?,                          // <2>
-        }
-        ctx.allreduce_value(1, Sum)?;
-        copy.barrier()
-    })
-    .mismatch(&[0, 1], &["different calls"]);
-}
-
-#[test]
 fn another_shape_of_a_grid() {
     mistake(4, |ctx| {
         let dims: &[usize] = if ctx.rank() == 3 { &[4, 1] } else { &[2, 2] };
@@ -185,6 +171,31 @@ fn another_call_in_a_large_block() {
         _ => ctx.barrier(),                          // <2>
     })
     .mismatch(&Vec::from_iter(0..40), &["rank 21: allreduce of 1 i32 with Sum at <1>", "<2>"]);
+}
+
+/// Neither call makes its rank wait: they pass each other, and the end of the block shows it.
+#[test]
+fn calls_in_which_nobody_waits() {
+    mistake(2, |ctx| match ctx.rank() {
+        0 => ctx.broadcast(&mut [1], 0),       // <1>
+        _ => ctx.gather_value(1, 0).map(drop), // <2>
+    })
+    .whole(
+        |error| matches!(error.fault(), Some(Fault::Mismatch { .. })),
+        &["rank 0: broadcast of 1 i32, root 0, at <1>", "rank 1: gather of 1 i32, root 0, at <2>"],
+    );
+}
+
+#[test]
+fn a_call_that_one_rank_does_not_make() {
+    mistake(3, |ctx| match ctx.rank() {
+        0 => ctx.broadcast(&mut [1], 0), // <1>
+        _ => Ok(()),
+    })
+    .whole(
+        |error| matches!(error.fault(), Some(Fault::Mismatch { .. })),
+        &["rank 0: broadcast of 1 i32, root 0, at <1>"],
+    );
 }
 
 /// A collective with small data, and the line on which it stands here.

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use spmd::fault::Fault;
+use spmd::Fault;
 use spmd::prelude::*;
 
 /// The longest that a mistake may go unnoticed on a busy machine.

@@ -96,10 +96,10 @@ fn a_message_from_a_rank_that_has_left() {
         let sums = place(Spmd::new(3)).run(|ctx| {
             if ctx.rank() > 0 {
                 ctx.send(&[ctx.rank()], 0, 0)?;
-                return Ok(0);
+                return Ok(0usize);
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
-            let (mut one, mut two) = ([0], [0]);
+            let (mut one, mut two) = ([0usize], [0usize]);
             ctx.recv(&mut one, ANY, ANY)?;
             ctx.recv(&mut two, ANY, ANY)?;
             Ok(one[0] + two[0])

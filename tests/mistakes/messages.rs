@@ -94,8 +94,8 @@ fn a_sendrecv_into_too_short_a_buffer() {
 #[test]
 fn an_object_of_another_type() {
     mistake(2, |ctx| match ctx.rank() {
-        0 => ctx.send_object(&(1u8, "two"), 1, 5),
-        _ => ctx.recv_object::<Vec<String>>(0, 5).map(drop), // <1>
+        0 => ctx.send_object("two", 1, 5),
+        _ => ctx.recv_object::<f64>(0, 5).map(drop), // <1>
     })
     .error(&[1], |error| matches!(error, Error::Serialize { .. }), &["recv", "at <1>"]);
 }
