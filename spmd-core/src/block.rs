@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::boot;
 use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
+
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
 use crate::wait::{self, Policy, Running, fleet};
+use crate::{boot, comm, ctx};
 
 /// Runs `f` on `n` ranks, each a thread, and gives their results in rank order. `f` may borrow
 /// from the caller.
@@ -355,7 +356,9 @@ impl Finished {
     }
 
     fn wait_for(&self, ranks: usize) {
-        let _opener = wait::Opener::new();
+        // A helper thread of a rank may hold a communicator and open a block; then some are alive.
+        let alone = ctx::current().is_null() && comm::extra_comms() == 0;
+        let _opener = wait::Opener::new(alone);
         wait::until_done(self.bell(), || self.count.load(Acquire) >= ranks);
     }
 }

@@ -152,12 +152,17 @@ impl<'a> Call<'a> {
     pub fn fingerprint(&self) -> u64 {
         let dtype = self.dtype.map_or(0, |d| u64::from(d.id));
         let op = self.op.map_or(0, |o| u64::from(o.id()));
+        // A root that reaches this far is a rank, and there are fewer than 2³² of them.
         let root = self.root.map_or(0, |r| r as u64 + 1);
-        let mut hash = self.kind as u64 | (dtype << 8);
-        hash = mix(hash ^ (op << 32).wrapping_add(root));
-        mix(hash ^ self.count as u64)
+        let what = mix(self.kind as u64 | dtype << 8);
+        let how = mix(HOW ^ (op << 32 | root));
+        what.wrapping_add(how).wrapping_add(mix(MUCH ^ self.count as u64))
     }
 }
+
+/// Set the words of a fingerprint apart: equal numbers in different words must not cancel out.
+const HOW: u64 = 0x8ebc_6af0_9c88_c6e3;
+const MUCH: u64 = 0x5899_65cc_7537_4cc3;
 
 /// One round of folded multiplication (the mixer of wyhash).
 #[inline]
@@ -218,5 +223,31 @@ impl fmt::Display for Description<'_> {
             write!(f, " with tag {tag}")?;
         }
         write!(f, " at {}:{}", self.file, self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::Element;
+    use std::collections::HashMap;
+
+    #[test]
+    fn calls_that_differ_have_different_fingerprints() {
+        let site = Location::caller();
+        let mut seen = HashMap::new();
+        let dtypes = [None, Some(u8::DTYPE), Some(f64::DTYPE)];
+        for (kind, name) in Kind::ALL {
+            for dtype in dtypes {
+                for root in [None, Some(0), Some(1), Some(2), Some(3), Some(255), Some(256)] {
+                    for count in [0, 1, 2, 3, 4, 255, 256, 257, Call::UNEQUAL] {
+                        let call = Call { dtype, root, count, ..Call::new(kind, site) };
+                        let case = (name, dtype.map(|dtype| dtype.id), root, count);
+                        let before = seen.insert(call.fingerprint(), case);
+                        assert_eq!(before, None, "{case:?}");
+                    }
+                }
+            }
+        }
     }
 }

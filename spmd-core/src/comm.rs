@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::buffer::{Buffer, BufferMut, View};
 use crate::call::{Call, Kind};
@@ -32,12 +32,25 @@ pub struct Comm {
     primary: bool,
 }
 
+/// Live communicators of this process besides the blocks' own.
+static EXTRA_COMMS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many communicators besides the blocks' own are alive in this process.
+pub(crate) fn extra_comms() -> usize {
+    EXTRA_COMMS.load(Relaxed)
+}
+
 impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32) -> Comm {
         let group = Group::World(endpoint.world.size());
         let scope = Scope { context: u64::from(block), block, group };
         let (me, board) = (endpoint.rank, Board::new((block % 2) as usize));
         Comm { endpoint, scope, me, board, notes: Default::default(), primary: true }
+    }
+
+    /// Whether this is a communicator of this end.
+    pub(crate) fn is_of(&self, endpoint: &Endpoint) -> bool {
+        std::ptr::eq(&raw const *self.endpoint, endpoint)
     }
 
     /// This rank in this communicator, from 0.
@@ -478,6 +491,7 @@ impl Comm {
         };
         let scope = Scope { context, block: self.scope.block, group };
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
+        EXTRA_COMMS.fetch_add(1, Relaxed);
         Comm {
             endpoint: self.endpoint.clone(),
             scope,
@@ -503,6 +517,7 @@ impl Drop for Comm {
     fn drop(&mut self) {
         if !self.primary {
             self.endpoint.extra_comms.fetch_sub(1, Relaxed);
+            EXTRA_COMMS.fetch_sub(1, Relaxed);
             self.endpoint.retire_board(&self.board, &self.scope);
         }
     }

@@ -78,6 +78,11 @@ pub(crate) fn current() -> *const Comm {
     CURRENT.get()
 }
 
+/// Whether the rank that runs on this thread is that of this end.
+pub(crate) fn is_rank_of(endpoint: &Endpoint) -> bool {
+    with_current(|comm| Ok(comm.is_of(endpoint))).unwrap_or(false)
+}
+
 /// Puts back what [`current`] gave.
 pub(crate) fn set_current(current: *const Comm) {
     CURRENT.set(current);

@@ -50,19 +50,22 @@ pub(crate) fn foreign_threads() -> bool {
 /// Threads that wait for a block they opened.
 static OPENERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a thread that only waits for its block to end, as long as it lives.
-pub(crate) struct Opener(());
+/// Counts a thread that only waits for its block to end, as long as it lives: one that runs no
+/// rank, which is counted as such, and holds no communicator.
+pub(crate) struct Opener {
+    counted: bool,
+}
 
 impl Opener {
-    pub(crate) fn new() -> Opener {
-        OPENERS.fetch_add(1, Relaxed);
-        Opener(())
+    pub(crate) fn new(counted: bool) -> Opener {
+        OPENERS.fetch_add(usize::from(counted), Relaxed);
+        Opener { counted }
     }
 }
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        OPENERS.fetch_sub(1, Relaxed);
+        OPENERS.fetch_sub(usize::from(self.counted), Relaxed);
     }
 }
 

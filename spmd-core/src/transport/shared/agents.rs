@@ -20,18 +20,28 @@ pub(super) struct Agents {
     used: AtomicU32,
     /// Agents without a record, because too many wait at once.
     unrecorded: AtomicU32,
+    /// Agents on record that wait on a communicator besides the block's own.
+    on_extra: AtomicU32,
 }
 
 impl Agents {
     pub(super) fn new() -> Agents {
-        Agents { used: AtomicU32::new(0), unrecorded: AtomicU32::new(0) }
+        Agents {
+            used: AtomicU32::new(0),
+            unrecorded: AtomicU32::new(0),
+            on_extra: AtomicU32::new(0),
+        }
     }
 
     pub(super) fn has_unrecorded(&self) -> bool {
         self.unrecorded.load(Relaxed) != 0
     }
 
-    fn claim(&self) -> Option<usize> {
+    pub(super) fn on_extra(&self) -> usize {
+        self.on_extra.load(Relaxed) as usize
+    }
+
+    fn claim(&self, extra: bool) -> Option<usize> {
         let mut used = self.used.load(Relaxed);
         loop {
             let free = (!used).trailing_zeros() as usize;
@@ -40,15 +50,21 @@ impl Agents {
                 return None;
             }
             match self.used.compare_exchange_weak(used, used | 1 << free, AcqRel, Relaxed) {
-                Ok(_) => return Some(free),
+                Ok(_) => {
+                    self.on_extra.fetch_add(u32::from(extra), Relaxed);
+                    return Some(free);
+                }
                 Err(now) => used = now,
             }
         }
     }
 
-    fn give_back(&self, slot: Option<usize>) {
+    fn give_back(&self, slot: Option<usize>, extra: bool) {
         match slot {
-            Some(slot) => self.used.fetch_and(!(1 << slot), AcqRel),
+            Some(slot) => {
+                self.on_extra.fetch_sub(u32::from(extra), Relaxed);
+                self.used.fetch_and(!(1 << slot), AcqRel)
+            }
             None => self.unrecorded.fetch_sub(1, Relaxed),
         };
     }
@@ -218,16 +234,22 @@ impl<'a> Waiter<'a> {
 }
 
 impl Waiter<'_> {
+    /// Whether this is a wait on a communicator besides the block's own.
+    fn on_extra(&self) -> bool {
+        self.scope.context >= super::contexts::FIRST_CONTEXT
+    }
+
     /// Puts this wait on record.
     fn record(&self) {
         let endpoint = self.endpoint;
-        let slot = endpoint.agents.claim();
+        let slot = endpoint.agents.claim(self.on_extra());
         self.slot.set(Some(slot));
         let Some(slot) = slot else { return };
         let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
         agent.on.store(self.on.get(), Relaxed);
         agent.block.store(self.scope.block, Relaxed);
         agent.context.store(self.scope.context, Relaxed);
+        agent.own.store(u32::from(crate::ctx::is_rank_of(endpoint)), Relaxed);
         agent.confirmed.store(0, Relaxed);
         agent.since.store(0, Relaxed);
         agent.call.write(self.call, self.noted);
@@ -263,7 +285,7 @@ impl Watch for Watching<'_, '_> {
             let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
             agent.epoch.store((agent.epoch.load(Relaxed) | 1) + 1, Release);
         }
-        endpoint.agents.give_back(slot);
+        endpoint.agents.give_back(slot, waiter.on_extra());
         waiter.suspicion.set(None);
     }
 
@@ -296,6 +318,7 @@ impl Watch for Watching<'_, '_> {
         if agent.since.load(Relaxed) == 0 {
             agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
         }
+        waiter.endpoint.show_idle_agents();
         agent.confirmed.store(now, Release);
         let suspicion = waiter.suspicion.take();
         match waiter.endpoint.search_deadlock(waiter.scope, suspicion) {

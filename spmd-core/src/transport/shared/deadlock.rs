@@ -30,7 +30,6 @@ impl Endpoint {
         scope: &Scope,
         earlier: Option<Suspicion>,
     ) -> Result<Option<Suspicion>, Fault> {
-        self.world.memory.head(self.rank).idle_agents.store(self.idle_agents(), Relaxed);
         let Some(waits) = self.closed_set(scope) else { return Ok(None) };
         let Some(earlier) = earlier.filter(|earlier| earlier.waits == waits) else {
             return Ok(Some(Suspicion { since: self.world.now_ms(), waits }));
@@ -66,7 +65,7 @@ impl Endpoint {
             if head.idle_agents.load(Relaxed) != 0 {
                 return None;
             }
-            let before = waits.len();
+            let mut own = false;
             for slot in 0..AGENTS {
                 let agent = &head.agents[slot];
                 let epoch = agent.epoch.load(Acquire);
@@ -74,6 +73,7 @@ impl Endpoint {
                     continue;
                 }
                 waits.push((rank, slot, epoch));
+                own |= agent.own.load(Relaxed) != 0;
                 let mut follow = |next: usize| {
                     if next < reached.len() && !std::mem::replace(&mut reached[next], true) {
                         open.push(next);
@@ -90,7 +90,8 @@ impl Endpoint {
                     on => follow(on as usize - 1),
                 }
             }
-            if waits.len() == before {
+            // The rank's own agent computes, or waits for a block of its own to end.
+            if !own {
                 return None;
             }
         }
@@ -98,9 +99,13 @@ impl Endpoint {
         Some(waits)
     }
 
-    /// Whether somebody besides the waits on record may use a communicator of this rank.
-    fn idle_agents(&self) -> u32 {
-        let elsewhere = self.extra_comms.load(Relaxed) > 0 && crate::wait::foreign_threads();
-        u32::from(elsewhere || self.agents.has_unrecorded())
+    /// Shows whether somebody besides the waits on record may use a communicator of this rank: one
+    /// that the program made, on which nobody waits, may be in the hands of a thread of the
+    /// program's own.
+    pub(super) fn show_idle_agents(&self) {
+        let idle = self.extra_comms.load(Relaxed) > self.agents.on_extra();
+        let elsewhere = idle && crate::wait::foreign_threads();
+        let idle = elsewhere || self.agents.has_unrecorded();
+        self.world.memory.head(self.rank).idle_agents.store(u32::from(idle), Relaxed);
     }
 }

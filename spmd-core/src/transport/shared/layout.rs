@@ -99,6 +99,9 @@ pub(crate) struct Agent {
     pub(crate) since: AtomicU64,
     /// The last snapshot in which it looked again and still had to wait.
     pub(crate) confirmed: AtomicU64,
+    /// 1 if the agent is the rank's own, 0 if it is one to which the rank gave a communicator.
+    pub(crate) own: AtomicU32,
+    _pad: AtomicU32,
     pub(crate) call: CallRecord,
 }
 
@@ -113,9 +116,8 @@ pub(crate) struct Head {
     /// left it properly (2) or has failed (3). 0: it has not entered the world.
     pub(crate) state: AtomicU64,
     pub(crate) pid: AtomicU32,
-    /// Communicator handles that agents other than the waiting ones hold.
+    /// Whether agents other than the waiting ones may hold a communicator of the rank.
     pub(crate) idle_agents: AtomicU32,
-    /// The snapshot for which a deadlock search asks every sleeper to look again.
     pub(crate) agents: [Agent; AGENTS],
 }
 

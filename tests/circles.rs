@@ -1,0 +1,187 @@
+//! Circles of waits on communicators that the program has made, and programs that look like them.
+//!
+//! A communicator on which nobody waits may be in the hands of any thread that the library does
+//! not know. The usual harness has such threads, so this file has a harness that runs each test
+//! on the main thread, as a program would.
+
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use spmd::prelude::*;
+
+#[path = "mistakes/expect.rs"]
+#[allow(dead_code, reason = "this file uses a part of it")]
+mod expect;
+
+use expect::mistake;
+
+fn main() {
+    let tests: [(&str, fn()); 9] = [
+        ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
+        ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
+        ("rows_against_columns", rows_against_columns),
+        ("a_message_on_another_communicator", a_message_on_another_communicator),
+        ("a_helper_beside_blocks_within_ranks", a_helper_beside_blocks_within_ranks),
+        ("a_communicator_in_a_block_of_its_rank", a_communicator_in_a_block_of_its_rank),
+        ("a_helper_that_opens_a_block", a_helper_that_opens_a_block),
+        ("an_idle_helper", an_idle_helper),
+        ("a_helper_that_waits_in_the_circle", a_helper_that_waits_in_the_circle),
+    ];
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = tests.map(|(name, test)| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit();
+}
+
+fn pause(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}
+
+fn crossed_barriers_of_two_communicators() {
+    mistake(2, |ctx| {
+        let copy = ctx.dup()?;
+        if ctx.rank() == 0 {
+            copy.barrier()?; // <1>
+            ctx.barrier()
+        } else {
+            ctx.barrier()?; // <2>
+            copy.barrier()
+        }
+    })
+    .deadlock(&[0, 1], &["rank 0: barrier at <1>", "rank 1: barrier at <2>"]);
+}
+
+fn one_on_the_copy_and_one_on_the_original() {
+    mistake(2, |ctx| {
+        let copy = ctx.dup()?;
+        match ctx.rank() {
+            0 => copy.allreduce_value(1, Sum).map(drop), // <1>
+            _ => ctx.barrier(),                          // <2>
+        }
+    })
+    .deadlock(&[0, 1], &["rank 0: allreduce of 1 i32 with Sum at <1>", "rank 1: barrier at <2>"]);
+}
+
+/// A grid in which one rank turns to its row before its column.
+fn rows_against_columns() {
+    mistake(4, |ctx| {
+        let row = ctx.split(Some(ctx.rank() as u32 / 2), 0)?.expect("every rank gives a color");
+        let column = ctx.split(Some(ctx.rank() as u32 % 2), 0)?.expect("every rank gives a color");
+        if ctx.rank() == 0 || ctx.rank() == 3 {
+            row.barrier()?; // <1>
+            column.barrier()
+        } else {
+            column.barrier()?; // <2>
+            row.barrier()
+        }
+    })
+    .deadlock(&[0, 1, 2, 3], &["ranks 0, 3: barrier at <1>", "ranks 1, 2: barrier at <2>"]);
+}
+
+fn a_message_on_another_communicator() {
+    mistake(2, |ctx| {
+        let copy = ctx.dup()?;
+        if ctx.rank() == 0 {
+            copy.send(&[1], 1, 3)?;
+            ctx.recv(&mut [0], 1, 4).map(drop) // <1>
+        } else {
+            ctx.recv(&mut [0], 0, 3)?; // <2>
+            ctx.send(&[0], 0, 4)
+        }
+    })
+    .deadlock(&[0, 1], &["rank 0: recv of 1 i32 from rank 1 with tag 4 at <1>", "tag 3 at <2>"]);
+}
+
+fn a_helper_that_waits_in_the_circle() {
+    mistake(2, |ctx| {
+        let (copy, peer) = (ctx.dup()?, 1 - ctx.rank());
+        std::thread::scope(|scope| {
+            let helper = scope.spawn(move || copy.recv(&mut [0], peer, 1).map(drop)); // <1>
+            let own = ctx.recv(&mut [0], peer, 2).map(drop); // <2>
+            own.and(helper.join().expect("the helper does not panic"))
+        })
+    })
+    .error(
+        &[0, 1],
+        |error| matches!(error, Error::Stopped { .. }),
+        &["deadlock", "<1>", "<2>"],
+    );
+}
+
+/// Ranks 0 and 1 wait for each other until a helper of rank 0 speaks in the name of its rank,
+/// after `first`. The ranks above do `above`.
+fn broken_by_a_helper(ranks: usize, first: fn() -> Result<()>, above: fn() -> Result<()>) {
+    let program = |ctx: &Ctx| {
+        let copy = ctx.dup()?;
+        match ctx.rank() {
+            0 => {
+                let helper = std::thread::spawn(move || {
+                    first()?;
+                    copy.send(&[5], 1, 1)
+                });
+                ctx.recv(&mut [0], 1, 2)?;
+                helper.join().expect("the helper does not panic")
+            }
+            1 => {
+                copy.recv(&mut [0], 0, 1)?;
+                ctx.send(&[1], 0, 2)
+            }
+            _ => above(),
+        }
+    };
+    Spmd::new(ranks).threads().run(program).unwrap();
+}
+
+fn a_long_block() -> Result<()> {
+    spmd(2, |_| {
+        pause(800);
+        Ok(())
+    })
+    .map(drop)
+}
+
+fn an_idle_helper() {
+    let idle = || {
+        pause(800);
+        Ok(())
+    };
+    broken_by_a_helper(2, idle, || Ok(()));
+    broken_by_a_helper(4, idle, || Ok(()));
+}
+
+fn a_helper_that_opens_a_block() {
+    broken_by_a_helper(2, a_long_block, || Ok(()));
+}
+
+fn a_helper_beside_blocks_within_ranks() {
+    let idle = || {
+        pause(700);
+        Ok(())
+    };
+    broken_by_a_helper(4, idle, a_long_block);
+}
+
+/// A rank lends communicators to the ranks of a block of its own: one waits, one computes.
+fn a_communicator_in_a_block_of_its_rank() {
+    let program = |ctx: &Ctx| {
+        let comms = vec![ctx.dup()?, ctx.dup()?];
+        if ctx.rank() == 0 {
+            Spmd::new(2).run_with(comms, |inner, comm| {
+                if inner.rank() == 0 {
+                    return comm.recv(&mut [0], 1, 0).map(drop);
+                }
+                pause(800);
+                comm.send(&[1], 1, 0)
+            })?;
+            return Ok(());
+        }
+        comms[1].recv(&mut [0], 0, 0)?;
+        comms[0].send(&[1], 0, 0)
+    };
+    Spmd::new(2).threads().run(program).unwrap();
+}

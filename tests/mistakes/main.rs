@@ -1,0 +1,11 @@
+//! Wrong programs: each draws one error that names the ranks and source lines, on every rank that
+//! would have waited. And correct ones that come close, which draw none.
+
+mod arguments;
+mod collectives;
+mod correct;
+mod expect;
+mod leaving;
+mod messages;
+mod rooted;
+mod waiting;

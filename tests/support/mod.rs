@@ -1,0 +1,202 @@
+//! What the tests of the facade share: `spmdrun`, and worlds of every kind for one closure.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+use spmd::{Ctx, Result, Spmd};
+
+/// How a command ended, and what it wrote.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// Whether the exhaustive products were asked for (`SPMD_TEST_FULL=1`).
+pub fn full() -> bool {
+    std::env::var("SPMD_TEST_FULL").is_ok_and(|value| value == "1")
+}
+
+/// The launcher's binary, beside this test's own; built first if it is not there.
+///
+/// Cargo tells tests the binaries of their own package alone.
+pub fn spmdrun_path() -> &'static Path {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test knows its own path");
+        // target/debug/deps/this-test
+        let profile = test.ancestors().nth(2).expect("a test lies in the target folder");
+        let spmdrun = profile.join("spmdrun");
+        if !spmdrun.exists() {
+            build_spmdrun(profile);
+        }
+        assert!(spmdrun.exists(), "there is no {}", spmdrun.display());
+        spmdrun
+    })
+}
+
+fn build_spmdrun(profile: &Path) {
+    let name = match profile.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args(["build", "--quiet", "--package", "spmd-launcher", "--bin", "spmdrun"])
+        .args(["--profile", name, "--target-dir"])
+        .arg(profile.parent().expect("a profile lies in the target folder"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(status.as_ref().is_ok_and(|status| status.success()), "building spmdrun: {status:?}");
+}
+
+/// `spmdrun` with these arguments, free of settings of whoever runs the tests.
+pub fn spmdrun(arguments: &[&str]) -> Command {
+    let mut command = Command::new(spmdrun_path());
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("SPMD_") && text != "SPMD_TEST_FULL" {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs a command to its end.
+pub fn finish(command: &mut Command) -> Ran {
+    let output = command.output().expect("the command starts");
+    Ran {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Whether this process is a rank that `spmdrun` has started.
+pub fn is_process_rank() -> bool {
+    std::env::var_os("SPMD_ARENA_FD").is_some()
+}
+
+/// `spmdrun` that starts the test `test` of this binary (its path within it, as in
+/// `module::name`) on `ranks` processes. There, [`is_process_rank`] holds.
+pub fn spmdrun_self(test: &str, ranks: usize) -> Command {
+    let mut command = spmdrun(&["--ranks", &ranks.to_string()]);
+    command.arg(std::env::current_exe().expect("a test knows its own path"));
+    command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// Which of the worlds of processes that a test makes one after another a rank belongs to.
+const WORLD: &str = "SPMD_TEST_WORLD";
+
+/// The number of this call among those of the same test.
+fn next_world(test: &str) -> String {
+    static MADE: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let number = made.entry(test.to_owned()).or_default();
+    *number += 1;
+    number.to_string()
+}
+
+/// Runs `body` on `ranks` process ranks: the test `test`, which calls this, starts itself again
+/// as each of them, with these variables set. A failure is a panic with all that they wrote.
+///
+/// In such a rank all other worlds of the test are passed over, so that a test may make as many
+/// as it likes, of every kind, always in the same order.
+pub fn processes(
+    test: &str,
+    ranks: usize,
+    settings: &[(&str, &str)],
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<()> {
+    let world = next_world(test);
+    if is_process_rank() {
+        let mine = std::env::var(WORLD).is_ok_and(|mine| mine == world);
+        return if mine { spmd::run(body).map(drop) } else { Ok(()) };
+    }
+    let mut job = spmdrun_self(test, ranks);
+    let ran = finish(job.envs(settings.iter().copied()).env(WORLD, &world));
+    let passed = ran.out.matches("1 passed").count();
+    assert!(
+        ran.code == Some(0) && passed == ranks,
+        "{test} on {ranks} processes, {settings:?}: status {:?}, {passed} passed\n{}\n{}",
+        ran.code,
+        ran.out,
+        ran.err
+    );
+    Ok(())
+}
+
+/// A world with its settings, before anybody runs in it.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Bytes of a segment.
+    pub segment: Option<usize>,
+    /// Calls and the algorithm that each takes.
+    pub forced: Vec<(&'static str, &'static str)>,
+    /// Whether large messages between processes are read through the kernel.
+    pub single_copy: bool,
+}
+
+impl World {
+    fn block(&self, ranks: usize) -> Spmd {
+        let block = Spmd::new(ranks).segment(self.segment.unwrap_or(64 << 10));
+        self.forced.iter().fold(block, |block, (call, algorithm)| block.force(*call, *algorithm))
+    }
+
+    /// Runs `body` on thread ranks.
+    pub fn threads(&self, ranks: usize, body: impl Fn(&Ctx) -> Result<()> + Sync) -> Result<()> {
+        self.here(self.block(ranks).threads(), body)
+    }
+
+    /// Runs `body` on virtual ranks.
+    pub fn virtual_ranks(
+        &self,
+        ranks: usize,
+        body: impl Fn(&Ctx) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.here(self.block(ranks).virtual_ranks(), body)
+    }
+
+    fn here(&self, block: Spmd, body: impl Fn(&Ctx) -> Result<()> + Sync) -> Result<()> {
+        if is_process_rank() { Ok(()) } else { block.run(body).map(drop) }
+    }
+
+    /// Runs `body` on process ranks, as [`processes`].
+    pub fn processes(
+        &self,
+        test: &str,
+        ranks: usize,
+        body: impl Fn(&Ctx) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let pairs = self.forced.iter().map(|(call, algorithm)| format!("{call}={algorithm}"));
+        let forced = pairs.collect::<Vec<_>>().join(",");
+        let segment = self.segment.unwrap_or(64 << 10).to_string();
+        let settings = [
+            ("SPMD_SEGMENT", &*segment),
+            ("SPMD_FORCE", &*forced),
+            ("SPMD_SINGLE_COPY", if self.single_copy { "1" } else { "0" }),
+        ];
+        processes(test, ranks, &settings, body)
+    }
+
+    /// Runs `body` on each of these numbers of ranks, as threads, virtual ranks and processes.
+    pub fn everywhere(
+        &self,
+        test: &str,
+        ranks: &[usize],
+        body: impl Fn(&Ctx) -> Result<()> + Sync,
+    ) -> Result<()> {
+        for ranks in ranks {
+            self.threads(*ranks, &body)?;
+            self.virtual_ranks(*ranks, &body)?;
+            self.processes(test, *ranks, &body)?;
+        }
+        Ok(())
+    }
+}
