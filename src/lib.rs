@@ -1,14 +1,60 @@
-//! One program, many ranks.
+//! One program, many ranks (SPMD): the same code runs its ranks as threads, as thousands of
+//! virtual ranks, or as processes, and they meet in collective calls and messages.
+//!
+//! ```
+//! use spmd::prelude::*;
+//!
+//! // Four ranks as threads of this program, which borrow its data.
+//! let data: Vec<f64> = (0..1000).map(f64::from).collect();
+//! let sums = spmd(4, |ctx| {
+//!     let share = data.len() / ctx.size();
+//!     let mine: f64 = data[ctx.rank() * share..][..share].iter().sum();
+//!     ctx.allreduce_value(mine, Sum)
+//! })?;
+//! assert_eq!(sums, [499_500.0; 4]);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! [`run`] enters the world that the launcher `spmdrun` has made, and [`Spmd`] sets up a block in
+//! detail. A rank's [`Ctx`] derefs to the communicator of all ranks, a [`Comm`]: messages are its
+//! methods, collectives those of the traits in the [`prelude`].
+//!
+//! Every call gives a [`Result`]. A rank that fails, panics or leaves early, ranks whose calls
+//! don't fit together, and ranks that wait for each other in a circle are errors on every rank
+//! that they concern, never a silent hang. Each element of a reduction is folded in one canonical
+//! order: results are the same to the last bit, run after run, wherever the ranks are.
 
-pub use spmd_collectives::*;
-pub use spmd_core::*;
+pub use spmd_collectives::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Cartesian, Gather, Gathered, Neighbor,
+    Objects, Reduce, ReduceScatter, Scan, Scatter, Split, Topology, dims_create, spmd_allgather,
+    spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
+};
+pub use spmd_core::fault::{Cause, Fault};
+pub use spmd_core::{
+    ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, Result,
+    SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_println, run, spmd, strided, strided_mut,
+    subarray, subarray_mut, with_current,
+};
+pub use spmd_core::{buffer, element, op};
 
 /// All that a program needs: `use spmd::prelude::*;`.
 pub mod prelude {
-    pub use spmd_collectives::*;
-    pub use spmd_core::{
-        ANY, BitAnd, BitOr, BitXor, Comm, Ctx, Error, Located, LogicalAnd, LogicalOr, Max, MaxLoc,
-        Min, MinLoc, Op, Prod, Result, Spmd, Sum, run, spmd, strided, strided_mut, subarray,
-        subarray_mut,
+    pub use crate::{
+        ANY, Allgather, Allreduce, Alltoall, Barrier, BitAnd, BitOr, BitXor, Broadcast, Buffer,
+        BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, Located, LogicalAnd, LogicalOr,
+        Max, MaxLoc, Min, MinLoc, Neighbor, Objects, Op, Operation, Prod, Reduce, ReduceScatter,
+        Result, Scan, Scatter, Split, Spmd, Status, Sum, Topology, dims_create, rank_println, run,
+        spmd, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
+        strided, strided_mut, subarray, subarray_mut,
     };
+}
+
+/// The Rust code of the guides, which `cargo test --doc` runs.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../docs/from-mpi.md")]
+    struct FromMpi;
+    #[doc = include_str!("../docs/from-dagger.md")]
+    struct FromDagger;
 }

@@ -72,6 +72,9 @@ impl Environment {
         if plan.one_process() {
             put("SPMD_AS", if plan.mode == Mode::Threads { "threads" } else { "virtual" }.into());
             put("SPMD_RANKS", plan.size.to_string());
+            for (name, value) in job.map(Job::environment_of_one_process).unwrap_or_default() {
+                put(&name, value);
+            }
             if captured {
                 put("SPMD_TAG", "1".into());
             }

@@ -89,9 +89,13 @@ fn carry_out(request: Request) -> Result<u8, Error> {
     run(&plan, &places)
 }
 
-/// What process ranks share; ranks of one process need nothing from outside.
+/// What ranks share with each other, or, where one process runs all, with the launcher.
 fn create_job(plan: &Plan) -> Result<Option<Job>, Error> {
-    Ok(if plan.one_process() { None } else { Some(Job::create(plan.size)?) })
+    if plan.one_process() {
+        // Without it a job only tells less.
+        return Ok(Job::create_for_one_process(plan.size).ok());
+    }
+    Ok(Some(Job::create(plan.size)?))
 }
 
 #[cfg(not(unix))]

@@ -145,3 +145,24 @@ mod tests {
         assert_eq!(one_line("a\n  b\n\n"), "a; b");
     }
 }
+
+/// One line for all ranks of which the same is said.
+pub(crate) fn by_text(texts: impl Iterator<Item = (usize, String)>) -> Vec<String> {
+    const NAMED: usize = 16;
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for (rank, text) in texts {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((text, vec![rank])),
+        }
+    }
+    let line = |(text, ranks): (String, Vec<usize>)| {
+        let named: Vec<String> = ranks.iter().take(NAMED).map(usize::to_string).collect();
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        match ranks.len().saturating_sub(NAMED) {
+            0 => format!("{noun} {}: {text}", named.join(", ")),
+            more => format!("{noun} {} and {more} more: {text}", named.join(", ")),
+        }
+    };
+    groups.into_iter().map(line).collect()
+}

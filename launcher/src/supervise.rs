@@ -46,7 +46,10 @@ const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) struct Supervisor<'a> {
     plan: &'a Plan,
+    /// The world of process ranks.
     job: Option<&'a Job>,
+    /// Where to see what ranks do and which failed first.
+    shown: Option<&'a Job>,
     processes: &'a mut [Process],
     started: Instant,
     /// When `--timeout` passes.
@@ -68,7 +71,8 @@ impl<'a> Supervisor<'a> {
         let started = Instant::now();
         Supervisor {
             plan,
-            job,
+            job: job.filter(|_| !plan.one_process()),
+            shown: job,
             processes,
             started,
             limit: plan.timeout.map(|limit| started + limit),
@@ -264,18 +268,26 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// One line for each process: what its ranks are doing.
+    /// What the ranks are doing, a line for those who do the same.
     fn report(&self) {
         for process in self.processes.iter() {
-            let rank = process.ranks.start;
-            let doing = match (process.status, self.job) {
-                (Some(status), _) => format!("ended: {}", report::ending(status)),
-                (None, Some(job)) => job.report(rank),
-                (None, None) => {
-                    format!("running for {:.1} s", self.started.elapsed().as_secs_f64())
+            let first = process.ranks.start;
+            let who = format!("{} (pid {})", self.name(first), process.pid.as_raw_nonzero());
+            match (process.status, self.shown) {
+                (Some(status), _) => say(&format!("{who}: ended: {}", report::ending(status))),
+                (None, Some(job)) if process.ranks.len() == 1 => {
+                    say(&format!("{who}: {}", job.report(first)));
                 }
-            };
-            say(&format!("{} (pid {}): {doing}", self.name(rank), process.pid.as_raw_nonzero()));
+                (None, Some(job)) => {
+                    say(&format!("{who}:"));
+                    let doing = process.ranks.clone().map(|rank| (rank, job.report(rank)));
+                    report::by_text(doing).iter().for_each(|line| say(&format!("  {line}")));
+                }
+                (None, None) => {
+                    let seconds = self.started.elapsed().as_secs_f64();
+                    say(&format!("{who}: running for {seconds:.1} s"));
+                }
+            }
         }
     }
 
@@ -302,12 +314,12 @@ impl<'a> Supervisor<'a> {
 
     /// What the ranks themselves recorded as the first cause comes before what their deaths show.
     fn named_by_job(&self, failure: Failure) -> Failure {
-        let Some((rank, why)) = self.job.and_then(Job::first_cause) else { return failure };
+        let Some((rank, why)) = self.shown.and_then(Job::first_cause) else { return failure };
         let Some(rank) = rank else { return Failure { why, ..failure } };
-        let status = self.processes.get(rank).and_then(|process| process.status);
-        let own = status.map_or(0, report::shell_status);
+        let process = self.processes.iter().find(|process| process.ranks.contains(&rank));
+        let own = process.and_then(|process| process.status).map_or(0, report::shell_status);
         let code = if own == 0 { failure.code } else { own };
-        Failure { who: self.name(rank), why, code }
+        Failure { who: format!("rank {rank}"), why, code }
     }
 }
 

@@ -178,7 +178,7 @@ impl Allgather for Comm {
     }
 }
 
-fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T) -> Result<Vec<T>> {
+pub(crate) fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T) -> Result<Vec<T>> {
     let mut all = Vec::<T>::with_capacity(comm.size());
     let (mine, into) = ((&raw const value).cast(), all.as_mut_ptr().cast());
     // SAFETY: the vector has room for an element a rank, and after an allgather without an error
@@ -216,7 +216,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
 /// # Safety
 /// `recv` has room for the blocks; `mine` holds this rank's, and is its place in `recv` or apart
 /// from all of it.
-unsafe fn allgather(
+pub(crate) unsafe fn allgather(
     comm: &Comm,
     call: &Call<'_>,
     dtype: DType,

@@ -126,7 +126,7 @@ fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static
 
 /// # Safety
 /// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
-unsafe fn allreduce(
+pub(crate) unsafe fn allreduce(
     comm: &Comm,
     call: &Call<'_>,
     reduction: Reduction<'_>,
@@ -240,11 +240,20 @@ unsafe fn chunked(
         // writing and reading.
         unsafe {
             let (input, results) = (large.half(turn), large.half(turn).add(step * size));
-            std::ptr::copy_nonoverlapping(send.add(start * size), input, count * size);
+            // Others read all but this rank's own part.
+            let mine = send.add(start * size);
+            std::ptr::copy_nonoverlapping(mine, input, first * size);
+            let behind = (first + len) * size;
+            std::ptr::copy_nonoverlapping(
+                mine.add(behind),
+                input.add(behind),
+                count * size - behind,
+            );
             large.arrive()?;
             let mut inputs = Vec::with_capacity(n);
             for peer in 0..n {
-                inputs.push(large.half_of(peer, turn)?.add(first * size));
+                let all = if peer == me { mine } else { large.half_of(peer, turn)? };
+                inputs.push(all.add(first * size));
             }
             let out = results.add(first * size);
             reduction.fold(round, len, n, out, |peer| inputs[peer])?;

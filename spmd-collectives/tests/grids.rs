@@ -119,7 +119,7 @@ fn a_halo_of_columns() -> Result<()> {
     Spmd::new(4).threads().run(|ctx| {
         let ring = ctx.cartesian(&[4], &[true])?.expect("four places");
         // Three rows of four columns; the outer columns are the halo.
-        let mut field = vec![ring.rank() as f64; 12];
+        let mut field = [ring.rank() as f64; 12];
         let (left, right) = (1, 2);
         let mut halo = [0.0; 6];
         let send = [left, right].map(|c| [field[c], field[c + 4], field[c + 8]]).concat();

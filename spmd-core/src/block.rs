@@ -1,6 +1,6 @@
 //! Blocks: `spmd(n, ..)`, the builder behind it, and what every rank does at its start and end.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::boot;
+use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
@@ -28,6 +29,7 @@ use crate::wait::{self, Policy, Running, fleet};
 /// assert_eq!(ranks, [0, 10, 20, 30]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
+#[track_caller]
 pub fn spmd<R, F>(n: usize, f: F) -> Result<Vec<R>>
 where
     F: Fn(&Ctx) -> Result<R> + Sync,
@@ -159,19 +161,50 @@ impl Spmd {
     }
 
     /// Runs `f` on every rank; results in rank order. Errors: as [`spmd`].
+    #[track_caller]
     pub fn run<R, F>(self, f: F) -> Result<Vec<R>>
     where
         F: Fn(&Ctx) -> Result<R> + Sync,
         R: Send,
     {
+        self.run_at(Location::caller(), None, f)
+    }
+
+    /// [`Spmd::run`], called at `site`, in an arena that the launcher has made, if one is given.
+    pub(crate) fn run_at<R, F>(
+        self,
+        site: &'static Location<'static>,
+        memory: Option<Memory>,
+        f: F,
+    ) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx) -> Result<R> + Sync,
+        R: Send,
+    {
         let shares = vec![(); self.ranks];
-        self.run_with(shares, |ctx, ()| f(ctx))
+        self.run_all(site, memory, shares, |ctx, ()| f(ctx))
     }
 
     /// Runs `f` on every rank, the i-th share going to rank i; results in rank order.
     ///
     /// Errors: as [`spmd`]; the number of shares is not the number of ranks.
+    #[track_caller]
     pub fn run_with<A, R, F>(self, shares: Vec<A>, f: F) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx, A) -> Result<R> + Sync,
+        A: Send,
+        R: Send,
+    {
+        self.run_all(Location::caller(), None, shares, f)
+    }
+
+    fn run_all<A, R, F>(
+        self,
+        site: &'static Location<'static>,
+        memory: Option<Memory>,
+        shares: Vec<A>,
+        f: F,
+    ) -> Result<Vec<R>>
     where
         F: Fn(&Ctx, A) -> Result<R> + Sync,
         A: Send,
@@ -191,7 +224,8 @@ impl Spmd {
         let policy = Policy::new(cores, 0);
         let timeout = self.timeout.or(settings.timeout);
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
-        let memory = Memory::anonymous(Layout::anonymous(n, heap_bytes))?;
+        let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
+        let memory = memory.map_or_else(own, Ok)?;
         let mut tuning = settings.tuning;
         tuning.forced.splice(0..0, self.forced.iter().cloned());
         tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
@@ -214,6 +248,7 @@ impl Spmd {
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
         let values = first_cause(&world, results.collect())?;
+        world.check_calls(1, &Call::new(Kind::End, site))?;
         for end in &ends {
             check_all_received(end, |_| true)?;
         }

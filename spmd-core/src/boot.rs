@@ -1,6 +1,7 @@
 //! How a process becomes a rank: what the launcher puts into its environment, the arena that both
 //! map, and the settings that users give through `SPMD_*` variables.
 
+use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -154,13 +155,24 @@ fn tuning() -> Result<Tuning> {
     Ok(tuning)
 }
 
+/// What this process is to the launcher.
+enum Entry {
+    /// There is none, or one that cannot see into the process.
+    Alone,
+    /// It runs all ranks.
+    #[cfg(target_os = "linux")]
+    All(job::Shown),
+    /// It is one rank.
+    Rank(Place),
+}
+
 /// This process's place in the launcher's world: its end, and how many blocks it has entered.
 struct Place {
     endpoint: Arc<Endpoint>,
     blocks: Mutex<u32>,
 }
 
-static PLACE: OnceLock<std::result::Result<Option<Place>, String>> = OnceLock::new();
+static ENTRY: OnceLock<std::result::Result<Entry, String>> = OnceLock::new();
 
 /// Runs `f` on the ranks of the launched world that this process hosts, and gives their results:
 /// one under `spmdrun` with process ranks, all with thread or virtual ranks, and one, rank 0 of
@@ -181,32 +193,47 @@ static PLACE: OnceLock<std::result::Result<Option<Place>, String>> = OnceLock::n
 ///     Ok(())
 /// }
 /// ```
+#[track_caller]
 pub fn run<R, F>(f: F) -> Result<Vec<R>>
 where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
-    let place = PLACE.get_or_init(|| enter().map_err(|error| error.to_string()));
-    match place {
-        Ok(Some(place)) => run_as_process(place, f).map(|value| vec![value]),
-        Ok(None) => {
-            let settings = Settings::from_environment()?;
-            Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind).run(f)
-        }
+    let site = Location::caller();
+    let entry = ENTRY.get_or_init(|| {
+        enter().map_err(|error| match error {
+            Error::Boot(text) => text,
+            other => other.to_string(),
+        })
+    });
+    let alone = || -> Result<Spmd> {
+        let settings = Settings::from_environment()?;
+        Ok(Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind))
+    };
+    match entry {
+        Ok(Entry::Rank(place)) => run_as_process(place, f, site).map(|value| vec![value]),
+        #[cfg(target_os = "linux")]
+        Ok(Entry::All(shown)) => alone()?.run_at(site, Some(shown.memory()?), f),
+        Ok(Entry::Alone) => alone()?.run_at(site, None, f),
         Err(text) => Err(Error::Boot(text.clone())),
     }
 }
 
 #[cfg(target_os = "linux")]
-fn enter() -> Result<Option<Place>> {
-    let Some(endpoint) = job::attach()? else { return Ok(None) };
-    Ok(Some(Place { endpoint: Arc::new(endpoint), blocks: Mutex::new(0) }))
+fn enter() -> Result<Entry> {
+    if let Some(ranks) = Settings::from_environment()?.ranks {
+        let shown = job::Shown::find(ranks)?;
+        return Ok(shown.map_or(Entry::Alone, Entry::All));
+    }
+    let endpoint = job::attach()?.map(Arc::new);
+    let place = |endpoint| Entry::Rank(Place { endpoint, blocks: Mutex::new(0) });
+    Ok(endpoint.map_or(Entry::Alone, place))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn enter() -> Result<Option<Place>> {
+fn enter() -> Result<Entry> {
     match variable(variables::ARENA)? {
-        None => Ok(None),
+        None => Ok(Entry::Alone),
         Some(_) => Err(Error::Unavailable {
             what: "a world of process ranks".into(),
             reason: "this system is not Linux".into(),
@@ -215,7 +242,11 @@ fn enter() -> Result<Option<Place>> {
     }
 }
 
-fn run_as_process<R>(place: &Place, f: impl FnOnce(&Ctx) -> Result<R>) -> Result<R> {
+fn run_as_process<R>(
+    place: &Place,
+    f: impl FnOnce(&Ctx) -> Result<R>,
+    site: &'static Location<'static>,
+) -> Result<R> {
     let Some(mut blocks) = place.blocks.try_lock() else {
         return Err(Error::Argument(
             "spmd::run was called inside the world that it enters; a block within a rank is \
@@ -230,7 +261,7 @@ fn run_as_process<R>(place: &Place, f: impl FnOnce(&Ctx) -> Result<R>) -> Result
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    endpoint.wait_for_the_end(block)?;
+    endpoint.wait_for_the_end(block, site)?;
     // What comes from here on, with the others gone from the block, was never to be received.
     check_all_received(endpoint, |_| true)?;
     Ok(value)

@@ -28,10 +28,33 @@ impl fmt::Display for Cause {
             Cause::Panicked(message) => write!(f, "it panicked: {message}"),
             Cause::Returned(error) => write!(f, "it returned an error: {error}"),
             Cause::Exited(status) => write!(f, "its process exited with status {status}"),
-            Cause::Killed(signal) => write!(f, "its process was killed by signal {signal}"),
+            Cause::Killed(signal) => {
+                write!(f, "its process was killed by signal {signal}")?;
+                signal_name(*signal).map_or(Ok(()), |name| write!(f, " ({name})"))
+            }
             Cause::TimedOut(what) => write!(f, "it passed the time limit: {what}"),
         }
     }
+}
+
+/// The names of the signals that end processes in practice (Linux numbers).
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        _ => return None,
+    })
 }
 
 /// Why ranks were stopped. The same value reaches every rank of the communicator.

@@ -11,6 +11,7 @@ pub mod error;
 pub mod fault;
 mod group;
 pub mod op;
+mod print;
 pub mod rank;
 mod shared_buf;
 mod sync;
@@ -38,6 +39,8 @@ pub use op::{
     BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Op, Operation, Prod,
     Sum,
 };
+#[doc(hidden)]
+pub use print::print_lines;
 pub use rank::{ANY, Any, Source, Status, TagOrAny};
 pub use shared_buf::SharedBuf;
 pub use transport::shared::Mode;

@@ -12,7 +12,7 @@ use super::{PROTOCOL, Settings, parsed, variables};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::transport::shared::layout::{Agent, Layout, MAGIC};
-use crate::transport::shared::memory::Memory;
+use crate::transport::shared::memory::{Memory, Writable};
 use crate::transport::shared::{Endpoint, Mode, Reach, Tuning, World, state};
 use crate::wait::{Policy, cores};
 
@@ -21,8 +21,17 @@ fn seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW
 }
 
-/// This process's end of the launcher's world; `None` without a launcher.
-pub(super) fn attach() -> Result<Option<Endpoint>> {
+fn not_ours() -> Error {
+    let name = variables::ARENA;
+    Error::Boot(format!(
+        "{name}={} is not the arena of this job; a program started by a rank must not inherit its \
+         SPMD_* variables",
+        std::env::var(name).unwrap_or_default()
+    ))
+}
+
+/// The arena that the launcher has made, of this layout; `None` without a launcher.
+fn find(layout: impl FnOnce() -> Result<Layout>) -> Result<Option<(OwnedFd, Layout)>> {
     let Some(fd) = parsed::<RawFd>(variables::ARENA, "a file descriptor")? else {
         return Ok(None);
     };
@@ -34,39 +43,42 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
              the program's version of spmd"
         )));
     }
-    let missing = |name: &str| Error::Boot(format!("the variable {name} is not set"));
-    let rank: usize = parsed(variables::RANK, "a rank")?.ok_or_else(|| missing(variables::RANK))?;
-    let size: usize = parsed(variables::SIZE, "a size")?.ok_or_else(|| missing(variables::SIZE))?;
-    if rank >= size {
-        return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
-    }
     if fd < 3 {
         return Err(Error::Boot(format!("{}={fd} is not the arena", variables::ARENA)));
     }
     // SAFETY: only looked at; if it is not open, the calls below say so.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    let not_ours = |_| {
-        Error::Boot(format!(
-            "descriptor {fd} ({}) is not the arena of a job; a program started by a rank must not \
-             inherit its SPMD_* variables",
-            variables::ARENA
-        ))
-    };
-    let found = rustix::fs::fcntl_get_seals(borrowed).map_err(not_ours)?;
-    let layout = Layout::processes(size);
-    let bytes = rustix::fs::fstat(borrowed).map_err(not_ours)?.st_size;
+    let found = rustix::fs::fcntl_get_seals(borrowed).map_err(|_| not_ours())?;
+    let layout = layout()?;
+    let bytes = rustix::fs::fstat(borrowed).map_err(|_| not_ours())?.st_size;
     if !found.contains(seals()) || bytes as usize != layout.total_bytes() {
-        return Err(not_ours(rustix::io::Errno::INVAL));
+        return Err(not_ours());
     }
     // SAFETY: the descriptor is the launcher's memfd, passed to this process for this use, as
     // its seals and length show; nothing else here knows of it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)
         .map_err(|e| Error::system("closing the arena on exec", e))?;
-    let memory = Memory::map(fd.as_fd(), layout, Some(rank))?;
+    Ok(Some((fd, layout)))
+}
+
+/// This process's end of the launcher's world of processes; `None` without a launcher.
+pub(super) fn attach() -> Result<Option<Endpoint>> {
+    let missing = |name: &str| Error::Boot(format!("the variable {name} is not set"));
+    let of_size = || {
+        let size: Option<usize> = parsed(variables::SIZE, "a size")?;
+        size.map(Layout::processes).ok_or_else(|| missing(variables::SIZE))
+    };
+    let Some((fd, layout)) = find(of_size)? else { return Ok(None) };
+    let size = layout.ranks;
+    let rank: usize = parsed(variables::RANK, "a rank")?.ok_or_else(|| missing(variables::RANK))?;
+    if rank >= size {
+        return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
+    }
+    let memory = Memory::map(fd.as_fd(), layout, Writable::Segment(rank))?;
     let header = memory.header();
     if header.magic.load(Acquire) != MAGIC || header.ranks.load(Relaxed) as usize != size {
-        return Err(not_ours(rustix::io::Errno::INVAL));
+        return Err(not_ours());
     }
     if header.records_bytes.load(Relaxed) != layout.heap_offset() as u64 {
         return Err(Error::Boot(
@@ -90,6 +102,27 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     Ok(Some(Endpoint::new(Arc::new(world), rank)))
 }
 
+/// The arena in which the launcher can see the ranks that this process runs all by itself.
+pub(super) struct Shown {
+    fd: OwnedFd,
+    layout: Layout,
+}
+
+impl Shown {
+    /// `None` without a launcher.
+    pub(super) fn find(ranks: usize) -> Result<Option<Shown>> {
+        let found = find(|| Ok(Layout::anonymous(ranks, 0)))?;
+        Ok(found.map(|(fd, layout)| Shown { fd, layout }))
+    }
+
+    /// The arena, all zeros again.
+    pub(super) fn memory(&self) -> Result<Memory> {
+        let memory = Memory::map(self.fd.as_fd(), self.layout, Writable::All)?;
+        memory.clear()?;
+        Ok(memory)
+    }
+}
+
 /// Under Yama's restriction a process may be read by its declared tracer and that one's
 /// descendants: the other ranks, for the launcher. A kernel without Yama refuses, and needs it
 /// not.
@@ -110,12 +143,24 @@ impl Job {
     ///
     /// Errors: the system refuses memory files of that size.
     pub fn create(ranks: usize) -> Result<Job> {
+        Job::with(Layout::processes(ranks))
+    }
+
+    /// The same for a job whose ranks all run in one process, as threads or virtual ranks: the
+    /// launcher sees from it what they do and which failed first.
+    ///
+    /// Errors: as [`Job::create`].
+    pub fn create_for_one_process(ranks: usize) -> Result<Job> {
+        Job::with(Layout::anonymous(ranks, 0))
+    }
+
+    fn with(layout: Layout) -> Result<Job> {
+        let ranks = layout.ranks;
         let system = |e| Error::system(format!("making the shared arena of {ranks} ranks"), e);
-        let layout = Layout::processes(ranks);
         let fd = rustix::fs::memfd_create("spmd", MemfdFlags::ALLOW_SEALING).map_err(system)?;
         rustix::fs::ftruncate(&fd, layout.total_bytes() as u64).map_err(system)?;
         rustix::fs::fcntl_add_seals(&fd, seals()).map_err(system)?;
-        let memory = Memory::map(fd.as_fd(), layout, None)?;
+        let memory = Memory::map(fd.as_fd(), layout, Writable::Control)?;
         let header = memory.header();
         header.ranks.store(ranks as u32, Relaxed);
         header.protocol.store(PROTOCOL, Relaxed);
@@ -125,6 +170,12 @@ impl Job {
         let world =
             World::new(memory, Mode::Processes, Policy::new(1, ranks), None, Tuning::default());
         Ok(Job { fd, world })
+    }
+
+    /// What to put into the environment of a process that runs all ranks.
+    pub fn environment_of_one_process(&self) -> Vec<(String, String)> {
+        let all = self.environment(0).into_iter();
+        all.filter(|(name, _)| name != variables::RANK && name != variables::SIZE).collect()
     }
 
     /// What to put into the environment of a rank's process.

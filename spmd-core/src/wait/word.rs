@@ -12,9 +12,14 @@ const SLEEPERS: u32 = THREAD | COROUTINE;
 /// keeps as long as nobody rings.
 #[inline]
 pub(super) fn announce(word: &AtomicU32, sleeper: u32) -> u32 {
-    let ticket = word.fetch_or(sleeper, AcqRel) | sleeper;
-    // The look at the condition, which need not be sequentially consistent, comes after this.
-    fence(SeqCst);
+    let ticket = word.fetch_or(sleeper, SeqCst) | sleeper;
+    // The look at the condition, which need not be sequentially consistent, comes after this. On
+    // x86 a locked instruction such as the one above is that fence.
+    if cfg!(all(any(target_arch = "x86", target_arch = "x86_64"), not(loom))) {
+        std::sync::atomic::compiler_fence(SeqCst);
+    } else {
+        fence(SeqCst);
+    }
     ticket
 }
 

@@ -6,6 +6,7 @@
 //! segment r head   | text table | boards | ring table | heap           rank r writes, all read
 //! ```
 
+use crate::sync::atomic::AtomicU64 as SharedU64;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::text::Table;
@@ -179,7 +180,7 @@ pub(crate) struct Ack {
 #[repr(C)]
 pub(crate) struct LaneAck {
     /// The number of the message that is being read, 0 for none.
-    pub(crate) reading: AtomicU64,
+    pub(crate) reading: SharedU64,
     /// The number of the last one that has been read or refused.
     pub(crate) finished: AtomicU64,
     /// Bytes taken from the staging area of the one being read.

@@ -13,6 +13,17 @@ pub(crate) struct Memory {
     backing: Backing,
 }
 
+/// Which parts of an arena a process may write.
+#[cfg(target_os = "linux")]
+pub(crate) enum Writable {
+    /// Bells and faults.
+    Control,
+    /// Those, and this rank's segment.
+    Segment(usize),
+    /// Everything: all ranks are in this process.
+    All,
+}
+
 enum Backing {
     #[cfg(target_os = "linux")]
     Mapped,
@@ -58,13 +69,12 @@ impl Memory {
         Ok(Memory { base, layout, backing: Backing::Allocated })
     }
 
-    /// Maps the arena behind `fd`. The control part is writable and so, if `owner` is given, is
-    /// that rank's segment; the rest can only be read.
+    /// Maps the arena behind `fd`. What is not `writable` can only be read.
     #[cfg(target_os = "linux")]
     pub(crate) fn map(
         fd: rustix::fd::BorrowedFd<'_>,
         layout: Layout,
-        owner: Option<usize>,
+        writable: Writable,
     ) -> Result<Memory> {
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
         let system = |e| Error::system("mapping the arena of the job", e);
@@ -83,14 +93,29 @@ impl Memory {
         .map_err(system)?;
         let base: NonNull<u8> = NonNull::new(base.cast()).expect("nothing is mapped at address 0");
         let memory = Memory { base, layout, backing: Backing::Mapped };
+        let parts = match writable {
+            Writable::All => vec![(0, layout.total_bytes())],
+            Writable::Control => vec![(0, layout.control_bytes())],
+            Writable::Segment(rank) => {
+                let segment = (layout.segment_offset(rank), layout.segment_bytes);
+                vec![(0, layout.control_bytes()), segment]
+            }
+        };
         let writable = MprotectFlags::READ | MprotectFlags::WRITE;
-        let mut parts = vec![(0, layout.control_bytes())];
-        parts.extend(owner.map(|rank| (layout.segment_offset(rank), layout.segment_bytes)));
         for (offset, bytes) in parts {
             // SAFETY: the range lies within the mapping just made, which nothing else refers to.
             unsafe { mprotect(memory.at(offset).cast(), bytes, writable) }.map_err(system)?;
         }
         Ok(memory)
+    }
+
+    /// Gives all memory of a mapped arena back to the system; it reads as zeros.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn clear(&self) -> Result<()> {
+        let all = self.layout.total_bytes();
+        // SAFETY: the range is this mapping, to which no reference but atomics exists.
+        unsafe { rustix::mm::madvise(self.at(0).cast(), all, rustix::mm::Advice::LinuxRemove) }
+            .map_err(|e| Error::system("clearing the arena", e))
     }
 
     /// The address at `offset`, which must lie within the arena.

@@ -4,10 +4,12 @@
 //! A rank writes its own segment only, and rings bells; peers read. So whatever a peer does to
 //! the memory that it can write, it can only lie about itself.
 
+mod access;
 pub(crate) mod agents;
 pub(crate) mod board;
 mod contexts;
 mod deadlock;
+mod ending;
 mod faults;
 pub(crate) mod heap;
 pub(crate) mod inbox;
@@ -30,8 +32,6 @@ use inbox::Inbox;
 use memory::Memory;
 use queue::Queue;
 
-use crate::call::{Call, Kind};
-use crate::group::{Group, Scope};
 use crate::text::Interner;
 use crate::wait::fleet::Home;
 use crate::wait::{Bell, Policy, publish};
@@ -227,29 +227,5 @@ impl Endpoint {
     /// Number of a string in this rank's table.
     pub(crate) fn text_of(&self, text: &str) -> u32 {
         self.interner.number_of(self.world.memory.text(self.rank), text)
-    }
-}
-
-impl Endpoint {
-    /// Waits until every rank has left `block`, which this one has left. Whoever fails in the
-    /// meantime ends the wait with an error.
-    pub(crate) fn wait_for_the_end(&self, block: u32) -> crate::error::Result<()> {
-        let call = Call::new(Kind::End, std::panic::Location::caller());
-        let scope =
-            Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
-        let noted = agents::Noted { file: self.text(call.site.file()), ..Default::default() };
-        let waiter = agents::Waiter::new(self, &scope, &call, noted);
-        let mut rank = 0;
-        waiter.until(|| {
-            while rank < self.world.size() {
-                if rank != self.rank && !self.world.has_ended(rank, block) {
-                    waiter.waits_on(Some(rank));
-                    return None;
-                }
-                rank += 1;
-            }
-            Some(())
-        })?;
-        waiter.stopped().map_or(Ok(()), Err)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::*;
 use parking_lot::MutexGuard;
 
 use super::Endpoint;
+use super::access;
 use super::agents::Waiter;
 use super::inbox::{Arrived, Body, Envelope};
 use super::queue::Offer;
@@ -258,8 +259,7 @@ impl Drop for LanePending<'_> {
         let mut ring = endpoint.rings[self.to].lock();
         let Some(ring) = ring.as_mut() else { return };
         if !finished() {
-            ring.lane(self.lane).withdrawn.store(self.number, SeqCst);
-            publish();
+            access::withdraw(&ring.lane(self.lane).withdrawn, self.number);
             endpoint.world.bell(self.to).ring_after_fence();
             while ack.reading.load(Acquire) == self.number
                 && !finished()
@@ -344,11 +344,10 @@ impl Endpoint {
         let reader = reader.ok_or_else(|| corrupt("its ring has gone"))?;
         let lane = reader.lane(large.lane);
         ack.drained.store(0, Relaxed);
-        ack.reading.store(large.number, SeqCst);
-        publish();
+        let admitted = access::announce(&ack.reading, large.number, &lane.withdrawn);
         let result = (|| {
-            let withdrawn = || lane.withdrawn.load(SeqCst) >= large.number;
-            if withdrawn() {
+            let withdrawn = || lane.withdrawn.load(Acquire) >= large.number;
+            if !admitted {
                 return Ok(false);
             }
             if lane.number.load(Acquire) != large.number {

@@ -1,19 +1,14 @@
 //! Mailboxes of ranks that share an address space: one queue a receiver, however many senders.
 //!
 //! A large message is not copied into the queue: the receiver copies from the sender's buffer,
-//! and the sender waits for that. The states of a [`Handover`]:
-//!
-//! ```text
-//! posted --receiver--> reading --receiver--> done
-//!    \-----sender----> withdrawn
-//! ```
+//! and the sender waits for that (`access.rs`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::World;
+use super::access::Access;
 use super::inbox::Arrived;
 
 pub(crate) struct Queue {
@@ -43,22 +38,17 @@ impl World {
     }
 }
 
-const POSTED: u32 = 0;
-const READING: u32 = 1;
-const DONE: u32 = 2;
-const WITHDRAWN: u32 = 3;
-
 struct Shown {
     ptr: *const u8,
     bytes: usize,
-    state: AtomicU32,
+    access: Access,
     sender: usize,
 }
 
-// SAFETY: the pointer is read by the one receiver that has moved the state to READING, while the
+// SAFETY: the pointer is read by the one receiver that `Access::take` has admitted, while the
 // sender keeps the buffer alive and unwritten (see `Offer`).
 unsafe impl Send for Shown {}
-// SAFETY: as above; everything else is an atomic or never changes.
+// SAFETY: as above; everything else is atomic or never changes.
 unsafe impl Sync for Shown {}
 
 /// The sender's side of a buffer handed over for reading.
@@ -74,21 +64,13 @@ impl Offer {
     /// The buffer stays alive and unwritten until [`Offer::done`] has given `true`, or the offer
     /// is dropped; it must not be forgotten before.
     pub(crate) unsafe fn new(ptr: *const u8, bytes: usize, sender: usize) -> (Offer, Handover) {
-        let shown = Arc::new(Shown { ptr, bytes, state: AtomicU32::new(POSTED), sender });
+        let shown = Arc::new(Shown { ptr, bytes, access: Access::new(), sender });
         (Offer(shown.clone()), Handover(shown))
     }
 
     /// Whether the receiver has taken the data.
     pub(crate) fn done(&self) -> bool {
-        self.0.state.load(Acquire) == DONE
-    }
-
-    /// Takes the offer back, unless the receiver is reading at this moment.
-    fn withdraw(&self) -> bool {
-        match self.0.state.compare_exchange(POSTED, WITHDRAWN, AcqRel, Acquire) {
-            Ok(_) => true,
-            Err(now) => now != READING,
-        }
+        self.0.access.is_done()
     }
 }
 
@@ -96,7 +78,7 @@ impl Drop for Offer {
     /// The buffer is the sender's alone after this. A receiver that is reading is a thread of
     /// this process in the middle of a copy.
     fn drop(&mut self) {
-        while !self.withdraw() {
+        while !self.0.access.withdraw() {
             std::thread::yield_now();
         }
     }
@@ -111,9 +93,11 @@ impl Handover {
         read: impl FnOnce(*const u8, usize) -> R,
     ) -> Option<R> {
         let shown = &self.0;
-        shown.state.compare_exchange(POSTED, READING, AcqRel, Relaxed).ok()?;
+        if !shown.access.take() {
+            return None;
+        }
         let result = read(shown.ptr, shown.bytes);
-        shown.state.store(DONE, Release);
+        shown.access.finish();
         world.bell(shown.sender).ring();
         Some(result)
     }
@@ -122,6 +106,6 @@ impl Handover {
 impl Drop for Handover {
     /// A message that nobody will read, because its block has ended, lets its sender go.
     fn drop(&mut self) {
-        let _ = self.0.state.compare_exchange(POSTED, DONE, AcqRel, Relaxed);
+        self.0.access.refuse();
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Lane {
     /// The data's address in the sender's process.
     pub(super) address: AtomicU64,
     /// The number of the last message that was taken back.
-    pub(super) withdrawn: AtomicU64,
+    pub(super) withdrawn: crate::sync::atomic::AtomicU64,
 }
 
 #[repr(C, align(4096))]

@@ -1,0 +1,142 @@
+//! The rank API for code without a `ctx`: functions on the rank that runs here.
+//!
+//! Outside a block, the calling thread is rank 0 of a world of one, so that such code also works
+//! alone. Threads and tasks that a rank has started are outside.
+
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, ErasedOp, Kind};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result, with_current};
+
+use crate::allgather::{allgather, allgather_each};
+use crate::allreduce::allreduce;
+use crate::blocks::{Blocks, room_for};
+use crate::data::{Input, Output};
+use crate::reducing::Reduction;
+
+/// Gives the communicator of the rank that runs here to `f`, if there is one.
+fn inside<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Option<Result<R>> {
+    // An error of `f` is a value here, so that what fails is only that no rank runs here.
+    with_current(|comm| Ok(f(comm))).ok()
+}
+
+/// This rank, from 0; 0 outside a block.
+///
+/// ```
+/// # use spmd_collectives::{spmd_rank, spmd_size};
+/// # use spmd_core::spmd;
+/// let ranks = spmd(3, |_ctx| Ok((spmd_rank(), spmd_size())))?;
+/// assert_eq!(ranks, [(0, 3), (1, 3), (2, 3)]);
+/// assert_eq!((spmd_rank(), spmd_size()), (0, 1));
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+pub fn spmd_rank() -> usize {
+    with_current(|comm| Ok(comm.rank())).unwrap_or(0)
+}
+
+/// How many ranks this block has; 1 outside a block.
+pub fn spmd_size() -> usize {
+    with_current(|comm| Ok(comm.size())).unwrap_or(1)
+}
+
+/// [`crate::Barrier::barrier`] on all ranks of the block.
+///
+/// Errors: a rank has failed, left, or makes another call.
+///
+/// ```
+/// # use spmd_collectives::spmd_barrier;
+/// # use spmd_core::spmd;
+/// spmd(3, |_ctx| spmd_barrier())?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
+pub fn spmd_barrier() -> Result<()> {
+    let call = Call::new(Kind::Barrier, Location::caller());
+    inside(|comm| comm.collective(&call, |round| round.arrive(1))).unwrap_or(Ok(()))
+}
+
+/// [`crate::Allreduce::allreduce_in_place`] on all ranks of the block: folds their `buf`, and
+/// leaves the result in all of them.
+///
+/// Errors: a rank has failed, left, or makes another call.
+///
+/// ```
+/// # use spmd_collectives::spmd_reduce;
+/// # use spmd_core::{spmd, Sum};
+/// spmd(3, |ctx| {
+///     let mut sums = [ctx.rank(), 1];
+///     spmd_reduce(&mut sums, Sum)?;
+///     assert_eq!(sums, [3, 3]);
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
+pub fn spmd_reduce<R, O>(buf: &mut R, op: O) -> Result<()>
+where
+    R: BufferMut + ?Sized,
+    O: Operation<R::Elem>,
+{
+    let mut output = Output::new(buf.view_mut());
+    let op = ErasedOp::new::<R::Elem, O>(&op);
+    let (dtype, count) = (output.dtype(), output.len());
+    let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
+    let into = output.ptr();
+    // SAFETY: the buffer holds that many elements, and is held here.
+    let all =
+        |comm: &Comm| unsafe { allreduce(comm, &call, Reduction { dtype, op, count }, into, into) };
+    inside(all).unwrap_or(Ok(()))?;
+    output.commit();
+    Ok(())
+}
+
+/// The elements of all ranks' `send`, in rank order; its length is the same on all ranks.
+///
+/// Errors: there is no memory for them; a rank has failed, left, or makes another call.
+///
+/// ```
+/// # use spmd_collectives::spmd_allgather;
+/// # use spmd_core::spmd;
+/// let all = spmd(2, |ctx| spmd_allgather(&[ctx.rank(), 7]))?;
+/// assert_eq!(all, [[0, 7, 1, 7], [0, 7, 1, 7]]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
+pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
+    let input = Input::new(send.view());
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
+    let len = count.saturating_mul(spmd_size());
+    let mut all = room_for::<S::Elem>(&call, len)?;
+    let into = all.as_mut_ptr().cast::<u8>();
+    // SAFETY: the vector has room for the blocks of all ranks, and of the one there is outside;
+    // without an error it holds them.
+    unsafe {
+        let blocks = Blocks::Equal(count);
+        inside(|comm| allgather(comm, &call, dtype, &blocks, input.ptr(), into)).unwrap_or_else(
+            || {
+                std::ptr::copy_nonoverlapping(input.ptr(), into, count * dtype.size as usize);
+                Ok(())
+            },
+        )?;
+        all.set_len(len);
+    }
+    Ok(all)
+}
+
+/// The `value` of every rank, in rank order.
+///
+/// Errors: a rank has failed, left, or makes another call.
+///
+/// ```
+/// # use spmd_collectives::spmd_exchange;
+/// # use spmd_core::spmd;
+/// let all = spmd(3, |ctx| spmd_exchange(10 * ctx.rank()))?;
+/// assert_eq!(all[1], [0, 10, 20]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
+pub fn spmd_exchange<T: Element>(value: T) -> Result<Vec<T>> {
+    let call = Call::new(Kind::Allgather, Location::caller()).data(T::DTYPE, 1);
+    inside(|comm| allgather_each(comm, &call, value)).unwrap_or_else(|| Ok(vec![value]))
+}

@@ -1,0 +1,122 @@
+//! What a rank lets its peers read: a room for small data in its slot, numbers, exposed buffers,
+//! a staging area.
+
+use std::sync::atomic::Ordering::*;
+
+use super::{Round, stamp};
+use crate::element::DType;
+use crate::error::Result;
+use crate::transport::shared::layout::{INLINE, PAYLOAD, SLOTS};
+
+impl Round<'_> {
+    /// Room for `bytes` (at most [`PAYLOAD`]) in this rank's slot, to be filled before the first
+    /// [`Round::publish`].
+    #[inline]
+    pub fn room(&self, bytes: usize) -> *mut u8 {
+        self.place(self.me, bytes).cast_mut()
+    }
+
+    /// What `peer` has put into its room of `bytes`, once it has published.
+    #[inline]
+    pub fn room_of(&self, peer: usize, bytes: usize) -> *const u8 {
+        self.place(peer, bytes)
+    }
+
+    #[inline]
+    pub(super) fn place(&self, rank: usize, bytes: usize) -> *const u8 {
+        assert!(bytes <= PAYLOAD);
+        let page = self.page(rank);
+        let index = (self.round % SLOTS as u64) as usize;
+        if bytes <= INLINE {
+            page.slots[index].inline.as_ptr().cast()
+        } else {
+            page.payload[index].0.as_ptr().cast()
+        }
+    }
+
+    /// Says a number to all peers, to be read with [`Round::number_of`]; 8 fit.
+    pub fn set_number(&self, index: usize, value: u64) {
+        self.slot(self.me).lengths[index].store(value, Relaxed);
+    }
+
+    /// A number that `peer` said before the stage that was last waited for.
+    pub fn number_of(&self, peer: usize, index: usize) -> u64 {
+        self.slot(peer).lengths[index].load(Relaxed)
+    }
+
+    /// Lets peers read this memory, as number `which`, from the next publish to the end of the
+    /// round. Whether they can reach it: always in one address space, else if it lies in this
+    /// rank's arena.
+    ///
+    /// # Safety
+    /// The memory stays allocated until this round is dropped or finished, and nobody writes it
+    /// while a peer may read it, as the stages of the algorithm arrange it.
+    pub unsafe fn expose(&self, which: usize, ptr: *const u8, bytes: usize) -> bool {
+        let world = &self.endpoint.world;
+        let place = if self.one_address_space() || bytes == 0 {
+            Some(ptr as u64)
+        } else {
+            world.memory.offset_in_heap(self.endpoint.rank, ptr, bytes)
+        };
+        let slot = self.slot(self.me);
+        slot.exposed[which].place.store(place.unwrap_or(0), Relaxed);
+        slot.exposed[which].bytes.store(bytes as u64, Relaxed);
+        slot.withdrawn.store(0, Relaxed);
+        self.exposed.set(true);
+        place.is_some()
+    }
+
+    /// The memory that `peer` exposes as `which`, of exactly `bytes`: readable until this rank
+    /// finishes or drops its round. `None` if it cannot be reached from here.
+    #[inline]
+    pub fn reach(&self, peer: usize, which: usize, bytes: usize) -> Result<Option<*const u8>> {
+        if bytes == 0 {
+            return Ok(Some(std::ptr::NonNull::dangling().as_ptr()));
+        }
+        let slot = self.slot(peer);
+        let place = slot.exposed[which].place.load(Relaxed);
+        let len = slot.exposed[which].bytes.load(Relaxed);
+        // Between this rank's own stamp of a stage and this look there was a fence (`publish`).
+        assert!(self.slot(self.me).stamp.load(Relaxed) > stamp(self.round, 0));
+        if slot.withdrawn.load(SeqCst) != 0 {
+            return Err(self.withdrawn(peer));
+        }
+        if place == 0 {
+            return Ok(None);
+        }
+        if len != bytes as u64 {
+            return Err(self.corrupt(peer, "it exposes a buffer of another length than it must"));
+        }
+        if self.one_address_space() {
+            return Ok(Some(place as *const u8));
+        }
+        let world = self.scope.group.world(peer);
+        match self.endpoint.world.memory.heap(world, place, bytes) {
+            Some(ptr) => Ok(Some(ptr)),
+            None => Err(self.corrupt(peer, "it exposes a buffer outside its arena")),
+        }
+    }
+
+    /// How many bytes `peer` exposes as `which`.
+    pub fn exposed_bytes(&self, peer: usize, which: usize) -> usize {
+        self.slot(peer).exposed[which].bytes.load(Relaxed) as usize
+    }
+
+    /// Memory of this rank's own, of at least `bytes`, that all peers can reach once it is
+    /// exposed. The same memory for all rounds of a communicator: an algorithm that uses it
+    /// ends when all peers have read what they need.
+    pub fn staging(&self, bytes: usize) -> Result<*mut u8> {
+        let mut staging = self.board.staging.borrow_mut();
+        if staging.as_ref().is_none_or(|block| block.bytes() < bytes) {
+            *staging = None;
+            *staging = Some(self.endpoint.heap.allocate(bytes).map_err(|error| self.fail(error))?);
+        }
+        Ok(staging.as_ref().expect("made just now").pointer())
+    }
+
+    /// Whether data of this type that come from a peer must be looked at before they are used:
+    /// another process may have written anything.
+    pub fn must_check(&self, dtype: DType) -> bool {
+        self.endpoint.must_check(dtype)
+    }
+}

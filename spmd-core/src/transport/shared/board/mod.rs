@@ -1,0 +1,262 @@
+//! What collectives over the arena are made of: every rank of a communicator shows the call it
+//! is in on its own board, and reads those of the others.
+//!
+//! A *round* is one collective call; its number is the same on all ranks. The owner fills its
+//! slot (`round % SLOTS`), then writes the stamp `round, stage`; peers that see the stamp may
+//! read what the slot says, after comparing fingerprints. Stages order the steps within a round;
+//! in stage 0 the rank has entered the round, and its slot shows the call and no more.
+//!
+//! A fingerprint covers all calls of the communicator so far: not all calls make all ranks meet
+//! (a broadcast and a reduce may pass by each other), and what differs in one of these is found
+//! when the ranks do meet.
+//!
+//! A slot is used again only when every peer has left the round that used it last
+//! ([`Round::run`]). A rank that gives up takes its exposed buffers back and waits until no peer
+//! can be reading them ([`Round`]'s `Drop`): a peer announces itself (its own stamp, then a
+//! fence) before it looks whether the buffers were withdrawn, and the owner withdraws, then a
+//! fence, before it looks whether the peer is there, so one of the two sees the other.
+
+mod exposure;
+mod meeting;
+mod report;
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering::*;
+
+use crate::call::{Call, mix};
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault};
+use crate::group::Scope;
+use crate::transport::shared::Endpoint;
+use crate::transport::shared::agents::{Noted, Waiter};
+use crate::transport::shared::heap::Block;
+use crate::transport::shared::layout::*;
+use crate::wait::publish;
+
+const STAGE_BITS: u32 = 20;
+/// The last stage of a round.
+pub const LAST_STAGE: u32 = (1 << STAGE_BITS) - 1;
+/// Above this size ranks meet over a tree.
+pub const FLAT: usize = 16;
+
+/// A communicator's place on the boards of its members, and how far this rank is.
+pub(crate) struct Board {
+    pub(crate) index: usize,
+    round: Cell<u64>,
+    /// Every peer is known to have left this round.
+    settled: Cell<u64>,
+    /// The fingerprint of all calls so far.
+    history: Cell<u64>,
+    staging: RefCell<Option<Block>>,
+}
+
+impl Board {
+    pub(crate) fn new(index: usize) -> Board {
+        let (round, settled, history) = Default::default();
+        Board { index, round, settled, history, staging: RefCell::new(None) }
+    }
+
+    /// How many rounds this rank has begun.
+    pub(super) fn rounds(&self) -> u64 {
+        self.round.get()
+    }
+}
+
+/// One collective call under way on the shared arena.
+pub struct Round<'a> {
+    endpoint: &'a Endpoint,
+    scope: &'a Scope,
+    board: &'a Board,
+    me: usize,
+    round: u64,
+    fingerprint: u64,
+    exposed: Cell<bool>,
+    /// All ranks are known to have entered this round.
+    met: Cell<bool>,
+    over: Cell<bool>,
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+    waiter: Waiter<'a>,
+}
+
+fn stamp(round: u64, stage: u32) -> u64 {
+    round << STAGE_BITS | u64::from(stage)
+}
+
+impl<'a> Round<'a> {
+    /// Runs this rank's next collective: `body` between the beginning and the end of a round.
+    /// The caller is the `me`-th of the scope's group.
+    #[inline]
+    pub(crate) fn run<R>(
+        endpoint: &'a Endpoint,
+        scope: &'a Scope,
+        board: &'a Board,
+        me: usize,
+        call: &'a Call<'a>,
+        noted: Noted,
+        body: impl FnOnce(&Round<'a>) -> Result<R>,
+    ) -> Result<R> {
+        let number = board.round.get() + 1;
+        board.round.set(number);
+        let fingerprint = mix(board.history.get() ^ call.fingerprint());
+        board.history.set(fingerprint);
+        let round = Round {
+            endpoint,
+            scope,
+            board,
+            me,
+            round: number,
+            fingerprint,
+            exposed: Cell::new(false),
+            met: Cell::new(false),
+            over: Cell::new(false),
+            panic: Cell::new(None),
+            waiter: Waiter::new(endpoint, scope, call, noted),
+        };
+        round.enter()?;
+        match body(&round) {
+            Ok(value) => {
+                round.finish();
+                Ok(value)
+            }
+            Err(error) => {
+                let panic = round.panic.take();
+                drop(round);
+                panic.map_or(Err(error), |payload| resume_unwind(payload))
+            }
+        }
+    }
+
+    /// Shows the call in this rank's slot, once no peer needs what was there before.
+    #[inline]
+    fn enter(&self) -> Result<()> {
+        if let Some(error) = self.waiter.stopped() {
+            return Err(error);
+        }
+        let reused = self.round.saturating_sub(SLOTS as u64);
+        if reused > self.board.settled.get() {
+            self.settle(reused)?;
+        }
+        let slot = self.slot(self.me);
+        slot.fingerprint.store(self.fingerprint, Relaxed);
+        slot.call.write(self.waiter.call, self.waiter.noted);
+        slot.stamp.store(stamp(self.round, 0), Release);
+        Ok(())
+    }
+
+    /// This rank in the communicator.
+    pub fn rank(&self) -> usize {
+        self.me
+    }
+
+    /// The communicator's size.
+    pub fn size(&self) -> usize {
+        self.scope.group.len()
+    }
+
+    /// Whether ranks share an address space, so that every buffer can be reached.
+    pub fn one_address_space(&self) -> bool {
+        self.endpoint.world.one_address_space()
+    }
+
+    #[inline]
+    fn page(&self, rank: usize) -> &BoardPage {
+        self.endpoint.world.memory.board(self.scope.group.world(rank), self.board.index)
+    }
+
+    #[inline]
+    fn slot(&self, rank: usize) -> &Slot {
+        self.slot_of(rank, self.round)
+    }
+
+    #[inline]
+    fn slot_of(&self, rank: usize, round: u64) -> &Slot {
+        &self.page(rank).slots[(round % SLOTS as u64) as usize]
+    }
+
+    /// Waits until every peer has left `round`, so that its slot can be used again.
+    #[cold]
+    fn settle(&self, round: u64) -> Result<()> {
+        let mut peer = 0;
+        let mut least = u64::MAX;
+        self.waiter.until(|| {
+            while peer < self.size() {
+                if peer != self.me {
+                    let done = self.page(peer).done.0.load(Acquire);
+                    if done < round {
+                        self.waiter.waits_on(Some(self.scope.group.world(peer)));
+                        return None;
+                    }
+                    least = least.min(done);
+                }
+                peer += 1;
+            }
+            Some(())
+        })?;
+        self.board.settled.set(least.min(self.round - 1));
+        Ok(())
+    }
+
+    /// The round is over for this rank. Peers wait for that only if not all ranks have met in it:
+    /// to use a slot again.
+    #[inline]
+    fn finish(&self) {
+        self.over.set(true);
+        self.page(self.me).done.0.store(self.round, Release);
+        if self.met.get() {
+            self.board.settled.set(self.round - 1);
+        } else {
+            publish();
+            self.ring_peers();
+        }
+    }
+
+    /// Runs a part of a reduction, which may be the program's own code. If that panics, the
+    /// others are stopped at once, and the panic goes on when this rank's buffers are safe.
+    pub fn operate(&self, operation: impl FnOnce()) -> Result<()> {
+        let outcome = crate::wait::in_operation(|| catch_unwind(AssertUnwindSafe(operation)));
+        let Err(payload) = outcome else { return Ok(()) };
+        let cause = Cause::Panicked(crate::fault::panic_text(&*payload));
+        self.waiter.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
+        self.panic.set(Some(payload));
+        Err(Error::from("the operation panicked"))
+    }
+}
+
+impl Drop for Round<'_> {
+    /// A round that was given up: this rank reads no peer's memory any more, and says so before
+    /// it waits until none reads its own, as two ranks may give up at once.
+    fn drop(&mut self) {
+        if self.over.get() {
+            return;
+        }
+        if self.exposed.get() && self.waiter.stopped().is_none() {
+            self.fail(Error::from("it gave up in the middle of a call"));
+        }
+        self.page(self.me).done.0.store(self.round, Release);
+        publish();
+        self.ring_peers();
+        if self.exposed.get() {
+            self.take_back();
+        }
+    }
+}
+
+impl Round<'_> {
+    #[cold]
+    fn take_back(&self) {
+        let slot = self.slot(self.me);
+        slot.withdrawn.store(1, SeqCst);
+        publish();
+        let world = &self.endpoint.world;
+        for peer in (0..self.size()).filter(|peer| *peer != self.me) {
+            let (page, theirs) = (self.page(peer), self.slot(peer));
+            self.waiter.until_gone(|| {
+                let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
+                    && page.done.0.load(Acquire) < self.round;
+                !inside || world.is_dead(self.scope.group.world(peer))
+            });
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What goes wrong in a round, and how it is told.
+
+use std::sync::atomic::Ordering::*;
+
+use super::{Round, STAGE_BITS};
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::transport::shared::layout::SLOTS;
+
+impl Round<'_> {
+    /// Gives up with this error: the others are stopped by it as well. For errors that only this
+    /// rank can know of.
+    pub fn fail(&self, error: Error) -> Error {
+        self.waiter.give_up(&error);
+        error
+    }
+
+    /// The ranks do not agree in `what`; all are stopped, and the report shows their calls.
+    #[cold]
+    pub fn disagree(&self, what: &str) -> Error {
+        self.disagreed(self.round, what)
+    }
+
+    #[cold]
+    pub(super) fn disagreed(&self, round: u64, what: &str) -> Error {
+        let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
+        let calls = here.map(|peer| {
+            let world = self.scope.group.world(peer);
+            let call = &self.slot_of(peer, round).call;
+            (world, self.endpoint.world.describe(world, call))
+        });
+        let calls = crate::fault::by_call(calls);
+        self.waiter.stop(&Fault::Mismatch { calls, what: what.into() })
+    }
+
+    /// Whether the slots of `rank` show its call of `round`.
+    pub(super) fn shows(&self, rank: usize, round: u64) -> bool {
+        self.slot_of(rank, round).stamp.load(Acquire) >> STAGE_BITS == round
+    }
+
+    /// The fingerprints differ: reports the first round that is still on show in which they do.
+    #[cold]
+    pub(super) fn mismatch(&self, peer: usize) -> Error {
+        let first = self.round.saturating_sub(SLOTS as u64 - 1).max(1);
+        let differs = |round: &u64| {
+            let fingerprint = |rank| self.slot_of(rank, *round).fingerprint.load(Relaxed);
+            let both = self.shows(self.me, *round) && self.shows(peer, *round);
+            both && fingerprint(self.me) != fingerprint(peer)
+        };
+        let round = (first..self.round).find(differs).unwrap_or(self.round);
+        let mine = &self.slot_of(self.me, round).call;
+        let theirs = &self.slot_of(peer, round).call;
+        let names = [
+            (mine.kind.load(Relaxed) == theirs.kind.load(Relaxed), "calls"),
+            (mine.root.load(Relaxed) == theirs.root.load(Relaxed), "roots"),
+            (mine.count.load(Relaxed) == theirs.count.load(Relaxed), "counts"),
+        ];
+        let what = names.iter().find(|(same, _)| !same);
+        let what = what.map_or("element types or operations, here or earlier", |n| n.1);
+        self.disagreed(round, &format!("different {what}"))
+    }
+
+    #[cold]
+    pub(super) fn corrupt(&self, peer: usize, what: &'static str) -> Error {
+        self.fail(Error::Corrupt { rank: self.scope.group.world(peer), what })
+    }
+
+    #[cold]
+    pub(super) fn withdrawn(&self, peer: usize) -> Error {
+        let rank = self.scope.group.world(peer);
+        let waiter = &self.waiter;
+        waiter.stopped().unwrap_or_else(|| {
+            self.fail(Error::Corrupt { rank, what: "it took a buffer back without a reason" })
+        })
+    }
+
+    /// A peer that must have exposed memory has not.
+    #[cold]
+    pub fn lied(&self, peer: usize) -> Error {
+        self.corrupt(peer, "it does not expose what it must")
+    }
+
+    /// A peer's data are no values of their type.
+    #[cold]
+    pub fn invalid(&self, peer: usize) -> Error {
+        self.corrupt(peer, "it sent bytes that are no values of their type")
+    }
+}

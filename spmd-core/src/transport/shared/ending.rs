@@ -1,0 +1,70 @@
+//! The end of a block: waiting for those who are still in it, and what can only be seen then.
+
+use std::panic::Location;
+use std::sync::atomic::Ordering::*;
+
+use super::agents::{Noted, Waiter};
+use super::layout::SLOTS;
+use super::{Endpoint, World};
+use crate::call::{Call, Kind};
+use crate::error::{Error, Result};
+use crate::fault::Fault;
+use crate::group::{Group, Scope};
+
+impl Endpoint {
+    /// Waits until every rank has left `block`, which this one has left. Whoever fails in the
+    /// meantime ends the wait with an error.
+    pub(crate) fn wait_for_the_end(
+        &self,
+        block: u32,
+        site: &'static Location<'static>,
+    ) -> Result<()> {
+        let call = Call::new(Kind::End, site);
+        let scope =
+            Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
+        let noted = Noted { file: self.text(call.site.file()), ..Default::default() };
+        let waiter = Waiter::new(self, &scope, &call, noted);
+        let mut rank = 0;
+        waiter.until(|| {
+            while rank < self.world.size() {
+                if rank != self.rank && !self.world.has_ended(rank, block) {
+                    waiter.waits_on(Some(rank));
+                    return None;
+                }
+                rank += 1;
+            }
+            Some(())
+        })?;
+        if let Some(error) = waiter.stopped() {
+            return Err(error);
+        }
+        self.world.check_calls(block, &call)
+    }
+}
+
+impl World {
+    /// Complains if the ranks, all of which have left `block`, made different collective calls
+    /// on its communicator: those in which not all ranks meet may have passed each other.
+    pub(crate) fn check_calls(&self, block: u32, call: &Call<'_>) -> Result<()> {
+        let page = |rank: usize| self.memory.board(rank, (block % 2) as usize);
+        let slot = |rank: usize, round: u64| &page(rank).slots[(round % SLOTS as u64) as usize];
+        let rounds = |rank: usize| page(rank).done.0.load(Acquire);
+        let print = |rank: usize, round| slot(rank, round).fingerprint.load(Relaxed);
+        let last = rounds(0);
+        let alike = |rank: usize| {
+            rounds(rank) == last && (last == 0 || print(rank, last) == print(0, last))
+        };
+        let Some(other) = (1..self.size()).find(|rank| !alike(*rank)) else { return Ok(()) };
+        let common = last.min(rounds(other));
+        let on_show = common.saturating_sub(SLOTS as u64 - 1).max(1)..=common;
+        let differs = |round: &u64| print(0, *round) != print(other, *round);
+        let (round, what) = match on_show.clone().find(differs) {
+            Some(round) => (round, "different calls"),
+            None => (common + 1, "one rank made more calls than another"),
+        };
+        let ranks = (0..self.size()).filter(|rank| rounds(*rank) >= round);
+        let calls = ranks.map(|rank| (rank, self.describe(rank, &slot(rank, round).call)));
+        let fault = Fault::Mismatch { calls: crate::fault::by_call(calls), what: what.into() };
+        Err(Error::stopped(fault, call))
+    }
+}
