@@ -1,0 +1,98 @@
+//! The conformance matrix: every collective in every form, against plain loops.
+//!
+//! Each world of (mode, number of ranks) runs all its cases ([`conformance::cases::cases`]): the
+//! full product of forms, counts, roots and layouts of buffers for `f64` and `Sum`; for the other
+//! element types and operations each pair of two of these. With `SPMD_TEST_FULL=1` all of it is a
+//! full product. A small segment lets small data reach every branch.
+
+mod support;
+
+mod conformance {
+    pub mod case;
+    pub mod cases;
+    pub mod element;
+    pub mod grids;
+    pub mod moves;
+    pub mod objects;
+    pub mod reductions;
+    pub mod types;
+}
+
+use conformance::cases::{Choice, cases};
+use spmd::Result;
+use support::World;
+
+const RANKS: [usize; 7] = [1, 2, 3, 4, 7, 8, 16];
+const ALL: Choice = Choice { all_layouts: true, all_types: true };
+
+fn world() -> World {
+    World { segment: Some(1024), ..Default::default() }
+}
+
+#[test]
+fn threads() -> Result<()> {
+    RANKS.iter().try_for_each(|ranks| world().threads(*ranks, |ctx| cases(ctx, ALL)))
+}
+
+#[test]
+fn virtual_ranks() -> Result<()> {
+    RANKS.iter().try_for_each(|ranks| world().virtual_ranks(*ranks, |ctx| cases(ctx, ALL)))
+}
+
+#[test]
+fn processes() -> Result<()> {
+    RANKS.iter().try_for_each(|ranks| world().processes("processes", *ranks, |ctx| cases(ctx, ALL)))
+}
+
+/// The calls that more than one algorithm can serve, each with this algorithm.
+fn forced(algorithm: &'static str) -> World {
+    let calls = [
+        "broadcast",
+        "reduce",
+        "allreduce",
+        "gather",
+        "gatherv",
+        "allgather",
+        "allgatherv",
+        "scatter",
+        "scatterv",
+        "alltoall",
+        "alltoallv",
+        "reduce_scatter",
+        "reduce_scatterv",
+        "scan",
+        "exscan",
+        "neighbor_allgather",
+        "neighbor_alltoall",
+        "neighbor_alltoallv",
+        "gatherv_vec",
+        "allgatherv_vec",
+        "scatterv_vec",
+        "broadcast_object",
+        "gather_object",
+        "allgather_object",
+        "scatter_object",
+    ];
+    let by = |call| match (call, algorithm) {
+        ("scan" | "exscan", "tree") => (call, "doubling"),
+        _ => (call, algorithm),
+    };
+    World { forced: calls.map(by).into(), ..world() }
+}
+
+const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
+
+#[test]
+fn flat() -> Result<()> {
+    forced("flat").everywhere("flat", &RANKS, |ctx| cases(ctx, ONE_TYPE))
+}
+
+#[test]
+fn tree_and_doubling() -> Result<()> {
+    forced("tree").everywhere("tree_and_doubling", &RANKS, |ctx| cases(ctx, ONE_TYPE))
+}
+
+#[test]
+fn chunked() -> Result<()> {
+    forced("chunked").everywhere("chunked", &RANKS, |ctx| cases(ctx, ONE_TYPE))
+}

@@ -1,0 +1,204 @@
+//! One case of the matrix: a communicator, a count, a root, where buffers lie, and data that no
+//! other case has.
+
+use spmd::prelude::*;
+use spmd::{Buffer, BufferMut, Element, SharedBuf};
+
+use super::element::{Sample, bytes, random};
+
+/// Where a rank's buffers lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In one piece.
+    Dense,
+    /// Every third element of a slice.
+    Gaps,
+    /// In memory that peers reach.
+    Shared,
+    /// As one of the others, by rank.
+    Mixed,
+}
+
+pub const LAYOUTS: [Layout; 4] = [Layout::Dense, Layout::Gaps, Layout::Shared, Layout::Mixed];
+
+/// A case; the same on all ranks of `comm`.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    pub ctx: &'a Ctx,
+    pub comm: &'a Comm,
+    /// Elements of one rank, or of one block.
+    pub count: usize,
+    pub root: usize,
+    pub layout: Layout,
+    /// Tells the data of one case from another's.
+    pub seed: u64,
+}
+
+/// A form of a collective: what runs a case of it, and which of the case's values matter.
+pub struct Form<F> {
+    pub run: F,
+    pub rooted: bool,
+    pub sized: bool,
+}
+
+impl<F> Form<F> {
+    /// A form of which the count matters, not the root.
+    pub fn new(run: F) -> Form<F> {
+        Form { run, rooted: false, sized: true }
+    }
+
+    /// The same, of which the root matters too.
+    pub fn rooted(self) -> Form<F> {
+        Form { rooted: true, ..self }
+    }
+
+    /// The same, of one element a rank.
+    pub fn single(self) -> Form<F> {
+        Form { sized: false, ..self }
+    }
+}
+
+impl Case<'_> {
+    pub fn me(&self) -> usize {
+        self.comm.rank()
+    }
+
+    pub fn n(&self) -> usize {
+        self.comm.size()
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.me() == self.root
+    }
+
+    /// Where this rank's buffers lie.
+    pub fn layout_here(&self) -> Layout {
+        match self.layout {
+            Layout::Mixed => LAYOUTS[(self.seed as usize + self.me()) % 3],
+            layout => layout,
+        }
+    }
+
+    /// Element `index` of what `rank` contributes.
+    pub fn value<T: Sample>(&self, rank: usize, index: usize) -> T {
+        T::made(random(self.seed, rank, index))
+    }
+
+    /// What `rank` contributes.
+    pub fn values<T: Sample>(&self, rank: usize, count: usize) -> Vec<T> {
+        (0..count).map(|index| self.value(rank, index)).collect()
+    }
+
+    /// What lies in a buffer before the call.
+    pub fn blank<T: Sample>(&self, count: usize) -> Vec<T> {
+        (0..count).map(|index| T::made(random(!self.seed, 4095, index))).collect()
+    }
+
+    /// A receive buffer that only the root needs: elsewhere there is none, or one that must stay
+    /// as it is.
+    pub fn root_buffer<T: Sample>(&self, count: usize) -> Vec<T> {
+        self.blank(if self.is_root() || self.seed.is_multiple_of(2) { count } else { 0 })
+    }
+
+    /// Blocks of different lengths, some of them empty, about `count` each.
+    pub fn counts(&self) -> Vec<usize> {
+        let length = |rank: usize| match (rank + self.seed as usize) % 4 {
+            0 => self.count,
+            1 => 0,
+            2 => self.count / 2,
+            _ => self.count + rank % 3,
+        };
+        (0..self.n()).map(length).collect()
+    }
+
+    /// Makes a call with a buffer that holds the elements of `from`, where the case says.
+    pub fn with_send<T: Sample, R>(
+        &self,
+        from: &Vec<T>,
+        call: impl FnOnce(&dyn Buffer<Elem = T>) -> Result<R>,
+    ) -> Result<R> {
+        match self.layout_here() {
+            Layout::Gaps => call(&strided(&spread(from), from.len(), 1, 3)?),
+            Layout::Shared => call(&shared(self.ctx, from)?),
+            Layout::Dense | Layout::Mixed => call(from),
+        }
+    }
+
+    /// Makes a call with a buffer that holds these elements, where the case says; they become
+    /// what the call leaves there.
+    pub fn with_buffer<T: Sample>(
+        &self,
+        values: &mut Vec<T>,
+        call: &dyn Fn(&mut dyn BufferMut<Elem = T>) -> Result<()>,
+    ) -> Result<()> {
+        match self.layout_here() {
+            Layout::Gaps => {
+                let mut wide = spread(values);
+                call(&mut strided_mut(&mut wide, values.len(), 1, 3)?)?;
+                *values = unspread(&wide)?;
+            }
+            Layout::Shared => {
+                let mut buf = shared(self.ctx, values)?;
+                call(&mut buf)?;
+                values.copy_from_slice(&buf);
+            }
+            Layout::Dense | Layout::Mixed => call(values)?,
+        }
+        Ok(())
+    }
+
+    /// [`Case::with_send`] and [`Case::with_buffer`] at once.
+    pub fn with_buffers<T: Sample>(
+        &self,
+        from: &Vec<T>,
+        into: &mut Vec<T>,
+        call: &dyn Fn(&dyn Buffer<Elem = T>, &mut dyn BufferMut<Elem = T>) -> Result<()>,
+    ) -> Result<()> {
+        self.with_send(from, |send| self.with_buffer(into, &|recv| call(send, recv)))
+    }
+
+    /// An error unless `got` is `expected` to the last bit.
+    pub fn check<T: Element>(&self, what: &str, got: &[T], expected: &[T]) -> Result<()> {
+        if bytes(got) == bytes(expected) {
+            return Ok(());
+        }
+        let differs =
+            |index: &usize| bytes(&got[*index..=*index]) != bytes(&expected[*index..=*index]);
+        let first = (0..got.len().min(expected.len())).find(differs);
+        let shown = first.map(|at| (at, bytes(&got[at..=at]), bytes(&expected[at..=at])));
+        Err(Error::from(format!(
+            "{what} of {} {}, root {}, {:?}, seed {}: rank {} of {} got {} elements, not {}; the \
+             first that differs (index, got, expected): {shown:?}",
+            self.count,
+            T::DTYPE,
+            self.root,
+            self.layout,
+            self.seed,
+            self.me(),
+            self.n(),
+            got.len(),
+            expected.len(),
+        )))
+    }
+}
+
+/// The elements, with two others after each.
+fn spread<T: Sample>(values: &[T]) -> Vec<T> {
+    values.iter().flat_map(|value| [*value, T::made(3), T::made(3)]).collect()
+}
+
+/// Undoes [`spread`]; an error if what lies between has changed.
+fn unspread<T: Sample>(wide: &[T]) -> Result<Vec<T>> {
+    let between = [T::made(3); 2];
+    if wide.chunks(3).any(|chunk| bytes(&chunk[1..]) != bytes(&between)) {
+        return Err(Error::from("a call wrote between the elements of a strided buffer"));
+    }
+    Ok(wide.iter().step_by(3).copied().collect())
+}
+
+/// The elements in memory that peers reach.
+fn shared<T: Element>(ctx: &Ctx, values: &[T]) -> Result<SharedBuf<T>> {
+    let mut buf = ctx.alloc_shared(values.len())?;
+    buf.copy_from_slice(values);
+    Ok(buf)
+}

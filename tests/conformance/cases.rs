@@ -1,0 +1,167 @@
+//! The cases of the matrix, for any world: [`cases`] is run by all of them.
+
+use spmd::Operation;
+use spmd::prelude::*;
+
+use super::case::{Case, LAYOUTS, Layout};
+use super::element::Sample;
+use super::reductions::Fold;
+use super::types::{Visit, visit_all};
+use super::{grids, moves, objects, reductions};
+use crate::support::full;
+
+/// Bytes that a collective carries at most without exposing a buffer.
+const PAYLOAD: usize = 4096;
+
+/// What is chosen for the cases of one world.
+#[derive(Clone, Copy)]
+pub struct Choice {
+    /// Every layout, or one in turn.
+    pub all_layouts: bool,
+    /// Every type and operation, or `f64` and `Sum` alone.
+    pub all_types: bool,
+}
+
+/// All cases, on the communicator of the world.
+pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
+    let mut plan = Plan::new(ctx, ctx, choice);
+    plan.product(&reductions_of_f64())?;
+    if choice.all_types || full() {
+        visit_all(&mut plan)?;
+    }
+    Ok(())
+}
+
+/// The full product for `f64` and `Sum` on a communicator of some ranks of the world.
+pub fn cases_on(ctx: &Ctx, comm: &Comm) -> Result<()> {
+    let choice = Choice { all_layouts: false, all_types: false };
+    Plan::new(ctx, comm, choice).product(&reductions_of_f64())
+}
+
+fn reductions_of_f64() -> Fold<f64, Sum> {
+    Fold { op: Sum, oracle: |a, b| a + b }
+}
+
+/// Walks through the cases of one communicator.
+struct Plan<'a> {
+    ctx: &'a Ctx,
+    comm: &'a Comm,
+    choice: Choice,
+    roots: Vec<usize>,
+    /// How many cases there have been.
+    seed: u64,
+    /// How many types and operations there have been.
+    turn: usize,
+}
+
+impl<'a> Plan<'a> {
+    fn new(ctx: &'a Ctx, comm: &'a Comm, choice: Choice) -> Plan<'a> {
+        let n = comm.size();
+        let mut roots = vec![0, n / 2, n - 1];
+        roots.dedup();
+        Plan { ctx, comm, choice, roots, seed: 0, turn: 0 }
+    }
+
+    /// Counts around every limit, for elements of this size.
+    fn counts(&self, size: usize) -> Vec<usize> {
+        let segment = (self.comm.segment() / size).max(2);
+        let room = PAYLOAD / size;
+        vec![0, 1, 3, 1000, segment - 1, segment, segment + 1, 3 * segment + 5, room, room + 1]
+    }
+
+    fn case(&mut self, count: usize, root: usize, layout: Layout) -> Case<'a> {
+        self.seed += 1;
+        Case { ctx: self.ctx, comm: self.comm, count, root, layout, seed: self.seed }
+    }
+
+    /// Every count, root and layout that matters to a form.
+    fn all_of(
+        &mut self,
+        counts: &[usize],
+        (rooted, sized): (bool, bool),
+        run: &dyn Fn(&Case<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let roots = if rooted { self.roots.clone() } else { vec![0] };
+        let counts = if sized { counts } else { &[1] };
+        for count in counts {
+            for root in &roots {
+                let in_turn = self.seed as usize % LAYOUTS.len();
+                let all = (self.choice.all_layouts || full()) && sized;
+                let layouts = if all { &LAYOUTS[..] } else { &LAYOUTS[in_turn..=in_turn] };
+                for layout in layouts {
+                    run(&self.case(*count, *root, *layout))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One count, root and layout for a form of the type or operation whose turn it is: over all
+    /// of these, each pair of two values comes up.
+    fn one_of(
+        &mut self,
+        counts: &[usize],
+        form: usize,
+        run: &dyn Fn(&Case<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let count = counts[(form + self.turn) % counts.len()];
+        let root = self.roots[(form + self.turn / 2) % self.roots.len()];
+        let layout = LAYOUTS[(form + self.turn / 5) % LAYOUTS.len()];
+        run(&self.case(count, root, layout))
+    }
+
+    /// The full product for one type and operation.
+    fn product<T: Sample, O: Operation<T>>(&mut self, fold: &Fold<T, O>) -> Result<()> {
+        let counts = self.counts(size_of::<T>());
+        for form in moves::forms::<T>() {
+            self.all_of(&counts, (form.rooted, form.sized), &form.run)?;
+        }
+        for form in reductions::forms::<T, O>() {
+            let run = |case: &Case<'_>| (form.run)(case, fold);
+            self.all_of(&counts, (form.rooted, form.sized), &run)?;
+        }
+        for form in objects::forms() {
+            self.all_of(&counts, (form.rooted, form.sized), &form.run)?;
+        }
+        for grid in grids::of(self.comm)? {
+            for form in grids::forms::<T>() {
+                self.all_of(&counts, (false, true), &|case| form(case, &grid))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cases of the form with this number, as many as were asked for.
+    fn some_of(
+        &mut self,
+        size: usize,
+        number: usize,
+        matters: (bool, bool),
+        run: &dyn Fn(&Case<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let counts = self.counts(size);
+        match full() {
+            true => self.all_of(&counts, matters, run),
+            false => self.one_of(&counts, number, run),
+        }
+    }
+}
+
+impl Visit for Plan<'_> {
+    fn of_type<T: Sample>(&mut self) -> Result<()> {
+        self.turn += 1;
+        for (number, form) in moves::forms::<T>().iter().enumerate() {
+            self.some_of(size_of::<T>(), number, (form.rooted, form.sized), &form.run)?;
+        }
+        Ok(())
+    }
+
+    fn of_operation<T: Sample, O: Operation<T>>(&mut self, fold: Fold<T, O>) -> Result<()> {
+        self.turn += 1;
+        for (number, form) in reductions::forms::<T, O>().iter().enumerate() {
+            let run = |case: &Case<'_>| (form.run)(case, &fold);
+            self.some_of(size_of::<T>(), number, (form.rooted, form.sized), &run)?;
+        }
+        Ok(())
+    }
+}

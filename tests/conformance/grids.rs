@@ -1,0 +1,94 @@
+//! Exchanges with neighbours in grids.
+
+use spmd::prelude::*;
+
+use super::case::Case;
+use super::element::Sample;
+
+type Form = fn(&Case<'_>, &Cartesian) -> Result<()>;
+
+/// A line, and a grid of two axes one of which is closed.
+pub fn of(comm: &Comm) -> Result<Vec<Cartesian>> {
+    let n = comm.size();
+    let line = comm.cartesian(&[n], &[false])?;
+    let grid = comm.cartesian(&dims_create(n, 2), &[true, false])?;
+    Ok(line.into_iter().chain(grid).collect())
+}
+
+/// The exchanges, for elements of type `T`.
+pub fn forms<T: Sample>() -> [Form; 3] {
+    [allgather::<T>, alltoall::<T>, alltoallv::<T>]
+}
+
+/// What `from` sends over its side `side`: a function of the two ends alone.
+fn block<T: Sample>(case: &Case<'_>, from: usize, side: usize, count: usize) -> Vec<T> {
+    (0..count).map(|index| case.value(from, side << 20 | index)).collect()
+}
+
+/// The side by which a message arrives that left by `side`: the opposite one of the same axis.
+fn opposite(side: usize) -> usize {
+    side ^ 1
+}
+
+fn allgather<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
+    let neighbors = grid.neighbors();
+    let mine = case.values::<T>(grid.rank(), case.count);
+    let mut recv = case.blank::<T>(neighbors.len() * case.count);
+    let mut expected = recv.clone();
+    for (side, neighbor) in neighbors.iter().enumerate() {
+        if let Some(neighbor) = neighbor {
+            expected[side * case.count..][..case.count]
+                .copy_from_slice(&case.values::<T>(*neighbor, case.count));
+        }
+    }
+    case.with_buffers(&mine, &mut recv, &|send, it| grid.neighbor_allgather(send, it))?;
+    case.check("neighbor_allgather", &recv, &expected)
+}
+
+fn alltoall<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
+    let neighbors = grid.neighbors();
+    let (me, count) = (grid.rank(), case.count);
+    let send: Vec<T> = (0..neighbors.len()).flat_map(|side| block(case, me, side, count)).collect();
+    let mut recv = case.blank::<T>(neighbors.len() * count);
+    let mut expected = recv.clone();
+    for (side, neighbor) in neighbors.iter().enumerate() {
+        if let Some(neighbor) = neighbor {
+            let came = block::<T>(case, *neighbor, opposite(side), count);
+            expected[side * count..][..count].copy_from_slice(&came);
+        }
+    }
+    case.with_buffers(&send, &mut recv, &|from, it| grid.neighbor_alltoall(from, it))?;
+    case.check("neighbor_alltoall", &recv, &expected)
+}
+
+fn alltoallv<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
+    let neighbors = grid.neighbors();
+    let me = grid.rank();
+    let count = |from: usize, side: usize| match (from + side) % 3 {
+        0 => case.count,
+        1 => case.count / 2,
+        _ => from % 2,
+    };
+    let out: Vec<usize> = (0..neighbors.len()).map(|side| count(me, side)).collect();
+    let send: Vec<T> =
+        (0..neighbors.len()).flat_map(|side| block(case, me, side, out[side])).collect();
+    let mut expected = Vec::<T>::new();
+    let mut back = Vec::new();
+    for (side, neighbor) in neighbors.iter().enumerate() {
+        let came = match neighbor {
+            Some(from) => block::<T>(case, *from, opposite(side), count(*from, opposite(side))),
+            // Nobody sends it: what lies there stays.
+            None => case.blank::<T>(2),
+        };
+        back.push(came.len());
+        expected.extend(came);
+    }
+    let mut recv: Vec<T> = Vec::new();
+    for (side, neighbor) in neighbors.iter().enumerate() {
+        recv.extend(case.blank::<T>(if neighbor.is_some() { back[side] } else { 2 }));
+    }
+    case.with_buffers(&send, &mut recv, &|from, it| {
+        grid.neighbor_alltoallv(from, it, &out, &back)
+    })?;
+    case.check("neighbor_alltoallv", &recv, &expected)
+}

@@ -1,0 +1,228 @@
+//! Collectives that move data, in all their forms.
+
+use spmd::prelude::*;
+
+use super::case::{Case, Form};
+use super::element::Sample;
+
+type Run = fn(&Case<'_>) -> Result<()>;
+
+/// The forms for elements of type `T`.
+pub fn forms<T: Sample>() -> Vec<Form<Run>> {
+    let form = |run: Run| Form::new(run);
+    vec![
+        form(broadcast::<T>).rooted(),
+        form(broadcast_value::<T>).rooted().single(),
+        form(gather::<T>).rooted(),
+        form(gather_value::<T>).rooted().single(),
+        form(gatherv::<T>).rooted(),
+        form(gatherv_vec::<T>).rooted(),
+        form(allgather::<T>),
+        form(allgather_in_place::<T>),
+        form(allgather_value::<T>).single(),
+        form(allgatherv::<T>),
+        form(allgatherv_vec::<T>),
+        form(scatter::<T>).rooted(),
+        form(scatterv::<T>).rooted(),
+        form(scatterv_vec::<T>).rooted(),
+        form(alltoall::<T>),
+        form(alltoall_in_place::<T>),
+        form(alltoallv::<T>),
+        form(alltoallv_vec::<T>),
+        form(|case| case.comm.barrier()).single(),
+    ]
+}
+
+/// Where blocks of these lengths start, and where the last ends.
+pub fn starts(counts: &[usize]) -> Vec<usize> {
+    let mut starts = vec![0];
+    starts.extend(counts.iter().scan(0, |end, count| {
+        *end += count;
+        Some(*end)
+    }));
+    starts
+}
+
+fn broadcast<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let expected = case.values::<T>(case.root, case.count);
+    let mut buf = if case.is_root() { expected.clone() } else { case.blank(case.count) };
+    case.with_buffer(&mut buf, &|it| case.comm.broadcast(it, case.root))?;
+    case.check("broadcast", &buf, &expected)
+}
+
+fn broadcast_value<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let expected = case.value::<T>(case.root, 0);
+    let given = case.is_root().then_some(expected);
+    let got = case.comm.broadcast_value(given, case.root)?;
+    case.check("broadcast_value", &[got], &[expected])
+}
+
+/// What all ranks contribute, in rank order.
+fn all<T: Sample>(case: &Case<'_>, counts: &[usize]) -> Vec<T> {
+    counts.iter().enumerate().flat_map(|(rank, count)| case.values::<T>(rank, *count)).collect()
+}
+
+/// `all` on the root; what lay in the buffer before elsewhere.
+fn on_root<T: Sample>(case: &Case<'_>, all: Vec<T>, before: &[T]) -> Vec<T> {
+    if case.is_root() { all } else { before.to_vec() }
+}
+
+fn gather<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let mine = case.values::<T>(case.me(), case.count);
+    let mut recv = case.root_buffer::<T>(case.n() * case.count);
+    let expected = on_root(case, all(case, &vec![case.count; case.n()]), &recv);
+    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.gather(send, it, case.root))?;
+    case.check("gather", &recv, &expected)
+}
+
+fn gather_value<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let got = case.comm.gather_value(case.value::<T>(case.me(), 0), case.root)?;
+    let expected = case.is_root().then(|| all::<T>(case, &vec![1; case.n()]));
+    case.check("gather_value", &got.unwrap_or_default(), &expected.unwrap_or_default())
+}
+
+fn gatherv<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let mine = case.values::<T>(case.me(), counts[case.me()]);
+    let mut recv = case.root_buffer::<T>(counts.iter().sum());
+    let expected = on_root(case, all(case, &counts), &recv);
+    let known = if case.is_root() { &counts[..] } else { &[] };
+    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.gatherv(send, it, known, case.root))?;
+    case.check("gatherv", &recv, &expected)
+}
+
+fn gatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let mine = case.values::<T>(case.me(), counts[case.me()]);
+    let got = case.with_send(&mine, |send| case.comm.gatherv_vec(send, case.root))?;
+    if got.is_some() != case.is_root() {
+        return Err(Error::from("gatherv_vec gives a result on the root, and only there"));
+    }
+    let Some((got, found)) = got else { return Ok(()) };
+    case.check("the starts of gatherv_vec", &found, &starts(&counts))?;
+    case.check("gatherv_vec", &got, &all(case, &counts))
+}
+
+fn allgather<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let mine = case.values::<T>(case.me(), case.count);
+    let mut recv = case.blank::<T>(case.n() * case.count);
+    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.allgather(send, it))?;
+    case.check("allgather", &recv, &all(case, &vec![case.count; case.n()]))
+}
+
+fn allgather_in_place<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let mut buf = case.blank::<T>(case.n() * case.count);
+    let mine = case.me() * case.count..(case.me() + 1) * case.count;
+    buf[mine].copy_from_slice(&case.values::<T>(case.me(), case.count));
+    case.with_buffer(&mut buf, &|it| case.comm.allgather_in_place(it))?;
+    case.check("allgather_in_place", &buf, &all(case, &vec![case.count; case.n()]))
+}
+
+fn allgather_value<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let got = case.comm.allgather_value(case.value::<T>(case.me(), 0))?;
+    case.check("allgather_value", &got, &all(case, &vec![1; case.n()]))
+}
+
+fn allgatherv<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let mine = case.values::<T>(case.me(), counts[case.me()]);
+    let mut recv = case.blank::<T>(counts.iter().sum());
+    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.allgatherv(send, it, &counts))?;
+    case.check("allgatherv", &recv, &all(case, &counts))
+}
+
+fn allgatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let mine = case.values::<T>(case.me(), counts[case.me()]);
+    let (got, found) = case.with_send(&mine, |send| case.comm.allgatherv_vec(send))?;
+    case.check("the starts of allgatherv_vec", &found, &starts(&counts))?;
+    case.check("allgatherv_vec", &got, &all(case, &counts))
+}
+
+/// What the root gives to all: nothing elsewhere.
+fn given<T: Sample>(case: &Case<'_>, counts: &[usize]) -> Vec<T> {
+    if case.is_root() { all(case, counts) } else { Vec::new() }
+}
+
+fn scatter<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let send = given::<T>(case, &vec![case.count; case.n()]);
+    let mut recv = case.blank::<T>(case.count);
+    case.with_buffers(&send, &mut recv, &|from, it| case.comm.scatter(from, it, case.root))?;
+    case.check("scatter", &recv, &case.values(case.me(), case.count))
+}
+
+fn scatterv<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let send = given::<T>(case, &counts);
+    let known = if case.is_root() { &counts[..] } else { &[] };
+    let mut recv = case.blank::<T>(counts[case.me()]);
+    case.with_buffers(&send, &mut recv, &|from, it| {
+        case.comm.scatterv(from, known, it, case.root)
+    })?;
+    case.check("scatterv", &recv, &case.values(case.me(), counts[case.me()]))
+}
+
+fn scatterv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let send = given::<T>(case, &counts);
+    let known = if case.is_root() { &counts[..] } else { &[] };
+    let got = case.with_send(&send, |from| case.comm.scatterv_vec(from, known, case.root))?;
+    case.check("scatterv_vec", &got, &case.values(case.me(), counts[case.me()]))
+}
+
+/// What `from` sends to `to` in an alltoall.
+fn block<T: Sample>(case: &Case<'_>, from: usize, to: usize, count: usize) -> Vec<T> {
+    (0..count).map(|index| case.value(from, to << 20 | index)).collect()
+}
+
+fn alltoall<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let (me, count) = (case.me(), case.count);
+    let send: Vec<T> = (0..case.n()).flat_map(|to| block(case, me, to, count)).collect();
+    let expected: Vec<T> = (0..case.n()).flat_map(|from| block(case, from, me, count)).collect();
+    let mut recv = case.blank::<T>(send.len());
+    case.with_buffers(&send, &mut recv, &|from, it| case.comm.alltoall(from, it))?;
+    case.check("alltoall", &recv, &expected)
+}
+
+fn alltoall_in_place<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let (me, count) = (case.me(), case.count);
+    let mut buf: Vec<T> = (0..case.n()).flat_map(|to| block(case, me, to, count)).collect();
+    let expected: Vec<T> = (0..case.n()).flat_map(|from| block(case, from, me, count)).collect();
+    case.with_buffer(&mut buf, &|it| case.comm.alltoall_in_place(it))?;
+    case.check("alltoall_in_place", &buf, &expected)
+}
+
+/// How many elements `from` sends to `to` in an alltoallv.
+fn exchanged(case: &Case<'_>, from: usize, to: usize) -> usize {
+    match (from + 2 * to + case.seed as usize) % 4 {
+        0 => case.count,
+        1 => 0,
+        2 => case.count / 3,
+        _ => case.count + from % 2,
+    }
+}
+
+/// The blocks that this rank sends and receives in an alltoallv, and their counts.
+#[allow(clippy::type_complexity, reason = "two pairs of the same things")]
+fn uneven<T: Sample>(case: &Case<'_>) -> ((Vec<T>, Vec<usize>), (Vec<T>, Vec<usize>)) {
+    let me = case.me();
+    let out: Vec<usize> = (0..case.n()).map(|to| exchanged(case, me, to)).collect();
+    let back: Vec<usize> = (0..case.n()).map(|from| exchanged(case, from, me)).collect();
+    let send = (0..case.n()).flat_map(|to| block(case, me, to, out[to])).collect();
+    let recv = (0..case.n()).flat_map(|from| block(case, from, me, back[from])).collect();
+    ((send, out), (recv, back))
+}
+
+fn alltoallv<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let ((send, out), (expected, back)) = uneven::<T>(case);
+    let mut recv = case.blank::<T>(expected.len());
+    case.with_buffers(&send, &mut recv, &|from, it| case.comm.alltoallv(from, it, &out, &back))?;
+    case.check("alltoallv", &recv, &expected)
+}
+
+fn alltoallv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let ((send, out), (expected, back)) = uneven::<T>(case);
+    let (got, found) = case.with_send(&send, |from| case.comm.alltoallv_vec(from, &out))?;
+    case.check("the starts of alltoallv_vec", &found, &starts(&back))?;
+    case.check("alltoallv_vec", &got, &expected)
+}

@@ -1,0 +1,84 @@
+//! The `_object` forms: values of any length, through serialisation.
+
+use spmd::prelude::*;
+
+use super::case::{Case, Form};
+
+/// Some bytes less or more, of a length that depends on the rank.
+type Value = (usize, Option<String>, Vec<f64>);
+
+fn value(case: &Case<'_>, rank: usize) -> Value {
+    let numbers = case.values::<f64>(rank, (case.count * (rank % 3)) / 2);
+    let text = (!(case.seed as usize + rank).is_multiple_of(3)).then(|| "é".repeat(rank));
+    // What is not a number is not equal to itself.
+    (rank, text, numbers.into_iter().filter(|number| !number.is_nan()).collect())
+}
+
+fn all(case: &Case<'_>) -> Vec<Value> {
+    (0..case.n()).map(|rank| value(case, rank)).collect()
+}
+
+type Run = fn(&Case<'_>) -> Result<()>;
+
+/// The forms, for values of any type.
+pub fn forms() -> Vec<Form<Run>> {
+    let form = |run: Run| Form::new(run);
+    vec![
+        form(broadcast).rooted(),
+        form(gather).rooted(),
+        form(allgather),
+        form(scatter).rooted(),
+        form(ring),
+    ]
+}
+
+fn check<V: PartialEq>(case: &Case<'_>, what: &str, got: V, expected: V) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    let (me, count, root) = (case.me(), case.count, case.root);
+    Err(Error::from(format!("{what} with count {count}, root {root}: wrong on rank {me}")))
+}
+
+fn broadcast(case: &Case<'_>) -> Result<()> {
+    let given = value(case, case.root);
+    let got = case.comm.broadcast_object(case.is_root().then_some(&given), case.root)?;
+    check(case, "broadcast_object", got, given)
+}
+
+fn gather(case: &Case<'_>) -> Result<()> {
+    let got = case.comm.gather_object(&value(case, case.me()), case.root)?;
+    check(case, "gather_object", got, case.is_root().then(|| all(case)))
+}
+
+fn allgather(case: &Case<'_>) -> Result<()> {
+    let got = case.comm.allgather_object(&value(case, case.me()))?;
+    check(case, "allgather_object", got, all(case))
+}
+
+fn scatter(case: &Case<'_>) -> Result<()> {
+    let given = all(case);
+    let got = case.comm.scatter_object(case.is_root().then_some(&given[..]), case.root)?;
+    check(case, "scatter_object", got, value(case, case.me()))
+}
+
+/// Even ranks send first, so that large objects don't wait for each other; a ring of an odd number
+/// of ranks has two even ones side by side, of which one can wait.
+fn ring(case: &Case<'_>) -> Result<()> {
+    let (n, me) = (case.n(), case.me());
+    if n == 1 {
+        return Ok(());
+    }
+    let (next, last) = ((me + 1) % n, (me + n - 1) % n);
+    let send = || case.comm.send_object(&value(case, me), next, 5);
+    let receive = || case.comm.recv_object::<Value>(last, 5);
+    let (got, status) = if me.is_multiple_of(2) && me + 1 < n {
+        send()?;
+        receive()?
+    } else {
+        let got = receive()?;
+        send()?;
+        got
+    };
+    check(case, "recv_object", (got, status.source()), (value(case, last), last))
+}
