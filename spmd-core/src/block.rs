@@ -379,13 +379,19 @@ pub(crate) fn run_rank<R>(
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&ctx)));
     drop(entered);
     drop(ctx);
-    let cause = match &outcome {
+    let own = |cause| Some(Fault::Rank { rank, cause });
+    let fault = match &outcome {
         Ok(Ok(_)) => None,
-        Ok(Err(error)) => Some(Cause::Returned(error.to_string())),
-        Err(panic) => Some(Cause::Panicked(panic_text(&**panic))),
+        // What stopped this rank also stops those that wait for it on other communicators.
+        Ok(Err(error)) => error
+            .fault()
+            .filter(|fault| world.has_recorded(fault))
+            .cloned()
+            .or_else(|| own(Cause::Returned(error.to_string()))),
+        Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
     };
-    let left = if let Some(cause) = cause {
-        world.raise(Reach::Rank { rank, block }, &Fault::Rank { rank, cause });
+    let left = if let Some(fault) = fault {
+        world.raise(Reach::Rank { rank, block }, &fault);
         state::FAILED
     } else {
         state::LEFT
