@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ctx::Ctx;
-
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
 use crate::transport::shared::memory::Memory;

@@ -6,12 +6,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::buffer::{Buffer, BufferMut};
 use crate::call::{Call, Kind};
-use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
-use crate::rank::{Source, TagOrAny};
 use crate::transport::shared::agents::Noted;
 use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::contexts::Turn;
