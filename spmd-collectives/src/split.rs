@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, Round};
+use spmd_core::algorithm::{Call, ErasedOp, Kind, Round, Turn};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::large::take;
@@ -81,9 +81,10 @@ impl Split for Comm {
 
     fn dup(&self) -> Result<Comm> {
         let call = Call::new(Kind::Dup, Location::caller());
-        let agreed = self.collective(&call, |round| agree(self, round))?;
+        let turn = self.turn();
+        let agreed = in_turn(&turn, || self.collective(&call, |round| agree(&turn, round)))?;
         let members: Vec<usize> = (0..self.size()).collect();
-        agreed.make(self, &call, &members, self.rank())
+        agreed.make(self, &call, &members, self.rank(), turn)
     }
 }
 
@@ -96,30 +97,34 @@ pub(crate) fn split(
     key: i32,
     digest: u64,
 ) -> Result<Option<Comm>> {
-    let (agreed, mut members) = comm.collective(call, |round| {
+    let turn = comm.turn();
+    let mut members = Vec::new();
+    let mut meet = |round: &Round<'_>| {
         round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
         round.set_number(KEY, key as u32 as u64);
         round.set_number(DIGEST, digest);
-        let agreed = agree(comm, round)?;
+        let agreed = agree(&turn, round)?;
         // Whoever passes waits for the others in the next round.
         if round.number_of(0, DIGEST) != digest {
             return Err(round.disagree("different grids"));
         }
-        let mut members = Vec::new();
+        members.clear();
         if let Some(color) = color {
             let same = |rank: &usize| round.number_of(*rank, COLOR) == u64::from(color) + 1;
             let with_key = |rank| (round.number_of(rank, KEY) as u32 as i32, rank);
             members.extend((0..round.size()).filter(same).map(with_key));
         }
-        Ok((agreed, members))
-    })?;
+        Ok(agreed)
+    };
+    let agreed = in_turn(&turn, || comm.collective(call, &mut meet))?;
     members.sort_unstable();
     let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
     match members.iter().position(|rank| *rank == comm.rank()) {
-        Some(me) => agreed.make(comm, call, &members, me).map(Some),
+        Some(me) => agreed.make(comm, call, &members, me, turn).map(Some),
         None => {
             agreed.board(call)?;
             comm.skip_contexts(agreed.next());
+            drop(turn);
             comm.collective(call, |round| round.arrive(1))?;
             Ok(None)
         }
@@ -140,17 +145,24 @@ const BOARDS: usize = 1024;
 const STEP: u64 = 1 << 20;
 
 /// What a rank can offer, and after [`agree`], what all can: the words of the mask of free
-/// boards, then the least context.
+/// boards, then the least context, then a number that is 0 if it is not this communicator's turn.
 #[derive(Clone, Copy)]
-struct Offer([u64; BOARDS / 64 + 1]);
+struct Offer(Words);
+
+type Words = [u64; BOARDS / 64 + 2];
 
 impl Offer {
-    fn of(comm: &Comm) -> Offer {
-        let mut words = [0; BOARDS / 64 + 1];
-        let free = comm.free_boards();
-        words[..free.len()].copy_from_slice(&free);
-        words[BOARDS / 64] = comm.next_context();
+    fn of(turn: &Turn<'_>) -> Offer {
+        let mut words = [0; BOARDS / 64 + 2];
+        if let Some((free, next)) = turn.offer() {
+            words[..free.len()].copy_from_slice(&free);
+            words[BOARDS / 64..].copy_from_slice(&[next, 1]);
+        }
         Offer(words)
+    }
+
+    fn is_in_turn(&self) -> bool {
+        self.0[BOARDS / 64 + 1] != 0
     }
 
     fn context(&self) -> u64 {
@@ -175,25 +187,43 @@ impl Offer {
 
     /// Makes the communicator of these ranks, of which this one is number `me`; every rank of
     /// `comm` is in this call.
-    fn make(&self, comm: &Comm, call: &Call<'_>, members: &[usize], me: usize) -> Result<Comm> {
+    fn make(
+        &self,
+        comm: &Comm,
+        call: &Call<'_>,
+        members: &[usize],
+        me: usize,
+        turn: Turn<'_>,
+    ) -> Result<Comm> {
         let board = self.board(call)?;
         let lowest = members.iter().map(|rank| comm.world_rank(*rank)).min().unwrap_or(0) as u64;
         let child = comm.child(members, me, board, self.context() + lowest, self.next());
+        drop(turn);
         // Nobody looks at a page of the board before its owner has cleared it.
         comm.collective(call, |round| round.arrive(1))?;
         Ok(child)
     }
 }
 
+/// Tries until it is this communicator's turn on all its ranks.
+fn in_turn(turn: &Turn<'_>, mut attempt: impl FnMut() -> Result<Offer>) -> Result<Offer> {
+    loop {
+        let agreed = attempt()?;
+        if agreed.is_in_turn() {
+            return Ok(agreed);
+        }
+        turn.pass();
+    }
+}
+
 /// Finds what all ranks can offer: one fold up and down a tree.
-fn agree(comm: &Comm, round: &Round<'_>) -> Result<Offer> {
-    type Words = [u64; BOARDS / 64 + 1];
+fn agree(turn: &Turn<'_>, round: &Round<'_>) -> Result<Offer> {
     let common = Op::new(|a: Words, b: Words| {
         let mut both: Words = std::array::from_fn(|word| a[word] & b[word]);
         both[BOARDS / 64] = a[BOARDS / 64].max(b[BOARDS / 64]);
         both
     });
-    let mut words = Offer::of(comm).0;
+    let mut words = Offer::of(turn).0;
     let op = ErasedOp::new::<Words, _>(&common);
     let reduction = Reduction { dtype: Words::DTYPE, op, count: 1 };
     let (bytes, last) = (reduction.bytes(), round.size() - 1);

@@ -13,6 +13,7 @@ use crate::group::{Group, Scope};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::shared::agents::{Noted, Waiter};
 use crate::transport::shared::board::{Board, FLAT, Round};
+use crate::transport::shared::contexts::Turn;
 use crate::transport::shared::inbox::{Arrived, Envelope, Wanted};
 use crate::transport::shared::post::{Manner, Pending};
 use crate::transport::shared::{Endpoint, Mode};
@@ -458,16 +459,10 @@ fn message_call(
 
 /// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
 impl Comm {
-    /// Boards that this rank could use for a new communicator, as a bit mask; all members use the
-    /// same one.
-    pub fn free_boards(&self) -> Vec<u64> {
-        self.endpoint.free_boards()
-    }
-
-    /// The least number that this rank can give to a new communicator; all members use the
-    /// greatest.
-    pub fn next_context(&self) -> u64 {
-        self.endpoint.next_context()
+    /// Takes a place among the agents of this rank that make communicators now. All ranks of this
+    /// one agree on what they offer, and try again while one of them has no [`Turn::offer`].
+    pub fn turn(&self) -> Turn<'_> {
+        Turn::new(&self.endpoint, self.scope.context)
     }
 
     /// Makes the communicator of `members` (ranks of this one, in their new order), of which

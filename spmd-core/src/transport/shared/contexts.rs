@@ -24,21 +24,71 @@ pub(crate) struct Contexts {
     free: Vec<u64>,
     retiring: Vec<Retiring>,
     next: u64,
+    /// The communicators from which agents of this rank want to make others now.
+    parents: Vec<u64>,
+    /// The one of them whose turn it is.
+    turn: Option<u64>,
+}
+
+/// An agent's wish to make a communicator. Agents of one rank that did so at once could agree
+/// with different peers on the same board and number; so one has the turn, and the others try
+/// again. It is given to the parent with the lowest number, which has it on all its ranks sooner
+/// or later, as those before it let go of it in any case.
+pub struct Turn<'a> {
+    endpoint: &'a Endpoint,
+    parent: u64,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(endpoint: &'a Endpoint, parent: u64) -> Turn<'a> {
+        endpoint.contexts.lock().parents.push(parent);
+        Turn { endpoint, parent }
+    }
+
+    /// Boards that this rank could use, as a bit mask, and the least number that it can give:
+    /// all members use one board that is free on all of them, and the greatest number. `None`
+    /// while another agent has the turn.
+    pub fn offer(&self) -> Option<(Vec<u64>, u64)> {
+        let mut contexts = self.endpoint.contexts.lock();
+        if contexts.turn.is_none() && contexts.parents.iter().min() == Some(&self.parent) {
+            contexts.turn = Some(self.parent);
+        }
+        let mine = contexts.turn == Some(self.parent);
+        mine.then(|| (self.endpoint.free_boards(&mut contexts), contexts.next))
+    }
+
+    /// Lets go of the turn: on some rank, another agent has it.
+    pub fn pass(&self) {
+        let mut contexts = self.endpoint.contexts.lock();
+        contexts.turn = contexts.turn.filter(|parent| *parent != self.parent);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.pass();
+        self.endpoint.contexts.lock().parents.retain(|parent| *parent != self.parent);
+    }
 }
 
 impl Contexts {
     pub(super) fn new(boards: usize) -> Contexts {
         let mut free = vec![u64::MAX; boards / 64];
         free[0] &= !((1 << RESERVED) - 1);
-        Contexts { free, retiring: Vec::new(), next: FIRST_CONTEXT }
+        Contexts {
+            free,
+            retiring: Vec::new(),
+            next: FIRST_CONTEXT,
+            parents: Vec::new(),
+            turn: None,
+        }
     }
 }
 
 impl Endpoint {
     /// Boards that this rank could use for a new communicator, as a bit mask.
-    pub(crate) fn free_boards(&self) -> Vec<u64> {
-        let mut contexts = self.contexts.lock();
-        let Contexts { free, retiring, .. } = &mut *contexts;
+    fn free_boards(&self, contexts: &mut Contexts) -> Vec<u64> {
+        let Contexts { free, retiring, .. } = contexts;
         retiring.retain(|old| {
             let left = |rank: usize| {
                 let page = self.world.memory.board(rank, old.board);
@@ -53,11 +103,6 @@ impl Endpoint {
             !settled
         });
         free.clone()
-    }
-
-    /// The least number that this rank can give to a new communicator.
-    pub(crate) fn next_context(&self) -> u64 {
-        self.contexts.lock().next
     }
 
     pub(crate) fn skip_contexts(&self, next: u64) {
