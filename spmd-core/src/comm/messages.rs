@@ -114,9 +114,10 @@ impl Comm {
         let waiter = self.waiter(&call)?;
         let arrived = self.await_message(&call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
-        self.check_message(&arrived, dtype, Some(len), &call, &waiter).inspect_err(|_| {
-            self.endpoint.refuse(&arrived);
-        })?;
+        if let Err(error) = self.check_message(&arrived, dtype, Some(len), &call, &waiter) {
+            self.endpoint.refuse(arrived);
+            return Err(error);
+        }
         match view.contiguous_mut().filter(|_| !self.endpoint.must_check(dtype)) {
             // SAFETY: the buffer has room for the message, which is not longer, and whose bytes
             // are values of its element type: the types are the same, and all bytes are values.
@@ -145,10 +146,14 @@ impl Comm {
         let waiter = self.waiter(&call)?;
         let arrived = self.await_message(&call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
-        self.check_message(&arrived, dtype, None, &call, &waiter).inspect_err(|_| {
-            self.endpoint.refuse(&arrived);
-        })?;
-        let mut values = Vec::<T>::with_capacity(status.len);
+        let mut values = Vec::<T>::new();
+        let checked = self.check_message(&arrived, dtype, None, &call, &waiter);
+        // The length is the sender's word.
+        let room = checked.and_then(|()| reserve(&mut values, status.len, &call));
+        if let Err(error) = room {
+            self.endpoint.refuse(arrived);
+            return Err(error);
+        }
         if self.endpoint.must_check(dtype) {
             let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
             // SAFETY: the vector has room for the message, whose bytes were checked to be values.
@@ -189,8 +194,10 @@ impl Comm {
         self.check_rank(&call, "destination", dest)?;
         let pending = self.post(&view, dest, send_tag, Manner::Detached, &waiter)?;
         let received = self.recv(recv, source, recv_tag);
+        // Whatever became of the receive, the message is on its way, and its receiver counts on it.
+        let sent = self.complete(pending, &waiter);
         let status = received?;
-        self.complete(pending, &waiter)?;
+        sent?;
         Ok(status)
     }
 
@@ -296,7 +303,12 @@ impl Comm {
     /// The data of a message, checked to be values of its type.
     fn fetch_bytes(&self, arrived: Arrived, dtype: DType, waiter: &Waiter<'_>) -> Result<Vec<u8>> {
         let (source, count) = (arrived.envelope.source, arrived.envelope.count);
-        let mut bytes = vec![0u8; arrived.envelope.bytes];
+        let mut bytes = Vec::new();
+        if let Err(error) = reserve(&mut bytes, arrived.envelope.bytes, waiter.call) {
+            self.endpoint.refuse(arrived);
+            return Err(error);
+        }
+        bytes.resize(arrived.envelope.bytes, 0u8);
         // SAFETY: the vector has room for the message, and any bytes are bytes.
         unsafe { self.endpoint.fetch(arrived, bytes.as_mut_ptr(), waiter)? };
         // SAFETY: `bytes` holds `count` elements' worth of bytes, as `check_message` has seen.
@@ -306,6 +318,16 @@ impl Comm {
         }
         Ok(bytes)
     }
+}
+
+/// Makes room for `len` values; that there is no memory for them is an error, as it may be another
+/// process that asks for so many.
+fn reserve<T>(values: &mut Vec<T>, len: usize, call: &Call<'_>) -> Result<()> {
+    values.try_reserve_exact(len).map_err(|error| Error::Unavailable {
+        what: format!("memory for a message of {len} elements"),
+        reason: format!("{call}: {error}"),
+        remedy: "send less at once".into(),
+    })
 }
 
 fn message_call(
