@@ -44,7 +44,7 @@ impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32) -> Comm {
         let group = Group::World(endpoint.world.size());
         let scope = Scope { context: u64::from(block), block, group };
-        let (me, board) = (endpoint.rank, Board::new((block % 2) as usize));
+        let (me, board) = (endpoint.rank, Board::new((block % 2) as usize, u64::from(block)));
         Comm { endpoint, scope, me, board, notes: Default::default(), primary: true }
     }
 
@@ -518,7 +518,7 @@ impl Comm {
             endpoint: self.endpoint.clone(),
             scope,
             me,
-            board: Board::new(board),
+            board: Board::new(board, context),
             notes: Default::default(),
             primary: false,
         }

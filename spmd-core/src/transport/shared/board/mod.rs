@@ -53,9 +53,12 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(index: usize) -> Board {
-        let (round, settled, history) = Default::default();
-        Board { index, round, settled, history, staging: RefCell::new(None) }
+    /// A place for the communicator of this number, which is part of all its fingerprints: a
+    /// peer that still holds the communicator that was here before must not take one for the
+    /// other.
+    pub(crate) fn new(index: usize, context: u64) -> Board {
+        let (round, settled) = Default::default();
+        Board { index, round, settled, history: Cell::new(context), staging: RefCell::new(None) }
     }
 
     /// How many rounds this rank has begun.
