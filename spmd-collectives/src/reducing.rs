@@ -66,7 +66,7 @@ impl Reduction<'_> {
         let mut input = |peer: usize| copies.get(peer).map_or_else(|| input(peer), |copy| copy.1);
         let mut scratch = Vec::new();
         // SAFETY: inputs and `out` are as the caller promises; the inputs are values of the type:
-        // ranks of one address space share typed buffers, others' were checked where needed.
+        // those of peers were checked where bytes may be none.
         round.operate(|| unsafe {
             fold_ranks(self.op, self.size(), out, count, ranks, &mut input, &mut scratch);
         })
