@@ -13,6 +13,7 @@ use crate::group::{Group, Scope};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::shared::agents::{Noted, Waiter};
 use crate::transport::shared::board::{Board, FLAT, Round};
+use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS};
 use crate::transport::shared::inbox::{Arrived, Envelope, Wanted};
 use crate::transport::shared::post::{Manner, Pending};
 use crate::transport::shared::{Endpoint, Mode};
@@ -493,18 +494,30 @@ impl Comm {
     }
 
     /// Makes the communicator of `members` (ranks of this one, in their new order), of which
-    /// this rank is number `me`. `board` and `context` are what all members agreed on; `next`
-    /// the least number for later ones. Members must meet once more before they use it.
-    pub fn child(
+    /// this rank is number `me`. `None` if another thread of this rank has taken the board since
+    /// it was free. Members must meet once more before they use it.
+    ///
+    /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
+    /// so that of communicators that share a rank no two have the same, even if two threads of
+    /// the rank make them at a time: from communicators on different boards.
+    ///
+    /// # Safety
+    /// All members call this with the same arguments but `me`, and use the result only if all of
+    /// them have got one. `base` is the greatest [`Comm::next_context`] of all ranks of this
+    /// communicator, and `me` is this rank's place in `members`.
+    pub unsafe fn child(
         &self,
         members: &[usize],
         me: usize,
         board: usize,
-        context: u64,
-        next: u64,
-    ) -> Comm {
-        self.endpoint.take_board(board);
-        self.endpoint.skip_contexts(next);
+        base: u64,
+    ) -> Option<Comm> {
+        self.skip_contexts(base);
+        if !self.endpoint.take_board(board) {
+            return None;
+        }
+        let lowest = members.iter().map(|rank| self.world_rank(*rank)).min().unwrap_or(0);
+        let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
         let identity = members.len() == self.size() && members.iter().copied().eq(0..self.size());
         let group = if identity {
             self.scope.group.clone()
@@ -514,19 +527,24 @@ impl Comm {
         let scope = Scope { context, block: self.scope.block, group };
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);
-        Comm {
+        Some(Comm {
             endpoint: self.endpoint.clone(),
             scope,
             me,
             board: Board::new(board, context),
             notes: Default::default(),
             primary: false,
-        }
+        })
     }
 
-    /// Takes note of the least number for later communicators, on a rank that gets none now.
-    pub fn skip_contexts(&self, next: u64) {
-        self.endpoint.skip_contexts(next);
+    /// Takes note that `base` has been used, on a rank that gets no communicator now.
+    pub fn skip_contexts(&self, base: u64) {
+        self.endpoint.skip_contexts(base + CONTEXT_STEP);
+    }
+
+    /// Where this communicator lies on the boards of its members.
+    pub fn board(&self) -> usize {
+        self.board.index
     }
 
     /// Which host the ranks of the world are on, as a color for `split`: one host, so far.

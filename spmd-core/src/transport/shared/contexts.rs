@@ -10,6 +10,10 @@ use crate::group::Scope;
 pub(crate) const RESERVED: usize = 2;
 /// Numbers below this belong to blocks.
 pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
+/// Low bits of a communicator's number: its lowest world rank.
+pub(crate) const RANK_BITS: u32 = 20;
+/// From one base of numbers to the next: room for the rank, and above it for a board.
+pub(crate) const CONTEXT_STEP: u64 = 1 << 30;
 
 /// A board whose communicator is gone here while peers may still read it.
 pub(crate) struct Retiring {
@@ -65,10 +69,15 @@ impl Endpoint {
         contexts.next = contexts.next.max(next);
     }
 
-    /// Takes a board for a new communicator and clears this rank's page of it.
-    pub(crate) fn take_board(&self, board: usize) {
-        self.contexts.lock().free[board / 64] &= !(1 << (board % 64));
+    /// Takes a board for a new communicator and clears this rank's page of it, if it is free.
+    pub(crate) fn take_board(&self, board: usize) -> bool {
+        let (word, bit) = (board / 64, 1 << (board % 64));
+        let mut contexts = self.contexts.lock();
+        let free = contexts.free.get_mut(word).filter(|word| **word & bit != 0);
+        let Some(word) = free else { return false };
+        *word &= !bit;
         self.clear_board(board);
+        true
     }
 
     pub(crate) fn clear_board(&self, board: usize) {

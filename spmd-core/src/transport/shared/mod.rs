@@ -7,7 +7,7 @@
 mod access;
 pub(crate) mod agents;
 pub(crate) mod board;
-mod contexts;
+pub(crate) mod contexts;
 mod deadlock;
 mod ending;
 mod faults;
