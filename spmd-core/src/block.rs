@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 
 use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
-
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
+use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
@@ -53,6 +53,9 @@ pub enum Bind {
     /// Rank i to the i-th of these sets of cores, over again where there are more ranks.
     Sets(Vec<Vec<usize>>),
 }
+
+/// The most ranks of a block: their numbers are parts of larger ones.
+const MAX_RANKS: usize = 1 << RANK_BITS;
 
 /// Sets up a block.
 ///
@@ -212,8 +215,11 @@ impl Spmd {
         R: Send,
     {
         let n = self.ranks;
-        if n == 0 {
-            return Err(Error::Argument("a block needs at least one rank".into()));
+        if wait::is_in_operation() {
+            return Err(Error::Reentrant { call: format!("spmd at {site}") });
+        }
+        if n == 0 || n > MAX_RANKS {
+            return Err(Error::Argument(format!("a block has 1 to {MAX_RANKS} ranks, not {n}")));
         }
         if shares.len() != n {
             let given = shares.len();
@@ -276,9 +282,9 @@ impl Spmd {
                 let running = Running::new();
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
+                    let _ended = Ended(finished);
                     bind_to(&cores);
                     body(rank);
-                    finished.one_more();
                 });
                 if let Err(error) = spawned {
                     // The ranks that do run are told, and end.
@@ -363,6 +369,15 @@ impl Finished {
     }
 }
 
+/// Counts a rank as ended when dropped, even if a panic in the program's own `Drop` got out.
+struct Ended<'a>(&'a Finished);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.one_more();
+    }
+}
+
 /// What a rank does: enter the block, run the program's closure, leave the block, telling the
 /// others how it went. A panic is given back as the error side.
 pub(crate) fn run_rank<R>(
@@ -404,7 +419,7 @@ fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> 
         return results.into_iter().collect();
     }
     let first = world.first_fault(|_| true).and_then(|fault| fault.rank());
-    let failed = first.filter(|rank| results[*rank].is_err());
+    let failed = first.filter(|rank| results.get(*rank).is_some_and(Result::is_err));
     let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));
     match results.swap_remove(failed.expect("a result is an error")) {
         Err(error) => Err(error),

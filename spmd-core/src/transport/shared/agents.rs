@@ -261,6 +261,7 @@ impl Endpoint {
     /// The first fault that stops this communicator.
     pub(crate) fn first_fault(&self, scope: &Scope) -> Option<Fault> {
         self.world.first_fault(|reach| match reach {
+            Reach::All => true,
             Reach::Context(context) => context == scope.context,
             Reach::Rank { rank, block } => {
                 (block == 0 || block == scope.block) && scope.group.local(rank).is_some()
