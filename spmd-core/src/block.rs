@@ -11,7 +11,7 @@ use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
-use crate::transport::shared::contexts::RANK_BITS;
+use crate::transport::shared::contexts::{RANK_BITS, board_of};
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World, state};
@@ -250,7 +250,7 @@ impl Spmd {
             }));
         };
         match mode {
-            Mode::Virtual => self.run_virtual(settings.stack_size, cores, &body)?,
+            Mode::Virtual => self.run_virtual(&world, settings.stack_size, cores, &body)?,
             _ => self.run_threads(&world, settings.stack_size, &body)?,
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
@@ -302,6 +302,7 @@ impl Spmd {
 
     fn run_virtual(
         &self,
+        world: &Arc<World>,
         stack: Option<usize>,
         cores: usize,
         body: &(dyn Fn(usize) + Sync),
@@ -313,6 +314,11 @@ impl Spmd {
         options.name = format!("{} worker ", self.name);
         options.bind = Box::new(move |worker| {
             bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
+        });
+        let shared = world.clone();
+        options.missing = Box::new(move |rank| {
+            let cause = Cause::Returned("the system gave it no stack".into());
+            shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
         });
         let finished = Finished::new();
         let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
@@ -406,8 +412,9 @@ pub(crate) fn run_rank<R>(
         state::LEFT
     };
     if world.mode == Mode::Processes {
-        // The board of the next block, which was that of the one before this: all have left it.
-        endpoint.clear_board(((block + 1) % 2) as usize);
+        // The board of the next block, which was that of the one before the last: all are through
+        // with it, as they have entered the last.
+        endpoint.clear_board(board_of(block + 1));
     }
     world.set_state(rank, block, left);
     outcome

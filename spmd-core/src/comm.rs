@@ -13,7 +13,7 @@ use crate::group::{Group, Scope};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::shared::agents::{Noted, Waiter};
 use crate::transport::shared::board::{Board, FLAT, Round};
-use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS};
+use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
 use crate::transport::shared::inbox::{Arrived, Envelope, Wanted};
 use crate::transport::shared::post::{Manner, Pending};
 use crate::transport::shared::{Endpoint, Mode};
@@ -45,7 +45,7 @@ impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32) -> Comm {
         let group = Group::World(endpoint.world.size());
         let scope = Scope { context: u64::from(block), block, group };
-        let (me, board) = (endpoint.rank, Board::new((block % 2) as usize, u64::from(block)));
+        let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         Comm { endpoint, scope, me, board, notes: Default::default(), primary: true }
     }
 

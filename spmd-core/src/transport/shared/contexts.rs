@@ -6,8 +6,15 @@ use super::Endpoint;
 use super::board::Board;
 use crate::group::Scope;
 
-/// Boards 0 and 1 belong to the blocks themselves, in turn.
-pub(crate) const RESERVED: usize = 2;
+/// The first boards belong to the blocks themselves, in turn: the one of a block is cleared at the
+/// end of the block before it, when some rank may still compare the calls of the one before that.
+const RESERVED: usize = 3;
+
+/// The board of a block.
+pub(crate) fn board_of(block: u32) -> usize {
+    block as usize % RESERVED
+}
+
 /// Numbers below this belong to blocks.
 pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 /// Low bits of a communicator's number: its lowest world rank.
