@@ -513,11 +513,11 @@ impl Comm {
         base: u64,
     ) -> Option<Comm> {
         self.skip_contexts(base);
-        if !self.endpoint.take_board(board) {
-            return None;
-        }
         let lowest = members.iter().map(|rank| self.world_rank(*rank)).min().unwrap_or(0);
         let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
+        if !self.endpoint.take_board(board, context) {
+            return None;
+        }
         let identity = members.len() == self.size() && members.iter().copied().eq(0..self.size());
         let group = if identity {
             self.scope.group.clone()

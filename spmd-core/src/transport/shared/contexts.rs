@@ -55,6 +55,7 @@ impl Endpoint {
                 let page = self.world.memory.board(rank, old.board);
                 rank == self.rank
                     || page.done.0.load(Acquire) >= old.last
+                    || page.context.0.load(Acquire) != old.scope.context
                     || self.world.is_dead(rank)
             };
             let settled = old.scope.group.iter().all(left);
@@ -77,13 +78,14 @@ impl Endpoint {
     }
 
     /// Takes a board for a new communicator and clears this rank's page of it, if it is free.
-    pub(crate) fn take_board(&self, board: usize) -> bool {
+    pub(crate) fn take_board(&self, board: usize, context: u64) -> bool {
         let (word, bit) = (board / 64, 1 << (board % 64));
         let mut contexts = self.contexts.lock();
         let free = contexts.free.get_mut(word).filter(|word| **word & bit != 0);
         let Some(word) = free else { return false };
         *word &= !bit;
         self.clear_board(board);
+        self.world.memory.board(self.rank, board).context.0.store(context, Release);
         true
     }
 
@@ -95,6 +97,7 @@ impl Endpoint {
 
     /// The communicator on this board is gone; the board is free when no peer reads it any more.
     pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
+        self.world.memory.board(self.rank, board.index).context.0.store(0, Release);
         let retiring = Retiring { board: board.index, last: board.rounds(), scope: scope.clone() };
         self.contexts.lock().retiring.push(retiring);
     }
