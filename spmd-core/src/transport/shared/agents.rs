@@ -295,6 +295,8 @@ impl Watch for Watching<'_, '_> {
         if waiter.slot.get().is_none() {
             waiter.record();
         }
+        // A sender that waits for room in its ring to this rank must not wait for this wait.
+        waiter.endpoint.collect_all();
         let on = waiter.on.get();
         let world = &waiter.endpoint.world;
         if let Some(limit) = world.timeout
