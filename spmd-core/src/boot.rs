@@ -213,7 +213,7 @@ where
     match entry {
         Ok(Entry::Rank(place)) => run_as_process(place, f, site).map(|value| vec![value]),
         #[cfg(target_os = "linux")]
-        Ok(Entry::All(shown)) => alone()?.run_at(site, Some(shown.memory()?), f),
+        Ok(Entry::All(shown)) => alone()?.run_at(site, shown.memory()?, f),
         Ok(Entry::Alone) => alone()?.run_at(site, None, f),
         Err(text) => Err(Error::Boot(text.clone())),
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use parking_lot::Mutex;
 
 use super::binding::{allowed_cores, bind_to};
-use super::{Bind, Spmd, check_all_received, run_rank};
+use super::{Bind, MAX_RANKS, Spmd, check_all_received, run_rank};
 use crate::boot;
 use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
@@ -32,8 +32,11 @@ impl Spmd {
         R: Send,
     {
         let n = self.ranks;
-        if n == 0 {
-            return Err(Error::Argument("a block needs at least one rank".into()));
+        if wait::is_in_operation() {
+            return Err(Error::Reentrant { call: format!("spmd at {site}") });
+        }
+        if n == 0 || n > MAX_RANKS {
+            return Err(Error::Argument(format!("a block has 1 to {MAX_RANKS} ranks, not {n}")));
         }
         if shares.len() != n {
             let given = shares.len();
@@ -64,7 +67,7 @@ impl Spmd {
             }));
         };
         match mode {
-            Mode::Virtual => self.run_virtual(settings.stack_size, cores, &body)?,
+            Mode::Virtual => self.run_virtual(&world, settings.stack_size, cores, &body)?,
             _ => self.run_threads(&world, settings.stack_size, &body)?,
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
@@ -96,9 +99,9 @@ impl Spmd {
                 let running = Running::new();
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
+                    let _ended = Ended(finished);
                     bind_to(&cores);
                     body(rank);
-                    finished.one_more();
                 });
                 if let Err(error) = spawned {
                     // The ranks that do run are told, and end.
@@ -116,6 +119,7 @@ impl Spmd {
 
     fn run_virtual(
         &self,
+        world: &Arc<World>,
         stack: Option<usize>,
         cores: usize,
         body: &(dyn Fn(usize) + Sync),
@@ -127,6 +131,11 @@ impl Spmd {
         options.name = format!("{} worker ", self.name);
         options.bind = Box::new(move |worker| {
             bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
+        });
+        let shared = world.clone();
+        options.missing = Box::new(move |rank| {
+            let cause = Cause::Returned("the system gave it no stack".into());
+            shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
         });
         let finished = Finished::new();
         let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
@@ -183,13 +192,22 @@ impl Finished {
     }
 }
 
+/// Counts a rank as ended when dropped, even if a panic in the program's own `Drop` got out.
+struct Ended<'a>(&'a Finished);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.one_more();
+    }
+}
+
 /// All values, or the error of the rank that failed first.
 fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> {
     if results.iter().all(|result| result.is_ok()) {
         return results.into_iter().collect();
     }
     let first = world.first_fault(|_| true).and_then(|fault| fault.rank());
-    let failed = first.filter(|rank| results[*rank].is_err());
+    let failed = first.filter(|rank| results.get(*rank).is_some_and(Result::is_err));
     let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));
     match results.swap_remove(failed.expect("a result is an error")) {
         Err(error) => Err(error),

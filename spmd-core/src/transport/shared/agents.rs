@@ -261,6 +261,7 @@ impl Endpoint {
     /// The first fault that stops this communicator.
     pub(crate) fn first_fault(&self, scope: &Scope) -> Option<Fault> {
         self.world.first_fault(|reach| match reach {
+            Reach::All => true,
             Reach::Context(context) => context == scope.context,
             Reach::Rank { rank, block } => {
                 (block == 0 || block == scope.block) && scope.group.local(rank).is_some()
@@ -294,6 +295,8 @@ impl Watch for Watching<'_, '_> {
         if waiter.slot.get().is_none() {
             waiter.record();
         }
+        // A sender that waits for room in its ring to this rank must not wait for this wait.
+        waiter.endpoint.collect_all();
         let on = waiter.on.get();
         let world = &waiter.endpoint.world;
         if let Some(limit) = world.timeout

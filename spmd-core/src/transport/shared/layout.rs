@@ -149,6 +149,8 @@ pub(crate) struct Exposed {
 /// What one rank shows on one communicator.
 #[repr(C, align(128))]
 pub(crate) struct BoardPage {
+    /// The communicator that the owner uses it for; 0 for none that can be dropped.
+    pub(crate) context: Word,
     /// The last round that the owner has left.
     pub(crate) done: Word,
     /// The owner's subtree has arrived.
