@@ -258,7 +258,7 @@ impl Comm {
             // are values of its element type: the types are the same, and all bytes are values.
             Some(ptr) => unsafe { self.endpoint.fetch(arrived, ptr, &waiter)? },
             None => {
-                let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
+                let bytes = self.fetch_bytes(arrived, dtype, &call, &waiter)?;
                 // SAFETY: `bytes` holds `status.len` values of the buffer's element type.
                 unsafe { view.unpack_range(0, status.len, bytes.as_ptr()) };
             }
@@ -284,9 +284,9 @@ impl Comm {
         self.check_message(&arrived, dtype, None, &call, &waiter).inspect_err(|_| {
             self.endpoint.refuse(&arrived);
         })?;
-        let mut values = Vec::<T>::with_capacity(status.len);
+        let mut values = self.room_for::<T>(&arrived, status.len, &call)?;
         if self.endpoint.must_check(dtype) {
-            let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
+            let bytes = self.fetch_bytes(arrived, dtype, &call, &waiter)?;
             // SAFETY: the vector has room for the message, whose bytes were checked to be values.
             unsafe {
                 let into = values.as_mut_ptr().cast();
@@ -429,12 +429,36 @@ impl Comm {
         }
     }
 
+    /// A vector with room for a message of `count` elements. How many may be what another process
+    /// says, so that too many are an error; the message is consumed then.
+    fn room_for<T>(&self, message: &Arrived, count: usize, call: &Call<'_>) -> Result<Vec<T>> {
+        let mut values = Vec::new();
+        values.try_reserve_exact(count).map_err(|error| {
+            self.endpoint.refuse(message);
+            Error::Unavailable {
+                what: format!("memory for a message of {count} elements"),
+                reason: format!("{call}: {error}"),
+                remedy: "send less at once".into(),
+            }
+        })?;
+        Ok(values)
+    }
+
     /// The data of a message, checked to be values of its type.
-    fn fetch_bytes(&self, arrived: Arrived, dtype: DType, waiter: &Waiter<'_>) -> Result<Vec<u8>> {
-        let (source, count) = (arrived.envelope.source, arrived.envelope.count);
-        let mut bytes = vec![0u8; arrived.envelope.bytes];
-        // SAFETY: the vector has room for the message, and any bytes are bytes.
-        unsafe { self.endpoint.fetch(arrived, bytes.as_mut_ptr(), waiter)? };
+    fn fetch_bytes(
+        &self,
+        arrived: Arrived,
+        dtype: DType,
+        call: &Call<'_>,
+        waiter: &Waiter<'_>,
+    ) -> Result<Vec<u8>> {
+        let Envelope { source, count, bytes: len, .. } = arrived.envelope;
+        let mut bytes = self.room_for::<u8>(&arrived, len, call)?;
+        // SAFETY: the vector has room for the message, all of which `fetch` writes.
+        unsafe {
+            self.endpoint.fetch(arrived, bytes.as_mut_ptr(), waiter)?;
+            bytes.set_len(len);
+        }
         // SAFETY: `bytes` holds `count` elements' worth of bytes, as `check_message` has seen.
         if unsafe { !dtype.all_valid(bytes.as_ptr(), count as usize) } {
             let what = "a message holds bytes that are no values of its type";

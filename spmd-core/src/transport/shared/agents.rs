@@ -215,8 +215,9 @@ impl<'a> Waiter<'a> {
         let gone = |rank: usize| rank != self.endpoint.rank && world.has_ended(rank, block);
         let left = if on == Agent::ANY {
             let mut others = self.scope.group.iter().filter(|r| *r != self.endpoint.rank);
+            let failed = others.clone().find(|rank| world.has_failed(*rank, block));
             let first = others.clone().next();
-            first.filter(|_| others.all(gone))
+            failed.or_else(|| first.filter(|_| others.all(gone)))
         } else {
             (on as usize).checked_sub(1).filter(|rank| gone(*rank))
         };
