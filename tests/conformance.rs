@@ -11,7 +11,6 @@ mod conformance {
     pub mod case;
     pub mod cases;
     pub mod communicators;
-    pub mod element;
     pub mod grids;
     pub mod moves;
     pub mod objects;

@@ -14,6 +14,8 @@ use crate::select::{Choice, choose};
 
 /// A number that every rank says: how many elements it sends.
 const COUNT: usize = 1;
+/// A number that every rank says: the digest of the counts that it goes by.
+const COUNTS: usize = 2;
 
 /// Everybody's data for everybody.
 pub trait Allgather {
@@ -240,6 +242,7 @@ pub(crate) unsafe fn allgather(
     }
     comm.collective(call, |round| {
         round.set_number(COUNT, count as u64);
+        round.set_number(COUNTS, blocks.digest());
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
@@ -250,8 +253,8 @@ pub(crate) unsafe fn allgather(
     })
 }
 
-/// Ranks that expect different counts must not go on. One of them expects of some rank what that
-/// does not send.
+/// Ranks that go by different counts must not go on, not one of them: they may even have chosen
+/// different algorithms.
 fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
     let Blocks::Varying(_) = blocks else { return Ok(()) };
     for peer in 0..round.size() {
@@ -263,6 +266,10 @@ fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
                 round.rank()
             )));
         }
+    }
+    let digest = blocks.digest();
+    if (0..round.size()).any(|peer| round.number_of(peer, COUNTS) != digest) {
+        return Err(round.disagree("different counts"));
     }
     Ok(())
 }

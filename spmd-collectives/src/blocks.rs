@@ -40,6 +40,15 @@ impl Blocks {
         }
     }
 
+    /// A number that differs, but for chance, between blocks (FNV-1a, by words). Blocks of equal
+    /// length need none: they are agreed on, as the ranks make the same call.
+    pub(crate) fn digest(&self) -> u64 {
+        let Blocks::Varying(starts) = self else { return 0 };
+        starts.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, start| {
+            (hash ^ *start as u64).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
     /// The length of the longest block.
     pub(crate) fn longest(&self) -> usize {
         match self {

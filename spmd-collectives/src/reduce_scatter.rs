@@ -171,18 +171,10 @@ impl ReduceScatter for Comm {
 /// The number under which a rank says the digest of its blocks.
 const DIGEST: usize = 1;
 
-/// A number that differs, but for chance, between blocks (FNV-1a, by words). Blocks of equal
-/// length need none: they are agreed on, as the ranks make the same call.
-fn digest(blocks: &Blocks) -> Option<u64> {
-    let Blocks::Varying(starts) = blocks else { return None };
-    Some(starts.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, start| {
-        (hash ^ *start as u64).wrapping_mul(0x0000_0100_0000_01b3)
-    }))
-}
-
 /// After the first meeting: the same error on all ranks, if their blocks differ.
 fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
-    let Some(digest) = digest(blocks) else { return Ok(()) };
+    let Blocks::Varying(_) = blocks else { return Ok(()) };
+    let digest = blocks.digest();
     if (0..round.size()).any(|peer| round.number_of(peer, DIGEST) != digest) {
         return Err(round.disagree("different counts"));
     }
@@ -205,9 +197,7 @@ unsafe fn reduce_scatter(
     let choice =
         choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
     comm.collective(call, |round| {
-        if let Some(digest) = digest(blocks) {
-            round.set_number(DIGEST, digest);
-        }
+        round.set_number(DIGEST, blocks.digest());
         // SAFETY: as the caller promises.
         unsafe {
             match choice {

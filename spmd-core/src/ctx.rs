@@ -46,7 +46,9 @@ impl Ctx {
     }
 
     pub(crate) fn enter(&self) -> Entered {
-        Entered(CURRENT.replace(&raw const self.comm))
+        let before = CURRENT.replace(&raw const self.comm);
+        // On a coroutine, what was there belongs to another one, which may end before this.
+        Entered(if crate::wait::fleet::in_coroutine() { std::ptr::null() } else { before })
     }
 }
 
@@ -101,7 +103,8 @@ pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
         ));
     }
     // SAFETY: a pointer in CURRENT leads to the communicator of a `Ctx` that lives on a stack
-    // frame below this one: it is taken out again before that frame ends (`Entered`), and a
-    // coroutine that runs in between leaves it as it was, by `set_current`.
+    // frame below this one: it is taken out again before that frame ends (`Entered`). What other
+    // coroutines put there in between is overwritten when this one goes on (`set_current`, at
+    // every suspension), and a coroutine leaves nothing there when it ends.
     f(unsafe { &*current })
 }

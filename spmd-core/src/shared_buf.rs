@@ -8,7 +8,7 @@ use crate::buffer::{Buffer, BufferMut, View, ViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::transport::shared::Endpoint;
-use crate::transport::shared::heap::Block;
+use crate::transport::shared::heap::{self, Block};
 
 /// A buffer made by [`crate::Ctx::alloc_shared`]; derefs to a slice.
 pub struct SharedBuf<T: Element> {
@@ -41,11 +41,21 @@ impl<T: Element> SharedBuf<T> {
             return Err(Error::Argument(format!("alloc_shared: zero is no value of {name}")));
         }
         let memory = if !endpoint.world.one_address_space() {
+            if align_of::<T>() > heap::ALIGN {
+                let (name, align) = (T::DTYPE, heap::ALIGN);
+                let text = format!("alloc_shared: {name} is aligned to more than {align} bytes");
+                return Err(Error::Argument(text));
+            }
             let bytes = len.checked_mul(size_of::<T>());
             let bytes = bytes.ok_or_else(|| Error::from("alloc_shared: the length overflows"))?;
             Memory::Arena(endpoint.heap.allocate(bytes)?, PhantomData)
         } else {
-            let mut values = Vec::<T>::with_capacity(len);
+            let mut values = Vec::<T>::new();
+            values.try_reserve_exact(len).map_err(|error| Error::Unavailable {
+                what: format!("memory for {len} elements"),
+                reason: format!("alloc_shared: {error}"),
+                remedy: "share less at once".into(),
+            })?;
             // SAFETY: the vector has room for `len` values, and zeros are values of `T`.
             unsafe {
                 std::ptr::write_bytes(values.as_mut_ptr(), 0, len);
@@ -63,9 +73,11 @@ impl<T: Element> Deref for SharedBuf<T> {
     fn deref(&self) -> &[T] {
         match &self.memory {
             Memory::Private(values) => values,
-            // SAFETY: the block is page-aligned and has room for `len` elements, whose bytes are
-            // zeros or what this rank has written through `&mut`; nobody else writes them, the
-            // segment being mapped read-only elsewhere.
+            // SAFETY: the block is aligned to `heap::ALIGN`, which is enough for `T`, and has room
+            // for `len` elements, fewer bytes than a segment, in one mapping that lives as long
+            // as the block. Their bytes are zeros, which are values, or what this rank has
+            // written through `&mut`; nobody else writes them, the segment being mapped
+            // read-only elsewhere.
             Memory::Arena(block, _) => unsafe {
                 std::slice::from_raw_parts(block.pointer().cast(), self.len)
             },

@@ -4,10 +4,10 @@ use spmd::Operation;
 use spmd::prelude::*;
 
 use super::case::{Case, LAYOUTS, Layout};
-use super::element::Sample;
 use super::reductions::Fold;
 use super::types::{Visit, visit_all};
 use super::{grids, moves, objects, reductions};
+use crate::support::element::Sample;
 use crate::support::full;
 
 /// Bytes that a collective carries at most without exposing a buffer.

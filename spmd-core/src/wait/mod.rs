@@ -42,8 +42,10 @@ pub(crate) fn is_in_operation() -> bool {
 pub(crate) fn relax() {
     match fleet::current() {
         Some(home) => {
+            let current = crate::ctx::current();
             home.wake();
             fleet::suspend();
+            crate::ctx::set_current(current);
         }
         None => std::thread::yield_now(),
     }

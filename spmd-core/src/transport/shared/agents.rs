@@ -209,6 +209,12 @@ impl<'a> Waiter<'a> {
         }
     }
 
+    /// Whether the wait has lasted, so that it is time for checks that cost something.
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.slot.get().is_some()
+    }
+
     fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         let world = &self.endpoint.world;
         let block = self.scope.block;

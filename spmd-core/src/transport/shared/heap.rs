@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use super::World;
 use crate::error::{Error, Result};
 
-const ALIGN: u64 = 4096;
+/// On what a block begins: a page.
+pub(crate) const ALIGN: usize = 4096;
 
 /// First fit over the free ranges, in pages; its own records stay in private memory.
 pub(crate) struct SegmentHeap {
@@ -37,7 +38,8 @@ impl SegmentHeap {
 
     /// Zeroed memory of at least `bytes`, on a page boundary.
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Block> {
-        let need = (bytes.max(1) as u64).next_multiple_of(ALIGN);
+        // What cannot be rounded up to pages does not fit either.
+        let need = bytes.max(1).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX) as u64;
         let mut free = self.free.lock();
         let found = free.iter().find(|(start, end)| *end - *start >= need);
         let Some((start, end)) = found.map(|(start, end)| (*start, *end)) else {

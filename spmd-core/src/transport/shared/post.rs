@@ -316,13 +316,16 @@ impl Endpoint {
     }
 
     /// Tells the sender of a message that will not be taken that it has been.
-    pub(crate) fn refuse(&self, message: &Arrived) {
+    pub(crate) fn refuse(&self, message: Arrived) {
         let source = message.envelope.source as usize;
-        if let Body::Large(large) = &message.body {
-            let ack = &self.world.memory.ack(self.rank, source).lanes[large.lane];
-            ack.finished.store(large.number, Release);
+        match message.body {
+            Body::Large(large) => {
+                let ack = &self.world.memory.ack(self.rank, source).lanes[large.lane];
+                ack.finished.store(large.number, Release);
+            }
+            // A handover is given back by being dropped: before its sender is woken.
+            body => drop(body),
         }
-        // A handover is given back when it is dropped.
         self.world.bell(source).ring();
     }
 
@@ -400,8 +403,10 @@ impl Endpoint {
             }
             Ok(true)
         })();
-        ack.finished.store(large.number, Release);
+        // In this order: the sender uses the lane again when it sees the second, and another
+        // thread of this rank may then announce itself in the first.
         ack.reading.store(0, Release);
+        ack.finished.store(large.number, Release);
         publish();
         self.world.bell(source).ring_after_fence();
         result
