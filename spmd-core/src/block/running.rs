@@ -51,6 +51,9 @@ impl Spmd {
         let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
         let memory = memory.map_or_else(own, Ok)?;
         let mut tuning = settings.tuning;
+        for (call, algorithm) in &self.forced {
+            boot::check_forced(call, algorithm).map_err(Error::Argument)?;
+        }
         tuning.forced.splice(0..0, self.forced.iter().cloned());
         tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
         tuning.unreachable = self.unreachable;

@@ -217,7 +217,6 @@ impl Job {
     /// wait for it.
     pub fn died(&self, rank: usize, status: ExitStatus) {
         use std::os::unix::process::ExitStatusExt;
-        self.world.memory.bell(rank).dead.store(1, Release);
         let others = (0..self.world.size()).any(|other| other != rank && self.entered(other));
         let missed = if self.entered(rank) { !self.finished(rank) } else { others };
         if missed {
@@ -227,6 +226,8 @@ impl Job {
             };
             self.world.raise(Reach::Rank { rank, block: 0 }, &Fault::Rank { rank, cause });
         }
+        // After the cause, which whoever sees this asks for.
+        self.world.memory.bell(rank).dead.store(1, Release);
         self.world.ring_all();
     }
 
