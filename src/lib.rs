@@ -53,6 +53,10 @@ pub mod prelude {
 /// The Rust code of the guides, which `cargo test --doc` runs.
 #[cfg(doctest)]
 mod guides {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/guide.md")]
+    struct Guide;
     #[doc = include_str!("../docs/from-mpi.md")]
     struct FromMpi;
     #[doc = include_str!("../docs/from-dagger.md")]

@@ -10,7 +10,7 @@ mod support;
 mod conformance {
     pub mod case;
     pub mod cases;
-    pub mod element;
+    pub mod communicators;
     pub mod grids;
     pub mod moves;
     pub mod objects;
@@ -65,13 +65,6 @@ fn forced(algorithm: &'static str) -> World {
         "neighbor_allgather",
         "neighbor_alltoall",
         "neighbor_alltoallv",
-        "gatherv_vec",
-        "allgatherv_vec",
-        "scatterv_vec",
-        "broadcast_object",
-        "gather_object",
-        "allgather_object",
-        "scatter_object",
     ];
     let by = |call| match (call, algorithm) {
         ("scan" | "exscan", "tree") => (call, "doubling"),
@@ -95,4 +88,14 @@ fn tree_and_doubling() -> Result<()> {
 #[test]
 fn chunked() -> Result<()> {
     forced("chunked").everywhere("chunked", &RANKS, |ctx| cases(ctx, ONE_TYPE))
+}
+
+#[test]
+fn communicators() -> Result<()> {
+    world().everywhere("communicators", &[2, 3, 4, 7, 8, 16], conformance::communicators::busy)
+}
+
+#[test]
+fn agents() -> Result<()> {
+    world().everywhere("agents", &[1, 2, 3, 4, 8], conformance::communicators::agents)
 }

@@ -173,3 +173,30 @@ fn thousands_of_virtual_ranks() {
         })
         .unwrap();
 }
+
+/// Agents of one rank that make communicators at once don't get the same board or number.
+#[test]
+fn agents_make_communicators_at_once() {
+    let work = |ctx: &Ctx| {
+        let mut agents = Vec::new();
+        for agent in 0..3 {
+            let mine = ctx.dup()?;
+            agents.push(std::thread::spawn(move || {
+                for round in 0..20 {
+                    let copy = mine.dup()?;
+                    let value = 100 * agent + round;
+                    assert_eq!(copy.allreduce_value(value, Max)?, value);
+                    copy.send(&[value], (copy.rank() + 1) % copy.size(), 0)?;
+                    let half = mine.split(Some(mine.rank() as u32 % 2), 0)?.unwrap();
+                    assert_eq!(half.allreduce_value(value, Max)?, value);
+                    assert_eq!(copy.recv_vec::<usize>(ANY, 0)?.0, [value]);
+                }
+                Ok(())
+            }));
+        }
+        agents.into_iter().try_for_each(|agent| agent.join().unwrap())
+    };
+    for n in [1, 2, 5] {
+        Spmd::new(n).threads().run(work).unwrap();
+    }
+}

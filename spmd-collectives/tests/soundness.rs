@@ -188,6 +188,26 @@ fn communicators_are_made_on_two_threads_at_once() {
 }
 
 #[test]
+fn a_communicator_that_waits_to_be_made_holds_up_no_other() {
+    block(2)
+        .run(|ctx| {
+            let (a, b) = (ctx.dup()?, ctx.dup()?);
+            if ctx.rank() == 1 {
+                // In turn; rank 0 makes both at once, and begins with the other one.
+                b.dup()?.barrier()?;
+                return a.dup()?.barrier();
+            }
+            std::thread::scope(|scope| {
+                let there = scope.spawn(move || a.dup()?.barrier());
+                std::thread::sleep(Duration::from_millis(50));
+                b.dup()?.barrier()?;
+                there.join().unwrap()
+            })
+        })
+        .unwrap();
+}
+
+#[test]
 fn more_faults_than_the_log_holds_stop_everybody() {
     let result = block(2).run(|ctx| {
         for turn in 0..100 {

@@ -4,7 +4,7 @@
 use spmd::prelude::*;
 use spmd::{Buffer, BufferMut, Element, SharedBuf};
 
-use super::element::{Sample, bytes, random};
+use crate::support::element::{Sample, bytes, random};
 
 /// Where a rank's buffers lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub const LAYOUTS: [Layout; 4] = [Layout::Dense, Layout::Gaps, Layout::Shared, L
 /// A case; the same on all ranks of `comm`.
 #[derive(Clone, Copy)]
 pub struct Case<'a> {
-    pub ctx: &'a Ctx,
+    /// Where it is known, buffers can be shared.
+    pub ctx: Option<&'a Ctx>,
     pub comm: &'a Comm,
     /// Elements of one rank, or of one block.
     pub count: usize,
@@ -73,10 +74,11 @@ impl Case<'_> {
 
     /// Where this rank's buffers lie.
     pub fn layout_here(&self) -> Layout {
-        match self.layout {
+        let layout = match self.layout {
             Layout::Mixed => LAYOUTS[(self.seed as usize + self.me()) % 3],
             layout => layout,
-        }
+        };
+        if layout == Layout::Shared && self.ctx.is_none() { Layout::Dense } else { layout }
     }
 
     /// Element `index` of what `rank` contributes.
@@ -111,6 +113,14 @@ impl Case<'_> {
         (0..self.n()).map(length).collect()
     }
 
+    /// The elements in memory that peers reach.
+    fn shared<T: Element>(&self, values: &[T]) -> Result<SharedBuf<T>> {
+        let ctx = self.ctx.expect("without it, no layout is shared");
+        let mut buf = ctx.alloc_shared(values.len())?;
+        buf.copy_from_slice(values);
+        Ok(buf)
+    }
+
     /// Makes a call with a buffer that holds the elements of `from`, where the case says.
     pub fn with_send<T: Sample, R>(
         &self,
@@ -119,7 +129,7 @@ impl Case<'_> {
     ) -> Result<R> {
         match self.layout_here() {
             Layout::Gaps => call(&strided(&spread(from), from.len(), 1, 3)?),
-            Layout::Shared => call(&shared(self.ctx, from)?),
+            Layout::Shared => call(&self.shared(from)?),
             Layout::Dense | Layout::Mixed => call(from),
         }
     }
@@ -138,7 +148,7 @@ impl Case<'_> {
                 *values = unspread(&wide)?;
             }
             Layout::Shared => {
-                let mut buf = shared(self.ctx, values)?;
+                let mut buf = self.shared(values)?;
                 call(&mut buf)?;
                 values.copy_from_slice(&buf);
             }
@@ -194,11 +204,4 @@ fn unspread<T: Sample>(wide: &[T]) -> Result<Vec<T>> {
         return Err(Error::from("a call wrote between the elements of a strided buffer"));
     }
     Ok(wide.iter().step_by(3).copied().collect())
-}
-
-/// The elements in memory that peers reach.
-fn shared<T: Element>(ctx: &Ctx, values: &[T]) -> Result<SharedBuf<T>> {
-    let mut buf = ctx.alloc_shared(values.len())?;
-    buf.copy_from_slice(values);
-    Ok(buf)
 }

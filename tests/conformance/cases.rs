@@ -4,10 +4,10 @@ use spmd::Operation;
 use spmd::prelude::*;
 
 use super::case::{Case, LAYOUTS, Layout};
-use super::element::Sample;
 use super::reductions::Fold;
 use super::types::{Visit, visit_all};
 use super::{grids, moves, objects, reductions};
+use crate::support::element::Sample;
 use crate::support::full;
 
 /// Bytes that a collective carries at most without exposing a buffer.
@@ -16,7 +16,7 @@ const PAYLOAD: usize = 4096;
 /// What is chosen for the cases of one world.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// Every layout, or one in turn.
+    /// Every layout of buffers, or one in turn.
     pub all_layouts: bool,
     /// Every type and operation, or `f64` and `Sum` alone.
     pub all_types: bool,
@@ -24,7 +24,7 @@ pub struct Choice {
 
 /// All cases, on the communicator of the world.
 pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
-    let mut plan = Plan::new(ctx, ctx, choice);
+    let mut plan = Plan::new(Some(ctx), ctx, choice);
     plan.product(&reductions_of_f64())?;
     if choice.all_types || full() {
         visit_all(&mut plan)?;
@@ -33,7 +33,7 @@ pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
 }
 
 /// The full product for `f64` and `Sum` on a communicator of some ranks of the world.
-pub fn cases_on(ctx: &Ctx, comm: &Comm) -> Result<()> {
+pub fn cases_on(ctx: Option<&Ctx>, comm: &Comm) -> Result<()> {
     let choice = Choice { all_layouts: false, all_types: false };
     Plan::new(ctx, comm, choice).product(&reductions_of_f64())
 }
@@ -44,7 +44,7 @@ fn reductions_of_f64() -> Fold<f64, Sum> {
 
 /// Walks through the cases of one communicator.
 struct Plan<'a> {
-    ctx: &'a Ctx,
+    ctx: Option<&'a Ctx>,
     comm: &'a Comm,
     choice: Choice,
     roots: Vec<usize>,
@@ -55,7 +55,7 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(ctx: &'a Ctx, comm: &'a Comm, choice: Choice) -> Plan<'a> {
+    fn new(ctx: Option<&'a Ctx>, comm: &'a Comm, choice: Choice) -> Plan<'a> {
         let n = comm.size();
         let mut roots = vec![0, n / 2, n - 1];
         roots.dedup();

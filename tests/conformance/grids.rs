@@ -3,7 +3,7 @@
 use spmd::prelude::*;
 
 use super::case::Case;
-use super::element::Sample;
+use crate::support::element::Sample;
 
 type Form = fn(&Case<'_>, &Cartesian) -> Result<()>;
 

@@ -3,7 +3,7 @@
 use spmd::prelude::*;
 
 use super::case::{Case, Form};
-use super::element::Sample;
+use crate::support::element::Sample;
 
 type Run = fn(&Case<'_>) -> Result<()>;
 

@@ -5,8 +5,8 @@ use num_complex::Complex;
 use spmd::prelude::*;
 use spmd::{Element, Operation};
 
-use super::element::{Flagged, Particle, Sample};
 use super::reductions::Fold;
+use crate::support::element::{Flagged, Particle, Sample};
 
 /// What to do with each type, and with each operation on it.
 pub trait Visit {

@@ -51,14 +51,27 @@ fn run(
         match outcome {
             Ok(()) => Ok(()),
             Err(error) => {
-                let text = error.to_string();
+                let copy = copy(&error);
                 errors.lock().unwrap()[ctx.rank()] = Some(error);
-                Err(Error::from(text))
+                Err(copy)
             }
         }
     });
     assert!(start.elapsed() < BOUND, "{mode}: it took {:?}", start.elapsed());
     Run { mode, errors: errors.into_inner().unwrap(), whole: whole.err() }
+}
+
+/// The same error once more, as far as its kind matters to the other ranks.
+fn copy(error: &Error) -> Error {
+    match error {
+        Error::PeerFailed { rank, fault, call } => {
+            Error::PeerFailed { rank: *rank, fault: fault.clone(), call: call.clone() }
+        }
+        Error::Stopped { fault, call } => {
+            Error::Stopped { fault: fault.clone(), call: call.clone() }
+        }
+        other => Error::from(other.to_string()),
+    }
 }
 
 fn source(at: &'static Location<'static>) -> (String, Vec<String>, usize) {

@@ -7,5 +7,11 @@ mod correct;
 mod expect;
 mod leaving;
 mod messages;
+#[cfg(target_os = "linux")]
+mod processes;
 mod rooted;
 mod waiting;
+
+#[cfg(target_os = "linux")]
+#[path = "../support/mod.rs"]
+mod support;

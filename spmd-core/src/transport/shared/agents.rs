@@ -329,7 +329,11 @@ impl Watch for Watching<'_, '_> {
                 waiter.suspicion.set(suspicion);
                 Ok(())
             }
-            Err(fault) if !ready() => Err(waiter.stop(&fault)),
+            Err(circle) if !ready() => {
+                let others = circle.contexts.iter().filter(|it| **it != waiter.scope.context);
+                others.for_each(|it| world.raise(Reach::Context(*it), &circle.fault));
+                Err(waiter.stop(&circle.fault))
+            }
             Err(_) => Ok(()),
         }
     }

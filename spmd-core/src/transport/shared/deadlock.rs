@@ -23,13 +23,20 @@ pub(super) struct Suspicion {
     waits: Vec<(usize, usize, u64)>,
 }
 
+/// A circle of waits.
+pub(super) struct Circle {
+    pub(super) fault: Fault,
+    /// The communicators on which its members wait.
+    pub(super) contexts: Vec<u64>,
+}
+
 impl Endpoint {
     /// Looks for a circle that this rank is in. Gives a suspicion to bring along next time.
     pub(super) fn search_deadlock(
         &self,
         scope: &Scope,
         earlier: Option<Suspicion>,
-    ) -> Result<Option<Suspicion>, Fault> {
+    ) -> Result<Option<Suspicion>, Circle> {
         let Some(waits) = self.closed_set(scope) else { return Ok(None) };
         let Some(earlier) = earlier.filter(|earlier| earlier.waits == waits) else {
             return Ok(Some(Suspicion { since: self.world.now_ms(), waits }));
@@ -46,7 +53,13 @@ impl Endpoint {
             let agent = &head(rank).agents[slot];
             (rank, self.world.describe(rank, &agent.call))
         });
-        Err(Fault::Deadlock { calls: crate::fault::by_call(calls) })
+        let fault = Fault::Deadlock { calls: crate::fault::by_call(calls) };
+        let context =
+            |&(rank, slot, _): &(usize, usize, u64)| head(rank).agents[slot].context.load(Relaxed);
+        let mut contexts: Vec<u64> = waits.iter().map(context).collect();
+        contexts.sort_unstable();
+        contexts.dedup();
+        Err(Circle { fault, contexts })
     }
 
     /// All waits that the waits of this rank depend on, sorted; `None` if a rank among them can

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::*;
 
 use super::World;
-use super::layout::FAULT_BYTES;
+use super::layout::{FAULT_BYTES, FaultEntry};
 use crate::fault::Fault;
 
 /// Whom a fault stops.
@@ -66,9 +66,19 @@ impl World {
 
     /// The first fault for which `concerns` holds.
     pub(crate) fn first_fault(&self, concerns: impl Fn(Reach) -> bool) -> Option<Fault> {
+        self.log().filter(|(reach, _)| concerns(*reach)).find_map(|(_, entry)| read(entry))
+    }
+
+    /// Whether this fault is in the log.
+    pub(crate) fn has_recorded(&self, fault: &Fault) -> bool {
+        self.log().any(|(_, entry)| read(entry).as_ref() == Some(fault))
+    }
+
+    /// The complete entries of the log.
+    fn log(&self) -> impl Iterator<Item = (Reach, &FaultEntry)> {
         let claimed = self.memory.header().faults.claimed.load(Acquire) as usize;
         let mut patience = 100_000;
-        for entry in 0..claimed.min(self.memory.layout.faults()) {
+        (0..claimed.min(self.memory.layout.faults())).filter_map(move |entry| {
             let entry = self.memory.fault(entry);
             // Its writer is between two stores; unless it died there, this is over at once.
             while entry.state.load(Acquire) != 2 && patience > 0 {
@@ -76,7 +86,7 @@ impl World {
                 std::hint::spin_loop();
             }
             if entry.state.load(Acquire) != 2 {
-                continue;
+                return None;
             }
             let reach = match entry.context.load(Relaxed) {
                 0 => Reach::Rank {
@@ -86,15 +96,13 @@ impl World {
                 ALL => Reach::All,
                 context => Reach::Context(context),
             };
-            if !concerns(reach) {
-                continue;
-            }
-            let len = (entry.len.load(Relaxed) as usize).min(FAULT_BYTES);
-            let bytes: Vec<u8> = entry.text[..len].iter().map(|b| b.load(Relaxed)).collect();
-            if let Ok(fault) = postcard::from_bytes(&bytes) {
-                return Some(fault);
-            }
-        }
-        None
+            Some((reach, entry))
+        })
     }
+}
+
+fn read(entry: &FaultEntry) -> Option<Fault> {
+    let len = (entry.len.load(Relaxed) as usize).min(FAULT_BYTES);
+    let bytes: Vec<u8> = entry.text[..len].iter().map(|b| b.load(Relaxed)).collect();
+    postcard::from_bytes(&bytes).ok()
 }

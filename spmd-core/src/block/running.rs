@@ -1,0 +1,220 @@
+//! Running a block in this process: its ranks on threads or coroutines, and its outcome.
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+use parking_lot::Mutex;
+
+use super::binding::{allowed_cores, bind_to};
+use super::{Bind, Spmd, check_all_received, run_rank};
+use crate::boot;
+use crate::call::{Call, Kind};
+use crate::ctx::Ctx;
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault, panic_text};
+use crate::transport::shared::contexts::RANK_BITS;
+use crate::transport::shared::layout::Layout;
+use crate::transport::shared::memory::Memory;
+use crate::transport::shared::{Endpoint, Mode, Reach, World};
+use crate::wait::{self, Policy, Running, fleet};
+
+/// The most ranks of a block: their numbers are parts of larger ones.
+const MAX_RANKS: usize = 1 << RANK_BITS;
+
+impl Spmd {
+    pub(super) fn run_all<A, R, F>(
+        self,
+        site: &'static Location<'static>,
+        memory: Option<Memory>,
+        shares: Vec<A>,
+        f: F,
+    ) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx, A) -> Result<R> + Sync,
+        A: Send,
+        R: Send,
+    {
+        let n = self.ranks;
+        if wait::is_in_operation() {
+            return Err(Error::Reentrant { call: format!("spmd at {site}") });
+        }
+        if n == 0 || n > MAX_RANKS {
+            return Err(Error::Argument(format!("a block has 1 to {MAX_RANKS} ranks, not {n}")));
+        }
+        if shares.len() != n {
+            let given = shares.len();
+            return Err(Error::Argument(format!("{given} shares were given for {n} ranks")));
+        }
+        let settings = boot::Settings::from_environment()?;
+        let mode = self.mode.or(settings.mode).unwrap_or(Mode::Threads);
+        let cores = settings.cores.unwrap_or_else(wait::cores);
+        let policy = Policy::new(cores, 0);
+        let timeout = self.timeout.or(settings.timeout);
+        let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
+        let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
+        let memory = memory.map_or_else(own, Ok)?;
+        let mut tuning = settings.tuning;
+        tuning.forced.splice(0..0, self.forced.iter().cloned());
+        tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
+        tuning.unreachable = self.unreachable;
+        let world = Arc::new(World::new(memory, mode, policy, timeout, tuning));
+        let ends: Vec<_> =
+            (0..n).map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
+        let shares: Vec<_> = shares.into_iter().map(|share| Mutex::new(Some(share))).collect();
+        let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
+        let body = |rank: usize| {
+            let share = shares[rank].lock().take().expect("each rank starts once");
+            let result = run_rank(&ends[rank], 1, |ctx| f(ctx, share));
+            *results[rank].lock() = Some(result.unwrap_or_else(|panic| {
+                Err(Error::Panicked { rank, message: panic_text(&*panic) })
+            }));
+        };
+        match mode {
+            Mode::Virtual => self.run_virtual(&world, settings.stack_size, cores, &body)?,
+            _ => self.run_threads(&world, settings.stack_size, &body)?,
+        }
+        let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
+        let values = first_cause(&world, results.collect())?;
+        world.check_calls(1, &Call::new(Kind::End, site))?;
+        for end in &ends {
+            check_all_received(end, |_| true)?;
+        }
+        Ok(values)
+    }
+
+    fn run_threads(
+        &self,
+        world: &World,
+        stack: Option<usize>,
+        body: &(dyn Fn(usize) + Sync),
+    ) -> Result<()> {
+        let n = self.ranks;
+        let cores = self.cores();
+        let finished = Finished::new();
+        std::thread::scope(|scope| {
+            for rank in 0..n {
+                let mut thread = std::thread::Builder::new().name(format!("{} {rank}", self.name));
+                if let Some(bytes) = self.stack_size.or(stack) {
+                    thread = thread.stack_size(bytes);
+                }
+                let cores = cores.get(rank % cores.len().max(1)).cloned().unwrap_or_default();
+                let finished = &finished;
+                let running = Running::new();
+                let spawned = thread.spawn_scoped(scope, move || {
+                    let _running = running;
+                    let _ended = Ended(finished);
+                    bind_to(&cores);
+                    body(rank);
+                });
+                if let Err(error) = spawned {
+                    // The ranks that do run are told, and end.
+                    let cause =
+                        Cause::Returned(format!("its thread could not be started: {error}"));
+                    world.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
+                    finished.wait_for(rank);
+                    return Err(Error::system(format!("starting thread {rank} of {n}"), error));
+                }
+            }
+            finished.wait_for(n);
+            Ok(())
+        })
+    }
+
+    fn run_virtual(
+        &self,
+        world: &Arc<World>,
+        stack: Option<usize>,
+        cores: usize,
+        body: &(dyn Fn(usize) + Sync),
+    ) -> Result<()> {
+        let bound = self.cores();
+        let workers = self.workers.unwrap_or(cores).clamp(1, self.ranks);
+        let mut options = fleet::FleetOptions::new(self.ranks, workers);
+        options.stack_size = self.stack_size.or(stack).unwrap_or(fleet::DEFAULT_STACK_SIZE);
+        options.name = format!("{} worker ", self.name);
+        options.bind = Box::new(move |worker| {
+            bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
+        });
+        let shared = world.clone();
+        options.missing = Box::new(move |rank| {
+            let cause = Cause::Returned("the system gave it no stack".into());
+            shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
+        });
+        let finished = Finished::new();
+        let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
+        let panics = fleet::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
+        // `body` catches what a rank's own code does; what is left is a rank without a stack.
+        match panics.into_iter().flatten().next() {
+            Some(panic) => Err(Error::User(panic_text(&*panic).into())),
+            None => Ok(()),
+        }
+    }
+
+    fn cores(&self) -> Vec<Vec<usize>> {
+        let each = |cores: &[usize]| cores.iter().map(|core| vec![*core]).collect();
+        match &self.bind {
+            Bind::None => Vec::new(),
+            Bind::Cores => each(&allowed_cores()),
+            Bind::List(cores) => each(cores),
+            Bind::Sets(sets) => sets.clone(),
+        }
+    }
+}
+
+/// Ranks that have ended, and the agent that waits for them.
+struct Finished {
+    count: AtomicUsize,
+    word: crate::sync::atomic::AtomicU32,
+    opener: Option<fleet::Home>,
+}
+
+impl Finished {
+    fn new() -> Finished {
+        let opener = fleet::current();
+        Finished {
+            count: AtomicUsize::new(0),
+            word: crate::sync::atomic::AtomicU32::new(0),
+            opener,
+        }
+    }
+
+    fn bell(&self) -> wait::Bell<'_> {
+        wait::Bell::new(&self.word, self.opener.as_ref())
+    }
+
+    fn one_more(&self) {
+        self.count.fetch_add(1, AcqRel);
+        self.bell().ring();
+    }
+
+    fn wait_for(&self, ranks: usize) {
+        // A helper thread of a rank may hold a communicator and open a block; then some are alive.
+        let alone = crate::ctx::current().is_null() && crate::comm::extra_comms() == 0;
+        let _opener = wait::Opener::new(alone);
+        wait::until_done(self.bell(), || self.count.load(Acquire) >= ranks);
+    }
+}
+
+/// Counts a rank as ended when dropped, even if a panic in the program's own `Drop` got out.
+struct Ended<'a>(&'a Finished);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.one_more();
+    }
+}
+
+/// All values, or the error of the rank that failed first.
+fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> {
+    if results.iter().all(|result| result.is_ok()) {
+        return results.into_iter().collect();
+    }
+    let first = world.first_fault(|_| true).and_then(|fault| fault.rank());
+    let failed = first.filter(|rank| results.get(*rank).is_some_and(Result::is_err));
+    let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));
+    match results.swap_remove(failed.expect("a result is an error")) {
+        Err(error) => Err(error),
+        Ok(_) => unreachable!("it was just seen to be an error"),
+    }
+}

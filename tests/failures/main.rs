@@ -1,0 +1,12 @@
+//! Ranks that fail: in one process, as processes, and by the hundred.
+
+mod in_process;
+#[cfg(target_os = "linux")]
+mod job;
+#[cfg(target_os = "linux")]
+mod processes;
+#[cfg(target_os = "linux")]
+mod storm;
+#[cfg(target_os = "linux")]
+#[path = "../support/mod.rs"]
+mod support;
