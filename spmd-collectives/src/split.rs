@@ -84,7 +84,7 @@ impl Split for Comm {
         let members: Vec<usize> = (0..self.size()).collect();
         loop {
             let agreed = self.collective(&call, |round| agree(self, round))?;
-            if let Made::All(Some(child)) = agreed.make(self, &call, &members)? {
+            if let Some(Some(child)) = agreed.make(self, &call, &members)? {
                 return Ok(child);
             }
         }
@@ -103,7 +103,7 @@ pub(crate) fn split(
     loop {
         let (agreed, members) =
             comm.collective(call, |round| members(comm, round, color, key, digest))?;
-        if let Made::All(child) = agreed.make(comm, call, &members)? {
+        if let Some(child) = agreed.make(comm, call, &members)? {
             return Ok(child);
         }
     }
@@ -174,8 +174,13 @@ impl Offer {
     }
 
     /// Makes the communicator of these ranks, if this one is among them; every rank of `comm` is
-    /// in this call.
-    fn make(&self, comm: &Comm, call: &Call<'_>, members: &[usize]) -> Result<Made> {
+    /// in this call. No answer: another thread has taken some rank's board meanwhile; try again.
+    fn make(
+        &self,
+        comm: &Comm,
+        call: &Call<'_>,
+        members: &[usize],
+    ) -> Result<Option<Option<Comm>>> {
         let board = self.board(comm, call)?;
         let me = members.iter().position(|rank| *rank == comm.rank());
         // SAFETY: all members have the same list, board and context from the agreement, in which
@@ -187,16 +192,8 @@ impl Offer {
         // Nobody looks at a page of the board before its owner has cleared it.
         let ok = u64::from(child.is_some() || me.is_none());
         let [all] = comm.collective(call, |round| fold_words(round, [ok], |[a], [b]| [a & b]))?;
-        Ok(if all == 1 { Made::All(child) } else { Made::Again })
+        Ok((all == 1).then_some(child))
     }
-}
-
-/// What became of the communicators of one agreement.
-enum Made {
-    /// All members have theirs; what this rank has got.
-    All(Option<Comm>),
-    /// Some rank's board was taken meanwhile, by another thread that makes a communicator.
-    Again,
 }
 
 type Words = [u64; BOARDS / 64 + 1];

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
-use crate::transport::shared::contexts::{RANK_BITS, board_of};
+use crate::transport::shared::contexts::board_of;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, state};
 
@@ -49,9 +49,6 @@ pub enum Bind {
     /// Rank i to the i-th of these sets of cores, over again where there are more ranks.
     Sets(Vec<Vec<usize>>),
 }
-
-/// The most ranks of a block: their numbers are parts of larger ones.
-const MAX_RANKS: usize = 1 << RANK_BITS;
 
 /// Sets up a block.
 ///

@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use parking_lot::Mutex;
 
 use super::binding::{allowed_cores, bind_to};
-use super::{Bind, MAX_RANKS, Spmd, check_all_received, run_rank};
+use super::{Bind, Spmd, check_all_received, run_rank};
 use crate::boot;
 use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, panic_text};
+use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World};
 use crate::wait::{self, Policy, Running, fleet};
+
+/// The most ranks of a block: their numbers are parts of larger ones.
+const MAX_RANKS: usize = 1 << RANK_BITS;
 
 impl Spmd {
     pub(super) fn run_all<A, R, F>(

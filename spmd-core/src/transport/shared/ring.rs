@@ -107,7 +107,12 @@ impl RingWriter {
         let block = endpoint.heap.allocate(RING_OFFSET + RING as usize)?;
         let place = endpoint.world.memory.ring_place(endpoint.rank, receiver);
         place.store(block.offset(), Release);
-        Ok(RingWriter { block, position: 0, head: 0, lanes: std::array::from_fn(|_| LaneState::default()) })
+        Ok(RingWriter {
+            block,
+            position: 0,
+            head: 0,
+            lanes: std::array::from_fn(|_| LaneState::default()),
+        })
     }
 
     pub(super) fn lane(&self, lane: usize) -> &Lane {
