@@ -175,7 +175,7 @@ fn a_call_from_inside_an_operation() {
                 }
                 a + b
             });
-            assert_eq!(ctx.allreduce_value(1, &op)?, 2);
+            assert_eq!(ctx.allreduce_value(1, op)?, 2);
             failed.into_inner().unwrap().map_or(Ok(()), Err)
         })
         .error(

@@ -10,8 +10,11 @@ use spmd::prelude::*;
 /// The longest that a mistake may go unnoticed on a busy machine.
 const BOUND: Duration = Duration::from_secs(2);
 
+/// A name, and how to make ranks of that kind.
+type NamedMode = (&'static str, fn(Spmd) -> Spmd);
+
 /// Where the ranks of a test run.
-pub(crate) const MODES: [(&str, fn(Spmd) -> Spmd); 2] =
+pub(crate) const MODES: [NamedMode; 2] =
     [("threads", Spmd::threads), ("virtual", Spmd::virtual_ranks)];
 
 /// What came of a wrong program, in each mode.
