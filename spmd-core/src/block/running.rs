@@ -170,15 +170,19 @@ struct Finished {
     count: AtomicUsize,
     word: crate::sync::atomic::AtomicU32,
     opener: Option<fleet::Home>,
+    /// The opener runs no rank and holds no communicator: none was alive before the ranks ran.
+    alone: bool,
 }
 
 impl Finished {
     fn new() -> Finished {
         let opener = fleet::current();
+        let alone = crate::ctx::current().is_null() && crate::comm::extra_comms() == 0;
         Finished {
             count: AtomicUsize::new(0),
             word: crate::sync::atomic::AtomicU32::new(0),
             opener,
+            alone,
         }
     }
 
@@ -192,9 +196,7 @@ impl Finished {
     }
 
     fn wait_for(&self, ranks: usize) {
-        // A helper thread of a rank may hold a communicator and open a block; then some are alive.
-        let alone = crate::ctx::current().is_null() && crate::comm::extra_comms() == 0;
-        let _opener = wait::Opener::new(alone);
+        let _opener = wait::Opener::new(self.alone);
         wait::until_done(self.bell(), || self.count.load(Acquire) >= ranks);
     }
 }

@@ -1,0 +1,254 @@
+//! Nonsense in the variables that make a process a rank, and processes that are none: one clear
+//! error each. (What `spmdrun` itself refuses is tested with the launcher.)
+
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use spmd::prelude::*;
+
+mod support;
+
+use support::{Ran, finish, spmdrun};
+
+/// Set in the processes that these tests start.
+const PROGRAM: &str = "TEST_PROGRAM";
+
+#[test]
+#[ignore = "the program of the other tests"]
+fn program() {
+    let Ok(what) = std::env::var(PROGRAM) else { return };
+    let result = match what.as_str() {
+        "block" => Spmd::new(2).run(|ctx| ctx.barrier()).map(drop),
+        "child" => run(|_| {
+            // A program that a rank starts finds the rank's variables, but not its descriptors.
+            let ran = finish(this_program().env(PROGRAM, "world"));
+            print!("{}", ran.out);
+            Ok(())
+        })
+        .map(drop),
+        "slow" => run(|ctx| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            ctx.barrier()
+        })
+        .map(drop),
+        "nested" => run(|_| run(|ctx| ctx.barrier()).map(drop)).map(drop),
+        _ => run(|ctx| ctx.barrier()).map(drop),
+    };
+    match result {
+        Ok(()) => println!("<ended well>"),
+        Err(error) => println!("<{error}>"),
+    }
+}
+
+fn this_program() -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+    command.args(["program", "--exact", "--nocapture", "--include-ignored", "--quiet"]);
+    command
+}
+
+/// The program without a launcher, with these variables.
+fn alone(what: &str, variables: &[(&str, &str)]) -> Ran {
+    let mut command = this_program();
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SPMD_")) {
+        command.env_remove(name);
+    }
+    finish(command.env(PROGRAM, what).envs(variables.iter().copied()))
+}
+
+/// What the program said: one line, and no panic.
+#[track_caller]
+fn said(ran: &Ran) -> &str {
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let mut lines = ran.out.lines().filter_map(|line| line.strip_prefix('<')?.strip_suffix('>'));
+    let line = lines.next().unwrap_or_else(|| panic!("nothing was said: {ran:?}"));
+    assert_eq!(lines.next(), None, "{ran:?}");
+    line
+}
+
+#[test]
+fn nonsense_in_settings() {
+    for (name, value) in [
+        ("SPMD_AS", "clouds"),
+        ("SPMD_RANKS", "0"),
+        ("SPMD_RANKS", "many"),
+        ("SPMD_RANKS", "-1"),
+        ("SPMD_RANKS", "99999999999999999999999"),
+        ("SPMD_TIMEOUT", "soon"),
+        ("SPMD_TIMEOUT", "0"),
+        ("SPMD_TIMEOUT", "-3"),
+        ("SPMD_TIMEOUT", "NaN"),
+        ("SPMD_TIMEOUT", "inf"),
+        ("SPMD_STACK_SIZE", "0"),
+        ("SPMD_STACK_SIZE", "2MB"),
+        ("SPMD_CORES", "0"),
+        ("SPMD_CORES", "all"),
+        ("SPMD_CPUS", "3-1"),
+        ("SPMD_CPUS", "0;x"),
+        ("SPMD_CPUS", "99999999"),
+        ("SPMD_SEGMENT", "0"),
+        ("SPMD_SEGMENT", "64k"),
+        ("SPMD_SINGLE_COPY", "2"),
+        ("SPMD_SINGLE_COPY", "yes"),
+    ] {
+        for what in ["world", "block"] {
+            let ran = alone(what, &[(name, value)]);
+            let text = said(&ran);
+            assert!(text.contains(name), "{name}={value}: {text}");
+            assert!(text.starts_with("cannot enter the world"), "{name}={value}: {text}");
+        }
+    }
+}
+
+#[test]
+fn algorithms_that_do_not_exist() {
+    for (value, words) in [
+        ("tree", "'tree' is not of the form call=algorithm"),
+        ("allreduse=tree", "no call is named allreduse"),
+        ("allreduce=magic", "the algorithms are flat, tree, doubling, chunked"),
+        ("allreduce=tree,,", "'' is not of the form"),
+    ] {
+        let ran = alone("block", &[("SPMD_FORCE", value)]);
+        let text = said(&ran);
+        assert!(text.contains("SPMD_FORCE") && text.contains(words), "{value}: {text}");
+    }
+    assert_eq!(
+        said(&alone("block", &[("SPMD_FORCE", "allreduce=tree, reduce=flat")])),
+        "ended well"
+    );
+    let forced = Spmd::new(2).force("allreduce", "magic").run(|ctx| ctx.barrier());
+    assert!(forced.unwrap_err().to_string().contains("the algorithms are"));
+}
+
+#[test]
+fn variables_that_are_not_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut command = this_program();
+    let value = std::ffi::OsStr::from_bytes(b"1\xff");
+    let ran = finish(command.env(PROGRAM, "world").env("SPMD_TIMEOUT", value));
+    assert!(said(&ran).contains("the variable SPMD_TIMEOUT is not text"), "{ran:?}");
+}
+
+#[test]
+fn empty_variables_are_none() {
+    let names = ["SPMD_AS", "SPMD_RANKS", "SPMD_TIMEOUT", "SPMD_FORCE", "SPMD_ARENA_FD"];
+    let empty: Vec<_> = names.into_iter().map(|name| (name, "")).collect();
+    assert_eq!(said(&alone("world", &empty)), "ended well");
+}
+
+/// A memory file that is passed on to the programs that these tests start.
+fn memory_file(bytes: u64, sealed: bool) -> OwnedFd {
+    let file = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).expect("made");
+    rustix::fs::ftruncate(&file, bytes).expect("sized");
+    if sealed {
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).expect("sealed");
+    }
+    file
+}
+
+#[test]
+fn arenas_that_are_none() {
+    let small = memory_file(4096, true);
+    let unsealed = memory_file(64 << 30, false);
+    let empty = memory_file(0, true);
+    let plain = std::fs::File::open("/dev/null").expect("there");
+    let plain = rustix::io::dup(&plain).expect("duplicated");
+    let (small, unsealed) = (small.as_raw_fd().to_string(), unsealed.as_raw_fd().to_string());
+    let (empty, plain) = (empty.as_raw_fd().to_string(), plain.as_raw_fd().to_string());
+    for fd in ["987", "3", &small, &unsealed, &empty, &plain, "2147483647"] {
+        let variables =
+            [("SPMD_ARENA_FD", fd), ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0"), ("SPMD_SIZE", "1")];
+        let ran = alone("world", &variables);
+        let text = said(&ran);
+        assert!(
+            text.contains(&format!("descriptor {fd} (SPMD_ARENA_FD) is not the arena")),
+            "{text}"
+        );
+        assert!(text.contains("must not inherit its SPMD_* variables"), "{text}");
+    }
+}
+
+#[test]
+fn a_launcher_that_is_not_understood() {
+    let arena = ("SPMD_ARENA_FD", "9");
+    for (variables, words) in [
+        (&[arena][..], "an unknown protocol and this program protocol 1"),
+        (&[arena, ("SPMD_PROTOCOL", "0")], "spmdrun speaks protocol 0 and this program protocol 1"),
+        (&[arena, ("SPMD_PROTOCOL", "99")], "install the spmdrun of the program's version of spmd"),
+        (&[arena, ("SPMD_PROTOCOL", "new")], "SPMD_PROTOCOL=new is not a protocol version"),
+        (&[arena, ("SPMD_PROTOCOL", "1")], "the variable SPMD_RANK is not set"),
+        (&[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0")], "the variable SPMD_SIZE is not set"),
+        (&[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "x")], "SPMD_RANK=x is not a rank"),
+        (
+            &[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "2"), ("SPMD_SIZE", "2")],
+            "rank 2 of a job of 2 ranks",
+        ),
+        (
+            &[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0"), ("SPMD_SIZE", "0")],
+            "rank 0 of a job of 0 ranks",
+        ),
+        (
+            &[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0"), ("SPMD_SIZE", "99999999999999")],
+            "SPMD_",
+        ),
+        (
+            &[
+                ("SPMD_ARENA_FD", "1"),
+                ("SPMD_PROTOCOL", "1"),
+                ("SPMD_RANK", "0"),
+                ("SPMD_SIZE", "1"),
+            ],
+            "SPMD_ARENA_FD=1 is not the arena",
+        ),
+        (&[("SPMD_ARENA_FD", "-7"), ("SPMD_PROTOCOL", "1")], "SPMD_"),
+        (&[("SPMD_ARENA_FD", "fd")], "SPMD_ARENA_FD=fd is not a file descriptor"),
+    ] {
+        let ran = alone("world", variables);
+        let text = said(&ran);
+        assert!(text.starts_with("cannot enter the world that the launcher made: "), "{text}");
+        assert!(text.contains(words), "{variables:?}: {text}");
+    }
+}
+
+fn launched(arguments: &[&str], what: &str) -> Ran {
+    let mut command = spmdrun(arguments);
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    if !arguments.contains(&"sh") {
+        command.arg(&exe);
+        command.args(["program", "--exact", "--nocapture", "--include-ignored", "--quiet"]);
+    }
+    finish(command.env(PROGRAM, what).env("EXE", exe))
+}
+
+#[test]
+fn a_program_started_by_a_rank() {
+    let ran = launched(&["-n", "2"], "child");
+    let text = "is not the arena of a job; a program started by a rank must not inherit its SPMD_*";
+    assert_eq!(ran.out.matches(text).count(), 2, "{ran:?}");
+    assert_eq!(ran.out.matches("<ended well>").count(), 2, "{ran:?}");
+}
+
+#[test]
+fn a_program_started_twice_as_the_same_rank() {
+    let start = "\"$EXE\" program --exact --nocapture --include-ignored --quiet";
+    let ran = launched(&["-n", "1", "sh", "-c", &format!("{start} & {start} & wait")], "slow");
+    assert_eq!(
+        ran.out.matches("is rank 0 already; a program started by a rank").count(),
+        1,
+        "{ran:?}"
+    );
+    assert_eq!(ran.out.matches("<ended well>").count(), 1, "{ran:?}");
+}
+
+#[test]
+fn a_world_entered_within_itself() {
+    for arguments in [&["-n", "2"][..], &["-n", "1"]] {
+        let ran = launched(arguments, "nested");
+        assert!(
+            ran.out.contains("spmd::run was called inside the world that it enters"),
+            "{ran:?}"
+        );
+    }
+}

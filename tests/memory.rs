@@ -1,0 +1,78 @@
+//! How much memory worlds take.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use spmd::prelude::*;
+
+mod support;
+
+use support::{finish, is_process_rank, spmdrun_self};
+
+/// The largest that this process has been, in bytes.
+fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is there");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel tells");
+    let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
+    kilobytes.expect("a number") * 1024
+}
+
+/// Runs in a process of its own, whose peak nothing else raises.
+#[test]
+fn many_virtual_ranks() {
+    const CHILD: &str = "TEST_CHILD";
+    if std::env::var_os(CHILD).is_none() {
+        let mut command = Command::new(std::env::current_exe().expect("a test knows its path"));
+        let ran = finish(command.args(["many_virtual_ranks", "--exact"]).env(CHILD, "1"));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+        return;
+    }
+    let sums = Spmd::new(4096).virtual_ranks().run(|ctx| {
+        ctx.barrier()?;
+        let mut data = [ctx.rank() as f64; 64];
+        ctx.allreduce_in_place(&mut data, Sum)?;
+        ctx.sendrecv(&[1], (ctx.rank() + 1) % 4096, 0, &mut [0], ANY, ANY)?;
+        ctx.allreduce_value(ctx.rank(), Sum)
+    });
+    assert_eq!(sums.unwrap(), [4096 * 4095 / 2; 4096]);
+    assert!(peak() < 1 << 30, "{} MiB", peak() >> 20);
+}
+
+/// Bytes that the arena of this job takes, as the launcher's descriptor shows them.
+fn arena_bytes() -> u64 {
+    let launcher = std::os::unix::process::parent_id();
+    let descriptors = fs::read_dir(format!("/proc/{launcher}/fd")).expect("the launcher is ours");
+    let arenas = descriptors.flatten().map(|entry| entry.path()).filter(|path| {
+        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("memfd:spmd"))
+    });
+    let bytes: Vec<u64> =
+        arenas.map(|path| fs::metadata(path).expect("it is open").blocks() * 512).collect();
+    assert_eq!(bytes.len(), 1, "one arena");
+    bytes[0]
+}
+
+#[test]
+fn many_process_ranks() {
+    if !is_process_rank() {
+        let ran = finish(&mut spmdrun_self("many_process_ranks", 64));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+        return;
+    }
+    run(|ctx| {
+        ctx.barrier()?;
+        let mut data = [ctx.rank() as f64; 64];
+        ctx.allreduce_in_place(&mut data, Sum)?;
+        ctx.broadcast(&mut data, 3)?;
+        ctx.gather_value(ctx.rank(), 0)?;
+        ctx.barrier()?;
+        if ctx.rank() == 0 {
+            let bytes = arena_bytes();
+            assert!(bytes < 64 << 20, "{} MiB", bytes >> 20);
+        }
+        ctx.barrier()
+    })
+    .unwrap();
+}
