@@ -154,6 +154,11 @@ fn data(tag: u32, from: usize, count: usize) -> Vec<u32> {
     (0..count).map(|index| u32::made(random(u64::from(tag), from, index))).collect()
 }
 
+/// The tag of a step's messages, which the forms don't use.
+fn tag(number: usize) -> u32 {
+    1000 + number as u32
+}
+
 /// Bytes up to which a send returns without a receive.
 const EAGER: usize = 8 * 1024;
 
@@ -183,7 +188,7 @@ impl Machine<'_> {
             }
             Step::Shift { comm, by, count } => {
                 let comm = self.at(self.comm(comm));
-                let (n, me, tag) = (comm.size(), comm.rank(), number as u32);
+                let (n, me, tag) = (comm.size(), comm.rank(), tag(number));
                 let (to, from) = ((me + by) % n, (me + n - by % n) % n);
                 let mut got = vec![0; count];
                 comm.sendrecv(&data(tag, me, count), to, tag, &mut got, from, tag)?;
@@ -233,7 +238,7 @@ impl Machine<'_> {
         delay: usize,
     ) -> Result<()> {
         let n = self.at(comm).size();
-        let (from, to, me, tag) = (from % n, to % n, self.at(comm).rank(), number as u32);
+        let (from, to, me, tag) = (from % n, to % n, self.at(comm).rank(), tag(number));
         let count = if from == to { count.min(EAGER / 4) } else { count };
         let large = 4 * count > EAGER;
         if me == from {
