@@ -14,6 +14,7 @@ mod conformance {
     pub mod grids;
     pub mod moves;
     pub mod objects;
+    pub mod random;
     pub mod reductions;
     pub mod types;
 }
@@ -98,4 +99,23 @@ fn communicators() -> Result<()> {
 #[test]
 fn agents() -> Result<()> {
     world().everywhere("agents", &[1, 2, 3, 4, 8], conformance::communicators::agents)
+}
+
+/// The same random sequence of calls on every rank.
+#[test]
+fn random_programs() -> Result<()> {
+    use conformance::random::{execute, explore, fixed};
+    for ranks in [1, 2, 3, 5, 8] {
+        if !support::is_process_rank() {
+            explore(30, |steps| world().threads(ranks, |ctx| execute(ctx, steps)))?;
+            explore(30, |steps| world().virtual_ranks(ranks, |ctx| execute(ctx, steps)))?;
+        }
+        let programs = fixed(if support::full() { 300 } else { 30 });
+        world().processes("random_programs", ranks, |ctx| {
+            programs.iter().enumerate().try_for_each(|(number, steps)| {
+                execute(ctx, steps).map_err(|error| format!("program {number}: {error}").into())
+            })
+        })?;
+    }
+    Ok(())
 }
