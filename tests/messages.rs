@@ -313,6 +313,33 @@ fn several_agents() -> Result<()> {
     })
 }
 
+/// Large messages of several threads to one rank don't wait for each other to be received.
+#[test]
+fn large_messages_at_once() -> Result<()> {
+    const AGENTS: u32 = 12;
+    World::default().everywhere("large_messages_at_once", &[2], |ctx| {
+        let copies: Vec<Comm> = (0..AGENTS).map(|_| ctx.dup()).collect::<Result<_>>()?;
+        if ctx.rank() == 0 {
+            let send = |comm: Comm, tag| comm.send(&vec![tag; 10_000], 1, tag);
+            let agents = copies.into_iter().zip(0..);
+            let agents = agents.map(|(comm, tag)| std::thread::spawn(move || send(comm, tag)));
+            let agents: Vec<_> = agents.collect();
+            while agents.iter().any(|agent| !agent.is_finished()) {
+                ctx.iprobe(ANY, ANY)?;
+            }
+            return agents.into_iter().try_for_each(|agent| agent.join().expect("no panic"));
+        }
+        // All of them are on their way before the first is received.
+        for (comm, tag) in copies.iter().zip(0..AGENTS) {
+            assert_eq!(comm.probe(ANY, tag)?.len(), 10_000);
+        }
+        for (comm, tag) in copies.iter().zip(0..AGENTS).rev() {
+            assert_eq!(comm.recv_vec::<u32>(0, tag)?.0, vec![tag; 10_000]);
+        }
+        Ok(())
+    })
+}
+
 /// A message that cannot be received is consumed, and overwrites nothing; the sender goes on.
 #[test]
 fn messages_that_do_not_fit() -> Result<()> {

@@ -140,7 +140,7 @@ pub(crate) unsafe fn take(
 }
 
 /// A peer's `count` elements at `from`, to fold: in place, or copied to `room` and checked, where
-/// they may be no values of their type.
+/// bytes may be no values of their type.
 ///
 /// # Safety
 /// As [`Large::take`]; the result is valid until `room` changes.

@@ -66,7 +66,7 @@ impl Reduction<'_> {
         let mut input = |peer: usize| copies.get(peer).map_or_else(|| input(peer), |copy| copy.1);
         let mut scratch = Vec::new();
         // SAFETY: inputs and `out` are as the caller promises; the inputs are values of the type:
-        // ranks of one address space share typed buffers, others' were checked where needed.
+        // those of peers were checked where bytes may be none.
         round.operate(|| unsafe {
             fold_ranks(self.op, self.size(), out, count, ranks, &mut input, &mut scratch);
         })
@@ -170,6 +170,8 @@ pub(crate) fn tell_down_tree(round: &Round<'_>) -> Result<()> {
         round.wait_for(parent, 2)?;
     }
     round.publish_to_each(2, children(me, n));
-    round.all_met();
+    // SAFETY: rank n - 1 has reached stage 2 when all have published stage 1, up the tree, and
+    // this rank has learnt of that stage, down the tree.
+    unsafe { round.all_met() };
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, Round, Turn};
+use spmd_core::algorithm::{Call, ErasedOp, Kind, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::large::take;
@@ -81,10 +81,13 @@ impl Split for Comm {
 
     fn dup(&self) -> Result<Comm> {
         let call = Call::new(Kind::Dup, Location::caller());
-        let turn = self.turn();
-        let agreed = in_turn(&turn, || self.collective(&call, |round| agree(&turn, round)))?;
         let members: Vec<usize> = (0..self.size()).collect();
-        agreed.make(self, &call, &members, self.rank(), turn)
+        loop {
+            let agreed = self.collective(&call, |round| agree(self, round))?;
+            if let Some(Some(child)) = agreed.make(self, &call, &members)? {
+                return Ok(child);
+            }
+        }
     }
 }
 
@@ -97,38 +100,37 @@ pub(crate) fn split(
     key: i32,
     digest: u64,
 ) -> Result<Option<Comm>> {
-    let turn = comm.turn();
-    let mut members = Vec::new();
-    let mut meet = |round: &Round<'_>| {
-        round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
-        round.set_number(KEY, key as u32 as u64);
-        round.set_number(DIGEST, digest);
-        let agreed = agree(&turn, round)?;
-        // Whoever passes waits for the others in the next round.
-        if round.number_of(0, DIGEST) != digest {
-            return Err(round.disagree("different grids"));
-        }
-        members.clear();
-        if let Some(color) = color {
-            let same = |rank: &usize| round.number_of(*rank, COLOR) == u64::from(color) + 1;
-            let with_key = |rank| (round.number_of(rank, KEY) as u32 as i32, rank);
-            members.extend((0..round.size()).filter(same).map(with_key));
-        }
-        Ok(agreed)
-    };
-    let agreed = in_turn(&turn, || comm.collective(call, &mut meet))?;
-    members.sort_unstable();
-    let members: Vec<usize> = members.into_iter().map(|(_, rank)| rank).collect();
-    match members.iter().position(|rank| *rank == comm.rank()) {
-        Some(me) => agreed.make(comm, call, &members, me, turn).map(Some),
-        None => {
-            agreed.board(call)?;
-            comm.skip_contexts(agreed.next());
-            drop(turn);
-            comm.collective(call, |round| round.arrive(1))?;
-            Ok(None)
+    loop {
+        let (agreed, members) =
+            comm.collective(call, |round| members(comm, round, color, key, digest))?;
+        if let Some(child) = agreed.make(comm, call, &members)? {
+            return Ok(child);
         }
     }
+}
+
+/// What all ranks can offer, and those that give the same color as this one, in their new order.
+fn members(
+    comm: &Comm,
+    round: &Round<'_>,
+    color: Option<u32>,
+    key: i32,
+    digest: u64,
+) -> Result<(Offer, Vec<usize>)> {
+    round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
+    round.set_number(KEY, key as u32 as u64);
+    round.set_number(DIGEST, digest);
+    let agreed = agree(comm, round)?;
+    // Whoever passes waits for the others in the next round.
+    if round.number_of(0, DIGEST) != digest {
+        return Err(round.disagree("different grids"));
+    }
+    let Some(color) = color else { return Ok((agreed, Vec::new())) };
+    let same = |rank: &usize| round.number_of(*rank, COLOR) == u64::from(color) + 1;
+    let with_key = |rank| (round.number_of(rank, KEY) as u32 as i32, rank);
+    let mut members: Vec<_> = (0..round.size()).filter(same).map(with_key).collect();
+    members.sort_unstable();
+    Ok((agreed, members.into_iter().map(|(_, rank)| rank).collect()))
 }
 
 /// The number under which a rank says its color plus one, or 0.
@@ -140,92 +142,88 @@ const DIGEST: usize = 3;
 
 /// Boards that one rank can have.
 const BOARDS: usize = 1024;
-/// Communicators made by one call share a context but for these low bits, which hold the lowest
-/// world rank in them: no two in the world are ever alike, whoever makes them.
-const STEP: u64 = 1 << 20;
-
 /// What a rank can offer, and after [`agree`], what all can: the words of the mask of free
-/// boards, then the least context, then a number that is 0 if it is not this communicator's turn.
+/// boards, then the least context.
 #[derive(Clone, Copy)]
-struct Offer(Words);
-
-type Words = [u64; BOARDS / 64 + 2];
+struct Offer([u64; BOARDS / 64 + 1]);
 
 impl Offer {
-    fn of(turn: &Turn<'_>) -> Offer {
-        let mut words = [0; BOARDS / 64 + 2];
-        if let Some((free, next)) = turn.offer() {
-            words[..free.len()].copy_from_slice(&free);
-            words[BOARDS / 64..].copy_from_slice(&[next, 1]);
-        }
+    fn of(comm: &Comm) -> Offer {
+        let mut words = [0; BOARDS / 64 + 1];
+        let free = comm.free_boards();
+        words[..free.len()].copy_from_slice(&free);
+        words[BOARDS / 64] = comm.next_context();
         Offer(words)
-    }
-
-    fn is_in_turn(&self) -> bool {
-        self.0[BOARDS / 64 + 1] != 0
     }
 
     fn context(&self) -> u64 {
         self.0[BOARDS / 64]
     }
 
-    /// The least context for later communicators.
-    fn next(&self) -> u64 {
-        self.context() + STEP
-    }
-
-    /// The lowest board that is free on all ranks.
-    fn board(&self, call: &Call<'_>) -> Result<usize> {
-        let words = &self.0[..BOARDS / 64];
-        let word = words.iter().position(|word| *word != 0).ok_or_else(|| Error::Unavailable {
+    /// A board that is free on all ranks. Threads of a rank that make communicators of different
+    /// ones at a time begin to look at different places, as they must not take the same.
+    fn board(&self, comm: &Comm, call: &Call<'_>) -> Result<usize> {
+        let free = |board: &usize| self.0[board / 64] >> (board % 64) & 1 == 1;
+        let start = comm.board() * 61 % BOARDS;
+        let mut boards = (start..BOARDS).chain(0..start);
+        boards.find(free).ok_or_else(|| Error::Unavailable {
             what: format!("a new communicator ({call})"),
             reason: "every board is in use by a communicator of at least one rank".into(),
             remedy: "drop communicators that are no longer needed, on all their ranks".into(),
-        })?;
-        Ok(word * 64 + words[word].trailing_zeros() as usize)
+        })
     }
 
-    /// Makes the communicator of these ranks, of which this one is number `me`; every rank of
-    /// `comm` is in this call.
+    /// Makes the communicator of these ranks, if this one is among them; every rank of `comm` is
+    /// in this call. No answer: another thread has taken some rank's board meanwhile; try again.
     fn make(
         &self,
         comm: &Comm,
         call: &Call<'_>,
         members: &[usize],
-        me: usize,
-        turn: Turn<'_>,
-    ) -> Result<Comm> {
-        let board = self.board(call)?;
-        let lowest = members.iter().map(|rank| comm.world_rank(*rank)).min().unwrap_or(0) as u64;
-        let child = comm.child(members, me, board, self.context() + lowest, self.next());
-        drop(turn);
-        // Nobody looks at a page of the board before its owner has cleared it.
-        comm.collective(call, |round| round.arrive(1))?;
-        Ok(child)
-    }
-}
-
-/// Tries until it is this communicator's turn on all its ranks.
-fn in_turn(turn: &Turn<'_>, mut attempt: impl FnMut() -> Result<Offer>) -> Result<Offer> {
-    loop {
-        let agreed = attempt()?;
-        if agreed.is_in_turn() {
-            return Ok(agreed);
+    ) -> Result<Option<Option<Comm>>> {
+        let board = self.board(comm, call)?;
+        let me = members.iter().position(|rank| *rank == comm.rank());
+        // SAFETY: all members have the same list, board and context from the agreement, in which
+        // all ranks took part. What one of them has got is dropped unless all have.
+        let child = me.and_then(|me| unsafe { comm.child(members, me, board, self.context()) });
+        if me.is_none() {
+            comm.skip_contexts(self.context());
         }
-        turn.pass();
+        // Nobody looks at a page of the board before its owner has cleared it.
+        let ok = u64::from(child.is_some() || me.is_none());
+        let [all] = comm.collective(call, |round| fold_words(round, [ok], |[a], [b]| [a & b]))?;
+        Ok((all == 1).then_some(child))
     }
 }
 
-/// Finds what all ranks can offer: one fold up and down a tree.
-fn agree(turn: &Turn<'_>, round: &Round<'_>) -> Result<Offer> {
-    let common = Op::new(|a: Words, b: Words| {
+type Words = [u64; BOARDS / 64 + 1];
+
+/// Finds what all ranks can offer.
+fn agree(comm: &Comm, round: &Round<'_>) -> Result<Offer> {
+    let own = Offer::of(comm).0;
+    let common = fold_words(round, own, |a: Words, b: Words| {
         let mut both: Words = std::array::from_fn(|word| a[word] & b[word]);
         both[BOARDS / 64] = a[BOARDS / 64].max(b[BOARDS / 64]);
         both
-    });
-    let mut words = Offer::of(turn).0;
-    let op = ErasedOp::new::<Words, _>(&common);
-    let reduction = Reduction { dtype: Words::DTYPE, op, count: 1 };
+    })?;
+    // It may be another process's word.
+    let (free, context) = (&common[..BOARDS / 64], common[BOARDS / 64]);
+    let not_offered = free.iter().zip(&own).any(|(common, own)| common & !own != 0);
+    if not_offered || context < own[BOARDS / 64] || context > u64::MAX / 2 {
+        return Err(round.lied(round.size() - 1));
+    }
+    Ok(Offer(common))
+}
+
+/// Folds the words of all ranks, up a tree and down it.
+fn fold_words<const N: usize>(
+    round: &Round<'_>,
+    mut words: [u64; N],
+    op: impl Fn([u64; N], [u64; N]) -> [u64; N] + Sync,
+) -> Result<[u64; N]> {
+    let op = Op::new(op);
+    let op = ErasedOp::new::<[u64; N], _>(&op);
+    let reduction = Reduction { dtype: <[u64; N]>::DTYPE, op, count: 1 };
     let (bytes, last) = (reduction.bytes(), round.size() - 1);
     // SAFETY: the room has that many bytes, and so have the words, which any bytes are values
     // of; the fold is over when everybody has been told, and the last rank's room is written no
@@ -237,5 +235,5 @@ fn agree(turn: &Turn<'_>, round: &Round<'_>) -> Result<Offer> {
         let (from, into) = (round.room_of(last, bytes), words.as_mut_ptr().cast());
         take(round, reduction.dtype, last, from, into, 1)?;
     }
-    Ok(Offer(words))
+    Ok(words)
 }

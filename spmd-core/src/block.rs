@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
+use crate::transport::shared::contexts::board_of;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, state};
 
@@ -229,8 +230,9 @@ pub(crate) fn run_rank<R>(
         state::LEFT
     };
     if world.mode == Mode::Processes {
-        // The board of the next block, which was that of the one before this: all have left it.
-        endpoint.clear_board(((block + 1) % 2) as usize);
+        // The board of the next block, which was that of the one before the last: all are through
+        // with it, as they have entered the last.
+        endpoint.clear_board(board_of(block + 1));
     }
     world.set_state(rank, block, left);
     outcome

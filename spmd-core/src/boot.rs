@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::block::{check_all_received, run_rank};
+use crate::call::Kind;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::transport::shared::{Endpoint, Mode, Tuning};
@@ -82,6 +83,13 @@ fn parsed<T: std::str::FromStr>(name: &str, what: &str) -> Result<Option<T>> {
     value.map(Some).ok_or_else(|| Error::Boot(format!("{name}={text} is not {what}")))
 }
 
+fn positive(name: &str, what: &str) -> Result<Option<usize>> {
+    match parsed::<usize>(name, what)? {
+        Some(0) => Err(Error::Boot(format!("{name}=0 is not {what}"))),
+        value => Ok(value),
+    }
+}
+
 impl Settings {
     pub(crate) fn from_environment() -> Result<Settings> {
         use variables::*;
@@ -93,10 +101,6 @@ impl Settings {
                 let text = format!("{AS}={other} is not threads, virtual or processes");
                 return Err(Error::Boot(text));
             }
-        };
-        let positive = |name, what| match parsed::<usize>(name, what)? {
-            Some(0) => Err(Error::Boot(format!("{name}=0 is not {what}"))),
-            value => Ok(value),
         };
         let seconds = parsed::<f64>(TIMEOUT, "a number of seconds")?;
         let timeout = seconds.map(|seconds| {
@@ -133,10 +137,24 @@ fn bind() -> Result<Bind> {
         .ok_or_else(|| Error::Boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
 }
 
+/// Says what is wrong with forcing this algorithm on this call, if that can never be meant.
+pub(crate) fn check_forced(call: &str, algorithm: &str) -> std::result::Result<(), String> {
+    if !Kind::is_name(call) {
+        return Err(format!("no call is named {call}"));
+    }
+    if !ALGORITHMS.contains(&algorithm) {
+        return Err(format!("the algorithms are {}", ALGORITHMS.join(", ")));
+    }
+    Ok(())
+}
+
+/// The algorithms that some collective has.
+const ALGORITHMS: [&str; 4] = ["flat", "tree", "doubling", "chunked"];
+
 fn tuning() -> Result<Tuning> {
     use variables::*;
     let mut tuning = Tuning::default();
-    if let Some(bytes) = parsed::<usize>(SEGMENT, "a number of bytes")? {
+    if let Some(bytes) = positive(SEGMENT, "a number of bytes")? {
         tuning.segment = bytes.clamp(64, 1 << 30);
     }
     tuning.single_copy = match parsed::<u8>(SINGLE_COPY, "0 or 1")? {
@@ -150,7 +168,10 @@ fn tuning() -> Result<Tuning> {
                 "{FORCE}: '{pair}' is not of the form call=algorithm"
             )));
         };
-        tuning.forced.push((call.trim().into(), algorithm.trim().into()));
+        let (call, algorithm) = (call.trim(), algorithm.trim());
+        check_forced(call, algorithm)
+            .map_err(|what| Error::Boot(format!("{FORCE}: '{pair}': {what}")))?;
+        tuning.forced.push((call.into(), algorithm.into()));
     }
     Ok(tuning)
 }
@@ -213,7 +234,7 @@ where
     match entry {
         Ok(Entry::Rank(place)) => run_as_process(place, f, site).map(|value| vec![value]),
         #[cfg(target_os = "linux")]
-        Ok(Entry::All(shown)) => alone()?.run_at(site, Some(shown.memory()?), f),
+        Ok(Entry::All(shown)) => alone()?.run_at(site, shown.memory()?, f),
         Ok(Entry::Alone) => alone()?.run_at(site, None, f),
         Err(text) => Err(Error::Boot(text.clone())),
     }

@@ -93,6 +93,11 @@ impl Kind {
         Kind::ALL[self as usize - 1].1
     }
 
+    /// Whether a call has this name.
+    pub(crate) fn is_name(name: &str) -> bool {
+        Kind::ALL.iter().any(|(_, known)| *known == name)
+    }
+
     /// The kind with this number, if a correct rank wrote it.
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number).checked_sub(1)?).map(|entry| entry.0)

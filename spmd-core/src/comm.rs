@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
 use crate::transport::shared::agents::Noted;
 use crate::transport::shared::board::{Board, FLAT, Round};
-use crate::transport::shared::contexts::Turn;
+use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
 use crate::transport::shared::{Endpoint, Mode};
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
@@ -41,7 +41,7 @@ impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32) -> Comm {
         let group = Group::World(endpoint.world.size());
         let scope = Scope { context: u64::from(block), block, group };
-        let (me, board) = (endpoint.rank, Board::new((block % 2) as usize));
+        let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         Comm { endpoint, scope, me, board, notes: Default::default(), primary: true }
     }
 
@@ -146,25 +146,43 @@ impl Comm {
 
 /// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
 impl Comm {
-    /// Takes a place among the agents of this rank that make communicators now. All ranks of this
-    /// one agree on what they offer, and try again while one of them has no [`Turn::offer`].
-    pub fn turn(&self) -> Turn<'_> {
-        Turn::new(&self.endpoint, self.scope.context)
+    /// Boards that this rank could use for a new communicator, as a bit mask; all members use the
+    /// same one.
+    pub fn free_boards(&self) -> Vec<u64> {
+        self.endpoint.free_boards()
+    }
+
+    /// The least number that this rank can give to a new communicator; all members use the
+    /// greatest.
+    pub fn next_context(&self) -> u64 {
+        self.endpoint.next_context()
     }
 
     /// Makes the communicator of `members` (ranks of this one, in their new order), of which
-    /// this rank is number `me`. `board` and `context` are what all members agreed on; `next`
-    /// the least number for later ones. Members must meet once more before they use it.
-    pub fn child(
+    /// this rank is number `me`. `None` if another thread of this rank has taken the board since
+    /// it was free. Members must meet once more before they use it.
+    ///
+    /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
+    /// so that of communicators that share a rank no two have the same, even if two threads of
+    /// the rank make them at a time: from communicators on different boards.
+    ///
+    /// # Safety
+    /// All members call this with the same arguments but `me`, and use the result only if all of
+    /// them have got one. `base` is the greatest [`Comm::next_context`] of all ranks of this
+    /// communicator, and `me` is this rank's place in `members`.
+    pub unsafe fn child(
         &self,
         members: &[usize],
         me: usize,
         board: usize,
-        context: u64,
-        next: u64,
-    ) -> Comm {
-        self.endpoint.take_board(board);
-        self.endpoint.skip_contexts(next);
+        base: u64,
+    ) -> Option<Comm> {
+        self.skip_contexts(base);
+        let lowest = members.iter().map(|rank| self.world_rank(*rank)).min().unwrap_or(0);
+        let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
+        if !self.endpoint.take_board(board, context) {
+            return None;
+        }
         let identity = members.len() == self.size() && members.iter().copied().eq(0..self.size());
         let group = if identity {
             self.scope.group.clone()
@@ -174,19 +192,24 @@ impl Comm {
         let scope = Scope { context, block: self.scope.block, group };
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);
-        Comm {
+        Some(Comm {
             endpoint: self.endpoint.clone(),
             scope,
             me,
-            board: Board::new(board),
+            board: Board::new(board, context),
             notes: Default::default(),
             primary: false,
-        }
+        })
     }
 
-    /// Takes note of the least number for later communicators, on a rank that gets none now.
-    pub fn skip_contexts(&self, next: u64) {
-        self.endpoint.skip_contexts(next);
+    /// Takes note that `base` has been used, on a rank that gets no communicator now.
+    pub fn skip_contexts(&self, base: u64) {
+        self.endpoint.skip_contexts(base + CONTEXT_STEP);
+    }
+
+    /// Where this communicator lies on the boards of its members.
+    pub fn board(&self) -> usize {
+        self.board.index
     }
 
     /// Which host the ranks of the world are on, as a color for `split`: one host, so far.

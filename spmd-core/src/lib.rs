@@ -25,7 +25,6 @@ pub mod algorithm {
     pub use crate::call::{Call, Kind};
     pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
     pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
-    pub use crate::transport::shared::contexts::Turn;
     pub use crate::transport::shared::layout::PAYLOAD;
 }
 

@@ -124,13 +124,13 @@ impl Case<'_> {
     /// Makes a call with a buffer that holds the elements of `from`, where the case says.
     pub fn with_send<T: Sample, R>(
         &self,
-        from: &Vec<T>,
+        from: &[T],
         call: impl FnOnce(&dyn Buffer<Elem = T>) -> Result<R>,
     ) -> Result<R> {
         match self.layout_here() {
             Layout::Gaps => call(&strided(&spread(from), from.len(), 1, 3)?),
             Layout::Shared => call(&self.shared(from)?),
-            Layout::Dense | Layout::Mixed => call(from),
+            Layout::Dense | Layout::Mixed => call(&from),
         }
     }
 
@@ -160,9 +160,9 @@ impl Case<'_> {
     /// [`Case::with_send`] and [`Case::with_buffer`] at once.
     pub fn with_buffers<T: Sample>(
         &self,
-        from: &Vec<T>,
+        from: &[T],
         into: &mut Vec<T>,
-        call: &dyn Fn(&dyn Buffer<Elem = T>, &mut dyn BufferMut<Elem = T>) -> Result<()>,
+        call: &Exchange<'_, T>,
     ) -> Result<()> {
         self.with_send(from, |send| self.with_buffer(into, &|recv| call(send, recv)))
     }
@@ -191,6 +191,10 @@ impl Case<'_> {
         )))
     }
 }
+
+/// A call with a send and a receive buffer.
+type Exchange<'a, T> =
+    dyn Fn(&dyn Buffer<Elem = T>, &mut dyn BufferMut<Elem = T>) -> Result<()> + 'a;
 
 /// The elements, with two others after each.
 fn spread<T: Sample>(values: &[T]) -> Vec<T> {

@@ -6,20 +6,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use spmd::prelude::*;
 
 use crate::job::{BOUND, DEED, Job, exit_with, now, say};
+use crate::random::Random;
 use crate::support::is_process_rank;
-
-/// Numbers that look random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % limit
-    }
-}
 
 /// The victim and the microseconds that it lives, as `1 20000`.
 fn doom() -> (usize, Duration) {

@@ -13,10 +13,14 @@ use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, panic_text};
+use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Mode, Reach, World};
 use crate::wait::{self, Policy, Running, fleet};
+
+/// The most ranks of a block: their numbers are parts of larger ones.
+const MAX_RANKS: usize = 1 << RANK_BITS;
 
 impl Spmd {
     pub(super) fn run_all<A, R, F>(
@@ -32,8 +36,11 @@ impl Spmd {
         R: Send,
     {
         let n = self.ranks;
-        if n == 0 {
-            return Err(Error::Argument("a block needs at least one rank".into()));
+        if wait::is_in_operation() {
+            return Err(Error::Reentrant { call: format!("spmd at {site}") });
+        }
+        if n == 0 || n > MAX_RANKS {
+            return Err(Error::Argument(format!("a block has 1 to {MAX_RANKS} ranks, not {n}")));
         }
         if shares.len() != n {
             let given = shares.len();
@@ -48,6 +55,9 @@ impl Spmd {
         let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
         let memory = memory.map_or_else(own, Ok)?;
         let mut tuning = settings.tuning;
+        for (call, algorithm) in &self.forced {
+            boot::check_forced(call, algorithm).map_err(Error::Argument)?;
+        }
         tuning.forced.splice(0..0, self.forced.iter().cloned());
         tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
         tuning.unreachable = self.unreachable;
@@ -64,7 +74,7 @@ impl Spmd {
             }));
         };
         match mode {
-            Mode::Virtual => self.run_virtual(settings.stack_size, cores, &body)?,
+            Mode::Virtual => self.run_virtual(&world, settings.stack_size, cores, &body)?,
             _ => self.run_threads(&world, settings.stack_size, &body)?,
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
@@ -96,9 +106,9 @@ impl Spmd {
                 let running = Running::new();
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
+                    let _ended = Ended(finished);
                     bind_to(&cores);
                     body(rank);
-                    finished.one_more();
                 });
                 if let Err(error) = spawned {
                     // The ranks that do run are told, and end.
@@ -116,6 +126,7 @@ impl Spmd {
 
     fn run_virtual(
         &self,
+        world: &Arc<World>,
         stack: Option<usize>,
         cores: usize,
         body: &(dyn Fn(usize) + Sync),
@@ -127,6 +138,11 @@ impl Spmd {
         options.name = format!("{} worker ", self.name);
         options.bind = Box::new(move |worker| {
             bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
+        });
+        let shared = world.clone();
+        options.missing = Box::new(move |rank| {
+            let cause = Cause::Returned("the system gave it no stack".into());
+            shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
         });
         let finished = Finished::new();
         let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
@@ -183,13 +199,22 @@ impl Finished {
     }
 }
 
+/// Counts a rank as ended when dropped, even if a panic in the program's own `Drop` got out.
+struct Ended<'a>(&'a Finished);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.one_more();
+    }
+}
+
 /// All values, or the error of the rank that failed first.
 fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> {
     if results.iter().all(|result| result.is_ok()) {
         return results.into_iter().collect();
     }
     let first = world.first_fault(|_| true).and_then(|fault| fault.rank());
-    let failed = first.filter(|rank| results[*rank].is_err());
+    let failed = first.filter(|rank| results.get(*rank).is_some_and(Result::is_err));
     let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));
     match results.swap_remove(failed.expect("a result is an error")) {
         Err(error) => Err(error),

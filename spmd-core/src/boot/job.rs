@@ -2,9 +2,10 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::FdFlags;
 
@@ -106,20 +107,30 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
 pub(super) struct Shown {
     fd: OwnedFd,
     layout: Layout,
+    /// What holds the arena now.
+    holder: Mutex<Weak<()>>,
 }
 
 impl Shown {
     /// `None` without a launcher.
     pub(super) fn find(ranks: usize) -> Result<Option<Shown>> {
         let found = find(|| Ok(Layout::anonymous(ranks, 0)))?;
-        Ok(found.map(|(fd, layout)| Shown { fd, layout }))
+        Ok(found.map(|(fd, layout)| Shown { fd, layout, holder: Mutex::default() }))
     }
 
-    /// The arena, all zeros again.
-    pub(super) fn memory(&self) -> Result<Memory> {
-        let memory = Memory::map(self.fd.as_fd(), self.layout, Writable::All)?;
+    /// The arena, all zeros again. `None` while an earlier world still has it: a block around this
+    /// one, or one at its side, or one that a communicator has outlived.
+    pub(super) fn memory(&self) -> Result<Option<Memory>> {
+        let mut holder = self.holder.lock();
+        if holder.strong_count() > 0 {
+            return Ok(None);
+        }
+        let mut memory = Memory::map(self.fd.as_fd(), self.layout, Writable::All)?;
         memory.clear()?;
-        Ok(memory)
+        let lease = Arc::new(());
+        *holder = Arc::downgrade(&lease);
+        memory.hold(lease);
+        Ok(Some(memory))
     }
 }
 
@@ -206,7 +217,6 @@ impl Job {
     /// wait for it.
     pub fn died(&self, rank: usize, status: ExitStatus) {
         use std::os::unix::process::ExitStatusExt;
-        self.world.memory.bell(rank).dead.store(1, Release);
         let others = (0..self.world.size()).any(|other| other != rank && self.entered(other));
         let missed = if self.entered(rank) { !self.finished(rank) } else { others };
         if missed {
@@ -216,6 +226,8 @@ impl Job {
             };
             self.world.raise(Reach::Rank { rank, block: 0 }, &Fault::Rank { rank, cause });
         }
+        // After the cause, which whoever sees this asks for.
+        self.world.memory.bell(rank).dead.store(1, Release);
         self.world.ring_all();
     }
 

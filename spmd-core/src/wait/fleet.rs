@@ -38,6 +38,8 @@ pub struct FleetOptions {
     pub name: String,
     /// How often an idle worker looks for work again before it gives its core away.
     pub spins: u32,
+    /// Called with each rank that the system gives no stack, so that nobody waits for it.
+    pub missing: Box<dyn Fn(usize) + Send + Sync>,
     /// Called on each worker's thread with the worker's number before it runs ranks.
     pub bind: Box<dyn Fn(usize) + Send + Sync>,
 }
@@ -52,6 +54,7 @@ impl FleetOptions {
             stack_size: DEFAULT_STACK_SIZE,
             name: "spmd-worker-".into(),
             spins: if workers <= cores { SPINS } else { 0 },
+            missing: Box::new(|_| ()),
             bind: Box::new(|_| ()),
         }
     }
@@ -129,7 +132,7 @@ pub fn run(
 
 /// What one worker needs, made before any thread starts so that failures are errors.
 fn task<'a>(
-    options: &FleetOptions,
+    options: &'a FleetOptions,
     ranks: Range<usize>,
     body: &'a (dyn Fn(usize) + Sync),
 ) -> Result<Task<'a>, Error> {
@@ -137,7 +140,7 @@ fn task<'a>(
     // One more is for signal handlers.
     let stacks = StackPool::new(ranks.len() + 1, options.stack_size)
         .map_err(|error| Error::system("reserving the stacks of virtual ranks", error))?;
-    Ok(Task { worker, ranks, stacks, spins: options.spins, body })
+    Ok(Task { worker, ranks, stacks, spins: options.spins, body, missing: &*options.missing })
 }
 
 struct OnDrop<F: FnMut()>(F);

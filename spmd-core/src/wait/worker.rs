@@ -42,6 +42,8 @@ pub(super) struct Task<'a> {
     /// How often an idle worker looks again before it gives its core away.
     pub(super) spins: u32,
     pub(super) body: &'a (dyn Fn(usize) + Sync),
+    /// What is called for a rank without a stack.
+    pub(super) missing: &'a (dyn Fn(usize) + Send + Sync),
 }
 
 /// Runs all coroutines of a worker on this thread; returns the panics, with their ranks.
@@ -169,6 +171,7 @@ impl Runner<'_> {
                     "virtual rank {rank} got no stack: {error}; use fewer virtual ranks per process"
                 );
                 self.panics.push((rank, Box::new(message)));
+                (self.task.missing)(rank);
                 self.coroutines.push(None);
                 self.live -= 1;
                 return true;

@@ -209,14 +209,21 @@ impl<'a> Waiter<'a> {
         }
     }
 
+    /// Whether the wait has lasted, so that it is time for checks that cost something.
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.slot.get().is_some()
+    }
+
     fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         let world = &self.endpoint.world;
         let block = self.scope.block;
         let gone = |rank: usize| rank != self.endpoint.rank && world.has_ended(rank, block);
         let left = if on == Agent::ANY {
             let mut others = self.scope.group.iter().filter(|r| *r != self.endpoint.rank);
+            let failed = others.clone().find(|rank| world.has_failed(*rank, block));
             let first = others.clone().next();
-            first.filter(|_| others.all(gone))
+            failed.or_else(|| first.filter(|_| others.all(gone)))
         } else {
             (on as usize).checked_sub(1).filter(|rank| gone(*rank))
         };
@@ -261,6 +268,7 @@ impl Endpoint {
     /// The first fault that stops this communicator.
     pub(crate) fn first_fault(&self, scope: &Scope) -> Option<Fault> {
         self.world.first_fault(|reach| match reach {
+            Reach::All => true,
             Reach::Context(context) => context == scope.context,
             Reach::Rank { rank, block } => {
                 (block == 0 || block == scope.block) && scope.group.local(rank).is_some()
@@ -294,6 +302,8 @@ impl Watch for Watching<'_, '_> {
         if waiter.slot.get().is_none() {
             waiter.record();
         }
+        // A sender that waits for room in its ring to this rank must not wait for this wait.
+        waiter.endpoint.collect_all();
         let on = waiter.on.get();
         let world = &waiter.endpoint.world;
         if let Some(limit) = world.timeout

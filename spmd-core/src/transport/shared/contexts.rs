@@ -6,10 +6,21 @@ use super::Endpoint;
 use super::board::Board;
 use crate::group::Scope;
 
-/// Boards 0 and 1 belong to the blocks themselves, in turn.
-pub(crate) const RESERVED: usize = 2;
+/// The first boards belong to the blocks themselves, in turn: the one of a block is cleared at the
+/// end of the block before it, when some rank may still compare the calls of the one before that.
+const RESERVED: usize = 3;
+
+/// The board of a block.
+pub(crate) fn board_of(block: u32) -> usize {
+    block as usize % RESERVED
+}
+
 /// Numbers below this belong to blocks.
 pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
+/// Low bits of a communicator's number: its lowest world rank.
+pub(crate) const RANK_BITS: u32 = 20;
+/// From one base of numbers to the next: room for the rank, and above it for a board.
+pub(crate) const CONTEXT_STEP: u64 = 1 << 30;
 
 /// A board whose communicator is gone here while peers may still read it.
 pub(crate) struct Retiring {
@@ -24,76 +35,27 @@ pub(crate) struct Contexts {
     free: Vec<u64>,
     retiring: Vec<Retiring>,
     next: u64,
-    /// The communicators from which agents of this rank want to make others now.
-    parents: Vec<u64>,
-    /// The one of them whose turn it is.
-    turn: Option<u64>,
-}
-
-/// An agent's wish to make a communicator. Agents of one rank that did so at once could agree
-/// with different peers on the same board and number; so one has the turn, and the others try
-/// again. It is given to the parent with the lowest number, which has it on all its ranks sooner
-/// or later, as those before it let go of it in any case.
-pub struct Turn<'a> {
-    endpoint: &'a Endpoint,
-    parent: u64,
-}
-
-impl<'a> Turn<'a> {
-    pub(crate) fn new(endpoint: &'a Endpoint, parent: u64) -> Turn<'a> {
-        endpoint.contexts.lock().parents.push(parent);
-        Turn { endpoint, parent }
-    }
-
-    /// Boards that this rank could use, as a bit mask, and the least number that it can give:
-    /// all members use one board that is free on all of them, and the greatest number. `None`
-    /// while another agent has the turn.
-    pub fn offer(&self) -> Option<(Vec<u64>, u64)> {
-        let mut contexts = self.endpoint.contexts.lock();
-        if contexts.turn.is_none() && contexts.parents.iter().min() == Some(&self.parent) {
-            contexts.turn = Some(self.parent);
-        }
-        let mine = contexts.turn == Some(self.parent);
-        mine.then(|| (self.endpoint.free_boards(&mut contexts), contexts.next))
-    }
-
-    /// Lets go of the turn: on some rank, another agent has it.
-    pub fn pass(&self) {
-        let mut contexts = self.endpoint.contexts.lock();
-        contexts.turn = contexts.turn.filter(|parent| *parent != self.parent);
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.pass();
-        self.endpoint.contexts.lock().parents.retain(|parent| *parent != self.parent);
-    }
 }
 
 impl Contexts {
     pub(super) fn new(boards: usize) -> Contexts {
         let mut free = vec![u64::MAX; boards / 64];
         free[0] &= !((1 << RESERVED) - 1);
-        Contexts {
-            free,
-            retiring: Vec::new(),
-            next: FIRST_CONTEXT,
-            parents: Vec::new(),
-            turn: None,
-        }
+        Contexts { free, retiring: Vec::new(), next: FIRST_CONTEXT }
     }
 }
 
 impl Endpoint {
     /// Boards that this rank could use for a new communicator, as a bit mask.
-    fn free_boards(&self, contexts: &mut Contexts) -> Vec<u64> {
-        let Contexts { free, retiring, .. } = contexts;
+    pub(crate) fn free_boards(&self) -> Vec<u64> {
+        let mut contexts = self.contexts.lock();
+        let Contexts { free, retiring, .. } = &mut *contexts;
         retiring.retain(|old| {
             let left = |rank: usize| {
                 let page = self.world.memory.board(rank, old.board);
                 rank == self.rank
                     || page.done.0.load(Acquire) >= old.last
+                    || page.context.0.load(Acquire) != old.scope.context
                     || self.world.is_dead(rank)
             };
             let settled = old.scope.group.iter().all(left);
@@ -105,15 +67,26 @@ impl Endpoint {
         free.clone()
     }
 
+    /// The least number that this rank can give to a new communicator.
+    pub(crate) fn next_context(&self) -> u64 {
+        self.contexts.lock().next
+    }
+
     pub(crate) fn skip_contexts(&self, next: u64) {
         let mut contexts = self.contexts.lock();
         contexts.next = contexts.next.max(next);
     }
 
-    /// Takes a board for a new communicator and clears this rank's page of it.
-    pub(crate) fn take_board(&self, board: usize) {
-        self.contexts.lock().free[board / 64] &= !(1 << (board % 64));
+    /// Takes a board for a new communicator and clears this rank's page of it, if it is free.
+    pub(crate) fn take_board(&self, board: usize, context: u64) -> bool {
+        let (word, bit) = (board / 64, 1 << (board % 64));
+        let mut contexts = self.contexts.lock();
+        let free = contexts.free.get_mut(word).filter(|word| **word & bit != 0);
+        let Some(word) = free else { return false };
+        *word &= !bit;
         self.clear_board(board);
+        self.world.memory.board(self.rank, board).context.0.store(context, Release);
+        true
     }
 
     pub(crate) fn clear_board(&self, board: usize) {
@@ -124,6 +97,7 @@ impl Endpoint {
 
     /// The communicator on this board is gone; the board is free when no peer reads it any more.
     pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
+        self.world.memory.board(self.rank, board.index).context.0.store(0, Release);
         let retiring = Retiring { board: board.index, last: board.rounds(), scope: scope.clone() };
         self.contexts.lock().retiring.push(retiring);
     }

@@ -4,6 +4,7 @@ use std::panic::Location;
 use std::sync::atomic::Ordering::*;
 
 use super::agents::{Noted, Waiter};
+use super::contexts::board_of;
 use super::layout::SLOTS;
 use super::{Endpoint, World};
 use crate::call::{Call, Kind};
@@ -46,7 +47,7 @@ impl World {
     /// Complains if the ranks, all of which have left `block`, made different collective calls
     /// on its communicator: those in which not all ranks meet may have passed each other.
     pub(crate) fn check_calls(&self, block: u32, call: &Call<'_>) -> Result<()> {
-        let page = |rank: usize| self.memory.board(rank, (block % 2) as usize);
+        let page = |rank: usize| self.memory.board(rank, board_of(block));
         let slot = |rank: usize, round: u64| &page(rank).slots[(round % SLOTS as u64) as usize];
         let rounds = |rank: usize| page(rank).done.0.load(Acquire);
         let print = |rank: usize, round| slot(rank, round).fingerprint.load(Relaxed);

@@ -16,19 +16,26 @@ pub(crate) enum Reach {
     Rank { rank: usize, block: u32 },
     /// One communicator.
     Context(u64),
+    /// Every communicator: the log is full.
+    All,
 }
 
+/// What stands for [`Reach::All`] among the numbers of communicators.
+const ALL: u64 = u64::MAX;
+
 impl World {
-    /// Appends a fault and wakes everybody. A log that is full keeps its first entries, which
-    /// are the ones that matter.
+    /// Appends a fault and wakes everybody. The fault that takes the last place of the log stops
+    /// all communicators: later ones could not be told, and somebody would wait for ever.
     pub(crate) fn raise(&self, reach: Reach, fault: &Fault) {
         let count = &self.memory.header().faults;
-        let entry = count.claimed.fetch_add(1, AcqRel) as usize;
-        if entry >= self.memory.layout.faults() {
-            count.claimed.store(self.memory.layout.faults() as u32, Release);
+        let last = self.memory.layout.faults() - 1;
+        let index = count.claimed.fetch_add(1, AcqRel) as usize;
+        if index > last {
+            count.claimed.store(last as u32 + 1, Release);
             return;
         }
-        let entry = self.memory.fault(entry);
+        let reach = if index == last { Reach::All } else { reach };
+        let entry = self.memory.fault(index);
         entry.state.store(1, Relaxed);
         let mut bytes = postcard::to_allocvec(fault).unwrap_or_default();
         if bytes.len() > FAULT_BYTES {
@@ -41,6 +48,7 @@ impl World {
         let (context, rank, block) = match reach {
             Reach::Rank { rank, block } => (0, rank as u32, block),
             Reach::Context(context) => (context, u32::MAX, 0),
+            Reach::All => (ALL, u32::MAX, 0),
         };
         entry.context.store(context, Relaxed);
         entry.rank.store(rank, Relaxed);
@@ -85,6 +93,7 @@ impl World {
                     rank: entry.rank.load(Relaxed) as usize,
                     block: entry.block.load(Relaxed),
                 },
+                ALL => Reach::All,
                 context => Reach::Context(context),
             };
             Some((reach, entry))

@@ -149,6 +149,8 @@ pub(crate) struct Exposed {
 /// What one rank shows on one communicator.
 #[repr(C, align(128))]
 pub(crate) struct BoardPage {
+    /// The communicator that the owner uses it for; 0 for none that can be dropped.
+    pub(crate) context: Word,
     /// The last round that the owner has left.
     pub(crate) done: Word,
     /// The owner's subtree has arrived.
@@ -167,8 +169,10 @@ pub(crate) struct Word(pub(crate) AtomicU64);
 #[repr(C, align(128))]
 pub(crate) struct Payload(pub(crate) [AtomicU8; PAYLOAD]);
 
-/// Large messages that one rank can have under way to another at once.
-pub(crate) const LANES: usize = 4;
+/// Large messages that one rank can have under way to another at once, each sent by another
+/// thread of it: more than threads wait for each other in a sensible program, as one that waits
+/// for a lane may be the one whose message the receiver wants first.
+pub(crate) const LANES: usize = 64;
 
 /// What a receiver tells one sender: how far it has read.
 #[repr(C, align(128))]

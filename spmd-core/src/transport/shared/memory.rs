@@ -1,6 +1,7 @@
 //! The mapping behind an arena: anonymous memory of one process, or a sealed memfd.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::layout::*;
 use crate::error::{Error, Result};
@@ -11,6 +12,8 @@ pub(crate) struct Memory {
     base: NonNull<u8>,
     pub(crate) layout: Layout,
     backing: Backing,
+    /// What others see as long as this mapping lives.
+    _lease: Option<Arc<()>>,
 }
 
 /// Which parts of an arena a process may write.
@@ -55,7 +58,7 @@ impl Memory {
             Error::system(format!("reserving memory for {} ranks", layout.ranks), e)
         })?;
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
-        Ok(Memory { base, layout, backing: Backing::Mapped })
+        Ok(Memory { base, layout, backing: Backing::Mapped, _lease: None })
     }
 
     /// Zeroed memory for ranks that share this address space.
@@ -66,7 +69,7 @@ impl Memory {
         // SAFETY: the size is not zero, the header alone being a page.
         let base = unsafe { std::alloc::alloc_zeroed(shape) };
         let Some(base) = NonNull::new(base) else { std::alloc::handle_alloc_error(shape) };
-        Ok(Memory { base, layout, backing: Backing::Allocated })
+        Ok(Memory { base, layout, backing: Backing::Allocated, _lease: None })
     }
 
     /// Maps the arena behind `fd`. What is not `writable` can only be read.
@@ -92,7 +95,7 @@ impl Memory {
         }
         .map_err(system)?;
         let base: NonNull<u8> = NonNull::new(base.cast()).expect("nothing is mapped at address 0");
-        let memory = Memory { base, layout, backing: Backing::Mapped };
+        let memory = Memory { base, layout, backing: Backing::Mapped, _lease: None };
         let parts = match writable {
             Writable::All => vec![(0, layout.total_bytes())],
             Writable::Control => vec![(0, layout.control_bytes())],
@@ -107,6 +110,12 @@ impl Memory {
             unsafe { mprotect(memory.at(offset).cast(), bytes, writable) }.map_err(system)?;
         }
         Ok(memory)
+    }
+
+    /// Keeps `lease` as long as this mapping lives.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hold(&mut self, lease: Arc<()>) {
+        self._lease = Some(lease);
     }
 
     /// Gives all memory of a mapped arena back to the system; it reads as zeros.

@@ -157,6 +157,15 @@ impl World {
             || self.is_dead(rank)
     }
 
+    /// Whether `rank` has ended `block` otherwise than by leaving it properly. The fault log tells
+    /// why, unless a hostile peer has spoilt it.
+    pub(crate) fn has_failed(&self, rank: usize, block: u32) -> bool {
+        let word = self.memory.head(rank).state.load(Acquire);
+        let (at, state) = ((word >> 2) as u32, word & 3);
+        let left = at > block || (at == block && state == state::LEFT);
+        !left && self.has_ended(rank, block)
+    }
+
     /// Whether the kernel has confirmed that the rank's process is gone.
     pub(crate) fn is_dead(&self, rank: usize) -> bool {
         self.memory.bell(rank).dead.load(Acquire) != 0

@@ -6,7 +6,7 @@
 //! record is cleared, so that old data there are never taken for one. The receiver says in its
 //! own segment ([`super::layout::Ack`]) how far it has read.
 //!
-//! Data above [`EAGER`] do not go through the ring: the record names one of four *lanes*, in
+//! Data above [`EAGER`] do not go through the ring: the record names one of some *lanes*, in
 //! which the sender shows where the data are (in its segment: read there; in private memory:
 //! through a staging area, piece after piece, or by `process_vm_readv`).
 
@@ -107,7 +107,12 @@ impl RingWriter {
         let block = endpoint.heap.allocate(RING_OFFSET + RING as usize)?;
         let place = endpoint.world.memory.ring_place(endpoint.rank, receiver);
         place.store(block.offset(), Release);
-        Ok(RingWriter { block, position: 0, head: 0, lanes: Default::default() })
+        Ok(RingWriter {
+            block,
+            position: 0,
+            head: 0,
+            lanes: std::array::from_fn(|_| LaneState::default()),
+        })
     }
 
     pub(super) fn lane(&self, lane: usize) -> &Lane {

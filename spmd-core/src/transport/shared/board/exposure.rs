@@ -114,8 +114,7 @@ impl Round<'_> {
         Ok(staging.as_ref().expect("made just now").pointer())
     }
 
-    /// Whether data of this type that come from a peer must be looked at before they are used:
-    /// another process may have written anything.
+    /// Whether data of this type that come from a peer must be looked at before they are used.
     pub fn must_check(&self, dtype: DType) -> bool {
         self.endpoint.must_check(dtype)
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::*;
 
 use super::{FLAT, LAST_STAGE, Round, STAGE_BITS, stamp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::shared::Mode;
 use crate::wait::publish;
 
@@ -57,7 +57,7 @@ impl Round<'_> {
             {
                 return Some(Err(self.mismatch(peer)));
             }
-            return None;
+            return self.waiter.lasts().then(|| self.passed_by(peer, stage)).flatten().map(Err);
         }
         if seen >> STAGE_BITS != self.round {
             return Some(Err(self.corrupt(peer, "its round number is ahead of what it can be")));
@@ -68,6 +68,16 @@ impl Round<'_> {
         Some(Ok(()))
     }
 
+    /// A peer that has left the round without reaching `stage` never will: one of the two was
+    /// told lies about the other ranks' data, by a process that writes what it should not.
+    #[cold]
+    fn passed_by(&self, peer: usize, stage: u32) -> Option<Error> {
+        let gone = self.page(peer).done.0.load(Acquire) >= self.round;
+        let seen = self.slot(peer).stamp.load(Acquire);
+        let here = seen < stamp(self.round, stage);
+        (gone && here).then(|| self.disagree("ranks took different ways through one call"))
+    }
+
     /// Says that this rank has reached `stage`, to these peers, who alone may wait for it.
     pub fn publish_to_each(&self, stage: u32, peers: impl Iterator<Item = usize>) {
         self.reach_stage(stage);
@@ -75,7 +85,11 @@ impl Round<'_> {
     }
 
     /// Says that the algorithm has shown that every rank has entered this round.
-    pub fn all_met(&self) {
+    ///
+    /// # Safety
+    /// That is so: from a stage of each peer, acquired directly or from peer to peer, this rank
+    /// knows that all peers have entered. It then uses its slots again without another look.
+    pub unsafe fn all_met(&self) {
         self.met.set(true);
     }
 

@@ -53,9 +53,12 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(index: usize) -> Board {
-        let (round, settled, history) = Default::default();
-        Board { index, round, settled, history, staging: RefCell::new(None) }
+    /// A place for the communicator of this number, which is part of all its fingerprints: a
+    /// peer that still holds the communicator that was here before must not take one for the
+    /// other.
+    pub(crate) fn new(index: usize, context: u64) -> Board {
+        let (round, settled) = Default::default();
+        Board { index, round, settled, history: Cell::new(context), staging: RefCell::new(None) }
     }
 
     /// How many rounds this rank has begun.
@@ -114,13 +117,14 @@ impl<'a> Round<'a> {
             panic: Cell::new(None),
             waiter: Waiter::new(endpoint, scope, call, noted),
         };
-        round.enter()?;
-        match body(&round) {
+        match round.enter().and_then(|()| body(&round)) {
             Ok(value) => {
                 round.finish();
                 Ok(value)
             }
             Err(error) => {
+                // Peers in this round may wait for a stage that never comes.
+                round.waiter.give_up(&error);
                 let panic = round.panic.take();
                 drop(round);
                 panic.map_or(Err(error), |payload| resume_unwind(payload))
@@ -198,11 +202,22 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// The round is over for this rank. Peers wait for that only if not all ranks have met in it:
-    /// to use a slot again.
+    /// Shows no buffers any more, so that no peer takes these for those of a later round.
+    #[inline]
+    fn hide(&self) {
+        if self.exposed.get() {
+            self.slot(self.me).exposed.iter().for_each(|shown| shown.place.store(0, Relaxed));
+        }
+    }
+
+    /// The round is over for this rank. If not all ranks are known to have met in it, peers may
+    /// sleep until they can use a slot again. If they have, a peer can get to such a sleep only
+    /// three rounds later, before this rank has come from its last meeting to here: it looks up
+    /// by itself then, or is woken by this rank's next call.
     #[inline]
     fn finish(&self) {
         self.over.set(true);
+        self.hide();
         self.page(self.me).done.0.store(self.round, Release);
         if self.met.get() {
             self.board.settled.set(self.round - 1);
@@ -231,7 +246,7 @@ impl Drop for Round<'_> {
         if self.over.get() {
             return;
         }
-        if self.exposed.get() && self.waiter.stopped().is_none() {
+        if self.waiter.stopped().is_none() {
             self.fail(Error::from("it gave up in the middle of a call"));
         }
         self.page(self.me).done.0.store(self.round, Release);
@@ -239,6 +254,7 @@ impl Drop for Round<'_> {
         self.ring_peers();
         if self.exposed.get() {
             self.take_back();
+            self.hide();
         }
     }
 }
