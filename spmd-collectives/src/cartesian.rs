@@ -37,8 +37,13 @@ pub trait Topology {
 impl Topology for Comm {
     fn cartesian(&self, dims: &[usize], periodic: &[bool]) -> Result<Option<Cartesian>> {
         let call = Call::new(Kind::Cartesian, Location::caller());
-        let refuse =
-            |why: String| Err(Error::Argument(format!("cartesian at {}: {why}", call.site)));
+        let refuse = |why: String| {
+            Err(Error::Argument(format!(
+                "cartesian at {}:{}: {why}",
+                call.site.file(),
+                call.site.line()
+            )))
+        };
         if dims.len() != periodic.len() {
             let (axes, given) = (dims.len(), periodic.len());
             return refuse(format!("{given} entries of `periodic` for {axes} axes"));
