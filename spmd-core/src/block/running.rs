@@ -39,8 +39,11 @@ impl Spmd {
         if wait::is_in_operation() {
             return Err(Error::Reentrant { call: format!("spmd at {site}") });
         }
-        if n == 0 || n > MAX_RANKS {
-            return Err(Error::Argument(format!("a block has 1 to {MAX_RANKS} ranks, not {n}")));
+        if n == 0 {
+            return Err(Error::Argument("a block needs at least one rank".into()));
+        }
+        if n > MAX_RANKS {
+            return Err(Error::Argument(format!("a block has at most {MAX_RANKS} ranks, not {n}")));
         }
         if shares.len() != n {
             let given = shares.len();
