@@ -269,7 +269,7 @@ fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
     }
     let digest = blocks.digest();
     if (0..round.size()).any(|peer| round.number_of(peer, COUNTS) != digest) {
-        return Err(round.disagree("different counts"));
+        return Err(round.disagree("different counts: the ranks expect different blocks"));
     }
     Ok(())
 }

@@ -108,7 +108,8 @@ fn an_allgatherv_of_which_one_rank_expects_other_counts() {
         ctx.allgatherv(&[7], &mut recv, &counts)?; // <1>
         ctx.barrier()
     })
-    .mismatch(&[0, 1, 2], &["different counts", "where rank 1 takes 2", "<1>"]);
+    // Which rank finds it first, and so by its own counts or by those of another, is open.
+    .mismatch(&[0, 1, 2], &["different counts: ", "<1>"]);
 }
 
 #[test]
