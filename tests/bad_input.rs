@@ -163,7 +163,7 @@ fn arenas_that_are_none() {
         let ran = alone("world", &variables);
         let text = said(&ran);
         assert!(
-            text.contains(&format!("descriptor {fd} (SPMD_ARENA_FD) is not the arena")),
+            text.contains(&format!("SPMD_ARENA_FD={fd} is not the arena of this job")),
             "{text}"
         );
         assert!(text.contains("must not inherit its SPMD_* variables"), "{text}");
@@ -225,7 +225,8 @@ fn launched(arguments: &[&str], what: &str) -> Ran {
 #[test]
 fn a_program_started_by_a_rank() {
     let ran = launched(&["-n", "2"], "child");
-    let text = "is not the arena of a job; a program started by a rank must not inherit its SPMD_*";
+    let text =
+        "is not the arena of this job; a program started by a rank must not inherit its SPMD_*";
     assert_eq!(ran.out.matches(text).count(), 2, "{ran:?}");
     assert_eq!(ran.out.matches("<ended well>").count(), 2, "{ran:?}");
 }

@@ -44,13 +44,13 @@ fn find(layout: impl FnOnce() -> Result<Layout>) -> Result<Option<(OwnedFd, Layo
              the program's version of spmd"
         )));
     }
+    let layout = layout()?;
     if fd < 3 {
-        return Err(Error::Boot(format!("{}={fd} is not the arena", variables::ARENA)));
+        return Err(not_ours());
     }
     // SAFETY: only looked at; if it is not open, the calls below say so.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let found = rustix::fs::fcntl_get_seals(borrowed).map_err(|_| not_ours())?;
-    let layout = layout()?;
     let bytes = rustix::fs::fstat(borrowed).map_err(|_| not_ours())?.st_size;
     if !found.contains(seals()) || bytes as usize != layout.total_bytes() {
         return Err(not_ours());
@@ -66,16 +66,17 @@ fn find(layout: impl FnOnce() -> Result<Layout>) -> Result<Option<(OwnedFd, Layo
 /// This process's end of the launcher's world of processes; `None` without a launcher.
 pub(super) fn attach() -> Result<Option<Endpoint>> {
     let missing = |name: &str| Error::Boot(format!("the variable {name} is not set"));
-    let of_size = || {
-        let size: Option<usize> = parsed(variables::SIZE, "a size")?;
-        size.map(Layout::processes).ok_or_else(|| missing(variables::SIZE))
+    let mut rank = 0;
+    let of_rank = || {
+        rank = parsed(variables::RANK, "a rank")?.ok_or_else(|| missing(variables::RANK))?;
+        let size = parsed(variables::SIZE, "a size")?.ok_or_else(|| missing(variables::SIZE))?;
+        if rank >= size {
+            return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
+        }
+        Ok(Layout::processes(size))
     };
-    let Some((fd, layout)) = find(of_size)? else { return Ok(None) };
+    let Some((fd, layout)) = find(of_rank)? else { return Ok(None) };
     let size = layout.ranks;
-    let rank: usize = parsed(variables::RANK, "a rank")?.ok_or_else(|| missing(variables::RANK))?;
-    if rank >= size {
-        return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
-    }
     let memory = Memory::map(fd.as_fd(), layout, Writable::Segment(rank))?;
     let header = memory.header();
     if header.magic.load(Acquire) != MAGIC || header.ranks.load(Relaxed) as usize != size {
