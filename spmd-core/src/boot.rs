@@ -184,6 +184,7 @@ enum Entry {
     #[cfg(target_os = "linux")]
     All(job::Shown),
     /// It is one rank.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
     Rank(Place),
 }
 
