@@ -38,7 +38,15 @@ pub use spmd_core::{
 };
 pub use spmd_core::{buffer, element, op};
 
-/// All that a program needs: `use spmd::prelude::*;`.
+/// All that a program needs.
+///
+/// ```
+/// use spmd::prelude::*;
+///
+/// let sums = spmd(3, |ctx| ctx.allreduce_value(ctx.rank(), Sum))?;
+/// assert_eq!(sums, [3; 3]);
+/// # Ok::<(), Error>(())
+/// ```
 pub mod prelude {
     pub use crate::{
         ANY, Allgather, Allreduce, Alltoall, Barrier, BitAnd, BitOr, BitXor, Broadcast, Buffer,

@@ -92,12 +92,13 @@ fn nonsense_in_settings() {
         ("SPMD_SEGMENT", "64k"),
         ("SPMD_SINGLE_COPY", "2"),
         ("SPMD_SINGLE_COPY", "yes"),
+        ("SPMD_CHAOS", "much"),
     ] {
         for what in ["world", "block"] {
             let ran = alone(what, &[(name, value)]);
             let text = said(&ran);
             assert!(text.contains(name), "{name}={value}: {text}");
-            assert!(text.starts_with("cannot enter the world"), "{name}={value}: {text}");
+            assert!(text.starts_with("cannot start ranks: "), "{name}={value}: {text}");
         }
     }
 }
@@ -107,7 +108,7 @@ fn algorithms_that_do_not_exist() {
     for (value, words) in [
         ("tree", "'tree' is not of the form call=algorithm"),
         ("allreduse=tree", "no call is named allreduse"),
-        ("allreduce=magic", "the algorithms are flat, tree, doubling, chunked"),
+        ("allreduce=magic", "the algorithms are flat, tree, central, doubling, chunked"),
         ("allreduce=tree,,", "'' is not of the form"),
     ] {
         let ran = alone("block", &[("SPMD_FORCE", value)]);
@@ -207,8 +208,29 @@ fn a_launcher_that_is_not_understood() {
     ] {
         let ran = alone("world", variables);
         let text = said(&ran);
-        assert!(text.starts_with("cannot enter the world that the launcher made: "), "{text}");
+        assert!(text.starts_with("cannot start ranks: "), "{text}");
         assert!(text.contains(words), "{variables:?}: {text}");
+    }
+}
+
+/// Starts this program from a shell under `spmdrun`.
+const START: &str = "\"$EXE\" program --exact --nocapture --include-ignored --quiet";
+
+#[test]
+fn a_rank_whose_variables_were_changed() {
+    for (changed, words) in [
+        ("SPMD_RANK=x", "SPMD_RANK=x is not a rank"),
+        ("SPMD_RANK=2", "rank 2 of a job of 2 ranks"),
+        ("SPMD_RANK=", "the variable SPMD_RANK is not set"),
+        ("SPMD_SIZE=", "the variable SPMD_SIZE is not set"),
+        ("SPMD_SIZE=3", "is not the arena of this job"),
+        ("SPMD_PROTOCOL=", "an unknown protocol"),
+        ("SPMD_TIMEOUT=x", "SPMD_TIMEOUT=x is not a number of seconds"),
+    ] {
+        let ran = launched(&["-n", "2", "sh", "-c", &format!("{changed} exec {START}")], "world");
+        let line = "<cannot start ranks: ";
+        assert_eq!(ran.out.matches(line).count(), 2, "{changed}: {ran:?}");
+        assert_eq!(ran.out.matches(words).count(), 2, "{changed}: {ran:?}");
     }
 }
 
@@ -233,8 +255,8 @@ fn a_program_started_by_a_rank() {
 
 #[test]
 fn a_program_started_twice_as_the_same_rank() {
-    let start = "\"$EXE\" program --exact --nocapture --include-ignored --quiet";
-    let ran = launched(&["-n", "1", "sh", "-c", &format!("{start} & {start} & wait")], "slow");
+    let both = format!("{START} & {START} & wait");
+    let ran = launched(&["-n", "1", "sh", "-c", &both], "slow");
     assert_eq!(
         ran.out.matches("is rank 0 already; a program started by a rank").count(),
         1,
@@ -252,4 +274,12 @@ fn a_world_entered_within_itself() {
             "{ran:?}"
         );
     }
+}
+
+/// The standard library would abort the process.
+#[test]
+fn more_threads_than_a_process_holds() {
+    let error = Spmd::new(900_000).threads().run(|ctx| ctx.barrier()).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("use virtual ranks"), "{error}");
 }

@@ -40,6 +40,20 @@ fn virtual_ranks() -> Result<()> {
     RANKS.iter().try_for_each(|ranks| world().virtual_ranks(*ranks, |ctx| cases(ctx, ALL)))
 }
 
+/// Ranks that share a thread, and ranks of three threads, however many cores there are.
+#[test]
+fn virtual_ranks_on_one_worker_and_on_three() -> Result<()> {
+    for workers in [1, 3] {
+        let world = World { workers: Some(workers), ..world() };
+        RANKS.iter().try_for_each(|ranks| {
+            world.virtual_ranks(*ranks, |ctx| cases(ctx, ONE_TYPE))?;
+            world.virtual_ranks(*ranks, conformance::communicators::agents)?;
+            world.virtual_ranks((*ranks).max(2), conformance::communicators::busy)
+        })?;
+    }
+    Ok(())
+}
+
 #[test]
 fn processes() -> Result<()> {
     RANKS.iter().try_for_each(|ranks| world().processes("processes", *ranks, |ctx| cases(ctx, ALL)))
@@ -99,6 +113,19 @@ fn communicators() -> Result<()> {
 #[test]
 fn agents() -> Result<()> {
     world().everywhere("agents", &[1, 2, 3, 4, 8], conformance::communicators::agents)
+}
+
+/// Ranks that come late, and messages that overtake each other.
+#[test]
+fn chaos() -> Result<()> {
+    for seed in 1..=if support::full() { 6 } else { 2 } {
+        let world = World { chaos: Some(seed), ..world() };
+        world.everywhere("chaos", &[2, 3, 4, 7], |ctx| {
+            cases(ctx, ONE_TYPE)?;
+            conformance::communicators::busy(ctx)
+        })?;
+    }
+    Ok(())
 }
 
 /// The same random sequence of calls on every rank.

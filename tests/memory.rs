@@ -26,7 +26,9 @@ fn many_virtual_ranks() {
     const CHILD: &str = "TEST_CHILD";
     if std::env::var_os(CHILD).is_none() {
         let mut command = Command::new(std::env::current_exe().expect("a test knows its path"));
-        let ran = finish(command.args(["many_virtual_ranks", "--exact"]).env(CHILD, "1"));
+        let ran =
+            finish(command.args(["many_virtual_ranks", "--exact", "--nocapture"]).env(CHILD, "1"));
+        print!("{}", ran.out);
         assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
         return;
     }
@@ -38,6 +40,7 @@ fn many_virtual_ranks() {
         ctx.allreduce_value(ctx.rank(), Sum)
     });
     assert_eq!(sums.unwrap(), [4096 * 4095 / 2; 4096]);
+    println!("4096 virtual ranks: {} MiB", peak() >> 20);
     assert!(peak() < 1 << 30, "{} MiB", peak() >> 20);
 }
 
@@ -58,6 +61,7 @@ fn arena_bytes() -> u64 {
 fn many_process_ranks() {
     if !is_process_rank() {
         let ran = finish(&mut spmdrun_self("many_process_ranks", 64));
+        print!("{}", ran.out);
         assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
         return;
     }
@@ -70,6 +74,7 @@ fn many_process_ranks() {
         ctx.barrier()?;
         if ctx.rank() == 0 {
             let bytes = arena_bytes();
+            println!("64 process ranks: {} MiB of arena", bytes >> 20);
             assert!(bytes < 64 << 20, "{} MiB", bytes >> 20);
         }
         ctx.barrier()

@@ -1,23 +1,26 @@
 //! Allgather (MPI 5.0 section 6.7).
 
-use std::panic::Location;
-use std::ptr::{copy_nonoverlapping, null};
+mod algorithms;
 
-use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
-use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
+use std::panic::Location;
+
+use spmd_core::algorithm::{Call, Kind};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
 use crate::blocks::{Blocks, Gathered, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, SEND, take};
-use crate::select::{Choice, choose};
+pub(crate) use algorithms::allgather;
 
-/// A number that every rank says: how many elements it sends.
-const COUNT: usize = 1;
-/// A number that every rank says: the digest of the counts that it goes by.
-const COUNTS: usize = 2;
-
-/// Everybody's data for everybody.
+/// Everybody's data for everybody (MPI 5.0 section 6.7).
+///
+/// ```
+/// # use spmd_collectives::Allgather;
+/// # use spmd_core::spmd;
+/// let ranks = spmd(3, |ctx| ctx.allgather_value(ctx.rank()))?;
+/// assert_eq!(ranks, vec![[0, 1, 2]; 3]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Allgather {
     /// Collects the ranks' `send` in everybody's `recv`, in rank order. All ranks call it, with
     /// `send` of equal length and `recv` of size × `send`.
@@ -104,6 +107,8 @@ pub trait Allgather {
     fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()>;
 
     /// [`Allgather::allgather`] of one element.
+    ///
+    /// Errors: as [`Allgather::allgather`].
     ///
     /// ```
     /// # use spmd_collectives::Allgather;
@@ -213,151 +218,4 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     }
     let Blocks::Varying(starts) = blocks else { unreachable!("made so above") };
     Ok((values, starts))
-}
-
-/// # Safety
-/// `recv` has room for the blocks; `mine` holds this rank's, and is its place in `recv` or apart
-/// from all of it.
-pub(crate) unsafe fn allgather(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    blocks: &Blocks,
-    mine: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let kind = match blocks {
-        Blocks::Equal(_) => Kind::Allgather,
-        Blocks::Varying(_) => Kind::Allgatherv,
-    };
-    let fits = blocks.longest() <= PAYLOAD / dtype.size as usize;
-    let default = if fits { "flat" } else { "chunked" };
-    let choice =
-        choose(comm, kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
-    let (start, count) = blocks.of(comm.rank());
-    let own = recv.wrapping_add(start * dtype.size as usize);
-    if !std::ptr::eq(own.cast_const(), mine) {
-        // SAFETY: both have room for this rank's block, and are apart, as they are not the same.
-        unsafe { copy_nonoverlapping(mine, own, count * dtype.size as usize) };
-    }
-    comm.collective(call, |round| {
-        round.set_number(COUNT, count as u64);
-        round.set_number(COUNTS, blocks.digest());
-        // SAFETY: as the caller promises.
-        unsafe {
-            match choice {
-                Choice("flat") => flat(round, dtype, blocks, mine, recv),
-                _ => chunked(round, comm.segment(), dtype, blocks, mine, recv),
-            }
-        }
-    })
-}
-
-/// Ranks that go by different counts must not go on, not one of them: they may even have chosen
-/// different algorithms.
-fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
-    let Blocks::Varying(_) = blocks else { return Ok(()) };
-    for peer in 0..round.size() {
-        let (sends, expected) = (round.number_of(peer, COUNT), blocks.of(peer).1);
-        if sends != expected as u64 {
-            return Err(round.disagree(&format!(
-                "different counts: rank {peer} of the communicator sends {sends} elements where \
-                 rank {} takes {expected}",
-                round.rank()
-            )));
-        }
-    }
-    let digest = blocks.digest();
-    if (0..round.size()).any(|peer| round.number_of(peer, COUNTS) != digest) {
-        return Err(round.disagree("different counts: the ranks expect different blocks"));
-    }
-    Ok(())
-}
-
-/// The others, beginning with the next one, so that not all read the same rank at once.
-fn others(round: &Round<'_>) -> impl Iterator<Item = usize> {
-    let (me, n) = (round.rank(), round.size());
-    (1..n).map(move |step| (me + step) % n)
-}
-
-/// Everybody shows its block, meets, and copies those of the others. One meeting; n − 1 reads of
-/// a block a rank.
-///
-/// # Safety
-/// As [`allgather`].
-unsafe fn flat(
-    round: &Round<'_>,
-    dtype: DType,
-    blocks: &Blocks,
-    mine: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let size = dtype.size as usize;
-    let bytes = blocks.of(round.rank()).1 * size;
-    // SAFETY: the room has that many bytes, and so has `mine`.
-    unsafe { copy_nonoverlapping(mine, round.room(bytes), bytes) };
-    round.arrive(1)?;
-    check_counts(round, blocks)?;
-    for peer in others(round) {
-        let (start, count) = blocks.of(peer);
-        let from = round.room_of(peer, count * size);
-        // SAFETY: all have published rooms of their blocks' lengths; `recv` has room.
-        unsafe { take(round, dtype, peer, from, recv.add(start * size), count)? };
-    }
-    Ok(())
-}
-
-/// Everybody reads the blocks of the others. Two meetings, or one a segment and one more where
-/// data go through staging; n − 1 reads of a block a rank.
-///
-/// # Safety
-/// As [`allgather`].
-unsafe fn chunked(
-    round: &Round<'_>,
-    segment: usize,
-    dtype: DType,
-    blocks: &Blocks,
-    mine: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let size = dtype.size as usize;
-    let own = blocks.of(round.rank()).1;
-    let step = (segment / size).max(1);
-    let shown = (mine, own * size);
-    // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
-    // leaves after the last meeting, before which the others have read it.
-    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
-    check_counts(round, blocks)?;
-    if large.direct {
-        for peer in others(round) {
-            let (start, count) = blocks.of(peer);
-            // SAFETY: `reach` has seen that the peer shows so many bytes; `recv` has room.
-            unsafe {
-                let from = large.reach(peer, SEND, count * size)?;
-                large.take(peer, from, recv.add(start * size), count)?;
-            }
-        }
-        return large.arrive();
-    }
-    for (turn, start) in (0..blocks.longest()).step_by(step).enumerate() {
-        let len = step.min(own.saturating_sub(start));
-        if len > 0 {
-            // SAFETY: a half has room for a segment, which lies within `mine`.
-            unsafe { copy_nonoverlapping(mine.add(start * size), large.half(turn), len * size) };
-        }
-        large.arrive()?;
-        for peer in others(round) {
-            let (first, count) = blocks.of(peer);
-            if start < count {
-                // SAFETY: the peer's half has room for a segment, which lies within its block;
-                // the meeting stands between writing and reading it.
-                unsafe {
-                    let from = large.half_of(peer, turn)?;
-                    let place = recv.add((first + start) * size);
-                    large.take(peer, from, place, step.min(count - start))?;
-                }
-            }
-        }
-    }
-    large.arrive()
 }

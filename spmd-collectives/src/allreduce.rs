@@ -5,13 +5,22 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
+use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
 use crate::large::{Large, RECV, part};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Choice, choose};
 
-/// Reductions whose result goes to everybody.
+/// Reductions whose result goes to everybody (MPI 5.0 section 6.9.6).
+///
+/// ```
+/// # use spmd_collectives::Allreduce;
+/// # use spmd_core::{Max, spmd};
+/// let last = spmd(3, |ctx| ctx.allreduce_value(ctx.rank(), Max))?;
+/// assert_eq!(last, [2; 3]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Allreduce {
     /// Folds the ranks' `send` element by element with `op`; all get the result in `recv`. All
     /// ranks call it, with equal lengths.
@@ -41,6 +50,8 @@ pub trait Allreduce {
 
     /// [`Allreduce::allreduce`] of `buf` into itself.
     ///
+    /// Errors: as [`Allreduce::allreduce`].
+    ///
     /// ```
     /// # use spmd_collectives::Allreduce;
     /// # use spmd_core::{spmd, Max, Result};
@@ -59,6 +70,8 @@ pub trait Allreduce {
         O: Operation<R::Elem>;
 
     /// [`Allreduce::allreduce`] of one element.
+    ///
+    /// Errors: as [`Allreduce::allreduce`].
     ///
     /// ```
     /// # use spmd_collectives::Allreduce;
@@ -124,6 +137,10 @@ fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static
     Call::new(Kind::Allreduce, site).data(input.dtype(), input.len()).op(op)
 }
 
+/// Bytes of all ranks up to which one of them folds alone: the others may have workers of their
+/// own.
+const CENTRAL: usize = 256 << 10;
+
 /// # Safety
 /// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
 pub(crate) unsafe fn allreduce(
@@ -133,16 +150,25 @@ pub(crate) unsafe fn allreduce(
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
+    if comm.size() == 1 {
+        // SAFETY: as the caller promises.
+        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
     let fits = reduction.bytes() <= PAYLOAD;
+    let central = fits && comm.has_hub();
     let default = if !fits {
         "chunked"
+    } else if central && reduction.bytes() * comm.size() <= CENTRAL {
+        "central"
     } else if comm.size() <= comm.flat_limit() {
         "flat"
     } else {
         "tree"
     };
-    let choice = choose(comm, call.kind, default, &["flat", "tree", "chunked"], |name| {
-        fits || name == "chunked"
+    let names = ["flat", "tree", "central", "chunked"];
+    let choice = choose(comm, call.kind, default, &names, |name| match name {
+        "central" => central,
+        _ => fits || name == "chunked",
     });
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
@@ -150,6 +176,7 @@ pub(crate) unsafe fn allreduce(
             match choice {
                 Choice("flat") => flat(round, reduction, send, recv),
                 Choice("tree") => tree(round, reduction, send, recv),
+                Choice("central") => central_fold(round, reduction, send, recv),
                 _ => chunked(round, comm.segment(), reduction, send, recv),
             }
         }
@@ -173,6 +200,36 @@ unsafe fn flat(
     round.arrive(1)?;
     // SAFETY: all have published; `recv` has room.
     unsafe { reduction.fold_rooms(round, round.size(), recv) }
+}
+
+/// Everybody shows its input; the last to arrive folds all of them before the others go on. One
+/// step; n reads of the data on one rank, one on the others.
+///
+/// # Safety
+/// As [`allreduce`], where the ranks have a hub.
+unsafe fn central_fold(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let bytes = reduction.bytes();
+    let room = round.room(bytes);
+    // SAFETY: the room has that many bytes, and so has `send`; `recv` has room. While one rank
+    // works, the others wait in the meeting. Its room is the result after that, which it does not
+    // write again before all have left this round.
+    unsafe {
+        std::ptr::copy_nonoverlapping(send, room, bytes);
+        let last = round.arrive_and(1, || reduction.fold_rooms(round, round.size(), room))?;
+        crate::large::take(
+            round,
+            reduction.dtype,
+            last,
+            round.room_of(last, bytes),
+            recv,
+            reduction.count,
+        )
+    }
 }
 
 /// Folds up a binomial tree, then tells the result down it. 2 log₂ n steps; two reads of the data
@@ -199,8 +256,8 @@ unsafe fn tree(
 }
 
 /// Every rank folds one part of all inputs, then reads the parts of the others (Rabenseifner's
-/// reduce-scatter and allgather, over shared memory). Three meetings, or two a segment where data
-/// go through staging; 2 (n − 1)/n reads of the data a rank.
+/// reduce-scatter and allgather, over shared memory). Three meetings, or one a segment and three
+/// more where data go through staging; 2 (n − 1)/n reads of the data a rank.
 ///
 /// # Safety
 /// As [`allreduce`].
@@ -213,11 +270,11 @@ unsafe fn chunked(
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let total = reduction.bytes();
-    let step = (segment / size).max(1).min(reduction.count.max(1));
-    // A half of the staging area: a segment of input, then one of results.
-    let half = 2 * step * size;
+    let step = reduction.step(segment);
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
-    let large = unsafe { Large::meet(round, reduction.dtype, (send, total), (recv, total), half)? };
+    let large = unsafe {
+        Large::meet(round, reduction.dtype, (send, total), (recv, total), reduction.half(step))?
+    };
     if large.direct {
         let mine = part(reduction.count, n, me);
         // SAFETY: nobody else writes this part of `recv`, or reads this part of its `send` if
@@ -233,37 +290,6 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    for (turn, start) in (0..reduction.count).step_by(step).enumerate() {
-        let count = step.min(reduction.count - start);
-        let (first, len) = part(count, n, me);
-        // SAFETY: the half has room for a segment of input and one of results; meetings order
-        // writing and reading.
-        unsafe {
-            let (input, results) = (large.half(turn), large.half(turn).add(step * size));
-            // Others read all but this rank's own part.
-            let mine = send.add(start * size);
-            std::ptr::copy_nonoverlapping(mine, input, first * size);
-            let behind = (first + len) * size;
-            std::ptr::copy_nonoverlapping(
-                mine.add(behind),
-                input.add(behind),
-                count * size - behind,
-            );
-            large.arrive()?;
-            let mut inputs = Vec::with_capacity(n);
-            for peer in 0..n {
-                let all = if peer == me { mine } else { large.half_of(peer, turn)? };
-                inputs.push(all.add(first * size));
-            }
-            let out = results.add(first * size);
-            reduction.fold(round, len, n, out, |peer| inputs[peer])?;
-            large.arrive()?;
-            for peer in (0..n).map(|step| (me + step) % n) {
-                let (first, len) = part(count, n, peer);
-                let from = large.half_of(peer, turn)?.add((step + first) * size);
-                large.take(peer, from, recv.add((start + first) * size), len)?;
-            }
-        }
-    }
-    large.arrive()
+    // SAFETY: as the caller promises, and as just met.
+    unsafe { reduction.fold_staged(&large, step, None, send, recv) }
 }

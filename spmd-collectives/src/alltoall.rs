@@ -1,17 +1,32 @@
 //! Alltoall (MPI 5.0 section 6.8).
 
+mod algorithms;
+
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind, PAYLOAD};
-use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
+use spmd_core::algorithm::{Call, Kind};
+use spmd_core::{Buffer, BufferMut, Comm, Result};
 
+use crate::alone::alone;
 use crate::blocks::{Blocks, Gathered, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::{Exchange, Incoming};
-use crate::select::{Choice, choose};
+use crate::exchange::Exchange;
+pub(crate) use algorithms::equal;
+use algorithms::{learn, unequal};
 
-/// Exchanges in which every rank has a block for every rank.
+/// Exchanges in which every rank has a block for every rank (MPI 5.0 section 6.8).
+///
+/// ```
+/// # use spmd_collectives::Alltoall;
+/// # use spmd_core::spmd;
+/// let received = spmd(2, |ctx| {
+///     let mut buf = [10 * ctx.rank(), 10 * ctx.rank() + 1];
+///     ctx.alltoall_in_place(&mut buf).map(|()| buf)
+/// })?;
+/// assert_eq!(received, [[0, 10], [1, 11]]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Alltoall {
     /// Sends the i-th block of `send` to rank i, and puts the block from rank i into the i-th of
     /// `recv`. Both hold as many blocks of equal length as there are ranks. All ranks call it,
@@ -39,6 +54,8 @@ pub trait Alltoall {
         R: BufferMut<Elem = S::Elem> + ?Sized;
 
     /// [`Alltoall::alltoall`] of `buf` into itself. It needs a copy of the buffer on the way.
+    ///
+    /// Errors: as [`Alltoall::alltoall`].
     ///
     /// ```
     /// # use spmd_collectives::Alltoall;
@@ -91,6 +108,8 @@ pub trait Alltoall {
     /// [`Alltoall::alltoallv`] that learns what it receives: the elements, and where the block
     /// from each rank starts, with the end of the last one behind.
     ///
+    /// Errors: as [`Alltoall::alltoallv`].
+    ///
     /// ```
     /// # use spmd_collectives::Alltoall;
     /// # use spmd_core::{spmd, Result};
@@ -137,6 +156,10 @@ impl Alltoall for Comm {
         let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
         let block = block_of(self, &call, "buffer", len)?;
         let into = output.ptr();
+        if self.size() == 1 {
+            // SAFETY: nothing is copied.
+            return unsafe { alone(self, &call, into, into, 0) };
+        }
         let mut send = vec![0u8; len * dtype.size as usize];
         // SAFETY: the vector has the length of the buffer, of which it is a copy; both hold a
         // block a rank, and are held here.
@@ -223,96 +246,4 @@ fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> 
 fn block_of(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Result<usize> {
     check::length(call, what, len, len.next_multiple_of(comm.size()))?;
     Ok(len / comm.size())
-}
-
-/// Everybody shows its blocks and reads those for it, at once from all peers. Small ones lie in
-/// the rooms: one meeting; large ones are read in place: two. n reads a rank, of a block each.
-///
-/// # Safety
-/// `send` holds n blocks of `block` elements, `recv` has room for as many, apart from `send`.
-pub(crate) unsafe fn equal(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    send: *const u8,
-    recv: *mut u8,
-    block: usize,
-) -> Result<()> {
-    let (n, me) = (comm.size(), comm.rank());
-    let total = n * block;
-    let exchange = Exchange { dtype, send, total, recv, agreed: None };
-    let incoming = (1..=n).map(|step| {
-        let peer = (me + step) % n;
-        Incoming { peer, index: me, from: me * block, total, into: peer * block, count: block }
-    });
-    let choice = choose_by_size(comm, call, total * dtype.size as usize);
-    comm.collective(call, |round| {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match choice {
-                Choice("flat") => exchange.through_rooms(round, incoming),
-                _ => {
-                    let at = |index| (index * block, block);
-                    exchange.through_buffers(round, comm.segment(), n, at, incoming)
-                }
-            }
-        }
-    })
-}
-
-/// As [`equal`], with the blocks that [`learn`] has found. The largest buffer decides for all
-/// ranks where they lie.
-///
-/// # Safety
-/// `send` holds the blocks, `recv` has room for `incoming`, apart from `send`.
-unsafe fn unequal(
-    comm: &Comm,
-    call: &Call<'_>,
-    exchange: Exchange,
-    blocks: &Blocks,
-    incoming: &[Incoming],
-) -> Result<()> {
-    let largest = incoming.iter().map(|block| block.total).max().unwrap_or(0);
-    let bytes = largest.saturating_mul(exchange.dtype.size as usize);
-    let choice = choose_by_size(comm, call, bytes);
-    let incoming = incoming.iter().copied();
-    comm.collective(call, |round| {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match choice {
-                Choice("flat") => exchange.through_rooms(round, incoming),
-                _ => {
-                    let at = |rank: usize| blocks.of(rank);
-                    exchange.through_buffers(round, comm.segment(), comm.size(), at, incoming)
-                }
-            }
-        }
-    })
-}
-
-fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Choice {
-    let fits = bytes <= PAYLOAD;
-    let default = if fits { "flat" } else { "chunked" };
-    choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked")
-}
-
-/// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
-/// alltoall of its own.
-fn learn(comm: &Comm, call: &Call<'_>, blocks: &Blocks, total: usize) -> Result<Vec<Incoming>> {
-    type Header = [u64; 3];
-    let (n, me) = (comm.size(), comm.rank());
-    let say = |(start, count)| [start, count, total].map(|word| word as u64);
-    let said: Vec<Header> = (0..n).map(|peer| say(blocks.of(peer))).collect();
-    let mut heard = vec![[0; 3]; n];
-    // SAFETY: both vectors hold a header a rank.
-    unsafe {
-        let (send, recv) = (said.as_ptr().cast(), heard.as_mut_ptr().cast());
-        equal(comm, call, Header::DTYPE, send, recv, 1)?;
-    }
-    let incoming = (1..=n).map(|step| {
-        let peer = (me + step) % n;
-        let [from, count, total] = heard[peer].map(|word: u64| word as usize);
-        Incoming { peer, index: me, from, total, into: 0, count }
-    });
-    Ok(incoming.collect())
 }

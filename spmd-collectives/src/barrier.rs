@@ -5,7 +5,21 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, Kind};
 use spmd_core::{Comm, Result};
 
-/// Waiting for everybody.
+/// Waiting for everybody (MPI 5.0 section 6.3).
+///
+/// ```
+/// # use spmd_collectives::Barrier;
+/// # use spmd_core::spmd;
+/// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// let arrived = AtomicUsize::new(0);
+/// spmd(3, |ctx| {
+///     arrived.fetch_add(1, Relaxed);
+///     ctx.barrier()?;
+///     assert_eq!(arrived.load(Relaxed), 3);
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Barrier {
     /// Returns when all ranks of the communicator have called it. All ranks call it.
     ///

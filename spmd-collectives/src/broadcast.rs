@@ -7,11 +7,20 @@ use std::ptr::{copy_nonoverlapping, null};
 use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
+use crate::alone::alone;
 use crate::data::Output;
 use crate::large::{Large, SEND, take};
 use crate::select::{Choice, choose};
 
-/// One rank's data for everybody.
+/// One rank's data for everybody (MPI 5.0 section 6.4).
+///
+/// ```
+/// # use spmd_collectives::Broadcast;
+/// # use spmd_core::spmd;
+/// let steps = spmd(3, |ctx| ctx.broadcast_value((ctx.rank() == 0).then_some(100), 0))?;
+/// assert_eq!(steps, [100; 3]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Broadcast {
     /// Copies the root's `buf` into everybody's. All ranks call it, with equal lengths and the
     /// same root.
@@ -97,6 +106,10 @@ pub(crate) unsafe fn broadcast(
     buf: *mut u8,
 ) -> Result<()> {
     comm.check_root(call)?;
+    if comm.size() == 1 {
+        // SAFETY: nothing is copied.
+        return unsafe { alone(comm, call, buf, buf, 0) };
+    }
     let fits = count * dtype.size as usize <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => "chunked",

@@ -8,7 +8,15 @@ use spmd_core::{Comm, Error, Result};
 
 use crate::split::split;
 
-/// Making communicators whose ranks have neighbours.
+/// Making communicators whose ranks have neighbours (MPI 5.0 section 8.5).
+///
+/// ```
+/// # use spmd_collectives::Topology;
+/// # use spmd_core::spmd;
+/// let places = spmd(3, |ctx| Ok(ctx.cartesian(&[2], &[true])?.is_some()))?;
+/// assert_eq!(places, [true, true, false]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Topology {
     /// Makes a communicator whose ranks form a grid of these lengths, in row-major order; along
     /// an axis that is `periodic`, the last is the neighbour of the first. Ranks that are not
@@ -37,13 +45,7 @@ pub trait Topology {
 impl Topology for Comm {
     fn cartesian(&self, dims: &[usize], periodic: &[bool]) -> Result<Option<Cartesian>> {
         let call = Call::new(Kind::Cartesian, Location::caller());
-        let refuse = |why: String| {
-            Err(Error::Argument(format!(
-                "cartesian at {}:{}: {why}",
-                call.site.file(),
-                call.site.line()
-            )))
-        };
+        let refuse = |why: String| Err(misuse("cartesian", call.site, &why));
         if dims.len() != periodic.len() {
             let (axes, given) = (dims.len(), periodic.len());
             return refuse(format!("{given} entries of `periodic` for {axes} axes"));
@@ -61,6 +63,10 @@ impl Topology for Comm {
     }
 }
 
+fn misuse(call: &str, site: &Location<'_>, why: &str) -> Error {
+    Error::Argument(format!("{call} at {}:{}: {why}", site.file(), site.line()))
+}
+
 /// A number that differs, but for chance, between grids (FNV-1a, by words).
 fn digest(dims: &[usize], periodic: &[bool]) -> u64 {
     let wraps = periodic.iter().map(|periodic| usize::from(*periodic));
@@ -69,9 +75,25 @@ fn digest(dims: &[usize], periodic: &[bool]) -> u64 {
     })
 }
 
-/// A communicator whose ranks form a grid. It derefs to [`Comm`].
+/// A communicator whose ranks form a grid, made by [`Topology::cartesian`]. It derefs to [`Comm`].
 ///
 /// Its exchanges with neighbours are [`crate::Neighbor`].
+///
+/// ```
+/// # use spmd_collectives::Topology;
+/// # use spmd_core::{spmd, Result};
+/// spmd(6, |ctx| {
+///     let grid = ctx.cartesian(&[2, 3], &[false, true])?.expect("six places");
+///     assert_eq!((grid.dims(), grid.periodic()), (&[2, 3][..], &[false, true][..]));
+///     assert_eq!(grid.coords(), grid.coords_of(grid.rank())?);
+///     if grid.rank() == 0 {
+///         // Nobody above, (1, 0) below; (0, 2) on the left, over the edge, and (0, 1).
+///         assert_eq!(grid.neighbors(), [None, Some(3), Some(2), Some(1)]);
+///     }
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub struct Cartesian {
     comm: Comm,
     dims: Box<[usize]>,
@@ -88,16 +110,49 @@ impl Deref for Cartesian {
 
 impl Cartesian {
     /// The lengths of the axes.
+    ///
+    /// ```
+    /// # use spmd_collectives::Topology;
+    /// # use spmd_core::spmd;
+    /// let dims = spmd(2, |ctx| {
+    ///     let grid = ctx.cartesian(&[2, 1], &[false; 2])?.expect("a place for each rank");
+    ///     Ok(grid.dims().to_vec())
+    /// })?;
+    /// assert_eq!(dims, [[2, 1], [2, 1]]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
     /// Which axes close to a ring.
+    ///
+    /// ```
+    /// # use spmd_collectives::Topology;
+    /// # use spmd_core::spmd;
+    /// let periodic = spmd(2, |ctx| {
+    ///     let grid = ctx.cartesian(&[2, 1], &[true, false])?.expect("a place for each rank");
+    ///     Ok(grid.periodic().to_vec())
+    /// })?;
+    /// assert_eq!(periodic, [[true, false], [true, false]]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn periodic(&self) -> &[bool] {
         &self.periodic
     }
 
     /// Where this rank is.
+    ///
+    /// ```
+    /// # use spmd_collectives::Topology;
+    /// # use spmd_core::spmd;
+    /// let coords = spmd(4, |ctx| {
+    ///     let grid = ctx.cartesian(&[2, 2], &[false; 2])?.expect("a place for each rank");
+    ///     Ok(grid.coords())
+    /// })?;
+    /// assert_eq!(coords, [[0, 0], [0, 1], [1, 0], [1, 1]]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn coords(&self) -> Vec<usize> {
         self.place(self.rank())
     }
@@ -105,15 +160,26 @@ impl Cartesian {
     /// Where a rank is.
     ///
     /// Errors: `rank` is outside the communicator.
+    ///
+    /// ```
+    /// # use spmd_collectives::Topology;
+    /// # use spmd_core::spmd;
+    /// let coords_of = spmd(4, |ctx| {
+    ///     let grid = ctx.cartesian(&[2, 2], &[false; 2])?.expect("a place for each rank");
+    ///     assert!(grid.coords_of(4).is_err());
+    ///     grid.coords_of(2)
+    /// })?;
+    /// assert_eq!(coords_of, vec![[1, 0]; 4]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
     pub fn coords_of(&self, rank: usize) -> Result<Vec<usize>> {
         if rank < self.size() {
             return Ok(self.place(rank));
         }
-        let size = self.size();
-        Err(Error::Argument(format!(
-            "rank {rank} is outside the grid, whose ranks are 0 to {}",
-            size - 1
-        )))
+        let last = self.size() - 1;
+        let why = format!("rank {rank} is outside the grid, whose ranks are 0 to {last}");
+        Err(misuse("coords_of", Location::caller(), &why))
     }
 
     /// The coordinates of a rank of the grid.
@@ -141,11 +207,12 @@ impl Cartesian {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[track_caller]
     pub fn rank_of(&self, coords: &[usize]) -> Result<usize> {
         let within = coords.iter().zip(&self.dims).all(|(coord, dim)| coord < dim);
         if coords.len() != self.dims.len() || !within {
-            let text = format!("{coords:?} is not a place in a grid of {:?}", self.dims);
-            return Err(Error::Argument(text));
+            let why = format!("{coords:?} is not a place in a grid of {:?}", self.dims);
+            return Err(misuse("rank_of", Location::caller(), &why));
         }
         Ok(coords.iter().zip(&self.dims).fold(0, |rank, (coord, dim)| rank * dim + coord))
     }
@@ -166,14 +233,15 @@ impl Cartesian {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[track_caller]
     pub fn shift(
         &self,
         axis: usize,
         displacement: isize,
     ) -> Result<(Option<usize>, Option<usize>)> {
         if axis >= self.dims.len() {
-            let text = format!("axis {axis} of a grid with {} axes", self.dims.len());
-            return Err(Error::Argument(text));
+            let why = format!("there is no axis {axis} in a grid of {:?}", self.dims);
+            return Err(misuse("shift", Location::caller(), &why));
         }
         let by = displacement as i128;
         Ok((self.along(axis, -by), self.along(axis, by)))
@@ -194,6 +262,17 @@ impl Cartesian {
 
     /// The ranks one place away: for each axis first the one before, then the one behind, as in
     /// MPI. `None` beyond the end of an axis that is not periodic.
+    ///
+    /// ```
+    /// # use spmd_collectives::Topology;
+    /// # use spmd_core::spmd;
+    /// let neighbors = spmd(3, |ctx| {
+    ///     let grid = ctx.cartesian(&[3], &[false])?.expect("a place for each rank");
+    ///     Ok(grid.neighbors())
+    /// })?;
+    /// assert_eq!(neighbors, [[None, Some(1)], [Some(0), Some(2)], [Some(1), None]]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn neighbors(&self) -> Vec<Option<usize>> {
         (0..self.dims.len()).flat_map(|axis| [self.along(axis, -1), self.along(axis, 1)]).collect()
     }

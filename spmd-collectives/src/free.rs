@@ -35,6 +35,13 @@ pub fn spmd_rank() -> usize {
 }
 
 /// How many ranks this block has; 1 outside a block.
+///
+/// ```
+/// # use spmd_collectives::spmd_size;
+/// # use spmd_core::spmd;
+/// assert_eq!(spmd(3, |_ctx| Ok(spmd_size()))?, [3; 3]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub fn spmd_size() -> usize {
     with_current(|comm| Ok(comm.size())).unwrap_or(1)
 }

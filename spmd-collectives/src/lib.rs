@@ -3,6 +3,7 @@
 mod allgather;
 mod allreduce;
 mod alltoall;
+mod alone;
 mod barrier;
 mod blocks;
 mod broadcast;

@@ -12,10 +12,22 @@ use crate::data::{Input, Output};
 use crate::exchange::{Exchange, Incoming};
 use crate::select::{Choice, choose};
 
-/// Exchanges with the neighbours in a [`Cartesian`] grid.
+/// Exchanges with the neighbours in a [`Cartesian`] grid (MPI 5.0 section 8.6).
 ///
 /// Blocks are in the order of [`Cartesian::neighbors`]: two for each axis. Where there is no
 /// neighbour, the block that would come from it stays as it was, and the one for it goes nowhere.
+///
+/// ```
+/// # use spmd_collectives::{Neighbor, Topology};
+/// # use spmd_core::spmd;
+/// let around = spmd(3, |ctx| {
+///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
+///     let mut around = [0; 2];
+///     ring.neighbor_allgather(&[ring.rank()], &mut around).map(|()| around)
+/// })?;
+/// assert_eq!(around, [[2, 1], [0, 2], [1, 0]]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Neighbor {
     /// Sends `send` to all neighbours; `recv` has a block of its length for each. All ranks of
     /// the grid call it, with equal lengths.

@@ -19,6 +19,14 @@ use crate::scatter::scatter_unknown;
 ///
 /// Each may give [`Error::Serialize`]: a value cannot be written, or what came cannot be read as
 /// one of this type.
+///
+/// ```
+/// # use spmd_collectives::Objects;
+/// # use spmd_core::spmd;
+/// let names = spmd(2, |ctx| ctx.allgather_object(&format!("rank {}", ctx.rank())))?;
+/// assert_eq!(names[1], ["rank 0", "rank 1"]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Objects {
     /// Gives everybody the root's value: `Some` on the root; what others give is not looked at.
     /// All ranks call it, with the same root.
@@ -118,6 +126,20 @@ pub trait Objects {
     /// that of the message in bytes.
     ///
     /// Errors: as [`Comm::recv_vec`]; serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{ANY, spmd};
+    /// spmd(2, |ctx| {
+    ///     if ctx.rank() == 0 {
+    ///         return ctx.send_object("a longer text", 1, 0);
+    ///     }
+    ///     let (text, _status) = ctx.recv_object::<String>(ANY, 0)?;
+    ///     assert_eq!(text, "a longer text");
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     #[track_caller]
     fn recv_object<T: DeserializeOwned>(
         &self,
@@ -226,11 +248,12 @@ fn no_value(call: &Call<'_>) -> Error {
 }
 
 fn encode<T: Serialize + ?Sized>(call: &Call<'_>, value: &T) -> Result<Vec<u8>> {
-    postcard::to_stdvec(value).map_err(|error| failed(call, "writing the value", &error))
+    postcard::to_stdvec(value)
+        .map_err(|error| failed(call, "the value cannot be turned into bytes", &error))
 }
 
 fn decode<T: DeserializeOwned>(call: &Call<'_>, bytes: &[u8]) -> Result<T> {
-    let what = "reading what came as a value of this rank's type";
+    let what = "what came is not of the type asked for, use one type on all ranks";
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         Ok(_) => Err(failed(call, what, &"bytes are left over")),

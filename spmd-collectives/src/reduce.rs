@@ -6,13 +6,22 @@ use std::ptr::{copy_nonoverlapping, null, null_mut};
 use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
+use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, RECV, SEND, part, take};
+use crate::large::{Large, RECV, part, take};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Choice, choose};
 
-/// Reductions whose result goes to one rank.
+/// Reductions whose result goes to one rank (MPI 5.0 section 6.9.1).
+///
+/// ```
+/// # use spmd_collectives::Reduce;
+/// # use spmd_core::{Sum, spmd};
+/// let sums = spmd(3, |ctx| ctx.reduce_value(ctx.rank(), Sum, 0))?;
+/// assert_eq!(sums, [Some(3), None, None]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Reduce {
     /// Folds the ranks' `send` element by element with `op`; the root gets the result in `recv`.
     /// All ranks call it, with `send` of equal length. `recv` is used on the root alone, where it
@@ -45,6 +54,8 @@ pub trait Reduce {
 
     /// [`Reduce::reduce`] of `buf` into the root's; those of the others stay as they were.
     ///
+    /// Errors: as [`Reduce::reduce`].
+    ///
     /// ```
     /// # use spmd_collectives::Reduce;
     /// # use spmd_core::{spmd, Max, Result};
@@ -63,6 +74,8 @@ pub trait Reduce {
         O: Operation<R::Elem>;
 
     /// [`Reduce::reduce`] of one element; `Some` on the root.
+    ///
+    /// Errors: as [`Reduce::reduce`].
     ///
     /// ```
     /// # use spmd_collectives::Reduce;
@@ -153,6 +166,10 @@ unsafe fn reduce(
     recv: *mut u8,
 ) -> Result<()> {
     comm.check_root(call)?;
+    if comm.size() == 1 {
+        // SAFETY: as the caller promises; this rank is the root.
+        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
     let fits = reduction.bytes() <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => "chunked",
@@ -228,8 +245,8 @@ unsafe fn tree(
 }
 
 /// Every rank folds one part of all inputs: into the root's buffer, if it can be written from
-/// here, else into staging, from where the root takes it. Two meetings, or up to two a segment
-/// and one more; the inputs are read once, by all ranks together.
+/// here, else into staging, from where the root takes it. Two meetings, or one a segment and up to
+/// three more; the inputs are read once, by all ranks together.
 ///
 /// # Safety
 /// As [`reduce`].
@@ -243,12 +260,11 @@ unsafe fn chunked(
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let (count, total) = (reduction.count, reduction.bytes());
-    let step = (segment / size).max(1).min(count.max(1));
-    // A half of the staging area: a segment of input, then one of results.
-    let half = 2 * step * size;
+    let step = reduction.step(segment);
     let shown = if me == root { (recv.cast_const(), total) } else { (null(), 0) };
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
-    let large = unsafe { Large::meet(round, reduction.dtype, (send, total), shown, half)? };
+    let large =
+        unsafe { Large::meet(round, reduction.dtype, (send, total), shown, reduction.half(step))? };
     if round.one_address_space() {
         let mine = part(count, n, me);
         let into = large.reach(root, RECV, total)?.cast_mut();
@@ -258,35 +274,6 @@ unsafe fn chunked(
         unsafe { reduction.fold_direct(&large, count, mine, into.add(mine.0 * size))? };
         return large.arrive();
     }
-    for (turn, start) in (0..count).step_by(step).enumerate() {
-        let len = step.min(count - start);
-        let (first, share) = part(len, n, me);
-        // SAFETY: a half has room for a segment of input and one of results, all segments lie
-        // within the buffers, and meetings order writing and reading. Where inputs are read in
-        // place, the root writes a segment of `recv`, which may be its `send`, after all have
-        // read that segment.
-        unsafe {
-            let results = large.half(turn).add(step * size);
-            if !large.direct {
-                copy_nonoverlapping(send.add(start * size), large.half(turn), len * size);
-                large.arrive()?;
-            }
-            let mut inputs = Vec::with_capacity(n);
-            for peer in 0..n {
-                inputs.push(if large.direct {
-                    large.reach(peer, SEND, total)?.add((start + first) * size)
-                } else {
-                    large.half_of(peer, turn)?.add(first * size)
-                });
-            }
-            reduction.fold(round, share, n, results.add(first * size), |peer| inputs[peer])?;
-            large.arrive()?;
-            for peer in (0..n).filter(|_| me == root) {
-                let (first, share) = part(len, n, peer);
-                let from = large.half_of(peer, turn)?.add((step + first) * size);
-                large.take(peer, from, recv.add((start + first) * size), share)?;
-            }
-        }
-    }
-    large.arrive()
+    // SAFETY: as the caller promises, and as just met.
+    unsafe { reduction.fold_staged(&large, step, Some(root), send, recv) }
 }

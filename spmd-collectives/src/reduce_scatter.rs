@@ -5,6 +5,7 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
 
+use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::check;
 use crate::data::{Input, Output};
@@ -12,7 +13,18 @@ use crate::large::Large;
 use crate::reducing::Reduction;
 use crate::select::{Choice, choose};
 
-/// Reductions of which every rank gets a block.
+/// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
+///
+/// ```
+/// # use spmd_collectives::ReduceScatter;
+/// # use spmd_core::{Sum, spmd};
+/// let sums = spmd(2, |ctx| {
+///     let mut sum = [0];
+///     ctx.reduce_scatter(&[1, 10], &mut sum, Sum).map(|()| sum[0])
+/// })?;
+/// assert_eq!(sums, [2, 20]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait ReduceScatter {
     /// Folds the ranks' `send` element by element with `op`; rank i gets the i-th block of the
     /// result in `recv`. `send` holds as many blocks of the length of `recv` as there are ranks.
@@ -76,6 +88,8 @@ pub trait ReduceScatter {
 
     /// [`ReduceScatter::reduce_scatter`] of `buf` into its own first block, whichever rank this
     /// is. The rest of `buf` stays as it was.
+    ///
+    /// Errors: as [`ReduceScatter::reduce_scatter`].
     ///
     /// ```
     /// # use spmd_collectives::ReduceScatter;
@@ -153,10 +167,14 @@ impl ReduceScatter for Comm {
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
         check::length(&call, "buffer", count, count.next_multiple_of(self.size()))?;
+        let into = output.ptr();
+        if self.size() == 1 {
+            // SAFETY: nothing is copied.
+            return unsafe { alone(self, &call, into, into, 0) };
+        }
         let blocks = Blocks::Equal(count / self.size());
         let reduction = Reduction { dtype, op, count };
         let mut result = vec![0u8; reduction.bytes() / self.size()];
-        let into = output.ptr();
         // SAFETY: the buffer holds that many elements, and the vector a block of them; peers have
         // read the buffer when the result goes there.
         unsafe {
@@ -192,6 +210,10 @@ unsafe fn reduce_scatter(
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
+    if comm.size() == 1 {
+        // SAFETY: as the caller promises; this rank's block is the only one.
+        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
     let fits = reduction.bytes() <= PAYLOAD;
     let default = if fits { "flat" } else { "chunked" };
     let choice =

@@ -1,9 +1,12 @@
-//! What reductions share: folding what ranks have put into their rooms, flat or over a tree.
+//! What reductions share: folding what ranks have put into their rooms, flat or over a tree, or
+//! into their staging areas.
+
+use std::ptr::copy_nonoverlapping;
 
 use spmd_core::algorithm::{ErasedOp, Round, fold_ranks};
 use spmd_core::{DType, Result};
 
-use crate::large::{Large, SEND, checked};
+use crate::large::{Large, SEND, checked, part};
 
 /// A reduction of `count` elements of `dtype` with `op`.
 #[derive(Clone, Copy)]
@@ -129,6 +132,103 @@ impl Reduction<'_> {
         }
         // SAFETY: as the caller promises.
         unsafe { self.fold(round, share.1, round.size(), out, |peer| inputs[peer]) }
+    }
+
+    /// Elements of a segment for [`Reduction::fold_staged`]. Data of more than 32 segments get
+    /// longer ones, up to four times: where ranks outnumber cores, a meeting costs a switch
+    /// between them; still longer ones would not stay in the cache.
+    pub(crate) fn step(&self, segment: usize) -> usize {
+        let bytes = (self.bytes() / 32).clamp(segment, segment.saturating_mul(4));
+        (bytes / self.size()).max(1).min(self.count.max(1))
+    }
+
+    /// Bytes of a half of the staging area for [`Reduction::fold_staged`]: a segment of input, then
+    /// one of results.
+    pub(crate) fn half(&self, step: usize) -> usize {
+        2 * step * self.size()
+    }
+
+    /// Folds segment by segment, of `step` elements, through the staging areas, every rank a part
+    /// of each segment. In one turn a rank copies a segment to where the others see it, folds its
+    /// part of the segment before, and takes the results of the one before that: one meeting a
+    /// segment, and two more. Inputs that can be reached are not copied: one more.
+    ///
+    /// The result goes to `root`, or to all if there is none: into `recv`, which is not used on
+    /// other ranks.
+    ///
+    /// # Safety
+    /// `send` holds the elements, and `large` exposes it; `recv` has room for them, and is `send`
+    /// or apart from it. `large` has halves of [`Reduction::half`].
+    pub(crate) unsafe fn fold_staged(
+        &self,
+        large: &Large<'_, '_>,
+        step: usize,
+        root: Option<usize>,
+        send: *const u8,
+        recv: *mut u8,
+    ) -> Result<()> {
+        let (round, size) = (large.round, self.size());
+        let (n, me) = (round.size(), round.rank());
+        let segments = self.count.div_ceil(step);
+        let segment = |turn: usize| (turn * step, step.min(self.count - turn * step));
+        let mut inputs = Vec::with_capacity(n);
+        for turn in usize::from(large.direct)..segments + 2 {
+            if turn < segments && !large.direct {
+                let (start, count) = segment(turn);
+                let (first, share) = part(count, n, me);
+                let behind = first + share;
+                // SAFETY: the half has room for the segment, which lies within `send`. The others,
+                // who read all but this rank's own part, read this half last in the turn before.
+                unsafe {
+                    let (from, into) = (send.add(start * size), large.half(turn));
+                    copy_nonoverlapping(from, into, first * size);
+                    let (from, into) = (from.add(behind * size), into.add(behind * size));
+                    copy_nonoverlapping(from, into, (count - behind) * size);
+                }
+            }
+            if let Some(turn) = turn.checked_sub(1).filter(|turn| *turn < segments) {
+                let (start, count) = segment(turn);
+                let (first, share) = part(count, n, me);
+                let offset = (start + first) * size;
+                inputs.clear();
+                // SAFETY: the others have shown the segment before the last meeting. The results
+                // in this half were taken in the turn before. The root's own part goes where it
+                // belongs at once: of the root's `send`, which may be the same memory, nobody else
+                // reads that part.
+                unsafe {
+                    for peer in 0..n {
+                        inputs.push(match peer {
+                            _ if peer == me => send.add(offset),
+                            _ if large.direct => large.reach(peer, SEND, self.bytes())?.add(offset),
+                            _ => large.half_of(peer, turn)?.add(first * size),
+                        });
+                    }
+                    let out = if root == Some(me) {
+                        recv.add(offset)
+                    } else {
+                        large.half(turn).add((step + first) * size)
+                    };
+                    self.fold(round, share, n, out, |peer| inputs[peer])?;
+                }
+            }
+            if let Some(turn) = turn.checked_sub(2)
+                && root.is_none_or(|root| root == me)
+            {
+                let (start, count) = segment(turn);
+                let peers = (0..n).map(|step| (me + step) % n);
+                for peer in peers.filter(|peer| root != Some(*peer)) {
+                    let (first, share) = part(count, n, peer);
+                    // SAFETY: the peer has folded its part before the last meeting. Of `recv`,
+                    // which may be `send`, nobody reads this segment any more.
+                    unsafe {
+                        let from = large.half_of(peer, turn)?.add((step + first) * size);
+                        large.take(peer, from, recv.add((start + first) * size), share)?;
+                    }
+                }
+            }
+            large.arrive()?;
+        }
+        Ok(())
     }
 }
 

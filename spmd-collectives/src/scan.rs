@@ -5,13 +5,22 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
+use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
 use crate::prefix::{Prefix, chunked, doubling, flat};
 use crate::reducing::Reduction;
 use crate::select::{Choice, choose};
 
-/// Reductions over the ranks up to each one.
+/// Reductions over the ranks up to each one (MPI 5.0 section 6.11).
+///
+/// ```
+/// # use spmd_collectives::Scan;
+/// # use spmd_core::{Sum, spmd};
+/// let sums = spmd(4, |ctx| ctx.scan_value(ctx.rank(), Sum))?;
+/// assert_eq!(sums, [0, 1, 3, 6]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Scan {
     /// Folds the `send` of ranks 0 to this one, element by element with `op`, into `recv`. All
     /// ranks call it, with equal lengths.
@@ -42,6 +51,8 @@ pub trait Scan {
     /// As [`Scan::scan`], without this rank's own `send`. The `recv` of rank 0, for which there
     /// is nothing to fold, stays as it was.
     ///
+    /// Errors: as [`Scan::scan`].
+    ///
     /// ```
     /// # use spmd_collectives::Scan;
     /// # use spmd_core::{spmd, Result, Sum};
@@ -62,6 +73,8 @@ pub trait Scan {
 
     /// [`Scan::scan`] of `buf` into itself.
     ///
+    /// Errors: as [`Scan::scan`].
+    ///
     /// ```
     /// # use spmd_collectives::Scan;
     /// # use spmd_core::{spmd, Max, Result};
@@ -81,6 +94,8 @@ pub trait Scan {
 
     /// [`Scan::scan`] of one element.
     ///
+    /// Errors: as [`Scan::scan`].
+    ///
     /// ```
     /// # use spmd_collectives::Scan;
     /// # use spmd_core::{spmd, Result, Sum};
@@ -91,6 +106,8 @@ pub trait Scan {
     fn scan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;
 
     /// [`Scan::exscan`] of one element; `None` on rank 0.
+    ///
+    /// Errors: as [`Scan::exscan`].
     ///
     /// ```
     /// # use spmd_collectives::Scan;
@@ -200,8 +217,13 @@ unsafe fn scan(
     recv: *mut u8,
 ) -> Result<()> {
     let call = Call::new(kind, site).data(reduction.dtype, reduction.count).op(reduction.op);
-    let prefix = Prefix { reduction, own: kind == Kind::Scan, send, recv };
+    let own = kind == Kind::Scan;
     let (n, bytes) = (comm.size(), reduction.bytes());
+    if n == 1 {
+        // SAFETY: as the caller promises; an exscan leaves `recv` as it was.
+        return unsafe { alone(comm, &call, send, recv, if own { bytes } else { 0 }) };
+    }
+    let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;
     let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
     let default = match n {

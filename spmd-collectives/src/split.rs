@@ -8,7 +8,18 @@ use spmd_core::{Comm, Element, Error, Op, Result};
 use crate::large::take;
 use crate::reducing::{Reduction, tell_down_tree};
 
-/// Making communicators.
+/// Making communicators (MPI 5.0 section 7.4).
+///
+/// ```
+/// # use spmd_collectives::Split;
+/// # use spmd_core::spmd;
+/// let sizes = spmd(3, |ctx| {
+///     let half = ctx.split(Some(ctx.rank() as u32 % 2), 0)?.expect("every rank gives a color");
+///     Ok(half.size())
+/// })?;
+/// assert_eq!(sizes, [2, 1, 2]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Split {
     /// Makes one communicator of all ranks that give the same `color`. Its ranks are ordered by
     /// `key`, and by their rank here where keys are equal. A rank that gives no color gets none.

@@ -1,24 +1,27 @@
-//! Blocks: `spmd(n, ..)`, the builder behind it, and what every rank does at its start and end.
+//! Blocks: `spmd(n, ..)` and the builder behind it.
 
 mod binding;
+mod rank;
 mod running;
 
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::Arc;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, note_panics, panic_text};
-use crate::transport::shared::contexts::board_of;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::transport::shared::Mode;
 use crate::transport::shared::memory::Memory;
-use crate::transport::shared::{Endpoint, Mode, Reach, state};
+pub(crate) use rank::{check_all_received, run_rank};
 
 /// Runs `f` on `n` ranks, each a thread, and gives their results in rank order. `f` may borrow
-/// from the caller.
+/// from the caller. It returns when all ranks have ended. One thread calls it, any thread; a rank
+/// that calls it opens a block of its own.
 ///
-/// Errors: that of the first rank that failed; the others were stopped by it. Messages that
-/// nobody received.
+/// Errors: that of the first rank that failed (a panic is [`Error::Panicked`]); the others were
+/// stopped by it. [`Error::Unreceived`], for messages that nobody received; [`Error::Argument`],
+/// if `n` is 0 or too large; [`Error::System`], if the system refuses threads.
 ///
 /// ```
 /// # use spmd_core::{spmd, Result};
@@ -36,6 +39,13 @@ where
 }
 
 /// To which cores the ranks of a block are bound.
+///
+/// ```
+/// # use spmd_core::{Bind, Spmd, spmd};
+/// // Rank 0 on the first core that this process may use, rank 1 on the second.
+/// Spmd::new(2).bind(Bind::Cores).run(|_ctx| Ok(()))?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Bind {
     /// To none: the system decides.
@@ -73,10 +83,18 @@ pub struct Spmd {
     forced: Vec<(String, String)>,
     segment: Option<usize>,
     unreachable: bool,
+    chaos: Option<u64>,
 }
 
 impl Spmd {
     /// A block of `ranks` ranks: threads, unless `SPMD_AS` says otherwise.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let ranks = Spmd::new(3).run(|ctx| Ok(ctx.rank()))?;
+    /// assert_eq!(ranks, [0, 1, 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn new(ranks: usize) -> Spmd {
         Spmd {
             ranks,
@@ -89,18 +107,38 @@ impl Spmd {
             forced: Vec::new(),
             segment: None,
             unreachable: false,
+            chaos: None,
         }
     }
 
     /// Ranks are OS threads.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let names = Spmd::new(2).threads().run(|_ctx| Ok(std::thread::current().name().map(String::from)))?;
+    /// assert_eq!(names[1].as_deref(), Some("rank 1"));
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn threads(mut self) -> Spmd {
         self.mode = Some(Mode::Threads);
         self
     }
 
     /// Ranks are coroutines on a few worker threads: thousands fit on a laptop. What such a rank
-    /// may not do: hold an OS lock (a `MutexGuard`) across a call of this library, or rely on
-    /// thread-locals, which it shares with other ranks.
+    /// may not do: hold an OS lock (a `MutexGuard`) across a call of this library, rely on
+    /// thread-locals, which it shares with other ranks, or wait for another rank by other means
+    /// than this library's.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let around = Spmd::new(1000).virtual_ranks().run(|ctx| {
+    ///     let (right, left) = ((ctx.rank() + 1) % 1000, (ctx.rank() + 999) % 1000);
+    ///     ctx.send(&[ctx.rank()], right, 0)?;
+    ///     Ok(ctx.recv_vec::<usize>(left, 0)?.0[0])
+    /// })?;
+    /// assert_eq!(around[0], 999);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn virtual_ranks(mut self) -> Spmd {
         self.mode = Some(Mode::Virtual);
         self
@@ -108,44 +146,117 @@ impl Spmd {
 
     /// Bytes of stack of each rank. Without it: `SPMD_STACK_SIZE`, else 1 MiB for a virtual rank
     /// and Rust's default for a thread.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// Spmd::new(100).virtual_ranks().stack_size(64 << 10).run(|_ctx| Ok(()))?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn stack_size(mut self, bytes: usize) -> Spmd {
         self.stack_size = Some(bytes);
         self
     }
 
     /// Worker threads of virtual ranks. Without it: the cores that this process may use.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// // All ranks take turns on one thread.
+    /// Spmd::new(100).virtual_ranks().workers(1).run(|_ctx| Ok(()))?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn workers(mut self, workers: usize) -> Spmd {
         self.workers = Some(workers);
         self
     }
 
-    /// How long a call may wait. Without it: `SPMD_TIMEOUT` in seconds, else for ever.
+    /// How long one call may wait; then it is [`Error::Timeout`]. Without it: `SPMD_TIMEOUT` in
+    /// seconds, else for ever.
+    ///
+    /// ```
+    /// # use spmd_core::{Error, Spmd};
+    /// use std::time::Duration;
+    ///
+    /// let ended = Spmd::new(2).timeout(Duration::from_millis(50)).run(|ctx| {
+    ///     if ctx.rank() == 0 {
+    ///         ctx.recv(&mut [0u8], 1, 0)?; // rank 1 computes for longer than that
+    ///     } else {
+    ///         std::thread::sleep(Duration::from_millis(400));
+    ///     }
+    ///     Ok(())
+    /// });
+    /// assert!(matches!(ended, Err(Error::Timeout { .. })));
+    /// ```
     pub fn timeout(mut self, limit: Duration) -> Spmd {
         self.timeout = Some(limit);
         self
     }
 
     /// What ranks are called in panic messages and debuggers: `name 3`. Without it: `rank 3`.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let names = Spmd::new(2).name("solver").run(|_ctx| Ok(std::thread::current().name().map(String::from)))?;
+    /// assert_eq!(names[1].as_deref(), Some("solver 1"));
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn name(mut self, name: impl Into<String>) -> Spmd {
         self.name = name.into();
         self
     }
 
     /// Binds ranks (virtual ranks: their workers) to cores. Linux only; elsewhere ignored.
+    ///
+    /// ```
+    /// # use spmd_core::{Bind, Spmd};
+    /// Spmd::new(4).bind(Bind::List(vec![0])).run(|_ctx| Ok(()))?; // all on core 0
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn bind(mut self, bind: Bind) -> Spmd {
         self.bind = bind;
         self
     }
 
-    /// Uses this algorithm for this call wherever it can serve: `force("allreduce", "tree")`.
+    /// Uses this algorithm for this call wherever it can serve, as `SPMD_FORCE` does for all
+    /// blocks. The names are those of `docs/algorithms.md`; a result does not depend on it.
+    ///
+    /// Errors, when the block is run: there is no such call or algorithm.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// Spmd::new(4).force("allreduce", "tree").run(|_ctx| Ok(()))?;
+    /// assert!(Spmd::new(4).force("allreduce", "magic").run(|_ctx| Ok(())).is_err());
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn force(mut self, call: impl Into<String>, algorithm: impl Into<String>) -> Spmd {
         self.forced.push((call.into(), algorithm.into()));
         self
     }
 
-    /// Bytes of a segment, where large data go through staging areas.
+    /// Bytes of a segment, where large data go through staging areas. Without it: `SPMD_SEGMENT`,
+    /// else 65536.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// Spmd::new(2).segment(1 << 20).run(|_ctx| Ok(()))?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn segment(mut self, bytes: usize) -> Spmd {
         self.segment = Some(bytes);
+        self
+    }
+
+    /// Delays before and after each call, the same for the same seed, and messages from different
+    /// sources in any order: a program that is right stays right, one that has been lucky may not
+    /// be. Without it: `SPMD_CHAOS`.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// Spmd::new(2).chaos(7).run(|_ctx| Ok(()))?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn chaos(mut self, seed: u64) -> Spmd {
+        self.chaos = Some(seed);
         self
     }
 
@@ -157,7 +268,16 @@ impl Spmd {
         self
     }
 
-    /// Runs `f` on every rank; results in rank order. Errors: as [`spmd`].
+    /// Runs `f` on every rank; results in rank order.
+    ///
+    /// Errors: as [`spmd`]; [`Error::Boot`], if an `SPMD_*` variable makes no sense.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let squares = Spmd::new(3).run(|ctx| Ok(ctx.rank() * ctx.rank()))?;
+    /// assert_eq!(squares, [0, 1, 4]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     #[track_caller]
     pub fn run<R, F>(self, f: F) -> Result<Vec<R>>
     where
@@ -184,7 +304,19 @@ impl Spmd {
 
     /// Runs `f` on every rank, the i-th share going to rank i; results in rank order.
     ///
-    /// Errors: as [`spmd`]; the number of shares is not the number of ranks.
+    /// Errors: as [`Spmd::run`]; the number of shares is not the number of ranks.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let mut field = [1, 2, 3, 4];
+    /// let halves = field.chunks_mut(2).collect();
+    /// Spmd::new(2).run_with(halves, |ctx, half: &mut [i32]| {
+    ///     half[0] = ctx.rank() as i32;
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(field, [0, 2, 1, 4]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     #[track_caller]
     pub fn run_with<A, R, F>(self, shares: Vec<A>, f: F) -> Result<Vec<R>>
     where
@@ -194,63 +326,4 @@ impl Spmd {
     {
         self.run_all(Location::caller(), None, shares, f)
     }
-}
-
-/// What a rank does: enter the block, run the program's closure, leave the block, telling the
-/// others how it went. A panic is given back as the error side.
-pub(crate) fn run_rank<R>(
-    endpoint: &Arc<Endpoint>,
-    block: u32,
-    f: impl FnOnce(&Ctx) -> Result<R>,
-) -> std::thread::Result<Result<R>> {
-    let (world, rank) = (&endpoint.world, endpoint.rank);
-    world.settle(rank);
-    world.set_state(rank, block, state::INSIDE);
-    note_panics();
-    let ctx = Ctx::new(endpoint.clone(), block);
-    let entered = ctx.enter();
-    let outcome = catch_unwind(AssertUnwindSafe(|| f(&ctx)));
-    drop(entered);
-    drop(ctx);
-    let own = |cause| Some(Fault::Rank { rank, cause });
-    let fault = match &outcome {
-        Ok(Ok(_)) => None,
-        // What stopped this rank also stops those that wait for it on other communicators.
-        Ok(Err(error)) => error
-            .fault()
-            .filter(|fault| world.has_recorded(fault))
-            .cloned()
-            .or_else(|| own(Cause::Returned(error.to_string()))),
-        Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
-    };
-    let left = if let Some(fault) = fault {
-        world.raise(Reach::Rank { rank, block }, &fault);
-        state::FAILED
-    } else {
-        state::LEFT
-    };
-    if world.mode == Mode::Processes {
-        // The board of the next block, which was that of the one before the last: all are through
-        // with it, as they have entered the last.
-        endpoint.clear_board(board_of(block + 1));
-    }
-    world.set_state(rank, block, left);
-    outcome
-}
-
-/// Complains about messages that nobody has received.
-pub(crate) fn check_all_received(
-    endpoint: &Endpoint,
-    concerns: impl Fn(u64) -> bool,
-) -> Result<()> {
-    let Some((count, first)) = endpoint.unreceived(concerns)? else { return Ok(()) };
-    let table = endpoint.world.memory.text(first.source as usize);
-    Err(Error::Unreceived {
-        rank: endpoint.rank,
-        count,
-        from: first.source as usize,
-        tag: first.tag,
-        len: first.count as usize,
-        sent_at: format!("{}:{}", table.get(first.file), first.line),
-    })
 }

@@ -2,6 +2,7 @@
 //! map, and the settings that users give through `SPMD_*` variables.
 
 use std::panic::Location;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::call::Kind;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::transport::shared::{Endpoint, Mode, Tuning};
+use crate::transport::wrap::TraceFile;
 use crate::wait;
 use crate::{Bind, Spmd};
 
@@ -51,6 +53,10 @@ pub mod variables {
     pub const SEGMENT: &str = "SPMD_SEGMENT";
     /// Large messages between processes: `1` reads them through the kernel.
     pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
+    /// A file to which every call is written down.
+    pub const TRACE: &str = "SPMD_TRACE";
+    /// The seed of delays before and after each call.
+    pub const CHAOS: &str = "SPMD_CHAOS";
 }
 
 /// What the environment sets.
@@ -105,7 +111,11 @@ impl Settings {
         let seconds = parsed::<f64>(TIMEOUT, "a number of seconds")?;
         let timeout = seconds.map(|seconds| {
             let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
-            limit.ok_or_else(|| Error::Boot(format!("{TIMEOUT}={seconds} is not a time limit")))
+            limit.ok_or_else(|| {
+                Error::Boot(format!(
+                    "{TIMEOUT}={seconds} is not a time limit; write more than 0, or unset it"
+                ))
+            })
         });
         Ok(Settings {
             mode,
@@ -149,7 +159,7 @@ pub(crate) fn check_forced(call: &str, algorithm: &str) -> std::result::Result<(
 }
 
 /// The algorithms that some collective has.
-const ALGORITHMS: [&str; 4] = ["flat", "tree", "doubling", "chunked"];
+const ALGORITHMS: [&str; 5] = ["flat", "tree", "central", "doubling", "chunked"];
 
 fn tuning() -> Result<Tuning> {
     use variables::*;
@@ -162,6 +172,8 @@ fn tuning() -> Result<Tuning> {
         Some(1) => true,
         Some(other) => return Err(Error::Boot(format!("{SINGLE_COPY}={other} is not 0 or 1"))),
     };
+    tuning.chaos = parsed(CHAOS, "a number")?;
+    tuning.trace = trace()?;
     for pair in variable(FORCE)?.iter().flat_map(|text| text.split(',')) {
         let Some((call, algorithm)) = pair.split_once('=') else {
             return Err(Error::Boot(format!(
@@ -174,6 +186,25 @@ fn tuning() -> Result<Tuning> {
         tuning.forced.push((call.into(), algorithm.into()));
     }
     Ok(tuning)
+}
+
+/// The file of `SPMD_TRACE`, opened once a process: anew, unless the launcher has made it.
+fn trace() -> Result<Option<Arc<TraceFile>>> {
+    static OPEN: Mutex<Option<Arc<TraceFile>>> = Mutex::new(None);
+    let Some(path) = variable(variables::TRACE)? else { return Ok(None) };
+    let mut open = OPEN.lock();
+    if open.is_none() {
+        let launched = variable(variables::ARENA)?.is_some();
+        *open = Some(Arc::new(TraceFile::open(Path::new(&path), launched)?));
+    }
+    Ok(open.clone())
+}
+
+/// Begins the file of `SPMD_TRACE`, for the launcher: the processes of its job add to it.
+///
+/// Errors: it cannot be written.
+pub fn begin_trace(path: &Path) -> Result<()> {
+    TraceFile::open(path, false).map(drop)
 }
 
 /// What this process is to the launcher.

@@ -207,7 +207,9 @@ pub(crate) struct Description<'a> {
 impl fmt::Display for Description<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
-        if let Some(dtype) = self.dtype {
+        // The bytes that a value is turned into are not the program's.
+        let object = self.kind.name().ends_with("_object");
+        if let Some(dtype) = self.dtype.filter(|_| !object) {
             if self.count == Call::UNEQUAL {
                 write!(f, " of {dtype}")?;
             } else {
@@ -217,12 +219,12 @@ impl fmt::Display for Description<'_> {
         if let Some(op) = self.op {
             write!(f, " with {op}")?;
         }
-        if let Some(root) = self.root {
-            match self.kind {
-                Kind::Send | Kind::Ssend => write!(f, " to rank {root}")?,
-                Kind::Recv | Kind::Probe => write!(f, " from rank {root}")?,
-                _ => write!(f, ", root {root},")?,
-            }
+        match (self.kind, self.root) {
+            (Kind::Send | Kind::Ssend, Some(dest)) => write!(f, " to rank {dest}")?,
+            (Kind::Recv | Kind::Probe, Some(source)) => write!(f, " from rank {source}")?,
+            (Kind::Recv | Kind::Probe, None) => f.write_str(" from any rank")?,
+            (_, Some(root)) => write!(f, ", root {root},")?,
+            (_, None) => {}
         }
         if let Some(tag) = self.tag {
             write!(f, " with tag {tag}")?;

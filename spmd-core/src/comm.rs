@@ -1,6 +1,7 @@
 //! Communicators: a group of ranks and a number. Messages are in `messages.rs`.
 
 mod messages;
+mod receive;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
-use crate::transport::shared::agents::Noted;
+use crate::transport::registry::Route;
 use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
+use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Endpoint, Mode};
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
@@ -19,12 +21,29 @@ use crate::transport::shared::{Endpoint, Mode};
 ///
 /// It can be moved to another thread, not shared: calls start from one thread at a time, and
 /// collectives in the same order on all its ranks. It frees itself when dropped.
+///
+/// ```
+/// # use spmd_core::{Comm, Result, spmd};
+/// fn to_the_right(comm: &Comm) -> Result<usize> {
+///     comm.send(&[comm.rank()], (comm.rank() + 1) % comm.size(), 0)?;
+///     let left = (comm.rank() + comm.size() - 1) % comm.size();
+///     Ok(comm.recv_vec::<usize>(left, 0)?.0[0])
+/// }
+/// assert_eq!(spmd(3, |ctx| to_the_right(ctx))?, [2, 0, 1]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+///
+/// As long as a rank has a communicator besides its block's own on which nobody waits, and its
+/// process has a thread that this library does not know, that thread may be about to use it: a
+/// circle of waits through this rank is then not found. A time limit still bounds them
+/// ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
 pub struct Comm {
     endpoint: Arc<Endpoint>,
+    route: Route,
     scope: Scope,
     me: usize,
     board: Board,
-    notes: [Cell<(usize, u32, u32, Noted)>; 16],
+    notes: [Cell<(usize, u64, Noted)>; 16],
     /// The block's own communicator, not one made by the program.
     primary: bool,
 }
@@ -42,7 +61,8 @@ impl Comm {
         let group = Group::World(endpoint.world.size());
         let scope = Scope { context: u64::from(block), block, group };
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
-        Comm { endpoint, scope, me, board, notes: Default::default(), primary: true }
+        let route = Route::of(&endpoint);
+        Comm { endpoint, route, scope, me, board, notes: Default::default(), primary: true }
     }
 
     /// Whether this is a communicator of this end.
@@ -51,18 +71,37 @@ impl Comm {
     }
 
     /// This rank in this communicator, from 0.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(3, |ctx| Ok(ctx.rank()))?, [0, 1, 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     #[inline]
     pub fn rank(&self) -> usize {
         self.me
     }
 
     /// How many ranks this communicator has.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(3, |ctx| Ok(ctx.size()))?, [3; 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     #[inline]
     pub fn size(&self) -> usize {
         self.scope.group.len()
     }
 
-    /// The rank in the world of a rank of this communicator.
+    /// The rank in the world of a rank of this communicator, as errors name it. It may panic for a
+    /// number that is none.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(3, |ctx| Ok(ctx.world_rank(2)))?, [2; 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn world_rank(&self, rank: usize) -> usize {
         self.scope.group.world(rank)
     }
@@ -71,33 +110,28 @@ impl Comm {
     #[inline]
     fn note(&self, call: &Call<'_>) -> Noted {
         let site = std::ptr::from_ref(call.site) as usize;
-        let dtype = call.dtype.map_or(0, |dtype| dtype.id);
-        let op = call.op.map_or(0, |op| op.id());
+        let dtype = call.dtype.map_or(0, |dtype| u64::from(dtype.id));
+        let what = dtype | call.op.map_or(0, |op| u64::from(op.id())) << 32;
         let place = &self.notes[(site >> 3) % self.notes.len()];
-        let known = place.get();
-        if (known.0, known.1, known.2) == (site, dtype, op) {
-            return known.3;
+        let (known_site, known_what, known) = place.get();
+        if (known_site, known_what) == (site, what) {
+            return known;
         }
-        let noted = Noted {
-            dtype: call.dtype.map_or(0, |dtype| self.endpoint.text_of(&dtype.to_string())),
-            op: call.op.map_or(0, |op| self.endpoint.text(op.name())),
-            file: self.endpoint.text(call.site.file()),
-        };
-        place.set((site, dtype, op, noted));
+        let noted = self.endpoint.note(call);
+        place.set((site, what, noted));
         noted
     }
 
+    #[inline]
     fn refuse_reentry(&self, call: &Call<'_>) -> Result<()> {
-        if crate::wait::is_in_operation() {
-            return Err(Error::Reentrant { call: call.to_string() });
-        }
-        Ok(())
+        if crate::wait::is_in_operation() { Err(reentered(call)) } else { Ok(()) }
     }
 
     /// Runs a collective on the shared arena: what algorithms of `spmd-collectives` are made of.
     ///
     /// All ranks of the communicator call it, in the same order, with calls of equal
     /// fingerprints. Errors: what `body` gives, or the fault that stops the communicator.
+    #[doc(hidden)]
     #[inline]
     pub fn collective<'a, R>(
         &'a self,
@@ -106,10 +140,25 @@ impl Comm {
     ) -> Result<R> {
         self.refuse_reentry(call)?;
         let noted = self.note(call);
-        Round::run(&self.endpoint, &self.scope, &self.board, self.me, call, noted, body)
+        self.carried(call, || {
+            Round::run(&self.endpoint, &self.scope, &self.board, self.me, call, noted, body)
+        })
+    }
+
+    /// Makes a call, with what is wrapped around the transport. Where nothing is, it costs nothing:
+    /// to go through the transport's table took a tenth of a barrier of two ranks.
+    #[inline]
+    fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
+        if self.route.plain {
+            return run();
+        }
+        let (mut run, mut result) = (Some(run), None);
+        self.route.transport.around(call, &mut || result = run.take().map(|run| run()));
+        result.expect("a transport makes each call once")
     }
 
     /// The algorithm that is forced for this kind of call, if one is.
+    #[doc(hidden)]
     #[inline]
     pub fn forced(&self, kind: Kind) -> Option<&str> {
         let forced = &self.endpoint.world.tuning.forced;
@@ -121,11 +170,20 @@ impl Comm {
 
     /// Up to how many ranks a small collective is best done flat, everybody reading everybody:
     /// ranks that share a core only add up the work.
+    #[doc(hidden)]
     pub fn flat_limit(&self) -> usize {
         if self.endpoint.world.mode == Mode::Virtual { 4 } else { FLAT }
     }
 
+    /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
+    /// ([`Round::arrive_and`]).
+    #[doc(hidden)]
+    pub fn has_hub(&self) -> bool {
+        self.endpoint.hub(&self.scope).is_some()
+    }
+
     /// Bytes of a segment, where large data go through staging areas.
+    #[doc(hidden)]
     pub fn segment(&self) -> usize {
         self.endpoint.world.tuning.segment
     }
@@ -139,12 +197,14 @@ impl Comm {
     }
 
     /// Refuses a root that is not a rank of this communicator.
+    #[doc(hidden)]
     pub fn check_root(&self, call: &Call<'_>) -> Result<()> {
         call.root.map_or(Ok(()), |root| self.check_rank(call, "root", root))
     }
 }
 
 /// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
+#[doc(hidden)]
 impl Comm {
     /// Boards that this rank could use for a new communicator, as a bit mask; all members use the
     /// same one.
@@ -194,6 +254,7 @@ impl Comm {
         EXTRA_COMMS.fetch_add(1, Relaxed);
         Some(Comm {
             endpoint: self.endpoint.clone(),
+            route: self.route.clone(),
             scope,
             me,
             board: Board::new(board, context),
@@ -216,6 +277,11 @@ impl Comm {
     pub fn host_color(&self) -> u32 {
         0
     }
+}
+
+#[cold]
+fn reentered(call: &Call<'_>) -> Error {
+    Error::Reentrant { call: call.to_string() }
 }
 
 impl Drop for Comm {

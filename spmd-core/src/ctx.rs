@@ -1,6 +1,5 @@
 //! What a rank's closure receives.
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,11 +7,21 @@ use std::sync::Arc;
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::transport::shared::{Endpoint, Mode};
+use crate::wait::{current, set_current};
 
 /// A rank's view of its block: it derefs to the communicator of all its ranks.
 ///
 /// It stays with its rank: a thread or task cannot capture it by accident, only a communicator
 /// of its own (`ctx.dup()`).
+///
+/// ```
+/// # use spmd_core::{Ctx, Result, spmd};
+/// fn greet(ctx: &Ctx) -> Result<String> {
+///     Ok(format!("rank {} of {}", ctx.rank(), ctx.size()))
+/// }
+/// assert_eq!(spmd(2, greet)?[1], "rank 1 of 2");
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 ///
 /// ```compile_fail,E0277
 /// fn send_away(ctx: &'static spmd_core::Ctx) {
@@ -32,21 +41,42 @@ impl Ctx {
     }
 
     /// Where the ranks of this block run.
+    ///
+    /// ```
+    /// # use spmd_core::{Mode, Spmd};
+    /// let modes = Spmd::new(2).virtual_ranks().run(|ctx| Ok(ctx.mode()))?;
+    /// assert_eq!(modes, [Mode::Virtual; 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn mode(&self) -> Mode {
         self.endpoint.world.mode
     }
 
     /// Memory for `n` values, all bytes zero at first, that peers on the host can reach: a
     /// collective or large message on it needs no copy on the way. Only this rank dereferences
-    /// it.
+    /// it. Any rank may call it, without the others.
     ///
-    /// Errors: the arena is full.
+    /// Errors: there is no memory for so many; zero is no value of `T`.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// spmd(2, |ctx| {
+    ///     let mut field = ctx.alloc_shared::<f64>(1000)?;
+    ///     assert_eq!(field[999], 0.0);
+    ///     field.fill(ctx.rank() as f64);
+    ///     let mut other = vec![0.0; 1000];
+    ///     ctx.sendrecv(&field, 1 - ctx.rank(), 0, &mut other, 1 - ctx.rank(), 0)?;
+    ///     assert_eq!(other[999], (1 - ctx.rank()) as f64);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn alloc_shared<T: crate::Element>(&self, n: usize) -> Result<crate::SharedBuf<T>> {
         crate::SharedBuf::new(&self.endpoint, n)
     }
 
     pub(crate) fn enter(&self) -> Entered {
-        let before = CURRENT.replace(&raw const self.comm);
+        let before = set_current((&raw const self.comm).cast());
         // On a coroutine, what was there belongs to another one, which may end before this.
         Entered(if crate::wait::fleet::in_coroutine() { std::ptr::null() } else { before })
     }
@@ -60,24 +90,13 @@ impl Deref for Ctx {
     }
 }
 
-thread_local! {
-    /// The communicator of the rank that runs on this thread now. Waits of virtual ranks put it
-    /// back when they go on ([`set_current`]).
-    static CURRENT: Cell<*const Comm> = const { Cell::new(std::ptr::null()) };
-}
-
 /// Leaves the rank again when dropped.
-pub(crate) struct Entered(*const Comm);
+pub(crate) struct Entered(*const ());
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.set(self.0);
+        set_current(self.0);
     }
-}
-
-/// The rank that runs on this thread, for a wait to put back when it goes on.
-pub(crate) fn current() -> *const Comm {
-    CURRENT.get()
 }
 
 /// Whether the rank that runs on this thread is that of this end.
@@ -85,16 +104,21 @@ pub(crate) fn is_rank_of(endpoint: &Endpoint) -> bool {
     with_current(|comm| Ok(comm.is_of(endpoint))).unwrap_or(false)
 }
 
-/// Puts back what [`current`] gave.
-pub(crate) fn set_current(current: *const Comm) {
-    CURRENT.set(current);
-}
-
 /// Gives the communicator of the rank that runs here to `f`, for code without a `ctx`.
 ///
-/// Errors: no rank runs here.
+/// Errors: no rank runs here: outside a block, or on a thread that a rank has started.
+///
+/// ```
+/// # use spmd_core::{Result, spmd, with_current};
+/// fn deep_inside() -> Result<usize> {
+///     with_current(|comm| Ok(comm.rank()))
+/// }
+/// assert_eq!(spmd(3, |_ctx| deep_inside())?, [0, 1, 2]);
+/// assert!(deep_inside().is_err());
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
-    let current = CURRENT.get();
+    let current = current().cast::<Comm>();
     if current.is_null() {
         return Err(Error::Argument(
             "no rank runs on this thread: call this inside spmd(..) or spmd::run(..), on the \
@@ -102,9 +126,9 @@ pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
                 .into(),
         ));
     }
-    // SAFETY: a pointer in CURRENT leads to the communicator of a `Ctx` that lives on a stack
-    // frame below this one: it is taken out again before that frame ends (`Entered`). What other
-    // coroutines put there in between is overwritten when this one goes on (`set_current`, at
-    // every suspension), and a coroutine leaves nothing there when it ends.
+    // SAFETY: only `Ctx::enter` says that a rank runs here (`wait/current.rs`), by a pointer to the
+    // communicator of a `Ctx` that lives on a stack frame below this one; it is taken back before
+    // that frame ends (`Entered`). What other coroutines say in between is overwritten when this
+    // one goes on, at every suspension, and a coroutine leaves nothing there when it ends.
     f(unsafe { &*current })
 }

@@ -5,15 +5,40 @@
 
 use std::fmt;
 use std::io;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::call::Call;
 use crate::fault::Fault;
 
-/// What the calls of this library return.
+/// What the calls of this library return, and a rank's closure.
+///
+/// ```
+/// # use spmd_core::{Result, spmd};
+/// fn main() -> Result<()> {
+///     spmd(2, |_ctx| Ok(()))?;
+///     Ok(())
+/// }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call of the rank API did not do what it was asked.
+///
+/// `docs/errors.md` has the text of each variant as a user sees it, and what to do.
+///
+/// ```
+/// # use spmd_core::{Error, spmd};
+/// let ended = spmd(2, |ctx| {
+///     if ctx.rank() == 1 {
+///         return Err("no more data".into());
+///     }
+///     match ctx.recv(&mut [0], 1, 0) {
+///         Err(Error::PeerFailed { rank: 1, .. }) => Ok(()),
+///         other => panic!("{other:?}"),
+///     }
+/// });
+/// assert_eq!(ended.unwrap_err().to_string(), "no more data");
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -92,7 +117,8 @@ pub enum Error {
     /// A message carries another element type than the receive asked for. Nothing was
     /// overwritten; the message is consumed.
     #[error(
-        "{call}: the message from rank {from} (tag {tag}, sent at {sent_at}) carries {sent}, and the receive is of {expected}"
+        "{call}: the message from rank {from} (tag {tag}, sent at {sent_at}) carries {sent}, and the receive is of {expected}; \
+         use one type on both sides"
     )]
     ElementType {
         /// The call, with its source line.
@@ -110,7 +136,8 @@ pub enum Error {
     },
     /// Messages that nobody received when their block ended.
     #[error(
-        "{count} message(s) to rank {rank} were never received; the first, of {len} elements from rank {from} with tag {tag}, was sent at {sent_at}"
+        "{count} message(s) to rank {rank} were never received; the first, of {len} elements from rank {from} with tag {tag}, was sent at {sent_at}; \
+         receive it before the block ends, or don't send it"
     )]
     Unreceived {
         /// The rank they were sent to.
@@ -134,7 +161,8 @@ pub enum Error {
     },
     /// The time limit for waiting passed (`Spmd::timeout`, `SPMD_TIMEOUT`).
     #[error(
-        "{call} waited for {waiting_for} longer than the limit of {limit:?} (SPMD_TIMEOUT or Spmd::timeout)"
+        "{call} waited for {waiting_for} longer than the limit of {limit:?} (SPMD_TIMEOUT or Spmd::timeout); \
+         see what it was doing, or allow more time"
     )]
     Timeout {
         /// The call, with its source line.
@@ -167,8 +195,9 @@ pub enum Error {
         /// What was found there.
         what: &'static str,
     },
-    /// The launcher's environment cannot be used.
-    #[error("cannot enter the world that the launcher made: {0}")]
+    /// The environment cannot be used: an `SPMD_*` variable makes no sense, or the launcher speaks
+    /// another protocol.
+    #[error("cannot start ranks: {0}")]
     Boot(String),
     /// The operating system refused something.
     #[error("{action}: {source}")]
@@ -214,6 +243,13 @@ impl Error {
 
     /// The fault behind this error, where another rank or a disagreement between ranks is the
     /// reason.
+    ///
+    /// ```
+    /// # use spmd_core::fault::Fault;
+    /// # use spmd_core::spmd;
+    /// let ended = spmd(2, |ctx| ctx.recv(&mut [0], 1 - ctx.rank(), 0));
+    /// assert!(matches!(ended.unwrap_err().fault(), Some(Fault::Deadlock { .. })));
+    /// ```
     pub fn fault(&self) -> Option<&Fault> {
         match self {
             Error::PeerFailed { fault, .. } | Error::Stopped { fault, .. } => Some(fault),
@@ -228,6 +264,11 @@ impl Error {
             Fault::Rank { rank, .. } => Error::PeerFailed { rank: *rank, fault, call },
             _ => Error::Stopped { fault, call },
         }
+    }
+
+    /// That `what` was called wrongly at `site`.
+    pub(crate) fn misuse(what: &str, site: &Location<'_>, why: impl fmt::Display) -> Error {
+        Error::Argument(format!("{what} at {}:{}: {why}", site.file(), site.line()))
     }
 
     pub(crate) fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Error {

@@ -7,6 +7,11 @@ use std::sync::Once;
 use serde::{Deserialize, Serialize};
 
 /// How a rank came to its end.
+///
+/// ```
+/// # use spmd_core::fault::Cause;
+/// assert_eq!(Cause::Killed(11).to_string(), "its process was killed by signal 11 (SIGSEGV)");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Cause {
@@ -27,6 +32,9 @@ impl fmt::Display for Cause {
         match self {
             Cause::Panicked(message) => write!(f, "it panicked: {message}"),
             Cause::Returned(error) => write!(f, "it returned an error: {error}"),
+            Cause::Exited(0) => {
+                write!(f, "its process exited with status 0 without returning from spmd::run")
+            }
             Cause::Exited(status) => write!(f, "its process exited with status {status}"),
             Cause::Killed(signal) => {
                 write!(f, "its process was killed by signal {signal}")?;
@@ -58,6 +66,21 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 }
 
 /// Why ranks were stopped. The same value reaches every rank of the communicator.
+///
+/// ```
+/// # use spmd_core::fault::{Cause, Fault};
+/// # use spmd_core::spmd;
+/// spmd(2, |ctx| {
+///     if ctx.rank() == 1 {
+///         return Err("no more data".into());
+///     }
+///     let error = ctx.recv(&mut [0], 1, 0).unwrap_err();
+///     let cause = Cause::Returned("no more data".into());
+///     assert_eq!(error.fault(), Some(&Fault::Rank { rank: 1, cause }));
+///     Ok(())
+/// })
+/// .unwrap_err();
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Fault {
@@ -90,7 +113,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The rank at the start of it, where there is one.
+    /// The rank at the start of it, numbered in the world, where there is one.
+    ///
+    /// ```
+    /// # use spmd_core::fault::{Cause, Fault};
+    /// assert_eq!(Fault::Rank { rank: 3, cause: Cause::Exited(7) }.rank(), Some(3));
+    /// assert_eq!(Fault::Deadlock { calls: vec![] }.rank(), None);
+    /// ```
     pub fn rank(&self) -> Option<usize> {
         match self {
             Fault::Rank { rank, .. } | Fault::Left { rank, .. } => Some(*rank),
@@ -98,7 +127,13 @@ impl Fault {
         }
     }
 
-    /// What happened to the rank, in words.
+    /// What happened to the rank, in words; the whole text where it is no rank's failure.
+    ///
+    /// ```
+    /// # use spmd_core::fault::{Cause, Fault};
+    /// let fault = Fault::Rank { rank: 3, cause: Cause::Exited(7) };
+    /// assert_eq!(fault.cause(), "its process exited with status 7");
+    /// ```
     pub fn cause(&self) -> String {
         match self {
             Fault::Rank { cause, .. } => cause.to_string(),
@@ -117,14 +152,16 @@ impl fmt::Display for Fault {
             Fault::Deadlock { calls } => {
                 write!(
                     f,
-                    "deadlock, each of these ranks waits for another of them: {}",
+                    "deadlock: only the ranks listed could end these waits, so change the order of \
+                     their calls: {}",
                     calls.join("; ")
                 )
             }
             Fault::Left { rank, waiting } => {
                 write!(
                     f,
-                    "rank {rank} ended its block while another rank waited for it ({waiting})"
+                    "rank {rank} ended its block while another rank waited for it ({waiting}); it \
+                     makes a call too few, or the other one too many"
                 )
             }
         }

@@ -51,3 +51,14 @@ pub(crate) struct Scope {
     pub(crate) block: u32,
     pub(crate) group: Group,
 }
+
+/// Numbers of communicators below this belong to blocks.
+pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
+
+impl Scope {
+    /// Whether this is a block's own communicator, not one that the program has made.
+    #[inline]
+    pub(crate) fn is_primary(&self) -> bool {
+        self.context < FIRST_CONTEXT
+    }
+}

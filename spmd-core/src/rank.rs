@@ -1,17 +1,48 @@
 //! Sources, tags, and what is known of a received message.
 
-/// Any source, or any tag, in a receive or probe.
+/// The type of [`ANY`].
 ///
-/// ```ignore
-/// let status = ctx.recv(&mut buf, ANY, ANY)?;
+/// ```
+/// # use spmd_core::{ANY, Any, Source};
+/// let whoever: Any = ANY;
+/// assert_eq!(whoever.source(), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Any;
 
-/// Any source, or any tag.
+/// Any source, or any tag, in a receive or probe.
+///
+/// ```
+/// # use spmd_core::{ANY, spmd};
+/// spmd(2, |ctx| {
+///     if ctx.rank() == 0 {
+///         return ctx.send(&[1.0], 1, 42);
+///     }
+///     let status = ctx.recv(&mut [0.0], ANY, ANY)?;
+///     assert_eq!((status.source(), status.tag()), (0, 42));
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub const ANY: Any = Any;
 
 /// From whom a receive takes a message: a rank, or [`ANY`].
+///
+/// ```
+/// # use spmd_core::{ANY, Comm, Result, Source, spmd};
+/// fn number(comm: &Comm, source: impl Source) -> Result<u32> {
+///     let mut number = [0u32];
+///     comm.recv(&mut number, source, ANY)?;
+///     Ok(number[0])
+/// }
+/// spmd(1, |ctx| {
+///     ctx.send(&[4u32], 0, 0)?;
+///     ctx.send(&[5u32], 0, 0)?;
+///     assert_eq!((number(ctx, 0)?, number(ctx, ANY)?), (4, 5));
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 pub trait Source {
     /// The rank, or none for any.
     fn source(self) -> Option<usize>;
@@ -30,6 +61,11 @@ impl Source for Any {
 }
 
 /// Which tag a receive takes: a number, or [`ANY`].
+///
+/// ```
+/// # use spmd_core::{ANY, TagOrAny};
+/// assert_eq!((7u32.tag(), ANY.tag()), (Some(7), None));
+/// ```
 pub trait TagOrAny {
     /// The tag, or none for any.
     fn tag(self) -> Option<u32>;
@@ -48,6 +84,20 @@ impl TagOrAny for Any {
 }
 
 /// What is known of a message: who sent it, with which tag, how long it is.
+///
+/// ```
+/// # use spmd_core::spmd;
+/// spmd(2, |ctx| {
+///     if ctx.rank() == 0 {
+///         return ctx.send(&[1.0; 3], 1, 7);
+///     }
+///     let status = ctx.recv(&mut [0.0; 10], 0, 7)?;
+///     assert_eq!((status.source(), status.tag(), status.len()), (0, 7, 3));
+///     assert!(!status.is_empty());
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     pub(crate) source: usize,
@@ -57,21 +107,65 @@ pub struct Status {
 
 impl Status {
     /// The rank that sent it, in the communicator of the receive.
+    ///
+    /// ```
+    /// # use spmd_core::{ANY, spmd};
+    /// spmd(1, |ctx| {
+    ///     ctx.send(&[1u8], 0, 7)?;
+    ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
+    ///     assert_eq!(status.source(), 0);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn source(&self) -> usize {
         self.source
     }
 
     /// Its tag.
+    ///
+    /// ```
+    /// # use spmd_core::{ANY, spmd};
+    /// spmd(1, |ctx| {
+    ///     ctx.send(&[1u8], 0, 7)?;
+    ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
+    ///     assert_eq!(status.tag(), 7);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn tag(&self) -> u32 {
         self.tag
     }
 
     /// Its length in elements.
+    ///
+    /// ```
+    /// # use spmd_core::{ANY, spmd};
+    /// spmd(1, |ctx| {
+    ///     ctx.send(&[1u8, 2], 0, 7)?;
+    ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
+    ///     assert_eq!(status.len(), 2);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether it carries no elements.
+    ///
+    /// ```
+    /// # use spmd_core::{ANY, spmd};
+    /// spmd(1, |ctx| {
+    ///     ctx.send(&[0u8; 0], 0, 7)?;
+    ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
+    ///     assert!(status.is_empty());
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -25,7 +25,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// The string with this number; what a correct owner has not written reads as `?`.
-    pub(crate) fn get(&self, number: u32) -> String {
+    pub(crate) fn get(&self, number: u16) -> String {
         let Some(entry) = self.entries.get(number as usize) else { return "?".into() };
         let entry = entry.load(Acquire);
         let (start, len) = ((entry >> 16) as usize, (entry & 0xffff) as usize);
@@ -45,10 +45,10 @@ pub(crate) struct Interner {
 }
 
 struct State {
-    numbers: HashMap<String, u32>,
+    numbers: HashMap<String, u16>,
     used: usize,
     /// Direct-mapped by address and length: a string met again costs one comparison.
-    cache: [(usize, usize, u32); CACHE],
+    cache: [(usize, usize, u16); CACHE],
 }
 
 impl Interner {
@@ -59,7 +59,7 @@ impl Interner {
     }
 
     /// The number of `text` in `table`, which belongs to this interner alone.
-    pub(crate) fn number(&self, table: &Table, text: &'static str) -> u32 {
+    pub(crate) fn number(&self, table: &Table, text: &'static str) -> u16 {
         let key = (text.as_ptr() as usize, text.len());
         let slot = (key.0 >> 3 ^ key.0 >> 9) % CACHE;
         let mut state = self.known.lock();
@@ -73,13 +73,13 @@ impl Interner {
     }
 
     /// The same for text that is made while running.
-    pub(crate) fn number_of(&self, table: &Table, text: &str) -> u32 {
+    pub(crate) fn number_of(&self, table: &Table, text: &str) -> u16 {
         self.known.lock().insert(table, text)
     }
 }
 
 impl State {
-    fn insert(&mut self, table: &Table, text: &str) -> u32 {
+    fn insert(&mut self, table: &Table, text: &str) -> u16 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
@@ -93,8 +93,8 @@ impl State {
         }
         table.entries[number].store(((self.used as u32) << 16) | len as u32, Release);
         self.used += len;
-        self.numbers.insert(text.to_owned(), number as u32);
-        number as u32
+        self.numbers.insert(text.to_owned(), number as u16);
+        number as u16
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         let b = interner.number(&table, "f64");
         assert_eq!((table.get(a), table.get(b)), ("src/main.rs".into(), "f64".into()));
         assert_eq!(table.get(0), "?");
-        assert_eq!(table.get(99_999), "?");
+        assert_eq!(table.get(60_000), "?");
         table.entries[7].store(u32::MAX, Relaxed);
         assert_eq!(table.get(7), "?");
         for i in 0..2000 {

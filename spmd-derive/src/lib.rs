@@ -6,6 +6,16 @@ use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Index, Member, Path, Result, parse_quote};
 
 /// Makes a `#[repr(C)]` struct without padding, whose fields are all elements, an `Element`.
+///
+/// A struct whose layout is not fixed does not compile:
+///
+/// ```compile_fail
+/// # use spmd_derive::Element;
+/// #[derive(Clone, Copy, Element)]
+/// struct Reordered {
+///     position: [f64; 3],
+/// }
+/// ```
 #[proc_macro_derive(Element, attributes(spmd))]
 pub fn derive_element(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand(input.into()).unwrap_or_else(Error::into_compile_error).into()

@@ -11,6 +11,10 @@ const BOUND: Duration = Duration::from_secs(3);
 
 type Deed = fn(&Ctx) -> Result<()>;
 
+/// Where ranks run.
+const PLACES: [fn(Spmd) -> Spmd; 3] =
+    [Spmd::threads, Spmd::virtual_ranks, |spmd| spmd.virtual_ranks().workers(1)];
+
 /// What the ranks that did not fail got, and the block as a whole.
 struct Outcome {
     survivors: Vec<(usize, Error)>,
@@ -42,8 +46,7 @@ fn fail(n: usize, place: fn(Spmd) -> Spmd, deed: Deed) -> Outcome {
 
 fn everywhere(deed: Deed, check: impl Fn(&Outcome)) {
     for n in [2, 3, 16, 20] {
-        check(&fail(n, Spmd::threads, deed));
-        check(&fail(n, Spmd::virtual_ranks, deed));
+        PLACES.into_iter().for_each(|place| check(&fail(n, place, deed)));
     }
 }
 
@@ -108,7 +111,7 @@ fn a_panic_in_an_operation() {
             a + b
         })
     };
-    for place in [Spmd::threads, Spmd::virtual_ranks] {
+    for place in PLACES {
         for n in [2, 3, 20] {
             let errors = Mutex::new(Vec::new());
             let start = Instant::now();
@@ -142,7 +145,7 @@ fn a_panic_in_an_operation() {
 /// A world goes on without its failed blocks: the next one is as good as new.
 #[test]
 fn blocks_after_a_failure() {
-    for place in [Spmd::threads, Spmd::virtual_ranks] {
+    for place in PLACES {
         for turn in 0..20 {
             let result = place(Spmd::new(4)).run(|ctx| {
                 ctx.barrier()?;

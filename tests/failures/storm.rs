@@ -69,6 +69,7 @@ fn random_kills() {
     let kills = number("SPMD_TEST_KILLS").unwrap_or(200);
     let seed = number("SPMD_TEST_SEED").unwrap_or(now() as u64);
     let mut random = Random(seed);
+    let mut slowest = Duration::ZERO;
     for kill in 0..kills {
         let ranks = 2 + random.below(4);
         let (victim, lives) = (random.below(ranks), random.below(30_000));
@@ -89,6 +90,8 @@ fn random_kills() {
             assert!(said.text.ends_with(&words), "{case}: {said:?}");
             let after = Duration::from_millis(said.at.saturating_sub(killed) as u64);
             assert!(after < BOUND, "{case}: {after:?}: {said:?}");
+            slowest = slowest.max(after);
         }
     }
+    println!("{kills} kills: the slowest survivor ended after {slowest:?}");
 }

@@ -108,13 +108,16 @@ fn a_block_without_ranks() {
         Spmd::new(0).virtual_ranks().run(|_| Ok(())).unwrap_err().to_string(),
         Spmd::new(0).run_with(Vec::<u8>::new(), |_, _| Ok(())).unwrap_err().to_string(),
     ];
-    assert!(texts.iter().all(|text| text == "a block needs at least one rank"), "{texts:?}");
+    assert!(
+        texts.iter().all(|text| text.ends_with("a block needs at least one rank")),
+        "{texts:?}"
+    );
 }
 
 #[test]
 fn a_block_with_too_few_shares() {
     let error = Spmd::new(3).run_with(vec![1, 2], |_, _| Ok(())).unwrap_err();
-    assert_eq!(error.to_string(), "2 shares were given for 3 ranks");
+    assert!(error.to_string().ends_with(": 2 shares were given for 3 ranks"), "{error}");
 }
 
 #[test]
@@ -175,7 +178,10 @@ fn a_call_from_inside_an_operation() {
                 }
                 a + b
             });
-            assert_eq!(ctx.allreduce_value(1, op)?, 2);
+            // So many that every rank folds some of them.
+            let mut sums = [1; 2000];
+            ctx.allreduce_in_place(&mut sums, op)?;
+            assert_eq!(sums, [2; 2000]);
             failed.into_inner().unwrap().map_or(Ok(()), Err)
         })
         .error(

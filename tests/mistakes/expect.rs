@@ -14,8 +14,11 @@ const BOUND: Duration = Duration::from_secs(2);
 type NamedMode = (&'static str, fn(Spmd) -> Spmd);
 
 /// Where the ranks of a test run.
-pub(crate) const MODES: [NamedMode; 2] =
-    [("threads", Spmd::threads), ("virtual", Spmd::virtual_ranks)];
+pub(crate) const MODES: [NamedMode; 3] = [
+    ("threads", Spmd::threads),
+    ("virtual", Spmd::virtual_ranks),
+    ("virtual, one worker", |spmd| spmd.virtual_ranks().workers(1)),
+];
 
 /// What came of a wrong program, in each mode.
 pub(crate) struct Mistake {
@@ -31,7 +34,7 @@ struct Run {
     whole: Option<Error>,
 }
 
-/// Runs `program` on `n` thread ranks, then on `n` virtual ones.
+/// Runs `program` on `n` thread ranks, then on `n` virtual ones, on all cores and on one.
 ///
 /// Lines of the program that an expectation speaks of end in a comment `// <1>`, `// <2>` and so
 /// on, by which [`Mistake`] finds their numbers.

@@ -39,7 +39,7 @@ fn a_circle_of_three_while_a_fourth_computes() {
 #[test]
 fn all_receive_from_any() {
     mistake(3, |ctx| ctx.recv(&mut [0.0], ANY, ANY).map(drop)) // <1>
-        .deadlock(&[0, 1, 2], &["ranks 0, 1, 2: recv of 1 f64 at <1>"]);
+        .deadlock(&[0, 1, 2], &["ranks 0, 1, 2: recv of 1 f64 from any rank at <1>"]);
 }
 
 #[test]

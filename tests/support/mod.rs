@@ -24,9 +24,10 @@ pub fn full() -> bool {
     std::env::var("SPMD_TEST_FULL").is_ok_and(|value| value == "1")
 }
 
-/// The launcher's binary, beside this test's own; built first if it is not there.
+/// The launcher's binary, beside this test's own; built first if it is not there, or older than
+/// its sources.
 ///
-/// Cargo tells tests the binaries of their own package alone.
+/// Cargo tells tests the binaries of their own package alone, and builds no others for them.
 pub fn spmdrun_path() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -34,7 +35,7 @@ pub fn spmdrun_path() -> &'static Path {
         // target/debug/deps/this-test
         let profile = test.ancestors().nth(2).expect("a test lies in the target folder");
         let spmdrun = profile.join("spmdrun");
-        if !spmdrun.exists() {
+        if !is_fresh(&spmdrun) {
             build_spmdrun(profile);
         }
         assert!(spmdrun.exists(), "there is no {}", spmdrun.display());
@@ -42,17 +43,42 @@ pub fn spmdrun_path() -> &'static Path {
     })
 }
 
+/// Whether the program is there, and no file written since that cargo has listed beside it
+/// (`spmdrun.d`) as a source. A program without such a list is none of cargo's, and taken as it is.
+///
+/// The times are what cargo itself looks at; to ask cargo would cost every test a process, and a
+/// turn at the lock of the target folder.
+fn is_fresh(program: &Path) -> bool {
+    let written = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    let Some(built) = written(program) else { return false };
+    let Ok(list) = std::fs::read_to_string(program.with_extension("d")) else { return true };
+    // A space in a name is escaped: no such file is found, and cargo is asked after all.
+    let sources = list.lines().filter_map(|line| line.split_once(": ")).map(|(_, files)| files);
+    sources
+        .flat_map(str::split_whitespace)
+        .all(|source| written(Path::new(source)).is_some_and(|changed| changed <= built))
+}
+
 fn build_spmdrun(profile: &Path) {
     let name = match profile.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(name) => name,
     };
-    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    cargo
         .args(["build", "--quiet", "--package", "spmd-launcher", "--bin", "spmdrun"])
         .args(["--profile", name, "--target-dir"])
         .arg(profile.parent().expect("a profile lies in the target folder"))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    // Of this test's package: with them, build scripts would run again now, and once more under
+    // the next cargo.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(name);
+        }
+    }
+    let status = cargo.status();
     assert!(status.as_ref().is_ok_and(|status| status.success()), "building spmdrun: {status:?}");
 }
 
@@ -143,11 +169,17 @@ pub struct World {
     pub forced: Vec<(&'static str, &'static str)>,
     /// Whether large messages between processes are read through the kernel.
     pub single_copy: bool,
+    /// The seed of delays and of the order of messages.
+    pub chaos: Option<u64>,
+    /// Workers of virtual ranks.
+    pub workers: Option<usize>,
 }
 
 impl World {
     fn block(&self, ranks: usize) -> Spmd {
         let block = Spmd::new(ranks).segment(self.segment.unwrap_or(64 << 10));
+        let block = self.chaos.into_iter().fold(block, Spmd::chaos);
+        let block = self.workers.into_iter().fold(block, Spmd::workers);
         self.forced.iter().fold(block, |block, (call, algorithm)| block.force(*call, *algorithm))
     }
 
@@ -183,6 +215,7 @@ impl World {
             ("SPMD_SEGMENT", &*segment),
             ("SPMD_FORCE", &*forced),
             ("SPMD_SINGLE_COPY", if self.single_copy { "1" } else { "0" }),
+            ("SPMD_CHAOS", &*self.chaos.map_or_else(String::new, |seed| seed.to_string())),
         ];
         processes(test, ranks, &settings, body)
     }

@@ -16,7 +16,7 @@ use crate::fault::{Cause, Fault, panic_text};
 use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
-use crate::transport::shared::{Endpoint, Mode, Reach, World};
+use crate::transport::shared::{Endpoint, Hub, Mode, Reach, World};
 use crate::wait::{self, Policy, Running, fleet};
 
 /// The most ranks of a block: their numbers are parts of larger ones.
@@ -40,17 +40,22 @@ impl Spmd {
             return Err(Error::Reentrant { call: format!("spmd at {site}") });
         }
         if n == 0 {
-            return Err(Error::Argument("a block needs at least one rank".into()));
+            return Err(Error::misuse("spmd", site, "a block needs at least one rank"));
         }
         if n > MAX_RANKS {
-            return Err(Error::Argument(format!("a block has at most {MAX_RANKS} ranks, not {n}")));
+            let why = format!("a block has at most {MAX_RANKS} ranks, not {n}");
+            return Err(Error::misuse("spmd", site, why));
         }
         if shares.len() != n {
             let given = shares.len();
-            return Err(Error::Argument(format!("{given} shares were given for {n} ranks")));
+            let why = format!("{given} shares were given for {n} ranks");
+            return Err(Error::misuse("spmd", site, why));
         }
         let settings = boot::Settings::from_environment()?;
         let mode = self.mode.or(settings.mode).unwrap_or(Mode::Threads);
+        if mode == Mode::Threads {
+            check_threads(n)?;
+        }
         let cores = settings.cores.unwrap_or_else(wait::cores);
         let policy = Policy::new(cores, 0);
         let timeout = self.timeout.or(settings.timeout);
@@ -59,12 +64,17 @@ impl Spmd {
         let memory = memory.map_or_else(own, Ok)?;
         let mut tuning = settings.tuning;
         for (call, algorithm) in &self.forced {
-            boot::check_forced(call, algorithm).map_err(Error::Argument)?;
+            boot::check_forced(call, algorithm).map_err(|why| {
+                Error::misuse("spmd", site, format!("force({call:?}, {algorithm:?}): {why}"))
+            })?;
         }
         tuning.forced.splice(0..0, self.forced.iter().cloned());
         tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
         tuning.unreachable = self.unreachable;
-        let world = Arc::new(World::new(memory, mode, policy, timeout, tuning));
+        tuning.chaos = self.chaos.or(tuning.chaos);
+        let workers = self.workers.unwrap_or(cores).clamp(1, n);
+        let hub = (mode == Mode::Virtual).then(|| Hub::new(n, workers));
+        let world = Arc::new(World::new(memory, mode, policy, timeout, tuning, hub));
         let ends: Vec<_> =
             (0..n).map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
         let shares: Vec<_> = shares.into_iter().map(|share| Mutex::new(Some(share))).collect();
@@ -77,7 +87,7 @@ impl Spmd {
             }));
         };
         match mode {
-            Mode::Virtual => self.run_virtual(&world, settings.stack_size, cores, &body)?,
+            Mode::Virtual => self.run_virtual(&world, settings.stack_size, workers, &body)?,
             _ => self.run_threads(&world, settings.stack_size, &body)?,
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
@@ -119,7 +129,12 @@ impl Spmd {
                         Cause::Returned(format!("its thread could not be started: {error}"));
                     world.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
                     finished.wait_for(rank);
-                    return Err(Error::system(format!("starting thread {rank} of {n}"), error));
+                    return Err(Error::system(
+                        format!(
+                            "starting thread {rank} of {n} (fewer ranks or a smaller stack may help)"
+                        ),
+                        error,
+                    ));
                 }
             }
             finished.wait_for(n);
@@ -131,11 +146,10 @@ impl Spmd {
         &self,
         world: &Arc<World>,
         stack: Option<usize>,
-        cores: usize,
+        workers: usize,
         body: &(dyn Fn(usize) + Sync),
     ) -> Result<()> {
         let bound = self.cores();
-        let workers = self.workers.unwrap_or(cores).clamp(1, self.ranks);
         let mut options = fleet::FleetOptions::new(self.ranks, workers);
         options.stack_size = self.stack_size.or(stack).unwrap_or(fleet::DEFAULT_STACK_SIZE);
         options.name = format!("{} worker ", self.name);
@@ -168,6 +182,34 @@ impl Spmd {
     }
 }
 
+/// Refuses more threads than fit into a process.
+fn check_threads(n: usize) -> Result<()> {
+    let most = most_threads();
+    if n <= most {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        what: format!("a block of {n} thread ranks"),
+        reason: format!("a process has address ranges for about {most} threads"),
+        remedy: "use virtual ranks, or fewer; the system's limit is vm.max_map_count".into(),
+    })
+}
+
+/// How many threads fit into a process, beyond which the standard library aborts it. Each has a stack
+/// and one for signals, with a guard before each of them: four address ranges.
+#[cfg(target_os = "linux")]
+fn most_threads() -> usize {
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    let limit = limit.ok().and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(65_530);
+    // Some are for everything else.
+    (limit - limit / 16) / 4
+}
+
+#[cfg(not(target_os = "linux"))]
+fn most_threads() -> usize {
+    usize::MAX
+}
+
 /// Ranks that have ended, and the agent that waits for them.
 struct Finished {
     count: AtomicUsize,
@@ -180,7 +222,7 @@ struct Finished {
 impl Finished {
     fn new() -> Finished {
         let opener = fleet::current();
-        let alone = crate::ctx::current().is_null() && crate::comm::extra_comms() == 0;
+        let alone = crate::wait::current().is_null() && crate::comm::extra_comms() == 0;
         Finished {
             count: AtomicUsize::new(0),
             word: crate::sync::atomic::AtomicU32::new(0),

@@ -100,7 +100,8 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     allow_reading_by_siblings(header.launcher.load(Relaxed));
     let settings = Settings::from_environment()?;
     let policy = Policy::new(settings.cores.unwrap_or_else(cores), size - 1);
-    let world = World::new(memory, Mode::Processes, policy, settings.timeout, settings.tuning);
+    let world =
+        World::new(memory, Mode::Processes, policy, settings.timeout, settings.tuning, None);
     Ok(Some(Endpoint::new(Arc::new(world), rank)))
 }
 
@@ -179,8 +180,14 @@ impl Job {
         header.records_bytes.store(layout.heap_offset() as u64, Relaxed);
         header.launcher.store(std::process::id(), Relaxed);
         header.magic.store(MAGIC, Release);
-        let world =
-            World::new(memory, Mode::Processes, Policy::new(1, ranks), None, Tuning::default());
+        let world = World::new(
+            memory,
+            Mode::Processes,
+            Policy::new(1, ranks),
+            None,
+            Tuning::default(),
+            None,
+        );
         Ok(Job { fd, world })
     }
 
@@ -232,11 +239,15 @@ impl Job {
         self.world.ring_all();
     }
 
-    /// What stopped the job first, if anything did: the rank, where there is one, and the cause
-    /// in words.
+    /// What stopped the job first, if anything did: the rank, where one failed, and the cause in
+    /// words.
     pub fn first_cause(&self) -> Option<(Option<usize>, String)> {
         let fault = self.world.first_fault(|_| true)?;
-        Some((fault.rank(), fault.cause()))
+        let failed = match &fault {
+            Fault::Rank { rank, .. } => Some(*rank),
+            _ => None,
+        };
+        Some((failed, fault.cause()))
     }
 
     /// What the rank is doing, in a line.

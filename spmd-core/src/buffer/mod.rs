@@ -20,6 +20,19 @@ pub use view::{View, ViewMut};
 
 /// Memory whose elements can be sent: a slice, an array, a `Vec`, or a view with gaps.
 ///
+/// ```
+/// use spmd_core::buffer::{Buffer, strided};
+///
+/// fn elements(buffer: &(impl Buffer + ?Sized)) -> usize {
+///     buffer.view().len()
+/// }
+/// let data = vec![1.0; 6];
+/// assert_eq!(elements(&data), 6);
+/// assert_eq!(elements(&data[..2]), 2);
+/// assert_eq!(elements(&strided(&data, 3, 1, 2)?), 3);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+///
 /// # Safety
 ///
 /// The element type of [`view`](Buffer::view) is [`Elem`](Buffer::Elem), and each call gives the
@@ -27,7 +40,8 @@ pub use view::{View, ViewMut};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer of elements",
     note = "slices, arrays, `Vec<T>`, `Box<[T]>`, and the views of `strided` and `subarray` are buffers",
-    note = "for a single value use the `_value` form of the call, for any serde type the `_object` form"
+    note = "a single value is `&[x]`, or goes by the `_value` form of a collective",
+    note = "for text and any other serde type, use the `_object` form of the call"
 )]
 pub unsafe trait Buffer {
     /// The type of its elements.
@@ -39,10 +53,25 @@ pub unsafe trait Buffer {
 
 /// A [`Buffer`] that can be received into.
 ///
+/// ```
+/// use spmd_core::buffer::BufferMut;
+///
+/// fn room(buffer: &mut (impl BufferMut + ?Sized)) -> usize {
+///     buffer.view_mut().len()
+/// }
+/// assert_eq!(room(&mut [0u8; 4]), 4);
+/// ```
+///
 /// # Safety
 ///
 /// [`view_mut`](BufferMut::view_mut) has the same elements as [`view`](Buffer::view), and no two
 /// of them overlap.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer that elements can be received into",
+    note = "slices, arrays, `Vec<T>`, `Box<[T]>`, and the views of `strided_mut` and `subarray_mut` are such buffers",
+    note = "a single value is `&mut [x]`, or goes by the `_value` form of a collective",
+    note = "for text and any other serde type, use the `_object` form of the call"
+)]
 pub unsafe trait BufferMut: Buffer {
     /// Its elements, erased, for writing.
     fn view_mut(&mut self) -> ViewMut<'_>;

@@ -1,5 +1,7 @@
 //! Blocks of elements at a fixed distance: a column of a matrix, every other sample.
 
+use std::panic::Location;
+
 use super::pattern::{Dim, Pattern};
 use super::{Buffer, BufferMut, View, ViewMut};
 use crate::element::Element;
@@ -22,6 +24,7 @@ use crate::error::{Error, Result};
 /// assert_eq!(column.view().len(), 2);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
+#[track_caller]
 pub fn strided<T: Element>(
     slice: &[T],
     count: usize,
@@ -38,6 +41,24 @@ pub fn strided<T: Element>(
 ///
 /// [`Error::Argument`] if the slice ends before the last block does, or if blocks overlap: of two
 /// or more blocks, `stride` must be at least `block`.
+///
+/// ```
+/// use spmd_core::{spmd, strided, strided_mut};
+///
+/// // The last column of rank 0 becomes the first of rank 1.
+/// let tiles = spmd(2, |ctx| {
+///     let mut tile = [ctx.rank(); 6]; // two rows of three
+///     if ctx.rank() == 0 {
+///         ctx.send(&strided(&tile[2..], 2, 1, 3)?, 1, 0)?;
+///     } else {
+///         ctx.recv(&mut strided_mut(&mut tile, 2, 1, 3)?, 0, 0)?;
+///     }
+///     Ok(tile)
+/// })?;
+/// assert_eq!(tiles[1], [0, 1, 1, 0, 1, 1]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
 pub fn strided_mut<T: Element>(
     slice: &mut [T],
     count: usize,
@@ -45,16 +66,27 @@ pub fn strided_mut<T: Element>(
     stride: usize,
 ) -> Result<StridedMut<'_, T>> {
     if count > 1 && stride < block {
-        return Err(Error::Argument(format!(
-            "strided_mut: {count} blocks of {block} elements that start {stride} apart overlap; \
-             the stride must be at least the block"
-        )));
+        let why = format!(
+            "{count} blocks of {block} elements that start {stride} apart overlap; the stride must \
+             be at least the block"
+        );
+        return Err(Error::misuse("strided_mut", Location::caller(), why));
     }
     let layout = Layout::new("strided_mut", slice, count, block, stride)?;
     Ok(StridedMut { slice, layout })
 }
 
 /// Blocks at a fixed distance in a slice, made by [`strided`].
+///
+/// ```
+/// # use spmd_core::buffer::{Buffer, Strided, strided};
+/// # use spmd_core::{Element, Result};
+/// fn every_other<T: Element>(samples: &[T]) -> Result<Strided<'_, T>> {
+///     strided(samples, samples.len().div_ceil(2), 1, 2)
+/// }
+/// assert_eq!(every_other(&[1, 2, 3, 4, 5])?.view().len(), 3);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a, T> {
     slice: &'a [T],
@@ -62,6 +94,16 @@ pub struct Strided<'a, T> {
 }
 
 /// Blocks at a fixed distance in a slice, made by [`strided_mut`].
+///
+/// ```
+/// # use spmd_core::buffer::{Buffer, StridedMut, strided_mut};
+/// # use spmd_core::{Element, Result};
+/// fn column<T: Element>(matrix: &mut [T], columns: usize) -> Result<StridedMut<'_, T>> {
+///     strided_mut(matrix, matrix.len() / columns, 1, columns)
+/// }
+/// assert_eq!(column(&mut [0; 6], 3)?.view().len(), 2);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct StridedMut<'a, T> {
     slice: &'a mut [T],
@@ -104,6 +146,7 @@ struct Layout {
 }
 
 impl Layout {
+    #[track_caller]
     fn new<T>(
         call: &str,
         slice: &[T],
@@ -111,14 +154,16 @@ impl Layout {
         block: usize,
         stride: usize,
     ) -> Result<Layout> {
+        let site = Location::caller();
+        let wrong = |why: String| Error::misuse(call, site, why);
         let size = size_of::<T>();
         if count == 0 || block == 0 {
             return Ok(Layout { run: 0, dim: None });
         }
         let needed = (count - 1).checked_mul(stride).and_then(|last| last.checked_add(block));
         if needed.is_none_or(|needed| needed > slice.len()) {
-            return Err(Error::Argument(format!(
-                "{call}: {count} blocks of {block} elements that start {stride} apart need a slice of {} \
+            return Err(wrong(format!(
+                "{count} blocks of {block} elements that start {stride} apart need a slice of {} \
                  elements, and it has {}",
                 needed.map_or("too many".to_owned(), |needed| needed.to_string()),
                 slice.len(),
@@ -127,8 +172,8 @@ impl Layout {
         // Blocks that overlap can be more than the slice.
         let bytes = count.checked_mul(block).and_then(|elements| elements.checked_mul(size));
         let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
-            return Err(Error::Argument(format!(
-                "{call}: {count} blocks of {block} elements are more than fits into memory"
+            return Err(wrong(format!(
+                "{count} blocks of {block} elements are more than fits into memory"
             )));
         };
         if count == 1 || stride == block {

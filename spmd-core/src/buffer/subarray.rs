@@ -1,6 +1,7 @@
 //! A rectangular part of an array of any number of axes: the face of a grid, a tile of a matrix.
 
 use std::ops::Range;
+use std::panic::Location;
 
 use super::pattern::{Dim, Pattern};
 use super::{Buffer, BufferMut, View, ViewMut};
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 /// assert_eq!(face.view().len(), 20);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
+#[track_caller]
 pub fn subarray<'a, T: Element>(
     slice: &'a [T],
     shape: &[usize],
@@ -39,6 +41,23 @@ pub fn subarray<'a, T: Element>(
 /// # Errors
 ///
 /// As [`subarray`].
+///
+/// ```
+/// use spmd_core::{spmd, subarray_mut};
+///
+/// let grids = spmd(2, |ctx| {
+///     let mut grid = [0; 12]; // three rows of four
+///     if ctx.rank() == 0 {
+///         ctx.send(&[1, 2, 3, 4], 1, 0)?;
+///     } else {
+///         ctx.recv(&mut subarray_mut(&mut grid, &[3, 4], &[1..3, 2..4])?, 0, 0)?;
+///     }
+///     Ok(grid)
+/// })?;
+/// assert_eq!(grids[1], [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
 pub fn subarray_mut<'a, T: Element>(
     slice: &'a mut [T],
     shape: &[usize],
@@ -49,6 +68,16 @@ pub fn subarray_mut<'a, T: Element>(
 }
 
 /// A rectangular part of an array, made by [`subarray`].
+///
+/// ```
+/// # use spmd_core::buffer::{Buffer, Subarray, subarray};
+/// # use spmd_core::Result;
+/// fn inner(grid: &[f64], [rows, columns]: [usize; 2]) -> Result<Subarray<'_, f64>> {
+///     subarray(grid, &[rows, columns], &[1..rows - 1, 1..columns - 1])
+/// }
+/// assert_eq!(inner(&[0.0; 20], [4, 5])?.view().len(), 6);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Subarray<'a, T> {
     slice: &'a [T],
@@ -56,6 +85,16 @@ pub struct Subarray<'a, T> {
 }
 
 /// A rectangular part of an array, made by [`subarray_mut`].
+///
+/// ```
+/// # use spmd_core::buffer::{Buffer, SubarrayMut, subarray_mut};
+/// # use spmd_core::Result;
+/// fn top(grid: &mut [f64], [rows, columns]: [usize; 2]) -> Result<SubarrayMut<'_, f64>> {
+///     subarray_mut(grid, &[rows, columns], &[0..1, 0..columns])
+/// }
+/// assert_eq!(top(&mut [0.0; 20], [4, 5])?.view().len(), 5);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct SubarrayMut<'a, T> {
     slice: &'a mut [T],
@@ -102,26 +141,29 @@ struct Layout {
 }
 
 impl Layout {
+    #[track_caller]
     fn new<T>(call: &str, len: usize, shape: &[usize], ranges: &[Range<usize>]) -> Result<Layout> {
+        let site = Location::caller();
+        let wrong = |why: String| Error::misuse(call, site, why);
         let elements =
             shape.iter().try_fold(1, |product: usize, extent| product.checked_mul(*extent));
         if elements != Some(len) {
-            return Err(Error::Argument(format!(
-                "{call}: an array of shape {shape:?} has {} elements, and the slice has {len}",
+            return Err(wrong(format!(
+                "an array of shape {shape:?} has {} elements, and the slice has {len}",
                 elements.map_or("too many".to_owned(), |elements| elements.to_string()),
             )));
         }
         if ranges.len() != shape.len() {
-            return Err(Error::Argument(format!(
-                "{call}: the shape {shape:?} has {} axes, and {} ranges are given",
+            return Err(wrong(format!(
+                "the shape {shape:?} has {} axes, and {} ranges are given",
                 shape.len(),
                 ranges.len(),
             )));
         }
         for (axis, (range, extent)) in ranges.iter().zip(shape).enumerate() {
             if range.start > range.end || range.end > *extent {
-                return Err(Error::Argument(format!(
-                    "{call}: the range {range:?} of axis {axis} is not within its extent, 0..{extent}"
+                return Err(wrong(format!(
+                    "the range {range:?} of axis {axis} is not within its extent, 0..{extent}"
                 )));
             }
         }

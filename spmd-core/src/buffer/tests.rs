@@ -217,19 +217,18 @@ fn message<T>(result: Result<T, Error>) -> String {
 #[test]
 fn errors_say_what_is_out_of_range() {
     let slice = [0_u64; 20];
-    assert_eq!(
-        message(strided(&slice, 4, 2, 8)),
-        "strided: 4 blocks of 2 elements that start 8 apart need a slice of 26 elements, and it has 20"
-    );
+    assert!(message(strided(&slice, 4, 2, 8)).ends_with(
+        ": 4 blocks of 2 elements that start 8 apart need a slice of 26 elements, and it has 20"
+    ));
     assert!(message(strided_mut(&mut slice.clone(), 2, 3, 2)).contains("overlap"));
-    assert_eq!(
-        message(subarray(&slice, &[4, 4], &[0..4, 0..4])),
-        "subarray: an array of shape [4, 4] has 16 elements, and the slice has 20"
+    assert!(
+        message(subarray(&slice, &[4, 4], &[0..4, 0..4]))
+            .ends_with(": an array of shape [4, 4] has 16 elements, and the slice has 20")
     );
     assert!(message(subarray(&slice, &[20], &[0..4, 0..5])).contains("has 1 axes, and 2 ranges"));
-    assert_eq!(
-        message(subarray_mut(&mut slice.clone(), &[4, 5], &[0..4, 2..6])),
-        "subarray_mut: the range 2..6 of axis 1 is not within its extent, 0..5"
+    assert!(
+        message(subarray_mut(&mut slice.clone(), &[4, 5], &[0..4, 2..6]))
+            .ends_with(": the range 2..6 of axis 1 is not within its extent, 0..5")
     );
     #[expect(clippy::reversed_empty_ranges)]
     let backwards = 3..1;

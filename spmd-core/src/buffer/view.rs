@@ -6,6 +6,13 @@ use super::pattern::Pattern;
 use crate::element::{DType, Element};
 
 /// The elements of a [`Buffer`](super::Buffer), without their type.
+///
+/// ```
+/// # use spmd_core::buffer::{Buffer, View};
+/// let data = [1u32, 2];
+/// let view: View<'_> = data.view();
+/// assert_eq!((view.len(), view.bytes(), view.dtype().name), (2, 8, "u32"));
+/// ```
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     base: *const u8,
@@ -22,6 +29,11 @@ unsafe impl Sync for View<'_> {}
 
 impl<'a> View<'a> {
     /// The view of a slice.
+    ///
+    /// ```
+    /// # use spmd_core::buffer::View;
+    /// assert_eq!(View::new(&[1.0, 2.0]).len(), 2);
+    /// ```
     pub fn new<T: Element>(slice: &'a [T]) -> View<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
@@ -39,32 +51,72 @@ impl<'a> View<'a> {
     }
 
     /// The type of the elements.
+    ///
+    /// ```
+    /// # use spmd_core::{Buffer, DType, Element};
+    /// let dtype: DType = [1u32, 2].view().dtype();
+    /// assert_eq!(dtype, u32::DTYPE);
+    /// ```
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// # use spmd_core::Buffer;
+    /// assert_eq!([1u32, 2].view().len(), 2);
+    /// ```
     pub fn len(&self) -> usize {
         self.bytes() / self.dtype.size as usize
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use spmd_core::Buffer;
+    /// assert!([1u32; 0].view().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
 
     /// The bytes of all elements, without gaps.
+    ///
+    /// ```
+    /// # use spmd_core::{Buffer, strided};
+    /// assert_eq!(strided(&[1u32, 2, 3], 2, 1, 2)?.view().bytes(), 8);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn bytes(&self) -> usize {
         self.pattern.bytes()
     }
 
     /// Where the elements start, if they lie in one piece and in order; a view without elements
     /// does, and the pointer is then of no use.
+    ///
+    /// ```
+    /// # use spmd_core::{Buffer, strided};
+    /// let data = [1u32, 2, 3];
+    /// assert_eq!(data.view().contiguous(), Some(data.as_ptr().cast()));
+    /// assert_eq!(strided(&data, 2, 1, 2)?.view().contiguous(), None);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn contiguous(&self) -> Option<*const u8> {
         self.pattern.dims.is_empty().then_some(self.base)
     }
 
     /// Copies all elements to `out`, in one piece.
+    ///
+    /// ```
+    /// # use spmd_core::{Buffer, strided};
+    /// let (data, mut out) = ([1u32, 2, 3], [0u32; 2]);
+    /// let ends = strided(&data, 2, 1, 2)?;
+    /// // SAFETY: `out` is as long as the view, 8 bytes, and apart from `data`.
+    /// unsafe { ends.view().pack(out.as_mut_ptr().cast()) };
+    /// assert_eq!(out, [1, 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     ///
     /// # Safety
     ///
@@ -75,6 +127,15 @@ impl<'a> View<'a> {
     }
 
     /// Copies `count` elements from element `first` on to `out`, in one piece.
+    ///
+    /// ```
+    /// # use spmd_core::Buffer;
+    /// let (data, mut out) = ([1u32, 2, 3], [0u32; 2]);
+    /// // SAFETY: 1 + 2 is the length of the view; `out` has room for two elements and is apart
+    /// // from `data`.
+    /// unsafe { data.view().pack_range(1, 2, out.as_mut_ptr().cast()) };
+    /// assert_eq!(out, [2, 3]);
+    /// ```
     ///
     /// # Safety
     ///
@@ -90,6 +151,13 @@ impl<'a> View<'a> {
 }
 
 /// The elements of a [`BufferMut`](super::BufferMut), without their type, for writing.
+///
+/// ```
+/// # use spmd_core::buffer::{BufferMut, ViewMut};
+/// let mut data = [1u32, 2];
+/// let view: ViewMut<'_> = data.view_mut();
+/// assert_eq!((view.len(), view.bytes(), view.dtype().name), (2, 8, "u32"));
+/// ```
 pub struct ViewMut<'a> {
     base: *mut u8,
     dtype: DType,
@@ -105,6 +173,11 @@ unsafe impl Sync for ViewMut<'_> {}
 
 impl<'a> ViewMut<'a> {
     /// The view of a slice.
+    ///
+    /// ```
+    /// # use spmd_core::buffer::ViewMut;
+    /// assert_eq!(ViewMut::new(&mut [1.0, 2.0]).len(), 2);
+    /// ```
     pub fn new<T: Element>(slice: &'a mut [T]) -> ViewMut<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
@@ -123,42 +196,91 @@ impl<'a> ViewMut<'a> {
     }
 
     /// The same elements for reading.
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// let mut data = [1u32, 2];
+    /// assert_eq!(data.view_mut().as_view().len(), 2);
+    /// ```
     pub fn as_view(&self) -> View<'_> {
         let ViewMut { base, dtype, pattern, .. } = *self;
         View { base, dtype, pattern, borrow: PhantomData }
     }
 
     /// The type of the elements.
+    ///
+    /// ```
+    /// # use spmd_core::{BufferMut, Element};
+    /// assert_eq!([1u32, 2].view_mut().dtype(), u32::DTYPE);
+    /// ```
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// assert_eq!([1u32, 2].view_mut().len(), 2);
+    /// ```
     pub fn len(&self) -> usize {
         self.as_view().len()
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// assert!([1u32; 0].view_mut().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.as_view().is_empty()
     }
 
     /// The bytes of all elements, without gaps.
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// assert_eq!([1u32, 2].view_mut().bytes(), 8);
+    /// ```
     pub fn bytes(&self) -> usize {
         self.as_view().bytes()
     }
 
     /// As [`View::contiguous`].
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// let mut data = [1u32, 2];
+    /// let start = data.as_ptr().cast();
+    /// assert_eq!(data.view_mut().contiguous(), Some(start));
+    /// ```
     pub fn contiguous(&self) -> Option<*const u8> {
         self.as_view().contiguous()
     }
 
     /// As [`View::contiguous`], for writing.
+    ///
+    /// ```
+    /// # use spmd_core::{BufferMut, strided_mut};
+    /// let mut data = [1u32, 2, 3];
+    /// assert!(data.view_mut().contiguous_mut().is_some());
+    /// assert!(strided_mut(&mut data, 2, 1, 2)?.view_mut().contiguous_mut().is_none());
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     pub fn contiguous_mut(&mut self) -> Option<*mut u8> {
         self.pattern.dims.is_empty().then_some(self.base)
     }
 
     /// As [`View::pack`].
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// let (mut data, mut out) = ([1u32, 2], [0u32; 2]);
+    /// // SAFETY: `out` is as long as the view, 8 bytes, and apart from `data`.
+    /// unsafe { data.view_mut().pack(out.as_mut_ptr().cast()) };
+    /// assert_eq!(out, [1, 2]);
+    /// ```
     ///
     /// # Safety
     ///
@@ -170,6 +292,15 @@ impl<'a> ViewMut<'a> {
 
     /// As [`View::pack_range`].
     ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// let (mut data, mut out) = ([1u32, 2, 3], [0u32; 2]);
+    /// // SAFETY: 1 + 2 is the length of the view; `out` has room for two elements and is apart
+    /// // from `data`.
+    /// unsafe { data.view_mut().pack_range(1, 2, out.as_mut_ptr().cast()) };
+    /// assert_eq!(out, [2, 3]);
+    /// ```
+    ///
     /// # Safety
     ///
     /// As [`View::pack_range`].
@@ -179,6 +310,17 @@ impl<'a> ViewMut<'a> {
     }
 
     /// Overwrites all elements with those in one piece at `from`.
+    ///
+    /// ```
+    /// # use spmd_core::{BufferMut, strided_mut};
+    /// let (mut data, from) = ([1u32, 2, 3], [7u32, 9]);
+    /// let mut ends = strided_mut(&mut data, 2, 1, 2)?;
+    /// // SAFETY: `from` is as long as the view, 8 bytes, which are `u32` too, and is apart from
+    /// // `data`.
+    /// unsafe { ends.view_mut().unpack(from.as_ptr().cast()) };
+    /// assert_eq!(data, [7, 2, 9]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
     ///
     /// # Safety
     ///
@@ -190,6 +332,15 @@ impl<'a> ViewMut<'a> {
     }
 
     /// Overwrites `count` elements from element `first` on with those in one piece at `from`.
+    ///
+    /// ```
+    /// # use spmd_core::BufferMut;
+    /// let (mut data, from) = ([1u32, 2, 3], [8u32, 9]);
+    /// // SAFETY: 1 + 2 is the length of the view; `from` holds two elements, `u32` too, and is
+    /// // apart from `data`.
+    /// unsafe { data.view_mut().unpack_range(1, 2, from.as_ptr().cast()) };
+    /// assert_eq!(data, [1, 8, 9]);
+    /// ```
     ///
     /// # Safety
     ///

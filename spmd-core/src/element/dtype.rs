@@ -6,6 +6,14 @@ use super::Element;
 
 /// Tells whether `count` scalars or structs at a pointer of any alignment are values.
 ///
+/// ```
+/// # use spmd_core::element::{Element, Valid};
+/// let valid: Valid = bool::DTYPE.valid.expect("not every byte is a `bool`");
+/// let bytes = [0u8, 1, 2];
+/// // SAFETY: three initialised bytes, which nobody writes.
+/// assert!(!unsafe { valid(bytes.as_ptr(), bytes.len()) });
+/// ```
+///
 /// # Safety
 ///
 /// All their bytes are readable and initialised, and nothing writes them meanwhile.
@@ -107,6 +115,15 @@ impl DType {
 
     /// Whether the bytes of `count` elements are values of this type, as bytes from another
     /// process must be before anything reads them as `bool`, `char` or a struct of these.
+    ///
+    /// ```
+    /// # use spmd_core::Element;
+    /// let bytes = [0u8, 1, 2];
+    /// // SAFETY: a `bool` is one byte; three initialised ones are there, which nobody writes.
+    /// assert!(!unsafe { bool::DTYPE.all_valid(bytes.as_ptr(), 3) });
+    /// // SAFETY: so are two.
+    /// assert!(unsafe { bool::DTYPE.all_valid(bytes.as_ptr(), 2) });
+    /// ```
     ///
     /// # Safety
     ///

@@ -27,16 +27,32 @@ pub struct Located<T> {
 
 impl<T: Copy> Located<T> {
     /// `value`, found at `index`.
+    ///
+    /// ```
+    /// # use spmd_core::Located;
+    /// let peak = Located::new(0.75, 12);
+    /// assert_eq!((peak.value(), peak.index()), (0.75, 12));
+    /// ```
     pub fn new(value: T, index: usize) -> Located<T> {
         Located { index: (index as u64).to_ne_bytes(), value }
     }
 
     /// The value.
+    ///
+    /// ```
+    /// # use spmd_core::Located;
+    /// assert_eq!(Located::new(0.75, 12).value(), 0.75);
+    /// ```
     pub fn value(&self) -> T {
         self.value
     }
 
     /// Where it was found.
+    ///
+    /// ```
+    /// # use spmd_core::Located;
+    /// assert_eq!(Located::new(0.75, 12).index(), 12);
+    /// ```
     pub fn index(&self) -> usize {
         u64::from_ne_bytes(self.index) as usize
     }

@@ -77,6 +77,15 @@ pub use spmd_derive::Element;
 ///
 /// Implemented for the types in the [table](self) above; `#[derive(Element)]` adds structs.
 ///
+/// ```
+/// use spmd_core::Element;
+///
+/// fn bytes<T: Element>(values: &[T]) -> usize {
+///     values.len() * T::DTYPE.size as usize
+/// }
+/// assert_eq!(bytes(&[[1.0f64; 3]; 2]), 48);
+/// ```
+///
 /// # Safety
 ///
 /// - Every byte of a value is initialised: there is no padding and no uninitialised part.

@@ -30,6 +30,20 @@ pub use order::{canonical_split, fold_ranks};
 /// Built-in ones are [`Sum`] and its siblings; [`Op::new`] makes one of a closure. `combine` must
 /// be associative, as far as the program cares: ranks are combined in a fixed order, but not from
 /// left to right. It must not communicate.
+///
+/// ```
+/// use spmd_core::op::{Max, Operation, Sum};
+///
+/// fn three<O: Operation<f64>>(op: O) -> f64 {
+///     op.combine(op.combine(1.0, 2.0), 3.0)
+/// }
+/// assert_eq!((three(Sum), three(Max)), (6.0, 3.0));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an operation on `{T}`",
+    note = "which operation works on which type stands in the table of the module `spmd::element`",
+    note = "`Op::new(|a: {T}, b: {T}| ..)` makes an operation of a closure"
+)]
 pub trait Operation<T: Element>: Sync {
     /// What reports and mismatch checks call it. All of [`Op`] share one name.
     const NAME: &'static str;
@@ -80,7 +94,15 @@ pub struct Op<F> {
 }
 
 impl<F> Op<F> {
-    /// An associative and commutative operation that combines two elements by `combine`.
+    /// An associative and commutative operation that combines two elements by `combine`. All ranks
+    /// must pass the same: that two closures differ is not seen.
+    ///
+    /// ```
+    /// use spmd_core::op::{Op, Operation};
+    ///
+    /// let longest = Op::new(|a: f64, b: f64| if b.abs() > a.abs() { b } else { a });
+    /// assert_eq!(longest.combine(2.0, -3.0), -3.0);
+    /// ```
     pub const fn new<T: Element>(combine: F) -> Op<F>
     where
         F: Fn(T, T) -> T + Sync,
@@ -90,6 +112,13 @@ impl<F> Op<F> {
 
     /// The same operation, declared not to be commutative: `combine(a, b)` may differ from
     /// `combine(b, a)`. No algorithm will swap its arguments.
+    ///
+    /// ```
+    /// use spmd_core::op::{Op, Operation};
+    ///
+    /// let last = Op::new(|_: i32, b: i32| b).non_commutative();
+    /// assert!(!last.commutative());
+    /// ```
     pub fn non_commutative(self) -> Op<F> {
         Op { commutative: false, ..self }
     }

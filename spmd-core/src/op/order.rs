@@ -38,6 +38,18 @@ pub fn canonical_split(n: usize) -> usize {
 /// If an operation of the program's own panics, the panic passes through and `out` holds results
 /// up to some element.
 ///
+/// ```
+/// use spmd_core::op::{ErasedOp, Sum, fold_ranks};
+///
+/// let (inputs, mut out) = ([[1u32, 2], [3, 4], [5, 6]], [0u32; 2]);
+/// let mut input = |rank: usize| inputs[rank].as_ptr().cast();
+/// let op = ErasedOp::new::<u32, _>(&Sum);
+/// // SAFETY: three inputs and `out` hold two `u32` of 4 bytes each; `out` is apart from all
+/// // inputs, and nobody else uses them.
+/// unsafe { fold_ranks(op, 4, out.as_mut_ptr().cast(), 2, 3, &mut input, &mut Vec::new()) };
+/// assert_eq!(out, [9, 12]);
+/// ```
+///
 /// # Panics
 ///
 /// If `ranks` is 0.

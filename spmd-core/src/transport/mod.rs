@@ -1,3 +1,44 @@
 //! Transports: how ranks reach each other.
+//!
+//! Every rank has an `Endpoint`, its end of the arena that the ranks of its host share:
+//! there it waits, shows its calls and learns of failures, and on its boards the collectives of
+//! ranks that share an arena run as concrete code (`board/`). What carries messages, and what may
+//! be wrapped around calls, is a `Transport`. `registry.rs` names them all.
 
+pub(crate) mod message;
+pub(crate) mod registry;
 pub mod shared;
+pub(crate) mod wrap;
+
+use crate::buffer::View;
+use crate::call::Call;
+use crate::error::Result;
+use message::{Arrived, Envelope, Manner, Pending, Wanted};
+use shared::agents::Waiter;
+
+/// One rank's way to the others.
+pub(crate) trait Transport: Send + Sync {
+    /// Sends a message to world rank `to`.
+    ///
+    /// # Safety
+    /// The viewed buffer stays alive and unwritten until the result has been completed; a
+    /// result that is dropped instead takes the data back first.
+    unsafe fn post<'a>(
+        &'a self,
+        to: usize,
+        envelope: Envelope,
+        data: &View<'_>,
+        manner: Manner,
+        waiter: &Waiter<'_>,
+    ) -> Result<Pending<'a>>;
+
+    /// Takes the first message that fits, if one has come.
+    fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>>;
+
+    /// Looks at the first message that fits, if one has come.
+    fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>>;
+
+    /// Makes one call of the rank API, which is `run`: once. A transport that is wrapped around
+    /// another one does its part before and after.
+    fn around(&self, call: &Call<'_>, run: &mut dyn FnMut());
+}

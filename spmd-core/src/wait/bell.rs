@@ -15,17 +15,27 @@ pub struct Bell<'a> {
     word: &'a AtomicU32,
     home: Option<&'a Home>,
     shared: bool,
+    /// Whoever rings wakes the coroutine, whether it has announced itself or not.
+    unasked: bool,
 }
 
 impl<'a> Bell<'a> {
     /// A bell of this process.
     pub(crate) fn new(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
-        Bell { word, home, shared: false }
+        Bell { word, home, shared: false, unasked: false }
     }
 
     /// A bell in memory that other processes have mapped.
     pub(crate) fn shared(word: &'a AtomicU32) -> Bell<'a> {
-        Bell { word, home: None, shared: true }
+        Bell { word, home: None, shared: true, unasked: false }
+    }
+
+    /// The same bell for those who ring it without a look at who sleeps, and for a coroutine that
+    /// waits for them: a wake is cheap where all coroutines have one worker, and need not be asked
+    /// for where it always comes.
+    #[inline]
+    pub(crate) fn unasked(self, unasked: bool) -> Bell<'a> {
+        Bell { unasked: self.unasked || unasked, ..self }
     }
 
     /// Wakes whoever sleeps here, if anybody does.
@@ -34,6 +44,11 @@ impl<'a> Bell<'a> {
     /// between that change and this call ([`publish`] is that fence).
     #[inline]
     pub(crate) fn ring_after_fence(self) {
+        if self.unasked
+            && let Some(home) = self.home
+        {
+            home.wake();
+        }
         if word::has_sleepers(self.word) {
             self.ring_slow();
         }
@@ -65,11 +80,14 @@ impl<'a> Bell<'a> {
         self.home.is_some_and(Home::is_current)
     }
 
-    /// Announces that the caller is about to sleep as a coroutine. It must test its condition
-    /// once more before it suspends.
+    /// Announces that the caller is about to sleep as a coroutine. Whether it must test its
+    /// condition once more before it suspends.
     #[inline]
-    pub(super) fn announce_coroutine(self) {
-        word::announce(self.word, COROUTINE);
+    pub(super) fn announce_coroutine(self) -> bool {
+        if !self.unasked {
+            word::announce(self.word, COROUTINE);
+        }
+        !self.unasked
     }
 
     /// Announces that the caller is about to sleep as a thread; gives the ticket for

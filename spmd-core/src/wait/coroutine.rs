@@ -22,10 +22,12 @@ pub enum Resumed {
 }
 
 /// What a coroutine waits for.
-pub(super) enum Suspension {
+#[derive(Clone, Copy)]
+pub enum Suspension {
     /// A wake.
     Wake,
-    /// Nothing that would tell it: it looks again on every pass.
+    /// Nothing that would tell it, such as what another process does: it looks again on every
+    /// pass. Its worker meanwhile sleeps for no longer than about 50 µs at a time.
     Poll,
 }
 
@@ -41,6 +43,13 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(slots: usize) -> Worker {
         Worker { ready: SharedSet::new(slots), thread: OnceLock::new() }
+    }
+
+    fn unpark(&self) {
+        // A worker makes its thread known before it first sleeps.
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 }
 
@@ -118,10 +127,21 @@ impl Home {
             here
         });
         if here != Some(true) && self.worker.ready.insert(self.slot) {
-            // A worker makes its thread known before it first sleeps.
-            if let Some(thread) = self.worker.thread.get() {
-                thread.unpark();
+            self.worker.unpark();
+        }
+    }
+
+    /// [`Home::wake`] for all coroutines of its worker, but the one that runs here.
+    pub fn wake_all(&self) {
+        let here = Local::with(|local| {
+            let here = Arc::ptr_eq(&local.worker, &self.worker);
+            if here {
+                local.ready.insert_all_but(local.running.get().slot);
             }
+            here
+        });
+        if here != Some(true) && self.worker.ready.insert_all() {
+            self.worker.unpark();
         }
     }
 
@@ -155,19 +175,13 @@ pub fn suspend() -> Resumed {
     suspend_for(Suspension::Wake)
 }
 
-/// Suspends the running coroutine for one pass of its worker: for conditions that cannot wake it,
-/// such as those that another process sets. While a coroutine polls, its worker sleeps for no
-/// longer than about 50 µs at a time.
-#[inline(always)]
-pub fn suspend_polling() -> Resumed {
-    suspend_for(Suspension::Poll)
-}
-
-/// Inlined, and those above: a return that does not match the last call, as the one after a
+/// Suspends the running coroutine for what it waits for.
+///
+/// Inlined, as is the one above: a return that does not match the last call, as the one after a
 /// switch to another stack, is mispredicted by the processor. Without inlining, a switch takes
 /// three times as long.
 #[inline(always)]
-fn suspend_for(what: Suspension) -> Resumed {
+pub fn suspend_for(what: Suspension) -> Resumed {
     // The panic count belongs to the thread: the next coroutine would find itself unwinding.
     if thread::panicking() {
         return Resumed::Refused;

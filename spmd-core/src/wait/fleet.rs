@@ -12,7 +12,7 @@ use std::thread;
 
 use super::coroutine::Worker;
 pub use super::coroutine::{
-    Home, Resumed, coarse_now, current, in_coroutine, suspend, suspend_polling,
+    Home, Resumed, Suspension, coarse_now, current, in_coroutine, suspend, suspend_for,
 };
 use super::stack::StackPool;
 pub use super::worker::Payload;
@@ -22,9 +22,9 @@ use crate::Error;
 /// Address space of one stack in bytes. Memory is taken page by page, as it is touched.
 pub const DEFAULT_STACK_SIZE: usize = 1 << 20;
 
-/// Looks that an idle worker takes before it gives its core away: about 10 µs. It does so only
+/// Looks that an idle worker takes before it gives its core away: about 20 µs. It does so only
 /// where each worker can have a core.
-const SPINS: u32 = 200;
+const SPINS: u32 = 1000;
 
 /// How to run a fleet of virtual ranks.
 pub struct FleetOptions {
@@ -60,6 +60,11 @@ impl FleetOptions {
     }
 }
 
+/// The ranks that run on one of so many workers.
+pub(crate) fn ranks_of_worker(ranks: usize, workers: usize, worker: usize) -> Range<usize> {
+    ranks * worker / workers..ranks * (worker + 1) / workers
+}
+
 /// Runs `body(rank)` for each rank of a fleet in a coroutine of its own, in contiguous blocks of
 /// ranks per worker, and returns when all have ended: for each rank the payload of its panic, if
 /// it panicked.
@@ -83,8 +88,7 @@ pub fn run(
     let workers = options.workers.clamp(1, ranks.max(1));
     let mut tasks = Vec::with_capacity(workers);
     for worker in 0..workers {
-        let ranks = ranks * worker / workers..ranks * (worker + 1) / workers;
-        tasks.push(task(options, ranks, body)?);
+        tasks.push(task(options, ranks_of_worker(ranks, workers, worker), body)?);
     }
     #[cfg(target_os = "linux")]
     super::overflow::install(super::coroutine::overflowed)
@@ -138,8 +142,12 @@ fn task<'a>(
 ) -> Result<Task<'a>, Error> {
     let worker = Arc::new(Worker::new(ranks.len()));
     // One more is for signal handlers.
-    let stacks = StackPool::new(ranks.len() + 1, options.stack_size)
-        .map_err(|error| Error::system("reserving the stacks of virtual ranks", error))?;
+    let stacks = StackPool::new(ranks.len() + 1, options.stack_size).map_err(|error| {
+        Error::system(
+            "reserving the stacks of virtual ranks (fewer ranks or smaller stacks may help)",
+            error,
+        )
+    })?;
     Ok(Task { worker, ranks, stacks, spins: options.spins, body, missing: &*options.missing })
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod bell;
 mod coroutine;
+mod current;
 pub(crate) mod fleet;
 #[cfg(target_os = "linux")]
 mod overflow;
@@ -12,6 +13,7 @@ mod word;
 mod worker;
 
 pub(crate) use bell::{Bell, publish};
+pub(crate) use current::{current, set_current};
 pub(crate) use until::{Opener, Policy, Running, Watch, cores, foreign_threads, until, until_done};
 
 use std::cell::Cell;
@@ -42,10 +44,8 @@ pub(crate) fn is_in_operation() -> bool {
 pub(crate) fn relax() {
     match fleet::current() {
         Some(home) => {
-            let current = crate::ctx::current();
             home.wake();
-            fleet::suspend();
-            crate::ctx::set_current(current);
+            current::across(fleet::suspend);
         }
         None => std::thread::yield_now(),
     }

@@ -6,8 +6,9 @@
 //! # Why no wake-up is lost
 //!
 //! A `SharedSet` has a bit per coroutine in `words`, and in `groups` a bit per group of words
-//! that may hold bits, beside the bit `ASLEEP`. A waker sets its bit in a word, then the bit of
-//! the group. The worker takes all groups, then the words in them.
+//! that may hold bits, beside the bits `ASLEEP` and `EVERYONE`. A waker sets its bit in a word,
+//! then the bit of the group; a waker of all coroutines sets `EVERYONE` alone. The worker takes
+//! all groups, then the words in them.
 //!
 //! - *A bit set in a word is taken.* Its waker sets the group's bit next, and the worker, which
 //!   takes the groups before the words, finds the word later. The waker leaves the group alone
@@ -19,27 +20,31 @@
 //!   have one order: the worker falls asleep by exchanging zero for `ASLEEP`, which fails when a
 //!   group's bit came first; when the bit comes second, its waker sees `ASLEEP` and must unpark
 //!   the worker. So no fence is needed. An unpark that comes before the park makes it return.
-//! - *What the waker wrote before is visible to the coroutine*: its `fetch_or` on the word
-//!   releases, and the worker's `swap` of the word acquires.
+//! - *What the waker wrote before is visible to the coroutine*: its `fetch_or` on the word, or
+//!   of `EVERYONE`, releases, and the worker's `swap` of the same atomic acquires.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 const BITS: usize = u64::BITS as usize;
 const ASLEEP: u64 = 1 << 63;
-const GROUPS: usize = 63;
+/// All slots are ready, whatever the words say.
+const EVERYONE: u64 = 1 << 62;
+const GROUPS: usize = 62;
 
 /// The coroutines that other threads have made ready.
 pub(super) struct SharedSet {
     words: Box<[AtomicU64]>,
+    slots: usize,
     groups: AtomicU64,
 }
 
 impl SharedSet {
     pub(super) fn new(slots: usize) -> SharedSet {
         let words = (0..slots.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
-        SharedSet { words, groups: AtomicU64::new(0) }
+        SharedSet { words, slots, groups: AtomicU64::new(0) }
     }
 
     /// Makes `slot` ready. Where it returns true, the worker sleeps and the caller must unpark it.
@@ -57,6 +62,13 @@ impl SharedSet {
         self.groups.fetch_or(group, Ordering::AcqRel) == ASLEEP
     }
 
+    /// Makes all slots ready. Where it returns true, the worker sleeps and the caller must unpark
+    /// it.
+    #[must_use]
+    pub(super) fn insert_all(&self) -> bool {
+        self.groups.fetch_or(EVERYONE, Ordering::AcqRel) == ASLEEP
+    }
+
     /// Whether there may be something to take.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -66,6 +78,10 @@ impl SharedSet {
     /// Takes all that is ready, as words of 64 slots. Also ends the sleep. For the worker alone.
     pub(super) fn take(&self, mut each: impl FnMut(usize, u64)) {
         let mut groups = self.groups.swap(0, Ordering::AcqRel) & !ASLEEP;
+        if groups & EVERYONE != 0 {
+            words_of(0..self.slots).for_each(|(word, bits)| each(word, bits));
+            groups &= !EVERYONE;
+        }
         while groups != 0 {
             let group = groups.trailing_zeros() as usize;
             groups &= groups - 1;
@@ -84,16 +100,27 @@ impl SharedSet {
     }
 }
 
+/// The words that hold these slots, each with the slots' bits.
+fn words_of(slots: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
+    let words = slots.start / BITS..slots.end.div_ceil(BITS);
+    words.map(move |word| {
+        let start = slots.start.max(word * BITS) - word * BITS;
+        let end = slots.end.min((word + 1) * BITS) - word * BITS;
+        (word, if start < end { u64::MAX >> (BITS - (end - start)) << start } else { 0 })
+    })
+}
+
 /// Coroutines that the worker's own thread has marked.
 pub(super) struct LocalSet {
     words: Box<[Cell<u64>]>,
+    slots: usize,
     count: Cell<usize>,
 }
 
 impl LocalSet {
     pub(super) fn new(slots: usize) -> LocalSet {
         let words = (0..slots.div_ceil(BITS)).map(|_| Cell::new(0)).collect();
-        LocalSet { words, count: Cell::new(0) }
+        LocalSet { words, slots, count: Cell::new(0) }
     }
 
     #[inline]
@@ -111,6 +138,12 @@ impl LocalSet {
         let before = self.words[word].get();
         self.words[word].set(before | bits);
         self.count.set(self.count.get() + (bits & !before).count_ones() as usize);
+    }
+
+    /// Marks all slots but this one.
+    pub(super) fn insert_all_but(&self, slot: usize) {
+        let parts = [0..slot, slot + 1..self.slots];
+        parts.into_iter().flat_map(words_of).for_each(|(word, bits)| self.insert_word(word, bits));
     }
 
     /// Takes the lowest slot that is `start` or higher.
@@ -154,6 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn all_slots_become_ready_at_once() {
+        for slots in [1, 2, 63, 64, 65, 128, 200] {
+            let (local, shared) = (LocalSet::new(slots), SharedSet::new(slots));
+            for one in [0, slots / 2, slots - 1] {
+                local.insert_all_but(one);
+                let taken = std::iter::from_fn(|| local.take_from(0));
+                assert!(taken.eq((0..slots).filter(|slot| *slot != one)));
+                assert!(local.is_empty());
+            }
+            assert!(!shared.insert(slots / 2) && !shared.insert_all());
+            shared.take(|word, bits| local.insert_word(word, bits));
+            assert!(std::iter::from_fn(|| local.take_from(0)).eq(0..slots));
+            assert!(shared.is_empty() && shared.fall_asleep() && shared.insert_all());
+        }
+    }
+
+    #[test]
     fn shared_set_reports_a_sleeping_worker_once() {
         let slots = 64 * 130;
         let set = SharedSet::new(slots);
@@ -161,12 +211,12 @@ mod tests {
         assert!(set.insert(5));
         assert!(!set.insert(5));
         assert!(!set.insert(slots - 1));
-        assert!(!set.insert(64 * 63));
+        assert!(!set.insert(64 * 62));
         assert!(!set.fall_asleep());
         let mut taken = Vec::new();
         set.take(|word, bits| taken.push((word, bits)));
         taken.sort_unstable();
-        assert_eq!(taken, [(0, 1 << 5), (63, 1), (129, 1 << 63)]);
+        assert_eq!(taken, [(0, 1 << 5), (62, 1), (129, 1 << 63)]);
         assert!(set.is_empty());
         assert!(set.fall_asleep());
     }
@@ -235,6 +285,34 @@ mod loom_tests {
     #[test]
     fn wakers_of_two_groups() {
         wakers_against_worker(&[3, 64]);
+    }
+
+    /// A waker of all beside the waker of one.
+    #[test]
+    fn all_and_one() {
+        check(|| {
+            let set = Arc::new(SharedSet::new(65));
+            let published = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+            let worker = thread::current();
+            for index in 0..2 {
+                let (set, published) = (set.clone(), published.clone());
+                let worker = worker.clone();
+                thread::spawn(move || {
+                    published[index].store(1, Ordering::Relaxed);
+                    if if index == 0 { set.insert_all() } else { set.insert(63) } {
+                        worker.unpark();
+                    }
+                });
+            }
+            let seen = |index: usize| published[index].load(Ordering::Relaxed) == 1;
+            let mut taken = 0;
+            while !(seen(0) && seen(1) && taken & 2 != 0) {
+                if set.fall_asleep() {
+                    thread::park();
+                }
+                set.take(|word, _| taken |= 1 << word);
+            }
+        });
     }
 
     /// A waker that finds its bit set leaves the worker to the one that set it, and what it

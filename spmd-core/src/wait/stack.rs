@@ -104,7 +104,7 @@ mod linux {
     // SAFETY: `limit..base` was cut from the region for this stack alone and stays mapped as long
     // as the stack holds the region. It begins with a guard and has at least `MIN_SIZE` bytes
     // above that, more than corosensei asks for; `base` and `limit` are addresses of pages, which
-    // are aligned for every architecture.
+    // or of cache lines, which are aligned for every architecture.
     unsafe impl Stack for PooledStack {
         fn base(&self) -> StackPointer {
             self.base
@@ -113,6 +113,16 @@ mod linux {
         fn limit(&self) -> StackPointer {
             self.limit
         }
+    }
+
+    /// Stacks begin at different cache lines of a page: at equal ones, those of many ranks would
+    /// compete for the same few places of a first-level cache.
+    const COLORS: usize = 4096;
+
+    /// How far below the end of its part stack number `index` begins, in bytes: neighbours far
+    /// apart, as steps of the golden section are.
+    fn color(index: usize) -> usize {
+        index.wrapping_mul(2531) % COLORS / 64 * 64
     }
 
     /// Stacks for the coroutines of one worker.
@@ -134,7 +144,7 @@ mod linux {
             let signal_frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
             let size = size.max(MIN_SIZE + signal_frame);
             let sizes = size
-                .checked_add(guard)
+                .checked_add(guard + COLORS)
                 .and_then(|bytes| bytes.checked_next_multiple_of(page))
                 .and_then(|stride| Some((stride, stride.checked_mul(count)?)))
                 .filter(|&(_, len)| isize::try_from(len).is_ok());
@@ -159,7 +169,7 @@ mod linux {
             assert!(offset < self.region.len, "more stacks are taken than were reserved");
             self.region.install_guard(offset..offset + guards.guard)?;
             let limit = guards.region.start + offset;
-            let base = limit + guards.stride;
+            let base = limit + guards.stride - color(self.cut);
             self.cut += 1;
             Ok(PooledStack {
                 base: NonZeroUsize::new(base).expect("a mapping is not at address zero"),

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;
-use super::fleet::{self, Resumed};
+use super::current;
+use super::fleet::{self, Resumed, Suspension};
 use crate::error::{Error, Result};
 
 /// How the waits of a world wait.
@@ -118,7 +119,7 @@ pub(crate) fn until<T>(
         return Ok(value);
     }
     if fleet::in_coroutine() {
-        return wait_as_coroutine(bell, watch, poll);
+        return wait_as_coroutine(bell, watch, &mut poll);
     }
     for _ in 0..policy.rounds() {
         std::hint::spin_loop();
@@ -216,23 +217,22 @@ fn wait_as_thread(
 fn wait_as_coroutine<T>(
     bell: Bell<'_>,
     watch: &mut impl Watch,
-    mut poll: impl FnMut() -> Option<T>,
+    poll: &mut impl FnMut() -> Option<T>,
 ) -> Result<T> {
     let at_home = bell.is_home();
+    let what = if at_home { Suspension::Wake } else { Suspension::Poll };
     let mut start: Option<Instant> = None;
     let outcome = loop {
-        if at_home {
-            bell.announce_coroutine();
-        }
-        if let Some(value) = poll() {
+        if at_home
+            && bell.announce_coroutine()
+            && let Some(value) = poll()
+        {
             break Ok(value);
         }
         if let Some(error) = watch.interrupted() {
             break poll().ok_or(error);
         }
-        let current = crate::ctx::current();
-        let why = if at_home { fleet::suspend() } else { fleet::suspend_polling() };
-        crate::ctx::set_current(current);
+        let why = current::across(|| fleet::suspend_for(what));
         if let Some(value) = poll() {
             break Ok(value);
         }
@@ -247,7 +247,7 @@ fn wait_as_coroutine<T>(
             Resumed::Sweep => {
                 let mut found = None;
                 let checked = overdue(watch, &mut start, &mut || {
-                    found = found.take().or_else(&mut poll);
+                    found = found.take().or_else(&mut *poll);
                     found.is_some()
                 });
                 if let Some(value) = found {

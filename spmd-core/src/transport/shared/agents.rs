@@ -7,9 +7,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Duration;
 
-use super::layout::{AGENTS, Agent, CallRecord};
+use super::layout::{AGENTS, Agent};
+use super::record::Noted;
 use super::{Endpoint, Reach};
-use crate::call::{Call, Description, Kind};
+use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::group::Scope;
@@ -70,54 +71,6 @@ impl Agents {
     }
 }
 
-/// The numbers of a call's texts in the caller's table.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Noted {
-    pub(crate) dtype: u32,
-    pub(crate) op: u32,
-    pub(crate) file: u32,
-}
-
-impl CallRecord {
-    /// Writes a call of the owner.
-    #[inline]
-    pub(crate) fn write(&self, call: &Call<'_>, noted: Noted) {
-        self.kind.store(call.kind as u32, Relaxed);
-        self.dtype.store(noted.dtype, Relaxed);
-        self.op.store(noted.op, Relaxed);
-        self.file.store(noted.file, Relaxed);
-        self.line.store(call.site.line(), Relaxed);
-        self.root.store(call.root.map_or(0, |r| r as u32 + 1), Relaxed);
-        self.tag.store(call.tag.map_or(0, |t| u64::from(t) + 1), Relaxed);
-        self.count.store(call.count as u64, Relaxed);
-    }
-}
-
-impl super::World {
-    /// A call that some rank has on record, in words.
-    pub(crate) fn describe(&self, rank: usize, record: &CallRecord) -> String {
-        let table = self.memory.text(rank);
-        let Some(kind) = Kind::from_number(record.kind.load(Relaxed) as u8) else {
-            return "a call that cannot be read".into();
-        };
-        let text = |number: u32| (number != 0).then(|| table.get(number));
-        let dtype = text(record.dtype.load(Relaxed));
-        let op = text(record.op.load(Relaxed));
-        let count = record.count.load(Relaxed);
-        Description {
-            kind,
-            dtype: dtype.as_deref(),
-            op: op.as_deref(),
-            count: count as usize,
-            root: record.root.load(Relaxed).checked_sub(1).map(|r| r as usize),
-            tag: record.tag.load(Relaxed).checked_sub(1).map(|t| t as u32),
-            file: &table.get(record.file.load(Relaxed)),
-            line: record.line.load(Relaxed),
-        }
-        .to_string()
-    }
-}
-
 /// One call that may have to wait.
 pub(crate) struct Waiter<'a> {
     pub(crate) endpoint: &'a Endpoint,
@@ -172,7 +125,21 @@ impl<'a> Waiter<'a> {
     #[inline]
     pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         let endpoint = self.endpoint;
-        wait::until(endpoint.bell(), &endpoint.world.policy, &mut Watching(self), poll)
+        let mut watching = Watching { waiter: self, late: || Ok(()) };
+        wait::until(endpoint.bell(), &endpoint.world.policy, &mut watching, poll)
+    }
+
+    /// [`Waiter::until`], where whoever makes `poll` true wakes this rank, asked or not. `late` is
+    /// called while the wait lasts: it says whom the wait is for, or what is wrong.
+    #[inline]
+    pub(crate) fn until_woken<T>(
+        &self,
+        late: impl FnMut() -> Result<()>,
+        poll: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let endpoint = self.endpoint;
+        let bell = endpoint.bell().unasked(true);
+        wait::until(bell, &endpoint.world.policy, &mut Watching { waiter: self, late }, poll)
     }
 
     /// Waits until `gone`, whatever happens: for peers that still use this rank's memory.
@@ -241,15 +208,10 @@ impl<'a> Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// Whether this is a wait on a communicator besides the block's own.
-    fn on_extra(&self) -> bool {
-        self.scope.context >= super::contexts::FIRST_CONTEXT
-    }
-
     /// Puts this wait on record.
     fn record(&self) {
         let endpoint = self.endpoint;
-        let slot = endpoint.agents.claim(self.on_extra());
+        let slot = endpoint.agents.claim(!self.scope.is_primary());
         self.slot.set(Some(slot));
         let Some(slot) = slot else { return };
         let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
@@ -277,28 +239,32 @@ impl Endpoint {
     }
 }
 
-struct Watching<'w, 'a>(&'w Waiter<'a>);
+struct Watching<'w, 'a, L> {
+    waiter: &'w Waiter<'a>,
+    late: L,
+}
 
-impl Watch for Watching<'_, '_> {
+impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
     #[inline]
     fn interrupted(&self) -> Option<Error> {
-        self.0.stopped()
+        self.waiter.stopped()
     }
 
     fn awake(&mut self) {
-        let waiter = self.0;
+        let waiter = self.waiter;
         let endpoint = waiter.endpoint;
         let Some(slot) = waiter.slot.take() else { return };
         if let Some(slot) = slot {
             let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
             agent.epoch.store((agent.epoch.load(Relaxed) | 1) + 1, Release);
         }
-        endpoint.agents.give_back(slot, waiter.on_extra());
+        endpoint.agents.give_back(slot, !waiter.scope.is_primary());
         waiter.suspicion.set(None);
     }
 
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
-        let waiter = self.0;
+        let waiter = self.waiter;
+        (self.late)()?;
         if waiter.slot.get().is_none() {
             waiter.record();
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::Endpoint;
 use super::board::Board;
-use crate::group::Scope;
+use crate::group::{FIRST_CONTEXT, Scope};
 
 /// The first boards belong to the blocks themselves, in turn: the one of a block is cleared at the
 /// end of the block before it, when some rank may still compare the calls of the one before that.
@@ -15,8 +15,6 @@ pub(crate) fn board_of(block: u32) -> usize {
     block as usize % RESERVED
 }
 
-/// Numbers below this belong to blocks.
-pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 /// Low bits of a communicator's number: its lowest world rank.
 pub(crate) const RANK_BITS: u32 = 20;
 /// From one base of numbers to the next: room for the rank, and above it for a board.

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering::*;
 
-use super::agents::{Noted, Waiter};
+use super::agents::Waiter;
 use super::contexts::board_of;
 use super::layout::SLOTS;
 use super::{Endpoint, World};
@@ -23,7 +23,7 @@ impl Endpoint {
         let call = Call::new(Kind::End, site);
         let scope =
             Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
-        let noted = Noted { file: self.text(call.site.file()), ..Default::default() };
+        let noted = self.note(&call);
         let waiter = Waiter::new(self, &scope, &call, noted);
         let mut rank = 0;
         waiter.until(|| {

@@ -109,3 +109,67 @@ impl Drop for Block {
         free.insert(start, end);
     }
 }
+
+/// A block that is kept for the next use, because the system takes longer to make pages than a
+/// message to be copied into them.
+#[derive(Default)]
+pub(super) struct Spare(Mutex<Option<Block>>);
+
+impl Spare {
+    /// Bytes that are kept at most.
+    const MOST: usize = 8 << 20;
+
+    /// Memory of at least `bytes`, which may hold anything: the kept block, or a new one.
+    pub(super) fn take(&self, heap: &Arc<SegmentHeap>, bytes: usize) -> Result<Block> {
+        let kept = self.0.lock().take_if(|block| block.bytes() >= bytes);
+        kept.map_or_else(|| heap.allocate(bytes), Ok)
+    }
+
+    /// Keeps the block, if it is not too large, and larger than the one that is kept.
+    pub(super) fn put(&self, block: Block) {
+        let mut kept = self.0.lock();
+        let larger = kept.as_ref().is_none_or(|kept| kept.bytes() < block.bytes());
+        if larger && block.bytes() <= Self::MOST {
+            *kept = Some(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::shared::layout::Layout;
+    use crate::transport::shared::memory::Memory;
+    use crate::transport::shared::{Mode, Tuning};
+    use crate::wait::Policy;
+
+    fn heap() -> Arc<SegmentHeap> {
+        let memory = Memory::anonymous(Layout::anonymous(1, 64 << 20)).unwrap();
+        let policy = Policy::new(1, 0);
+        let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None);
+        Arc::new(SegmentHeap::new(Arc::new(world), 0))
+    }
+
+    #[test]
+    fn a_spare_block_serves_again_if_it_is_large_enough() {
+        let (heap, spare) = (heap(), Spare::default());
+        let first = spare.take(&heap, 2 * ALIGN).unwrap();
+        let place = first.offset();
+        spare.put(first);
+        let smaller = spare.take(&heap, ALIGN).unwrap();
+        assert_eq!((smaller.offset(), smaller.bytes()), (place, 2 * ALIGN));
+        spare.put(smaller);
+        let larger = spare.take(&heap, 3 * ALIGN).unwrap();
+        assert_eq!((larger.offset(), larger.bytes()), (place + 2 * ALIGN as u64, 3 * ALIGN));
+    }
+
+    #[test]
+    fn the_larger_block_is_kept_and_none_that_is_huge() {
+        let (heap, spare) = (heap(), Spare::default());
+        let sizes = [ALIGN, 3 * ALIGN, 2 * ALIGN, Spare::MOST + ALIGN];
+        let blocks = sizes.map(|bytes| heap.allocate(bytes).unwrap());
+        blocks.into_iter().for_each(|block| spare.put(block));
+        assert_eq!(spare.take(&heap, 1).unwrap().bytes(), 3 * ALIGN);
+        assert_eq!(spare.take(&heap, 1).unwrap().bytes(), ALIGN);
+    }
+}

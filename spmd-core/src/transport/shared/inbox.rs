@@ -3,58 +3,9 @@
 use std::collections::VecDeque;
 
 use super::Endpoint;
-use super::queue::Handover;
-use super::ring::{Large, RingReader};
+use super::ring::RingReader;
 use crate::error::Result;
-
-/// What a message says of itself. Text numbers refer to the source's table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Envelope {
-    pub(crate) context: u64,
-    /// World rank.
-    pub(crate) source: u32,
-    pub(crate) tag: u32,
-    /// Elements.
-    pub(crate) count: u64,
-    pub(crate) bytes: usize,
-    pub(crate) dtype: u32,
-    pub(crate) dtype_text: u32,
-    pub(crate) file: u32,
-    pub(crate) line: u32,
-}
-
-/// Where the data of a message are.
-pub(crate) enum Body {
-    /// Here.
-    Eager(Vec<u8>),
-    /// In the sender's memory, in this process.
-    Handover(Handover),
-    /// In the sender's segment, or its private memory.
-    Large(Large),
-}
-
-/// A message that has come.
-pub(crate) struct Arrived {
-    pub(crate) envelope: Envelope,
-    pub(crate) body: Body,
-}
-
-/// What a receive asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) context: u64,
-    /// World rank, or any.
-    pub(crate) source: Option<usize>,
-    pub(crate) tag: Option<u32>,
-}
-
-impl Wanted {
-    fn fits(&self, envelope: &Envelope) -> bool {
-        envelope.context == self.context
-            && self.source.is_none_or(|source| source == envelope.source as usize)
-            && self.tag.is_none_or(|tag| tag == envelope.tag)
-    }
-}
+use crate::transport::message::{Arrived, Envelope, Wanted};
 
 /// One rank's messages, in the order in which they came from each source.
 pub(crate) struct Inbox {
@@ -74,7 +25,7 @@ impl Inbox {
 
 impl Endpoint {
     /// Takes the first message that fits, if one has come.
-    pub(crate) fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>> {
+    pub(super) fn take_message(&self, wanted: &Wanted) -> Result<Option<Arrived>> {
         let mut inbox = self.inbox.lock();
         let mut found = inbox.position(wanted);
         if found.is_none() {
@@ -90,7 +41,7 @@ impl Endpoint {
     }
 
     /// Looks at the first message that fits, if one has come.
-    pub(crate) fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
+    pub(super) fn peek_message(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
         let mut inbox = self.inbox.lock();
         self.collect(&mut inbox, wanted.source)?;
         Ok(inbox.position(wanted).map(|index| inbox.waiting[index].envelope))

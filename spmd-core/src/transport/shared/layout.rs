@@ -9,6 +9,7 @@
 use crate::sync::atomic::AtomicU64 as SharedU64;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
+use super::record::CallRecord;
 use crate::text::Table;
 
 #[cfg(target_os = "linux")]
@@ -69,21 +70,6 @@ pub(crate) struct FaultEntry {
     pub(crate) text: [AtomicU8; FAULT_BYTES],
 }
 
-/// The call that a rank is in, as peers and the launcher read it.
-#[repr(C)]
-pub(crate) struct CallRecord {
-    pub(crate) kind: AtomicU32,
-    pub(crate) dtype: AtomicU32,
-    pub(crate) op: AtomicU32,
-    pub(crate) file: AtomicU32,
-    pub(crate) line: AtomicU32,
-    /// Plus one; 0 is none.
-    pub(crate) root: AtomicU32,
-    /// Plus one; 0 is none.
-    pub(crate) tag: AtomicU64,
-    pub(crate) count: AtomicU64,
-}
-
 /// One agent of a rank that sleeps in a wait.
 #[repr(C, align(64))]
 pub(crate) struct Agent {
@@ -129,7 +115,7 @@ pub(crate) struct Slot {
     pub(crate) fingerprint: AtomicU64,
     pub(crate) inline: [AtomicU64; INLINE / 8],
     pub(crate) call: CallRecord,
-    _pad: [AtomicU64; 3],
+    _pad: [AtomicU64; 4],
     /// Buffers that peers may read until the round is over.
     pub(crate) exposed: [Exposed; 3],
     /// 1 once the owner has taken its exposures back early.
@@ -200,6 +186,8 @@ pub(crate) struct Layout {
     pub(crate) ranks: usize,
     pub(crate) boards: usize,
     pub(crate) segment_bytes: usize,
+    /// Bytes before the first segment.
+    pub(crate) control_bytes: usize,
     rings: bool,
 }
 
@@ -208,7 +196,8 @@ impl Layout {
     /// pages), none where buffers can be reached where they are.
     pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> Layout {
         let boards = if ranks <= 256 { 1024 } else { 128 };
-        let mut layout = Layout { ranks, boards, segment_bytes: 0, rings: false };
+        let control_bytes = control_bytes(ranks);
+        let mut layout = Layout { ranks, boards, segment_bytes: 0, control_bytes, rings: false };
         layout.segment_bytes = layout.heap_offset() + heap_bytes.next_multiple_of(PAGE);
         layout
     }
@@ -219,31 +208,26 @@ impl Layout {
     pub(crate) fn processes(ranks: usize) -> Layout {
         const TOTAL: usize = 16 << 40;
         let segment_bytes = (TOTAL / ranks.max(1)).min(64 << 30) / PAGE * PAGE;
-        Layout { ranks, boards: 1024, segment_bytes, rings: true }
-    }
-
-    fn log_entries(&self) -> usize {
-        self.ranks + 64
+        let control_bytes = control_bytes(ranks);
+        Layout { ranks, boards: 1024, segment_bytes, control_bytes, rings: true }
     }
 
     pub(crate) fn bells_offset(&self) -> usize {
-        size_of::<Header>().next_multiple_of(PAGE)
+        bells_offset()
     }
 
     pub(crate) fn faults_offset(&self) -> usize {
-        self.bells_offset() + (self.ranks * size_of::<BellLine>()).next_multiple_of(PAGE)
+        faults_offset(self.ranks)
     }
 
+    /// Entries of the fault log.
     pub(crate) fn faults(&self) -> usize {
-        self.log_entries()
+        faults(self.ranks)
     }
 
-    pub(crate) fn control_bytes(&self) -> usize {
-        self.faults_offset() + (self.log_entries() * size_of::<FaultEntry>()).next_multiple_of(PAGE)
-    }
-
+    #[inline]
     pub(crate) fn segment_offset(&self, rank: usize) -> usize {
-        self.control_bytes() + rank * self.segment_bytes
+        self.control_bytes + rank * self.segment_bytes
     }
 
     pub(crate) fn total_bytes(&self) -> usize {
@@ -253,16 +237,19 @@ impl Layout {
     /// The records at the start of a segment are shifted by some lines, differently from rank to
     /// rank: at equal offsets in their pages, those of many ranks would compete for the same few
     /// places of a first-level cache.
+    #[inline]
     pub(crate) fn records_offset(&self, rank: usize) -> usize {
         self.segment_offset(rank) + rank % COLORS * (PAGE / COLORS)
     }
 
     // Offsets within a segment's records.
 
+    #[inline]
     pub(crate) fn text_offset(&self) -> usize {
         size_of::<Head>()
     }
 
+    #[inline]
     pub(crate) fn board_offset(&self, board: usize) -> usize {
         self.text_offset()
             + size_of::<Table>().next_multiple_of(128)
@@ -282,6 +269,22 @@ impl Layout {
         let table = if self.rings { self.ranks * size_of::<AtomicU64>() } else { 0 };
         (self.ring_table_offset() + table).next_multiple_of(PAGE) + PAGE
     }
+}
+
+fn bells_offset() -> usize {
+    size_of::<Header>().next_multiple_of(PAGE)
+}
+
+fn faults_offset(ranks: usize) -> usize {
+    bells_offset() + (ranks * size_of::<BellLine>()).next_multiple_of(PAGE)
+}
+
+fn faults(ranks: usize) -> usize {
+    ranks + 64
+}
+
+fn control_bytes(ranks: usize) -> usize {
+    faults_offset(ranks) + (faults(ranks) * size_of::<FaultEntry>()).next_multiple_of(PAGE)
 }
 
 #[cfg(test)]
@@ -304,7 +307,7 @@ mod tests {
         for layout in layouts {
             assert!(layout.heap_offset() <= layout.segment_bytes);
             assert_eq!(layout.segment_bytes % PAGE, 0);
-            assert_eq!(layout.control_bytes() % PAGE, 0);
+            assert_eq!(layout.control_bytes % PAGE, 0);
         }
     }
 }

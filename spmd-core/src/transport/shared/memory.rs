@@ -55,7 +55,10 @@ impl Memory {
             )
         };
         let base = base.map_err(|e| {
-            Error::system(format!("reserving memory for {} ranks", layout.ranks), e)
+            Error::system(
+                format!("reserving memory for {} ranks (fewer may help)", layout.ranks),
+                e,
+            )
         })?;
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
         Ok(Memory { base, layout, backing: Backing::Mapped, _lease: None })
@@ -72,15 +75,16 @@ impl Memory {
         Ok(Memory { base, layout, backing: Backing::Allocated, _lease: None })
     }
 
-    /// Maps the arena behind `fd`. What is not `writable` can only be read.
+    /// Maps the arena behind `fd`. What is not `writable` can only be read. A child that this
+    /// process forks does not get the mapping: it is no rank, and writes into no rank's memory.
     #[cfg(target_os = "linux")]
     pub(crate) fn map(
         fd: rustix::fd::BorrowedFd<'_>,
         layout: Layout,
         writable: Writable,
     ) -> Result<Memory> {
-        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
-        let system = |e| Error::system("mapping the arena of the job", e);
+        use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect};
+        let system = |e| Error::system("mapping the arena of the job (is ulimit -v too low?)", e);
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing one.
         // The file is sealed against shrinking, so no access within its length can fault.
         let base = unsafe {
@@ -96,12 +100,15 @@ impl Memory {
         .map_err(system)?;
         let base: NonNull<u8> = NonNull::new(base.cast()).expect("nothing is mapped at address 0");
         let memory = Memory { base, layout, backing: Backing::Mapped, _lease: None };
+        let all = layout.total_bytes();
+        // SAFETY: the range is the mapping just made. The advice takes nothing from this process.
+        unsafe { madvise(memory.at(0).cast(), all, Advice::LinuxDontFork) }.map_err(system)?;
         let parts = match writable {
-            Writable::All => vec![(0, layout.total_bytes())],
-            Writable::Control => vec![(0, layout.control_bytes())],
+            Writable::All => vec![(0, all)],
+            Writable::Control => vec![(0, layout.control_bytes)],
             Writable::Segment(rank) => {
                 let segment = (layout.segment_offset(rank), layout.segment_bytes);
-                vec![(0, layout.control_bytes()), segment]
+                vec![(0, layout.control_bytes), segment]
             }
         };
         let writable = MprotectFlags::READ | MprotectFlags::WRITE;

@@ -12,11 +12,14 @@ mod deadlock;
 mod ending;
 mod faults;
 pub(crate) mod heap;
-pub(crate) mod inbox;
+mod hub;
+mod inbox;
+mod lane;
 pub(crate) mod layout;
 pub(crate) mod memory;
-pub(crate) mod post;
+mod post;
 mod queue;
+pub(crate) mod record;
 mod ring;
 mod single_copy;
 
@@ -28,15 +31,28 @@ use parking_lot::Mutex;
 
 pub(crate) use faults::Reach;
 use heap::SegmentHeap;
+pub(crate) use hub::{Arrival, Hub};
 use inbox::Inbox;
 use memory::Memory;
 use queue::Queue;
 
+use crate::group::Scope;
 use crate::text::Interner;
+use crate::transport::wrap::TraceFile;
 use crate::wait::fleet::Home;
 use crate::wait::{Bell, Policy, publish};
 
-/// Where the ranks of a world run.
+/// Where the ranks of a world run, as [`Ctx::mode`](crate::Ctx::mode) tells.
+///
+/// ```
+/// # use spmd_core::{Mode, spmd};
+/// spmd(2, |ctx| {
+///     let together = ctx.mode() != Mode::Processes; // statics are shared
+///     assert!(together);
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Each on an OS thread of this process.
@@ -56,13 +72,24 @@ pub(crate) struct Tuning {
     pub(crate) segment: usize,
     /// Whether large messages between processes are read through the kernel.
     pub(crate) single_copy: bool,
+    /// The seed of delays before and after each call.
+    pub(crate) chaos: Option<u64>,
+    /// Where calls are written down.
+    pub(crate) trace: Option<Arc<TraceFile>>,
     /// Whether ranks of one process take each other's buffers for unreachable, as processes must.
     pub(crate) unreachable: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { forced: Vec::new(), segment: 64 * 1024, single_copy: false, unreachable: false }
+        Tuning {
+            forced: Vec::new(),
+            segment: 64 * 1024,
+            single_copy: false,
+            chaos: None,
+            trace: None,
+            unreachable: false,
+        }
     }
 }
 
@@ -75,6 +102,8 @@ pub(crate) struct World {
     pub(crate) tuning: Tuning,
     /// Where virtual ranks live, each known once it has started.
     homes: Box<[OnceLock<Home>]>,
+    /// Where virtual ranks meet.
+    hub: Option<Hub>,
     /// Mailboxes of ranks that share this address space.
     queues: Box<[Queue]>,
 }
@@ -93,6 +122,7 @@ impl World {
         policy: Policy,
         timeout: Option<Duration>,
         tuning: Tuning,
+        hub: Option<Hub>,
     ) -> World {
         let ranks = memory.layout.ranks;
         let homes = if mode == Mode::Virtual { ranks } else { 0 };
@@ -103,6 +133,7 @@ impl World {
             policy,
             timeout,
             tuning,
+            hub,
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new()).collect(),
         }
@@ -131,19 +162,32 @@ impl World {
         match self.mode {
             Mode::Processes => Bell::shared(word),
             Mode::Threads => Bell::new(word, None),
-            Mode::Virtual => Bell::new(word, self.homes[rank].get()),
+            Mode::Virtual => {
+                let one_worker = self.hub.as_ref().is_some_and(Hub::has_one_worker);
+                Bell::new(word, self.homes[rank].get()).unasked(one_worker)
+            }
         }
     }
 
+    /// Wakes every agent of every rank, those too that wait in the hub.
     pub(crate) fn ring_all(&self) {
         publish();
-        (0..self.size()).for_each(|rank| self.bell(rank).ring_after_fence());
+        (0..self.size()).for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
+    }
+
+    /// Makes all virtual ranks ready that share the worker of this one, which has entered the
+    /// block.
+    fn wake_worker_of(&self, rank: usize) {
+        if let Some(home) = self.homes[rank].get() {
+            home.wake_all();
+        }
     }
 
     /// Enters or leaves a block on behalf of `rank`.
     pub(crate) fn set_state(&self, rank: usize, block: u32, state: u64) {
         self.memory.head(rank).state.store(u64::from(block) << 2 | state, Release);
-        if state != state::INSIDE {
+        // Nobody but processes waits for a rank to leave.
+        if state != state::INSIDE && self.mode == Mode::Processes {
             self.ring_all();
         }
     }
@@ -177,16 +221,22 @@ impl World {
     }
 }
 
+/// Nanoseconds of a clock that all processes of the host share.
 #[cfg(target_os = "linux")]
-pub(crate) fn clock_ms() -> u64 {
+pub(crate) fn clock_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn clock_ms() -> u64 {
+pub(crate) fn clock_ns() -> u64 {
     static START: OnceLock<std::time::Instant> = OnceLock::new();
-    START.get_or_init(std::time::Instant::now).elapsed().as_millis() as u64
+    START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
+}
+
+/// The same in milliseconds.
+pub(crate) fn clock_ms() -> u64 {
+    clock_ns() / 1_000_000
 }
 
 /// One rank's end of a world.
@@ -202,6 +252,8 @@ pub(crate) struct Endpoint {
     rings: Box<[Mutex<Option<ring::RingWriter>>]>,
     contexts: Mutex<contexts::Contexts>,
     pub(crate) heap: Arc<SegmentHeap>,
+    /// For copies of messages.
+    spare: heap::Spare,
 }
 
 impl Endpoint {
@@ -219,6 +271,7 @@ impl Endpoint {
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
             contexts: Mutex::new(contexts::Contexts::new(boards)),
             heap,
+            spare: heap::Spare::default(),
             world,
         }
     }
@@ -228,13 +281,9 @@ impl Endpoint {
         self.world.bell(self.rank)
     }
 
-    /// Number of a static string in this rank's table.
-    pub(crate) fn text(&self, text: &'static str) -> u32 {
-        self.interner.number(self.world.memory.text(self.rank), text)
-    }
-
-    /// Number of a string in this rank's table.
-    pub(crate) fn text_of(&self, text: &str) -> u32 {
-        self.interner.number_of(self.world.memory.text(self.rank), text)
+    /// Where the ranks of this communicator meet, if they are virtual and it is the block's own.
+    #[inline]
+    pub(crate) fn hub(&self, scope: &Scope) -> Option<&Hub> {
+        self.world.hub.as_ref().filter(|_| scope.is_primary())
     }
 }

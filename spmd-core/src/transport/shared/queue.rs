@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::World;
 use super::access::Access;
-use super::inbox::Arrived;
+use super::agents::Waiter;
+use super::{Endpoint, World};
+use crate::error::Result;
+use crate::transport::message::{Arrived, Envelope, There, Underway};
 
 pub(crate) struct Queue {
     sender: Sender<Arrived>,
@@ -52,25 +54,36 @@ unsafe impl Send for Shown {}
 unsafe impl Sync for Shown {}
 
 /// The sender's side of a buffer handed over for reading.
-pub(crate) struct Offer(Arc<Shown>);
+pub(crate) struct Offer {
+    shown: Arc<Shown>,
+    to: usize,
+    _packed: Option<Vec<u8>>,
+}
 
 /// The receiver's side.
 pub(crate) struct Handover(Arc<Shown>);
 
 impl Offer {
-    /// Offers `bytes` at `ptr`, on behalf of world rank `sender`.
+    /// Offers `bytes` at `ptr` to world rank `to`, on behalf of this end; `packed` is kept as long.
     ///
     /// # Safety
-    /// The buffer stays alive and unwritten until [`Offer::done`] has given `true`, or the offer
-    /// is dropped; it must not be forgotten before.
-    pub(crate) unsafe fn new(ptr: *const u8, bytes: usize, sender: usize) -> (Offer, Handover) {
+    /// The buffer stays alive and unwritten until [`Offer`] is complete or dropped; it must not
+    /// be forgotten before.
+    pub(crate) unsafe fn new(
+        endpoint: &Endpoint,
+        to: usize,
+        (ptr, bytes): (*const u8, usize),
+        packed: Option<Vec<u8>>,
+    ) -> (Offer, Handover) {
+        let sender = endpoint.rank;
         let shown = Arc::new(Shown { ptr, bytes, access: Access::new(), sender });
-        (Offer(shown.clone()), Handover(shown))
+        (Offer { shown: shown.clone(), to, _packed: packed }, Handover(shown))
     }
+}
 
-    /// Whether the receiver has taken the data.
-    pub(crate) fn done(&self) -> bool {
-        self.0.access.is_done()
+impl Underway for Offer {
+    fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
+        waiter.until_by(Some(self.to), || self.shown.access.is_done().then_some(()))
     }
 }
 
@@ -78,28 +91,36 @@ impl Drop for Offer {
     /// The buffer is the sender's alone after this. A receiver that is reading is a thread of
     /// this process in the middle of a copy.
     fn drop(&mut self) {
-        while !self.0.access.withdraw() {
+        while !self.shown.access.withdraw() {
             std::thread::yield_now();
         }
     }
 }
 
-impl Handover {
-    /// Gives the data to `read` once, then tells the sender. `None` if the sender has withdrawn
-    /// them.
-    pub(crate) fn read<R>(
-        self,
-        world: &World,
-        read: impl FnOnce(*const u8, usize) -> R,
-    ) -> Option<R> {
+impl There for Handover {
+    unsafe fn fetch(
+        self: Box<Self>,
+        envelope: &Envelope,
+        into: *mut u8,
+        waiter: &Waiter<'_>,
+    ) -> Result<bool> {
         let shown = &self.0;
         if !shown.access.take() {
-            return None;
+            return Ok(false);
         }
-        let result = read(shown.ptr, shown.bytes);
+        assert_eq!(shown.bytes, envelope.bytes);
+        // SAFETY: the target has room for the envelope's bytes, and the sender's buffer, which it
+        // keeps alive while the handover is being read, has as many.
+        unsafe { std::ptr::copy_nonoverlapping(shown.ptr, into, shown.bytes) };
         shown.access.finish();
-        world.bell(shown.sender).ring();
-        Some(result)
+        waiter.endpoint.world.bell(shown.sender).ring();
+        Ok(true)
+    }
+
+    fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>) {
+        // It is given back by being dropped: before its sender is woken.
+        drop(self);
+        waiter.endpoint.world.bell(envelope.source as usize).ring();
     }
 }
 

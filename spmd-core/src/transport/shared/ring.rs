@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::Endpoint;
 use super::heap::Block;
-use super::inbox::{Arrived, Body, Envelope};
 use super::layout::LANES;
 use crate::error::{Error, Result};
+use crate::transport::message::{Arrived, Body, Envelope};
 use crate::wait::publish;
 
 /// Bytes of data that travel in the ring itself at most.
@@ -241,8 +241,8 @@ impl RingReader {
                 source: source as u32,
                 tag: tag as u32,
                 dtype: (tag >> 32) as u32,
-                dtype_text: (texts >> 32) as u32,
-                file: texts as u32,
+                dtype_text: (texts >> 32) as u16,
+                file: texts as u16,
                 line: kind as u32,
                 count: record.count.load(Relaxed),
                 bytes: bytes as usize,
@@ -259,7 +259,7 @@ impl RingReader {
                         let from = from.add(LINE as usize);
                         std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len());
                     }
-                    (Some(Body::Eager(data)), bytes.next_multiple_of(LINE))
+                    (Some(Body::Here(data)), bytes.next_multiple_of(LINE))
                 }
                 LARGE_RECORD => {
                     let lane = (kind >> 48 & 0xff) as usize;
@@ -267,7 +267,7 @@ impl RingReader {
                         return corrupt("a message names a lane that does not exist");
                     }
                     let number = record.number.load(Relaxed);
-                    (Some(Body::Large(Large { source, lane, number })), 0)
+                    (Some(Body::There(Box::new(Large { source, lane, number }))), 0)
                 }
                 _ => return corrupt("a message has an impossible header"),
             };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::{FLAT, LAST_STAGE, Round, STAGE_BITS, stamp};
 use crate::error::{Error, Result};
-use crate::transport::shared::Mode;
+use crate::transport::shared::{Arrival, Hub, Mode};
 use crate::wait::publish;
 
 /// Children of a tree node. Virtual ranks, whose children have mostly arrived before them, look
@@ -18,7 +18,21 @@ impl Round<'_> {
     pub(super) fn reach_stage(&self, stage: u32) {
         debug_assert!(stage <= LAST_STAGE);
         self.slot(self.me).stamp.store(stamp(self.round, stage), Release);
-        publish();
+        self.fence();
+    }
+
+    /// The fence between a change and the look at who sleeps. Ranks that share a thread need none.
+    #[inline]
+    fn fence(&self) {
+        if !self.hub().is_some_and(Hub::has_one_worker) {
+            publish();
+        }
+    }
+
+    /// Where this communicator's ranks meet, if they are virtual and it is the block's own.
+    #[inline]
+    fn hub(&self) -> Option<&Hub> {
+        self.endpoint.hub(self.scope)
     }
 
     /// Says that this rank has reached `stage` (1 and up) of the round, to all peers.
@@ -107,10 +121,13 @@ impl Round<'_> {
     }
 
     /// Publishes `stage` and waits until all have. Flat, up to 16 ranks: n loads a rank. Over a
-    /// tree above that, and for virtual ranks: about 2 log₄ n (log₃₂ n) steps.
+    /// tree above that: about 2 log₄ n steps. Virtual ranks: in their hub, two steps, or, on
+    /// communicators that the program has made, over a tree of log₃₂ n steps.
     #[inline]
     pub fn arrive(&self, stage: u32) -> Result<()> {
-        if self.endpoint.world.mode == Mode::Virtual {
+        if let Some(hub) = self.hub() {
+            self.arrive_at_hub(hub, stage, || Ok(()))?;
+        } else if self.endpoint.world.mode == Mode::Virtual {
             self.arrive_over_tree(stage, VIRTUAL_RADIX)?;
         } else if self.size() <= FLAT {
             self.arrive_flat(stage)?;
@@ -118,6 +135,54 @@ impl Round<'_> {
             self.arrive_over_tree(stage, RADIX)?;
         }
         self.met.set(true);
+        Ok(())
+    }
+
+    /// [`Round::arrive`]; before all go on, the last rank to arrive runs `work`. Gives that rank.
+    ///
+    /// Panics where ranks have no hub ([`crate::Comm::has_hub`]).
+    #[inline]
+    pub fn arrive_and(&self, stage: u32, work: impl FnOnce() -> Result<()>) -> Result<usize> {
+        let hub = self.hub().expect("the ranks have a hub");
+        self.arrive_at_hub(hub, stage, work)?;
+        self.met.set(true);
+        Ok(hub.last())
+    }
+
+    #[inline]
+    fn arrive_at_hub(
+        &self,
+        hub: &Hub,
+        stage: u32,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let want = stamp(self.round, stage);
+        self.slot(self.me).stamp.store(want, Release);
+        match hub.arrive(self.me, self.fingerprint) {
+            Arrival::Early => {
+                let over = || hub.is_over(want).then_some(());
+                self.waiter.until_woken(|| self.who_is_late(stage), over)
+            }
+            Arrival::Last => {
+                work()?;
+                hub.release(self.me, want, |rank| self.endpoint.world.wake_worker_of(rank));
+                Ok(())
+            }
+            Arrival::Mismatch(peer) => Err(self.mismatch(peer)),
+        }
+    }
+
+    /// Looks, when a meeting lasts, at the calls of all, and whom to wait for.
+    #[cold]
+    fn who_is_late(&self, stage: u32) -> Result<()> {
+        let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
+        let late = peers.find_map(|peer| match self.arrived(peer, stage) {
+            Some(Ok(())) => None,
+            Some(Err(error)) => Some(Err(error)),
+            None => Some(Ok(peer)),
+        });
+        let late = late.transpose()?;
+        self.waiter.waits_on(late.map(|peer| self.scope.group.world(peer)));
         Ok(())
     }
 
@@ -175,10 +240,16 @@ impl Round<'_> {
             let parent = rank((v - 1) / radix);
             publish();
             self.ring(parent);
-            let above = self.page(parent);
+            let (above, root) = (self.page(parent), self.page(rank(0)));
             let on = self.scope.group.world(parent);
             self.waiter.until_by(Some(on), || {
                 if above.release.0.load(Acquire) >= want {
+                    return Some(Ok(()));
+                }
+                // Where the root has said it, all have arrived. A rank that has heard of it, and
+                // failed since, must not stop those who have not.
+                let failures = self.endpoint.world.faults_seen() != 0;
+                if failures && root.release.0.load(Acquire) >= want {
                     return Some(Ok(()));
                 }
                 self.arrived(parent, stage)?.err().map(Err)

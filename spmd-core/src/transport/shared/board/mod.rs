@@ -30,9 +30,10 @@ use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::group::Scope;
 use crate::transport::shared::Endpoint;
-use crate::transport::shared::agents::{Noted, Waiter};
+use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
 use crate::transport::shared::layout::*;
+use crate::transport::shared::record::Noted;
 use crate::wait::publish;
 
 const STAGE_BITS: u32 = 20;

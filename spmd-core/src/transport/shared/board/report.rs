@@ -50,13 +50,8 @@ impl Round<'_> {
         let round = (first..self.round).find(differs).unwrap_or(self.round);
         let mine = &self.slot_of(self.me, round).call;
         let theirs = &self.slot_of(peer, round).call;
-        let names = [
-            (mine.kind.load(Relaxed) == theirs.kind.load(Relaxed), "calls"),
-            (mine.root.load(Relaxed) == theirs.root.load(Relaxed), "roots"),
-            (mine.count.load(Relaxed) == theirs.count.load(Relaxed), "counts"),
-        ];
-        let what = names.iter().find(|(same, _)| !same);
-        let what = what.map_or("element types or operations, here or earlier", |n| n.1);
+        let what =
+            mine.difference(theirs).unwrap_or("element types or operations, here or earlier");
         self.disagreed(round, &format!("different {what}"))
     }
 

@@ -1,0 +1,115 @@
+//! The algorithms of alltoall and alltoallv.
+
+use spmd_core::algorithm::{Call, PAYLOAD};
+use spmd_core::{Comm, DType, Element, Result};
+
+use crate::alone::alone;
+use crate::blocks::Blocks;
+use crate::exchange::{Exchange, Incoming};
+use crate::select::{Choice, choose};
+
+/// Everybody shows its blocks and reads those for it, at once from all peers. Small ones lie in
+/// the rooms: one meeting; large ones are read in place: two. n reads a rank, of a block each.
+///
+/// # Safety
+/// `send` holds n blocks of `block` elements, `recv` has room for as many, apart from `send`.
+pub(crate) unsafe fn equal(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    send: *const u8,
+    recv: *mut u8,
+    block: usize,
+) -> Result<()> {
+    let (n, me) = (comm.size(), comm.rank());
+    let total = n * block;
+    if n == 1 {
+        // SAFETY: as the caller promises.
+        return unsafe { alone(comm, call, send, recv, block * dtype.size as usize) };
+    }
+    let exchange = Exchange { dtype, send, total, recv, agreed: None };
+    let incoming = (1..=n).map(|step| {
+        let peer = (me + step) % n;
+        Incoming { peer, index: me, from: me * block, total, into: peer * block, count: block }
+    });
+    let choice = choose_by_size(comm, call, total * dtype.size as usize);
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => exchange.through_rooms(round, incoming),
+                _ => {
+                    let at = |index| (index * block, block);
+                    exchange.through_buffers(round, comm.segment(), n, at, incoming)
+                }
+            }
+        }
+    })
+}
+
+/// As [`equal`], with the blocks that [`learn`] has found. The largest buffer decides for all
+/// ranks where they lie.
+///
+/// # Safety
+/// `send` holds the blocks, `recv` has room for `incoming`, apart from `send`.
+pub(super) unsafe fn unequal(
+    comm: &Comm,
+    call: &Call<'_>,
+    exchange: Exchange,
+    blocks: &Blocks,
+    incoming: &[Incoming],
+) -> Result<()> {
+    if comm.size() == 1 && exchange.agreed == Some(true) {
+        let Exchange { dtype, send, total, recv, .. } = exchange;
+        // SAFETY: as the caller promises; this rank's block is the whole buffer.
+        return unsafe { alone(comm, call, send, recv, total * dtype.size as usize) };
+    }
+    let largest = incoming.iter().map(|block| block.total).max().unwrap_or(0);
+    let bytes = largest.saturating_mul(exchange.dtype.size as usize);
+    let choice = choose_by_size(comm, call, bytes);
+    let incoming = incoming.iter().copied();
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => exchange.through_rooms(round, incoming),
+                _ => {
+                    let at = |rank: usize| blocks.of(rank);
+                    exchange.through_buffers(round, comm.segment(), comm.size(), at, incoming)
+                }
+            }
+        }
+    })
+}
+
+fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Choice {
+    let fits = bytes <= PAYLOAD;
+    let default = if fits { "flat" } else { "chunked" };
+    choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked")
+}
+
+/// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
+/// alltoall of its own.
+pub(super) fn learn(
+    comm: &Comm,
+    call: &Call<'_>,
+    blocks: &Blocks,
+    total: usize,
+) -> Result<Vec<Incoming>> {
+    type Header = [u64; 3];
+    let (n, me) = (comm.size(), comm.rank());
+    let say = |(start, count)| [start, count, total].map(|word| word as u64);
+    let said: Vec<Header> = (0..n).map(|peer| say(blocks.of(peer))).collect();
+    let mut heard = vec![[0; 3]; n];
+    // SAFETY: both vectors hold a header a rank.
+    unsafe {
+        let (send, recv) = (said.as_ptr().cast(), heard.as_mut_ptr().cast());
+        equal(comm, call, Header::DTYPE, send, recv, 1)?;
+    }
+    let incoming = (1..=n).map(|step| {
+        let peer = (me + step) % n;
+        let [from, count, total] = heard[peer].map(|word: u64| word as usize);
+        Incoming { peer, index: me, from, total, into: 0, count }
+    });
+    Ok(incoming.collect())
+}

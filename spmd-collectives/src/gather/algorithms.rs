@@ -1,0 +1,226 @@
+//! The algorithms of gather and gatherv.
+
+use std::ptr::{copy_nonoverlapping, null};
+
+use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::{Comm, DType, Result};
+
+use crate::alone::alone;
+use crate::blocks::Blocks;
+use crate::large::{Large, SEND, take};
+use crate::select::{Choice, choose};
+
+/// A number that every rank says where counts may differ: how many elements it sends.
+const COUNT: usize = 1;
+
+/// Gathers equal blocks. `mine` is what this rank sends: address and number of elements.
+///
+/// # Safety
+/// `mine` holds its elements. `recv`, given on the root alone, has room for as many of each rank,
+/// apart from `mine`.
+pub(super) unsafe fn gather(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    root: usize,
+    mine: (*const u8, usize),
+    recv: Option<*mut u8>,
+) -> Result<()> {
+    comm.check_root(call)?;
+    let bytes = mine.1 * dtype.size as usize;
+    if let (1, Some(recv)) = (comm.size(), recv) {
+        // SAFETY: as the caller promises.
+        return unsafe { alone(comm, call, mine.0, recv, bytes) };
+    }
+    let fits = bytes <= PAYLOAD;
+    let default = match comm.size() {
+        _ if !fits => "chunked",
+        0..=FLAT => "flat",
+        _ => "tree",
+    };
+    let names = ["flat", "tree", "chunked"];
+    let choice = choose(comm, Kind::Gather, default, &names, |name| fits || name == "chunked");
+    let blocks = Blocks::Equal(mine.1);
+    let into = recv.map(|ptr| (&blocks, ptr));
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises; what is in a room fits into it.
+        unsafe {
+            if choice == Choice("chunked") {
+                return chunked(round, comm.segment(), dtype, root, mine, into, false);
+            }
+            let Some((blocks, recv)) = into else {
+                copy_nonoverlapping(mine.0, round.room(bytes), bytes);
+                if choice == Choice("tree") {
+                    return round.arrive(1);
+                }
+                round.publish_to(1, root);
+                return Ok(());
+            };
+            keep_own(dtype, root, mine, blocks, recv);
+            if choice == Choice("tree") {
+                round.arrive(1)?;
+            } else {
+                round.publish_to_each(1, std::iter::empty());
+                round.wait_for_all(1)?;
+            }
+            take_rooms(round, dtype, blocks, recv)
+        }
+    })
+}
+
+/// Gathers blocks whose lengths the root alone knows.
+///
+/// # Safety
+/// `mine` holds its elements. On the root alone, `into` is given: the blocks, and room for them
+/// apart from `mine`.
+pub(super) unsafe fn gatherv(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    root: usize,
+    mine: (*const u8, usize),
+    into: Option<(&Blocks, *mut u8)>,
+) -> Result<()> {
+    comm.check_root(call)?;
+    if let (1, Some((_, recv))) = (comm.size(), into) {
+        // SAFETY: as the caller promises; this rank's block is the only one.
+        return unsafe { alone(comm, call, mine.0, recv, mine.1 * dtype.size as usize) };
+    }
+    let default = if comm.size() <= FLAT { "flat" } else { "chunked" };
+    let choice = choose(comm, Kind::Gatherv, default, &["flat", "chunked"], |_| true);
+    comm.collective(call, |round| {
+        let rooms = choice == Choice("flat");
+        // SAFETY: as the caller promises.
+        unsafe { chunked(round, comm.segment(), dtype, root, mine, into, rooms) }
+    })
+}
+
+/// The root puts its own block where it belongs.
+///
+/// # Safety
+/// `mine` holds the block of `root`, and `recv` has room for the blocks, apart from it.
+unsafe fn keep_own(
+    dtype: DType,
+    root: usize,
+    mine: (*const u8, usize),
+    blocks: &Blocks,
+    recv: *mut u8,
+) {
+    let size = dtype.size as usize;
+    // SAFETY: as the caller promises.
+    unsafe { copy_nonoverlapping(mine.0, recv.add(blocks.of(root).0 * size), mine.1 * size) };
+}
+
+/// Copies what the others have in their rooms.
+///
+/// # Safety
+/// The others have published rooms of their blocks' lengths; `recv` has room for all blocks.
+unsafe fn take_rooms(
+    round: &Round<'_>,
+    dtype: DType,
+    blocks: &Blocks,
+    recv: *mut u8,
+) -> Result<()> {
+    let size = dtype.size as usize;
+    for peer in (0..round.size()).filter(|peer| *peer != round.rank()) {
+        let (start, count) = blocks.of(peer);
+        let from = round.room_of(peer, count * size);
+        // SAFETY: as the caller promises.
+        unsafe { take(round, dtype, peer, from, recv.add(start * size), count)? };
+    }
+    Ok(())
+}
+
+/// The root reads everybody's data. Two meetings, or one a segment and one more where data go
+/// through staging. With `rooms`, blocks that are all small lie in the rooms, and one meeting is
+/// enough.
+///
+/// # Safety
+/// As [`gatherv`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    dtype: DType,
+    root: usize,
+    mine: (*const u8, usize),
+    into: Option<(&Blocks, *mut u8)>,
+    rooms: bool,
+) -> Result<()> {
+    let (me, size) = (round.rank(), dtype.size as usize);
+    let bytes = mine.1 * size;
+    let others = || (0..round.size()).filter(|peer| *peer != root);
+    let step = (segment / size).max(1);
+    round.set_number(COUNT, mine.1 as u64);
+    if rooms && me != root && bytes <= PAYLOAD {
+        // SAFETY: the room has that many bytes, and so has `mine`.
+        unsafe { copy_nonoverlapping(mine.0, round.room(bytes), bytes) };
+    }
+    if let Some((blocks, recv)) = into {
+        // SAFETY: as the caller promises.
+        unsafe { keep_own(dtype, root, mine, blocks, recv) };
+    }
+    let shown = if me == root { (null(), 0) } else { (mine.0, bytes) };
+    // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
+    // which the root has read it.
+    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
+    if let Some((blocks, _)) = into
+        && let Some(peer) =
+            others().find(|peer| round.number_of(*peer, COUNT) != blocks.of(*peer).1 as u64)
+    {
+        let (sends, expected) = (round.number_of(peer, COUNT), blocks.of(peer).1);
+        return Err(round.disagree(&format!(
+            "different counts: rank {peer} of the communicator sends {sends} elements where the \
+             root takes {expected}"
+        )));
+    }
+    let longest = || {
+        let count = |peer| match into {
+            Some((blocks, _)) => blocks.of(peer).1 as u64,
+            None => round.number_of(peer, COUNT),
+        };
+        others().map(count).max().unwrap_or(0)
+    };
+    if rooms && longest() <= (PAYLOAD / size) as u64 {
+        // SAFETY: the blocks are as long as the others say, so all are in their rooms.
+        return into
+            .map_or(Ok(()), |(blocks, recv)| unsafe { take_rooms(round, dtype, blocks, recv) });
+    }
+    if large.direct {
+        if let Some((blocks, recv)) = into {
+            for peer in others() {
+                let (start, count) = blocks.of(peer);
+                // SAFETY: `reach` has seen that the peer shows so many bytes; `recv` has room.
+                unsafe {
+                    let from = large.reach(peer, SEND, count * size)?;
+                    large.take(peer, from, recv.add(start * size), count)?;
+                }
+            }
+        }
+        return large.arrive();
+    }
+    for turn in 0..longest().div_ceil(step as u64) as usize {
+        let start = turn * step;
+        if me != root && start < mine.1 {
+            let len = step.min(mine.1 - start);
+            // SAFETY: a half has room for a segment, which lies within `mine`.
+            unsafe {
+                copy_nonoverlapping(mine.0.add(start * size), large.half(turn), len * size);
+            }
+        }
+        large.arrive()?;
+        let Some((blocks, recv)) = into else { continue };
+        for peer in others() {
+            let (first, count) = blocks.of(peer);
+            if start < count {
+                // SAFETY: the peer's half has room for a segment, which lies within its block;
+                // the meeting stands between writing and reading it.
+                unsafe {
+                    let from = large.half_of(peer, turn)?;
+                    let place = recv.add((first + start) * size);
+                    large.take(peer, from, place, step.min(count - start))?;
+                }
+            }
+        }
+    }
+    large.arrive()
+}

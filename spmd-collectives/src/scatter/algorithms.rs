@@ -1,0 +1,216 @@
+//! The algorithms of scatter and scatterv.
+
+use std::ptr::{copy_nonoverlapping, null};
+
+use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::{Comm, DType, Result};
+
+use crate::alone::alone;
+use crate::blocks::Blocks;
+use crate::large::{Large, SEND, take};
+use crate::select::{Choice, choose};
+
+/// What a rank must know of a scatter: where its block lies, how much there is.
+#[derive(Clone, Copy)]
+pub(super) struct Share {
+    pub(super) start: usize,
+    pub(super) count: usize,
+    /// Elements of all blocks.
+    pub(super) all: usize,
+    /// Elements of the longest block.
+    pub(super) longest: usize,
+}
+
+impl Share {
+    pub(super) fn equal(count: usize, comm: &Comm) -> Share {
+        let all = count.saturating_mul(comm.size());
+        Share { start: comm.rank() * count, count, all, longest: count }
+    }
+}
+
+/// Where a rank's block goes, and what the root has told of it.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) share: Share,
+    pub(super) ptr: *mut u8,
+    /// Elements that there is room for.
+    pub(super) len: usize,
+}
+
+impl Target {
+    /// Refuses a block of another length than this rank has room for.
+    fn check(&self, round: &Round<'_>, root: usize) -> Result<()> {
+        let (sends, takes) = (self.share.count, self.len);
+        if sends == takes {
+            return Ok(());
+        }
+        Err(round.disagree(&format!(
+            "different counts: rank {root} of the communicator sends {sends} elements to rank {}, \
+             which takes {takes}",
+            round.rank()
+        )))
+    }
+}
+
+/// # Safety
+/// On the root alone, `from` is given: the blocks, and an address that holds them. `target` has
+/// room for its `len` elements, apart from `from`. `share.all` elements are fewer bytes than
+/// there is memory; all ranks but hostile ones give equal `all` and `longest`.
+pub(super) unsafe fn scatter(
+    comm: &Comm,
+    call: &Call<'_>,
+    kind: Kind,
+    dtype: DType,
+    root: usize,
+    from: Option<(&Blocks, *const u8)>,
+    target: Target,
+) -> Result<()> {
+    comm.check_root(call)?;
+    if let (1, Some((_, from))) = (comm.size(), from) {
+        // SAFETY: as the caller promises; this rank's block is the only one, and as long as its
+        // room, as the root has compared.
+        return unsafe { alone(comm, call, from, target.ptr, target.len * dtype.size as usize) };
+    }
+    let fits = target.share.all <= PAYLOAD / dtype.size as usize;
+    let default = match comm.size() {
+        _ if !fits => "chunked",
+        0..=FLAT => "flat",
+        _ => "tree",
+    };
+    let names = ["flat", "tree", "chunked"];
+    let choice = choose(comm, kind, default, &names, |name| fits || name == "chunked");
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Choice("flat") => small(round, dtype, root, from, target, false),
+                Choice("tree") => small(round, dtype, root, from, target, true),
+                _ => chunked(round, comm.segment(), dtype, root, from, target),
+            }
+        }
+    })
+}
+
+/// The root puts its own block where it belongs.
+///
+/// # Safety
+/// As [`scatter`], on the root.
+unsafe fn keep_own(
+    dtype: DType,
+    root: usize,
+    (blocks, from): (&Blocks, *const u8),
+    target: Target,
+) {
+    let size = dtype.size as usize;
+    let (start, count) = blocks.of(root);
+    debug_assert_eq!(count, target.len);
+    // SAFETY: as the caller promises; the root has compared its own lengths.
+    unsafe { copy_nonoverlapping(from.add(start * size), target.ptr, count * size) };
+}
+
+/// The root shows all blocks and goes on (`meet`: after all have met over a tree); each of the
+/// others reads its own. One step, or 2 log₄ n; one copy of all data and one of a block a rank.
+///
+/// # Safety
+/// As [`scatter`]; all data fit into a room.
+unsafe fn small(
+    round: &Round<'_>,
+    dtype: DType,
+    root: usize,
+    from: Option<(&Blocks, *const u8)>,
+    target: Target,
+    meet: bool,
+) -> Result<()> {
+    let (size, share) = (dtype.size as usize, target.share);
+    let bytes = share.all * size;
+    if let Some((blocks, from)) = from {
+        // SAFETY: the room has that many bytes, and so has `from`.
+        unsafe {
+            copy_nonoverlapping(from, round.room(bytes), bytes);
+            keep_own(dtype, root, (blocks, from), target);
+        }
+        if meet {
+            return round.arrive(1);
+        }
+        round.publish(1);
+        return Ok(());
+    }
+    if meet {
+        round.arrive(1)?;
+    } else {
+        round.publish_to(1, root);
+        round.wait_for(root, 1)?;
+    }
+    target.check(round, root)?;
+    // SAFETY: the root has published its room, in which the share lies; there is room for it.
+    unsafe {
+        let from = round.room_of(root, bytes).add(share.start * size);
+        take(round, dtype, root, from, target.ptr, share.count)
+    }
+}
+
+/// Everybody reads its block of the root's data. Two meetings, or one a segment and one more
+/// where data go through staging: a segment then holds a part for each rank.
+///
+/// # Safety
+/// As [`scatter`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    dtype: DType,
+    root: usize,
+    from: Option<(&Blocks, *const u8)>,
+    target: Target,
+) -> Result<()> {
+    let (n, me, size) = (round.size(), round.rank(), dtype.size as usize);
+    let share = target.share;
+    let step = (segment / size / n).max(1);
+    if let Some(from) = from {
+        // SAFETY: as the caller promises.
+        unsafe { keep_own(dtype, root, from, target) };
+    }
+    let shown = from.map_or((null(), 0), |(_, from)| (from, share.all * size));
+    // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
+    // which the others have read it.
+    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), n * step * size)? };
+    if me != root {
+        target.check(round, root)?;
+    }
+    if large.direct {
+        if me != root {
+            // SAFETY: `reach` has seen that the root shows all blocks, in which the share lies;
+            // there is room for it.
+            unsafe {
+                let from = large.reach(root, SEND, share.all * size)?.add(share.start * size);
+                large.take(root, from, target.ptr, share.count)?;
+            }
+        }
+        return large.arrive();
+    }
+    for (turn, start) in (0..share.longest).step_by(step).enumerate() {
+        if let Some((blocks, from)) = from {
+            for peer in (0..n).filter(|peer| *peer != root) {
+                let (first, count) = blocks.of(peer);
+                let len = step.min(count.saturating_sub(start));
+                // SAFETY: the half has room for a part for each rank, of `step` elements; what
+                // is copied lies within the rank's block.
+                unsafe {
+                    let place = large.half(turn).add(peer * step * size);
+                    let from = from.wrapping_add((first + start) * size);
+                    copy_nonoverlapping(from, place, len * size);
+                }
+            }
+        }
+        large.arrive()?;
+        if me != root && start < share.count {
+            // SAFETY: the root's half has room for a part for each rank, and this lies within
+            // the block; the meeting stands between writing and reading it.
+            unsafe {
+                let from = large.half_of(root, turn)?.add(me * step * size);
+                let place = target.ptr.add(start * size);
+                large.take(root, from, place, step.min(share.count - start))?;
+            }
+        }
+    }
+    large.arrive()
+}

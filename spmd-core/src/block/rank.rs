@@ -1,0 +1,69 @@
+//! What every rank does at the start and the end of a block.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::ctx::Ctx;
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault, note_panics, panic_text};
+use crate::transport::shared::contexts::board_of;
+use crate::transport::shared::{Endpoint, Mode, Reach, state};
+
+/// What a rank does: enter the block, run the program's closure, leave the block, telling the
+/// others how it went. A panic is given back as the error side.
+pub(crate) fn run_rank<R>(
+    endpoint: &Arc<Endpoint>,
+    block: u32,
+    f: impl FnOnce(&Ctx) -> Result<R>,
+) -> std::thread::Result<Result<R>> {
+    let (world, rank) = (&endpoint.world, endpoint.rank);
+    world.settle(rank);
+    world.set_state(rank, block, state::INSIDE);
+    note_panics();
+    let ctx = Ctx::new(endpoint.clone(), block);
+    let entered = ctx.enter();
+    let outcome = catch_unwind(AssertUnwindSafe(|| f(&ctx)));
+    drop(entered);
+    drop(ctx);
+    let own = |cause| Some(Fault::Rank { rank, cause });
+    let fault = match &outcome {
+        Ok(Ok(_)) => None,
+        // What stopped this rank also stops those that wait for it on other communicators.
+        Ok(Err(error)) => error
+            .fault()
+            .filter(|fault| world.has_recorded(fault))
+            .cloned()
+            .or_else(|| own(Cause::Returned(error.to_string()))),
+        Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
+    };
+    let left = if let Some(fault) = fault {
+        world.raise(Reach::Rank { rank, block }, &fault);
+        state::FAILED
+    } else {
+        state::LEFT
+    };
+    if world.mode == Mode::Processes {
+        // The board of the next block, which was that of the one before the last: all are through
+        // with it, as they have entered the last.
+        endpoint.clear_board(board_of(block + 1));
+    }
+    world.set_state(rank, block, left);
+    outcome
+}
+
+/// Complains about messages that nobody has received.
+pub(crate) fn check_all_received(
+    endpoint: &Endpoint,
+    concerns: impl Fn(u64) -> bool,
+) -> Result<()> {
+    let Some((count, first)) = endpoint.unreceived(concerns)? else { return Ok(()) };
+    let table = endpoint.world.memory.text(first.source as usize);
+    Err(Error::Unreceived {
+        rank: endpoint.rank,
+        count,
+        from: first.source as usize,
+        tag: first.tag,
+        len: first.count as usize,
+        sent_at: format!("{}:{}", table.get(first.file), first.line),
+    })
+}

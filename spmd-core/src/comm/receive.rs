@@ -1,0 +1,189 @@
+//! Receiving: what happens to a message between its arrival and the buffer.
+
+use super::Comm;
+use crate::buffer::ViewMut;
+use crate::call::Call;
+use crate::element::{DType, Element};
+use crate::error::{Error, Result};
+use crate::rank::Status;
+use crate::transport::message::{Arrived, Envelope, Wanted};
+use crate::transport::shared::agents::Waiter;
+
+impl Comm {
+    /// Receives a message into `view`.
+    pub(super) fn receive(
+        &self,
+        call: &Call<'_>,
+        view: &mut ViewMut<'_>,
+        source: Option<usize>,
+        tag: Option<u32>,
+    ) -> Result<Status> {
+        let (dtype, len) = (view.dtype(), view.len());
+        let waiter = self.waiter(call)?;
+        let arrived = self.await_message(call, source, tag, &waiter)?;
+        let status = self.status(&arrived.envelope);
+        if let Err(error) = self.check_message(&arrived, dtype, Some(len), call, &waiter) {
+            arrived.refuse(&waiter);
+            return Err(error);
+        }
+        match view.contiguous_mut().filter(|_| !self.endpoint.must_check(dtype)) {
+            // SAFETY: the buffer has room for the message, which is not longer, and whose bytes
+            // are values of its element type: the types are the same, and all bytes are values.
+            Some(ptr) => unsafe { arrived.fetch(ptr, &waiter)? },
+            None => {
+                let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
+                // SAFETY: `bytes` holds `status.len` values of the buffer's element type.
+                unsafe { view.unpack_range(0, status.len, bytes.as_ptr()) };
+            }
+        }
+        Ok(status)
+    }
+
+    /// Receives a message of any length.
+    pub(super) fn receive_vec<T: Element>(
+        &self,
+        call: &Call<'_>,
+        source: Option<usize>,
+        tag: Option<u32>,
+    ) -> Result<(Vec<T>, Status)> {
+        let dtype = T::DTYPE;
+        let waiter = self.waiter(call)?;
+        let arrived = self.await_message(call, source, tag, &waiter)?;
+        let status = self.status(&arrived.envelope);
+        let mut values = Vec::<T>::new();
+        let checked = self.check_message(&arrived, dtype, None, call, &waiter);
+        // The length is the sender's word.
+        let room = checked.and_then(|()| reserve(&mut values, status.len, call));
+        if let Err(error) = room {
+            arrived.refuse(&waiter);
+            return Err(error);
+        }
+        if self.endpoint.must_check(dtype) {
+            let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
+            // SAFETY: the vector has room for the message, whose bytes were checked to be values.
+            unsafe {
+                let into = values.as_mut_ptr().cast();
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), into, bytes.len());
+                values.set_len(status.len);
+            }
+        } else {
+            // SAFETY: the vector has room for the message, all bytes of which are values.
+            unsafe {
+                arrived.fetch(values.as_mut_ptr().cast(), &waiter)?;
+                values.set_len(status.len);
+            }
+        }
+        Ok((values, status))
+    }
+
+    /// What a call of messages waits with, unless its communicator has been stopped.
+    pub(super) fn waiter<'a>(&'a self, call: &'a Call<'a>) -> Result<Waiter<'a>> {
+        self.refuse_reentry(call)?;
+        let waiter = Waiter::new(&self.endpoint, &self.scope, call, self.note(call));
+        match waiter.stopped() {
+            Some(error) => Err(error),
+            None => Ok(waiter),
+        }
+    }
+
+    pub(super) fn wanted(
+        &self,
+        call: &Call<'_>,
+        source: Option<usize>,
+        tag: Option<u32>,
+    ) -> Result<Wanted> {
+        if let Some(source) = source {
+            self.check_rank(call, "source", source)?;
+        }
+        let source = source.map(|source| self.scope.group.world(source));
+        Ok(Wanted { context: self.scope.context, source, tag })
+    }
+
+    fn await_message(
+        &self,
+        call: &Call<'_>,
+        source: Option<usize>,
+        tag: Option<u32>,
+        waiter: &Waiter<'_>,
+    ) -> Result<Arrived> {
+        let wanted = self.wanted(call, source, tag)?;
+        waiter.until_by(wanted.source, || self.route.transport.take(&wanted).transpose())?
+    }
+
+    pub(super) fn status(&self, envelope: &Envelope) -> Status {
+        let source = self.scope.group.local(envelope.source as usize).unwrap_or(usize::MAX);
+        Status { source, tag: envelope.tag, len: envelope.count as usize }
+    }
+
+    /// Whether the message can go into a buffer of this type and length.
+    fn check_message(
+        &self,
+        arrived: &Arrived,
+        dtype: DType,
+        capacity: Option<usize>,
+        call: &Call<'_>,
+        waiter: &Waiter<'_>,
+    ) -> Result<()> {
+        let envelope = &arrived.envelope;
+        let world = envelope.source as usize;
+        let (from, tag, len) =
+            (self.status(envelope).source, envelope.tag, envelope.count as usize);
+        let table = self.endpoint.world.memory.text(world);
+        let sent_at = || format!("{}:{}", table.get(envelope.file), envelope.line);
+        if envelope.dtype != dtype.id {
+            return Err(Error::ElementType {
+                call: call.to_string(),
+                from,
+                tag,
+                sent: table.get(envelope.dtype_text),
+                expected: dtype.to_string(),
+                sent_at: sent_at(),
+            });
+        }
+        if len.checked_mul(dtype.size as usize) != Some(envelope.bytes) {
+            let error =
+                Error::Corrupt { rank: world, what: "a message's length is not its data's" };
+            return Err(waiter.stopped().unwrap_or(error));
+        }
+        match capacity {
+            Some(capacity) if len > capacity => Err(Error::Truncated {
+                call: call.to_string(),
+                from,
+                tag,
+                len,
+                capacity,
+                sent_at: sent_at(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The data of a message, checked to be values of its type.
+    fn fetch_bytes(&self, arrived: Arrived, dtype: DType, waiter: &Waiter<'_>) -> Result<Vec<u8>> {
+        let (source, count) = (arrived.envelope.source, arrived.envelope.count);
+        let mut bytes = Vec::new();
+        if let Err(error) = reserve(&mut bytes, arrived.envelope.bytes, waiter.call) {
+            arrived.refuse(waiter);
+            return Err(error);
+        }
+        bytes.resize(arrived.envelope.bytes, 0u8);
+        // SAFETY: the vector has room for the message, and any bytes are bytes.
+        unsafe { arrived.fetch(bytes.as_mut_ptr(), waiter)? };
+        // SAFETY: `bytes` holds `count` elements' worth of bytes, as `check_message` has seen.
+        if unsafe { !dtype.all_valid(bytes.as_ptr(), count as usize) } {
+            let what = "a message holds bytes that are no values of its type";
+            return Err(Error::Corrupt { rank: source as usize, what });
+        }
+        Ok(bytes)
+    }
+}
+
+/// Makes room for `len` values; that there is no memory for them is an error, as it may be another
+/// process that asks for so many.
+fn reserve<T>(values: &mut Vec<T>, len: usize, call: &Call<'_>) -> Result<()> {
+    values.try_reserve_exact(len).map_err(|error| Error::Unavailable {
+        what: format!("memory for a message of {len} elements"),
+        reason: format!("{call}: {error}"),
+        remedy: "send less at once".into(),
+    })
+}

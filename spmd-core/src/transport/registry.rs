@@ -1,0 +1,31 @@
+//! The transports there are, and which of them a rank takes: the one file that names them.
+
+use std::sync::Arc;
+
+use super::Transport;
+use super::shared::Endpoint;
+use super::wrap::{Chaos, Traced};
+
+/// A rank's way to the others.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) transport: Arc<dyn Transport>,
+    /// Nothing is wrapped around it, so that a collective may do without [`Transport::around`].
+    pub(crate) plain: bool,
+}
+
+impl Route {
+    /// The transport that the rank of this end takes, and what is wrapped around it.
+    pub(crate) fn of(endpoint: &Arc<Endpoint>) -> Route {
+        let tuning = &endpoint.world.tuning;
+        let mut transport: Arc<dyn Transport> = endpoint.clone();
+        if let Some(seed) = tuning.chaos {
+            let (rank, size) = (endpoint.rank, endpoint.world.size());
+            transport = Arc::new(Chaos::new(transport, seed, rank, size));
+        }
+        if let Some(file) = &tuning.trace {
+            transport = Arc::new(Traced::new(transport, endpoint.rank, file.clone()));
+        }
+        Route { transport, plain: tuning.chaos.is_none() && tuning.trace.is_none() }
+    }
+}

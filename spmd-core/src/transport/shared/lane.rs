@@ -1,0 +1,258 @@
+//! Large messages between processes: a lane of the ring tells where the data are, and the receiver
+//! takes them from the sender's arena, through the kernel, or piece by piece from a staging area.
+
+use std::sync::atomic::Ordering::*;
+
+use super::Endpoint;
+use super::access;
+use super::agents::Waiter;
+use super::post::packed;
+use super::ring::{Large, PIECE, RingReader, STAGING};
+use crate::buffer::View;
+use crate::error::{Error, Result};
+use crate::transport::message::{Envelope, Manner, There, Underway};
+use crate::wait::publish;
+
+/// A message in a lane.
+pub(crate) struct LanePending<'a> {
+    endpoint: &'a Endpoint,
+    to: usize,
+    lane: usize,
+    number: u64,
+    bytes: usize,
+    /// Where the data are, if they go through the staging area.
+    staged_from: Option<*const u8>,
+    /// A copy of the data in the arena, if they don't.
+    copy: Option<super::heap::Block>,
+    _packed: Option<Vec<u8>>,
+}
+
+impl Endpoint {
+    /// Offers a large message in a lane of the ring to `to`.
+    pub(super) fn post_in_lane<'a>(
+        &'a self,
+        to: usize,
+        envelope: Envelope,
+        data: &View<'_>,
+        manner: Manner,
+        waiter: &Waiter<'_>,
+    ) -> Result<LanePending<'a>> {
+        let lane = waiter.until_by(Some(to), || {
+            self.with_ring(to, |ring| {
+                let free = ring.lanes.iter().position(|lane| !lane.busy);
+                free.inspect(|lane| ring.lanes[*lane].busy = true);
+                Ok(free)
+            })
+            .transpose()
+        })??;
+        let number = self.with_ring(to, |ring| {
+            ring.lanes[lane].number += 1;
+            Ok(ring.lanes[lane].number)
+        })?;
+        let mut pending = LanePending {
+            endpoint: self,
+            to,
+            lane,
+            number,
+            bytes: envelope.bytes,
+            staged_from: None,
+            copy: None,
+            _packed: None,
+        };
+        let memory = &self.world.memory;
+        let mut direct = 0;
+        let mut address = 0;
+        let reachable =
+            data.contiguous().and_then(|ptr| memory.offset_in_heap(self.rank, ptr, envelope.bytes));
+        if let Some(offset) = reachable {
+            direct = offset;
+        } else if manner == Manner::Standard {
+            pending._packed = data.contiguous().is_none().then(|| packed(data));
+            let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
+            pending.staged_from = ptr.or(data.contiguous());
+            address = pending.staged_from.map_or(0, |ptr| ptr as u64);
+        } else {
+            let copy = self.spare.take(&self.heap, envelope.bytes)?;
+            // SAFETY: the block has room for all the data.
+            unsafe { data.pack(copy.pointer()) };
+            direct = copy.offset();
+            pending.copy = Some(copy);
+        }
+        let staged = pending.staged_from.is_some();
+        self.with_ring(to, |ring| {
+            if staged && ring.lanes[lane].staging.is_none() {
+                ring.lanes[lane].staging = Some(self.heap.allocate(STAGING)?);
+            }
+            let staging = ring.lanes[lane].staging.as_ref().map_or(0, |block| block.offset());
+            let shown = ring.lane(lane);
+            shown.direct.store(direct, Relaxed);
+            shown.staging.store(staging, Relaxed);
+            shown.filled.store(0, Relaxed);
+            shown.address.store(address, Relaxed);
+            shown.number.store(number, Release);
+            Ok(())
+        })?;
+        waiter.until_by(Some(to), || {
+            let mut nothing = |_: *mut u8| {};
+            self.with_ring(to, |ring| {
+                ring.write(self, to, &envelope, Some((lane, number)), &mut nothing)
+            })
+            .transpose()
+        })??;
+        Ok(pending)
+    }
+}
+
+impl LanePending<'_> {
+    fn ack(&self) -> &super::layout::LaneAck {
+        &self.endpoint.world.memory.ack(self.to, self.endpoint.rank).lanes[self.lane]
+    }
+}
+
+impl Underway for LanePending<'_> {
+    /// Waits until the receiver has everything, and feeds it piece by piece where needed.
+    fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
+        let ack = self.ack();
+        let finished = || ack.finished.load(Acquire) == self.number;
+        if let Some(from) = self.staged_from {
+            let mut filled = 0;
+            while filled < self.bytes {
+                // A piece's place is free again when all but the last three have been taken.
+                let over = waiter.until_by(Some(self.to), || {
+                    let reading = ack.reading.load(Acquire) == self.number;
+                    let drained = if reading { ack.drained.load(Acquire) as usize } else { 0 };
+                    let free = filled + PIECE <= drained.saturating_add(STAGING);
+                    (finished() || free).then(finished)
+                })?;
+                if over {
+                    return Ok(());
+                }
+                let piece = PIECE.min(self.bytes - filled);
+                let ring = self.endpoint.ring(self.to)?;
+                let ring = ring.as_ref().expect("the lane is in it");
+                let staging = ring.lanes[self.lane].staging.as_ref().expect("made when posted");
+                // SAFETY: the source is the caller's buffer of `bytes` bytes; the target a piece
+                // of the staging area, which a receiver that lies may read at any time, as bytes.
+                unsafe {
+                    let to = staging.pointer().add(filled % STAGING);
+                    std::ptr::copy_nonoverlapping(from.add(filled), to, piece);
+                }
+                filled += piece;
+                ring.lane(self.lane).filled.store(filled as u64, Release);
+                publish();
+                self.endpoint.world.bell(self.to).ring_after_fence();
+            }
+        }
+        waiter.until_by(Some(self.to), || finished().then_some(()))
+    }
+}
+
+impl Drop for LanePending<'_> {
+    /// The lane is free, and the buffer the sender's alone, after this: a receiver in the middle
+    /// of the message sees that it was withdrawn.
+    fn drop(&mut self) {
+        let (endpoint, ack) = (self.endpoint, self.ack());
+        let finished = || ack.finished.load(Acquire) == self.number;
+        let mut ring = endpoint.rings[self.to].lock();
+        let Some(ring) = ring.as_mut() else { return };
+        if !finished() {
+            access::withdraw(&ring.lane(self.lane).withdrawn, self.number);
+            endpoint.world.bell(self.to).ring_after_fence();
+            while ack.reading.load(Acquire) == self.number
+                && !finished()
+                && !endpoint.world.is_dead(self.to)
+            {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+        }
+        ring.lanes[self.lane].busy = false;
+        if let Some(copy) = self.copy.take() {
+            endpoint.spare.put(copy);
+        }
+    }
+}
+
+impl There for Large {
+    unsafe fn fetch(
+        self: Box<Self>,
+        envelope: &Envelope,
+        into: *mut u8,
+        waiter: &Waiter<'_>,
+    ) -> Result<bool> {
+        let (endpoint, bytes) = (waiter.endpoint, envelope.bytes);
+        let Large { source, lane: index, number } = *self;
+        let corrupt = |what| Error::Corrupt { rank: source, what };
+        let memory = &endpoint.world.memory;
+        let ack = &memory.ack(endpoint.rank, source).lanes[index];
+        let reader = RingReader::find(endpoint, source)?;
+        let reader = reader.ok_or_else(|| corrupt("its ring has gone"))?;
+        let lane = reader.lane(index);
+        ack.drained.store(0, Relaxed);
+        let admitted = access::announce(&ack.reading, number, &lane.withdrawn);
+        let result = (|| {
+            let withdrawn = || lane.withdrawn.load(Acquire) >= number;
+            if !admitted {
+                return Ok(false);
+            }
+            if lane.number.load(Acquire) != number {
+                return Err(corrupt("a large message is not in its lane"));
+            }
+            let direct = lane.direct.load(Relaxed);
+            if direct != 0 {
+                let from = memory.heap(source, direct, bytes);
+                let from = from.ok_or_else(|| corrupt("a message lies outside its arena"))?;
+                // SAFETY: the source lies within the arena; the target has room for `bytes`.
+                unsafe { std::ptr::copy_nonoverlapping(from, into, bytes) };
+                return Ok(true);
+            }
+            if endpoint.world.tuning.single_copy
+                && super::single_copy::read(memory, source, lane.address.load(Relaxed), into, bytes)
+            {
+                return Ok(true);
+            }
+            let staging = lane.staging.load(Relaxed);
+            let staging = memory.heap(source, staging, STAGING);
+            let staging = staging.ok_or_else(|| corrupt("a message lies outside its arena"))?;
+            let mut drained = 0;
+            while drained < bytes {
+                let filled = waiter.until_by(Some(source), || {
+                    let filled = lane.filled.load(Acquire) as usize;
+                    (filled > drained || withdrawn()).then_some(filled)
+                })?;
+                if withdrawn() {
+                    return Ok(false);
+                }
+                if filled > bytes || filled > drained + STAGING {
+                    return Err(corrupt("a message is longer than it says"));
+                }
+                while drained < filled {
+                    let piece = PIECE.min(bytes - drained);
+                    // SAFETY: the piece lies within the staging area, checked to lie within the
+                    // arena, and within the target, which has room for `bytes`.
+                    unsafe {
+                        let from = staging.add(drained % STAGING);
+                        std::ptr::copy_nonoverlapping(from, into.add(drained), piece);
+                    }
+                    drained += piece;
+                    ack.drained.store(drained as u64, Release);
+                    publish();
+                    endpoint.world.bell(source).ring_after_fence();
+                }
+            }
+            Ok(true)
+        })();
+        // In this order: the sender uses the lane again when it sees the second, and another
+        // thread of this rank may then announce itself in the first.
+        ack.reading.store(0, Release);
+        ack.finished.store(number, Release);
+        publish();
+        endpoint.world.bell(source).ring_after_fence();
+        result
+    }
+    fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>) {
+        let (endpoint, source) = (waiter.endpoint, envelope.source as usize);
+        let ack = &endpoint.world.memory.ack(endpoint.rank, source).lanes[self.lane];
+        ack.finished.store(self.number, Release);
+        endpoint.world.bell(source).ring();
+    }
+}

@@ -1,0 +1,135 @@
+//! The call that a rank is in, as peers and the launcher read it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Endpoint, World};
+use crate::call::{Call, Description, Kind};
+
+/// A call in four words: written at every collective, read only for reports.
+#[repr(C)]
+pub(crate) struct CallRecord {
+    /// The kind, above it the [`Noted`] texts.
+    what: AtomicU64,
+    /// The line, above it the root plus one, 0 for none.
+    place: AtomicU64,
+    /// Plus one; 0 is none.
+    tag: AtomicU64,
+    count: AtomicU64,
+}
+
+/// The numbers of a call's texts in the caller's table, 16 bits each, from bit 16 on: the element
+/// type, the operation, the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted(u64);
+
+impl Noted {
+    pub(crate) fn new(dtype: u16, op: u16, file: u16) -> Noted {
+        Noted(u64::from(dtype) << 16 | u64::from(op) << 32 | u64::from(file) << 48)
+    }
+
+    pub(crate) fn dtype(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    pub(crate) fn op(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
+
+    pub(crate) fn file(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+}
+
+impl CallRecord {
+    /// Writes a call of the owner.
+    #[inline]
+    pub(crate) fn write(&self, call: &Call<'_>, noted: Noted) {
+        let root = call.root.map_or(0, |root| root as u64 + 1);
+        self.what.store(call.kind as u64 | noted.0, Relaxed);
+        self.place.store(u64::from(call.site.line()) | root << 32, Relaxed);
+        self.tag.store(call.tag.map_or(0, |tag| u64::from(tag) + 1), Relaxed);
+        self.count.store(call.count as u64, Relaxed);
+    }
+
+    /// In what two calls differ that were to be the same, as far as their records tell.
+    pub(crate) fn difference(&self, other: &CallRecord) -> Option<&'static str> {
+        let same = |word: fn(&CallRecord) -> &AtomicU64, shift: u32, bits: u32| {
+            let both = word(self).load(Relaxed) ^ word(other).load(Relaxed);
+            both >> shift << (64 - bits) == 0
+        };
+        let names = [
+            (same(|it| &it.what, 0, 16), "calls"),
+            (same(|it| &it.place, 32, 32), "roots"),
+            (same(|it| &it.count, 0, 64), "counts"),
+        ];
+        names.iter().find(|(same, _)| !same).map(|(_, name)| *name)
+    }
+}
+
+impl World {
+    /// A call that some rank has on record, in words.
+    pub(crate) fn describe(&self, rank: usize, record: &CallRecord) -> String {
+        let table = self.memory.text(rank);
+        let what = record.what.load(Relaxed);
+        let Some(kind) = u8::try_from(what & 0xffff).ok().and_then(Kind::from_number) else {
+            return "a call that cannot be read".into();
+        };
+        let noted = Noted(what);
+        let text = |number: u16| (number != 0).then(|| table.get(number));
+        let place = record.place.load(Relaxed);
+        Description {
+            kind,
+            dtype: text(noted.dtype()).as_deref(),
+            op: text(noted.op()).as_deref(),
+            count: record.count.load(Relaxed) as usize,
+            root: (place >> 32).checked_sub(1).map(|root| root as usize),
+            tag: record.tag.load(Relaxed).checked_sub(1).map(|tag| tag as u32),
+            file: &table.get(noted.file()),
+            line: place as u32,
+        }
+        .to_string()
+    }
+}
+
+impl Endpoint {
+    /// Numbers the texts of a call in this rank's table.
+    #[cold]
+    pub(crate) fn note(&self, call: &Call<'_>) -> Noted {
+        let table = self.world.memory.text(self.rank);
+        Noted::new(
+            call.dtype.map_or(0, |dtype| self.interner.number_of(table, &dtype.to_string())),
+            call.op.map_or(0, |op| self.interner.number(table, op.name())),
+            self.interner.number(table, call.site.file()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::*;
+
+    #[test]
+    fn calls_differ_by_their_records() {
+        let record = |call: Call<'_>, noted| {
+            let zero = AtomicU64::default;
+            let record = CallRecord { what: zero(), place: zero(), tag: zero(), count: zero() };
+            record.write(&call, noted);
+            record
+        };
+        let call = |kind| Call::new(kind, Location::caller());
+        let base = record(call(Kind::Barrier), Noted::new(1, 2, 3));
+        let others = [
+            (call(Kind::Dup), Some("calls")),
+            (call(Kind::Barrier).root(0), Some("roots")),
+            (Call { count: 1, ..call(Kind::Barrier) }, Some("counts")),
+            (call(Kind::Barrier), None),
+        ];
+        for (other, difference) in others {
+            assert_eq!(base.difference(&record(other, Noted::new(7, 8, 9))), difference);
+        }
+        let noted = Noted::new(1, 2, 65_535);
+        assert_eq!((noted.dtype(), noted.op(), noted.file()), (1, 2, 65_535));
+    }
+}

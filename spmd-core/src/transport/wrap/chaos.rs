@@ -1,0 +1,90 @@
+//! A transport that takes its time, for tests: ranks meet in orders that a quiet machine does not
+//! show, and messages from different sources overtake each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::buffer::View;
+use crate::call::{Call, mix};
+use crate::error::Result;
+use crate::transport::Transport;
+use crate::transport::message::{Arrived, Envelope, Manner, Pending, Wanted};
+use crate::transport::shared::agents::Waiter;
+use crate::wait;
+
+/// The longest delay of a thread.
+const LONGEST: Duration = Duration::from_micros(300);
+/// Turns that a delay gives to others.
+const TURNS: u64 = 20;
+
+/// Delays before and after every call, the same for the same seed, as far as the program itself
+/// is the same.
+pub(crate) struct Chaos {
+    inner: Arc<dyn Transport>,
+    state: AtomicU64,
+    ranks: usize,
+}
+
+impl Chaos {
+    pub(crate) fn new(inner: Arc<dyn Transport>, seed: u64, rank: usize, ranks: usize) -> Chaos {
+        Chaos { inner, state: AtomicU64::new(mix(seed ^ mix(rank as u64))), ranks }
+    }
+
+    fn below(&self, limit: u64) -> u64 {
+        let number = self.state.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+        mix(number) % limit
+    }
+
+    /// Half of the time nothing, else some turns for others, rarely a sleep.
+    fn pause(&self) {
+        match self.below(16) {
+            0..8 => {}
+            15 if !wait::fleet::in_coroutine() => {
+                std::thread::sleep(LONGEST * self.below(100) as u32 / 100);
+            }
+            _ => (0..self.below(TURNS)).for_each(|_| wait::relax()),
+        }
+    }
+}
+
+impl Transport for Chaos {
+    unsafe fn post<'a>(
+        &'a self,
+        to: usize,
+        envelope: Envelope,
+        data: &View<'_>,
+        manner: Manner,
+        waiter: &Waiter<'_>,
+    ) -> Result<Pending<'a>> {
+        // SAFETY: as the caller promises.
+        let pending = unsafe { self.inner.post(to, envelope, data, manner, waiter) };
+        self.pause();
+        pending
+    }
+
+    /// From any source: from one at random, of those that have a message here.
+    fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>> {
+        if wanted.source.is_none() {
+            let first = self.below(self.ranks as u64) as usize;
+            for step in 0..self.ranks {
+                let source = Some((first + step) % self.ranks);
+                let arrived = self.inner.take(&Wanted { source, ..*wanted })?;
+                if arrived.is_some() {
+                    return Ok(arrived);
+                }
+            }
+        }
+        self.inner.take(wanted)
+    }
+
+    fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
+        self.inner.peek(wanted)
+    }
+
+    fn around(&self, call: &Call<'_>, run: &mut dyn FnMut()) {
+        self.pause();
+        self.inner.around(call, run);
+        self.pause();
+    }
+}

@@ -1,0 +1,160 @@
+//! The collectives under measurement: what each rank sends, and what it must get.
+
+use spmd::prelude::*;
+
+use crate::args::Bench;
+use crate::elements::{Number, Operator, folded, value};
+use crate::measure::{Effort, Measured, REWRITE, Subject, measure as measure_subject};
+
+/// Places of a result that are looked at, at most.
+const LOOKS: usize = 1000;
+
+/// Measures a collective to which each rank contributes this many bytes (to each peer, in
+/// alltoall, scatter and reduce_scatter).
+pub(crate) fn measure<T: Number>(
+    ctx: &Ctx,
+    bench: Bench,
+    bytes: usize,
+    op: Operator,
+    effort: Effort,
+) -> Result<Measured>
+where
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    let (n, count) = (ctx.size(), bytes / size_of::<T>());
+    let (send, recv) = match bench {
+        Bench::Gather | Bench::Allgather => (count, n * count),
+        Bench::Scatter | Bench::ReduceScatter => (n * count, count),
+        Bench::Alltoall => (n * count, n * count),
+        _ => (count, count),
+    };
+    let mut subject = Collective {
+        bench,
+        op,
+        rank: ctx.rank(),
+        ranks: n,
+        count,
+        send: vec![T::of(0); send],
+        recv: vec![T::of(0); recv],
+        prepared: 0,
+    };
+    measure_subject(ctx, effort, &mut subject)
+}
+
+struct Collective<T> {
+    bench: Bench,
+    op: Operator,
+    rank: usize,
+    ranks: usize,
+    /// Elements a rank contributes, or gets as its part.
+    count: usize,
+    send: Vec<T>,
+    recv: Vec<T>,
+    /// The turn for which `send` was made.
+    prepared: usize,
+}
+
+impl<T: Number> Collective<T>
+where
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    /// The root of a turn: each rank in turn.
+    fn root(&self, turn: usize) -> usize {
+        turn % self.ranks
+    }
+
+    fn reduce(&mut self, ctx: &Ctx, turn: usize) -> Result<()> {
+        match self.op {
+            Operator::Sum => self.reduce_with(ctx, turn, Sum),
+            Operator::Min => self.reduce_with(ctx, turn, Min),
+            Operator::Max => self.reduce_with(ctx, turn, Max),
+        }
+    }
+
+    fn reduce_with<O>(&mut self, ctx: &Ctx, turn: usize, op: O) -> Result<()>
+    where
+        O: Operation<T>,
+    {
+        let root = self.root(turn);
+        let (send, recv) = (&self.send, &mut self.recv);
+        match self.bench {
+            Bench::Reduce => ctx.reduce(send, recv, op, root),
+            Bench::ReduceScatter => ctx.reduce_scatter(send, recv, op),
+            Bench::Scan => ctx.scan(send, recv, op),
+            Bench::Exscan => ctx.exscan(send, recv, op),
+            _ => ctx.allreduce(send, recv, op),
+        }
+    }
+
+    /// What the result of `turn` must hold at `index`, if anything.
+    fn expected(&self, turn: usize, index: usize) -> Option<u64> {
+        let (root, sent, rank) = (self.root(turn), self.prepared, self.rank);
+        let block = index.checked_div(self.count).unwrap_or(0);
+        match self.bench {
+            // Of those since the data were made, each passes on what it got.
+            Bench::Broadcast => Some(value(self.root(sent), sent, index)),
+            Bench::Reduce if rank != root => None,
+            Bench::Reduce | Bench::Allreduce => Some(folded(self.op, self.ranks, sent, index)),
+            Bench::ReduceScatter => {
+                Some(folded(self.op, self.ranks, sent, rank * self.count + index))
+            }
+            Bench::Scan => Some(folded(self.op, rank + 1, sent, index)),
+            Bench::Exscan if rank == 0 => None,
+            Bench::Exscan => Some(folded(self.op, rank, sent, index)),
+            Bench::Gather if rank != root => None,
+            Bench::Gather | Bench::Allgather => Some(value(block, sent, index % self.count)),
+            Bench::Scatter => Some(value(root, sent, rank * self.count + index)),
+            Bench::Alltoall => Some(value(block, sent, rank * self.count + index % self.count)),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Number> Subject for Collective<T>
+where
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    fn rewrites(&self) -> bool {
+        self.send.len() * size_of::<T>() >= REWRITE
+    }
+
+    fn prepare(&mut self, turn: usize) {
+        self.prepared = turn;
+        let root = self.root(turn);
+        let into = if self.bench == Bench::Broadcast { &mut self.recv } else { &mut self.send };
+        if self.bench == Bench::Broadcast && self.rank != root {
+            return;
+        }
+        let rank = self.rank;
+        into.iter_mut().enumerate().for_each(|(i, x)| *x = T::of(value(rank, turn, i)));
+    }
+
+    fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()> {
+        let root = self.root(turn);
+        match self.bench {
+            Bench::Barrier => ctx.barrier(),
+            Bench::Broadcast => ctx.broadcast(&mut self.recv, root),
+            Bench::Gather => ctx.gather(&self.send, &mut self.recv, root),
+            Bench::Allgather => ctx.allgather(&self.send, &mut self.recv),
+            Bench::Scatter => ctx.scatter(&self.send, &mut self.recv, root),
+            Bench::Alltoall => ctx.alltoall(&self.send, &mut self.recv),
+            _ => self.reduce(ctx, turn),
+        }
+    }
+
+    fn wrong(&self, turn: usize) -> u64 {
+        let step = (self.recv.len() / LOOKS).max(1);
+        let places = (0..self.recv.len()).step_by(step).chain(self.recv.len().checked_sub(1));
+        let wrong = |index: &usize| {
+            let expected = self.expected(turn, *index);
+            expected.is_some_and(|number| self.recv[*index] != T::of(number))
+        };
+        places.filter(wrong).count() as u64
+    }
+}

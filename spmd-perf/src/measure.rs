@@ -1,0 +1,105 @@
+//! The loop that measures, and what becomes of its times.
+
+use std::time::{Duration, Instant};
+
+use spmd::prelude::*;
+
+/// From this size on, every rank rewrites what it sends before each call: data that never change
+/// would flatter whoever keeps them in a cache.
+pub(crate) const REWRITE: usize = 64 << 10;
+/// Calls between two readings of the clock take at least this long.
+const BATCH: Duration = Duration::from_micros(20);
+/// The most samples of one size.
+const SAMPLES: f64 = 5000.0;
+
+/// How long to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    seconds: f64,
+}
+
+impl Effort {
+    pub(crate) fn new(seconds: f64) -> Effort {
+        Effort { seconds }
+    }
+}
+
+/// The times of one size, in µs a call, on the slowest rank.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) iterations: u64,
+    pub(crate) avg: f64,
+    pub(crate) min: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+    /// Elements with wrong values, of those that were looked at, on all ranks.
+    pub(crate) wrong: u64,
+}
+
+/// One call under measurement.
+pub(crate) trait Subject {
+    /// Whether [`Subject::prepare`] comes before each call.
+    fn rewrites(&self) -> bool;
+    /// Makes what is sent in this turn. Not timed.
+    fn prepare(&mut self, turn: usize);
+    /// The call. Timed.
+    fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()>;
+    /// Looks at what the call of this turn gave: the number of wrong elements. Not timed.
+    fn wrong(&self, turn: usize) -> u64;
+}
+
+/// Measures a call: all ranks take part, and all get the result.
+pub(crate) fn measure(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> Result<Measured> {
+    subject.prepare(0);
+    let (batch, samples) = plan(ctx, effort, subject)?;
+    let mut times = Vec::with_capacity(samples);
+    let mut wrong = 0;
+    for sample in 0..samples {
+        let turn = sample * batch;
+        if subject.rewrites() {
+            subject.prepare(turn);
+        }
+        ctx.barrier()?;
+        let start = Instant::now();
+        for turn in turn..turn + batch {
+            subject.call(ctx, turn)?;
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e6 / batch as f64);
+        wrong += subject.wrong(turn + batch - 1);
+    }
+    // The slowest rank of each sample counts.
+    ctx.allreduce_in_place(&mut times, Max)?;
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+    Ok(Measured {
+        iterations: (samples * batch) as u64,
+        avg: times.iter().sum::<f64>() / times.len() as f64,
+        min: at(0.0),
+        p50: at(0.5),
+        p99: at(0.99),
+        max: at(1.0),
+        wrong: ctx.allreduce_value(wrong, Sum)?,
+    })
+}
+
+/// Warms up, and says how many calls make a sample, and how many samples there will be.
+fn plan(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> Result<(usize, usize)> {
+    let mut calls = 1;
+    let each = loop {
+        ctx.barrier()?;
+        let start = Instant::now();
+        for turn in 0..calls {
+            subject.call(ctx, turn)?;
+        }
+        let took = ctx.allreduce_value(start.elapsed().as_secs_f64(), Max)?;
+        // A tenth of the time goes into this.
+        if took > effort.seconds / 20.0 {
+            break took / calls as f64;
+        }
+        calls *= 2;
+    };
+    let batch = if subject.rewrites() { 1.0 } else { (BATCH.as_secs_f64() / each).ceil() };
+    let samples = (effort.seconds / (batch * each)).clamp(10.0, SAMPLES);
+    Ok((batch as usize, samples as usize))
+}

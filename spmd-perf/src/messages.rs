@@ -1,0 +1,99 @@
+//! Messages under measurement.
+
+use spmd::prelude::*;
+
+use crate::args::Bench;
+use crate::measure::{Effort, Measured, REWRITE, Subject, measure as measure_subject};
+
+/// Messages in a window.
+pub(crate) const WINDOW: usize = 64;
+
+/// Measures messages of this many bytes.
+///
+/// Errors: there is one rank; an odd number of them, for the message rate.
+pub(crate) fn measure(ctx: &Ctx, bench: Bench, bytes: usize, effort: Effort) -> Result<Measured> {
+    let (rank, n) = (ctx.rank(), ctx.size());
+    if n < 2 || bench == Bench::MessageRate && n % 2 != 0 {
+        return Err(format!("{} needs an even number of ranks", bench.name()).into());
+    }
+    let half = n / 2;
+    let peer = match (bench, rank) {
+        (Bench::MessageRate, _) => Some((rank + half) % n),
+        (_, 0) => Some(1),
+        (_, 1) => Some(0),
+        _ => None,
+    };
+    let sends = if bench == Bench::MessageRate { rank < half } else { rank == 0 };
+    let mut subject = Messages { bench, peer, sends, send: vec![0; bytes], recv: vec![0; bytes] };
+    let mut measured = measure_subject(ctx, effort, &mut subject)?;
+    if bench == Bench::Latency {
+        // Half of the round trip.
+        let Measured { avg, min, p50, p99, max, .. } = &mut measured;
+        [avg, min, p50, p99, max].into_iter().for_each(|time| *time /= 2.0);
+    }
+    Ok(measured)
+}
+
+struct Messages {
+    bench: Bench,
+    peer: Option<usize>,
+    /// Whether this rank sends first.
+    sends: bool,
+    send: Vec<u8>,
+    recv: Vec<u8>,
+}
+
+impl Messages {
+    fn window(&mut self, ctx: &Ctx, peer: usize, sends: bool) -> Result<()> {
+        for _ in 0..WINDOW {
+            if sends {
+                ctx.send(&self.send, peer, 0)?;
+            } else {
+                ctx.recv(&mut self.recv, peer, 0)?;
+            }
+        }
+        // The sender's time ends when all have come.
+        if sends { ctx.recv(&mut [0u8; 1], peer, 1).map(drop) } else { ctx.send(&[1u8], peer, 1) }
+    }
+}
+
+impl Subject for Messages {
+    fn rewrites(&self) -> bool {
+        self.send.len() >= REWRITE
+    }
+
+    fn prepare(&mut self, turn: usize) {
+        let number = |index: usize| (turn + index % 251) as u8;
+        self.send.iter_mut().enumerate().for_each(|(index, byte)| *byte = number(index));
+    }
+
+    fn call(&mut self, ctx: &Ctx, _: usize) -> Result<()> {
+        let Some(peer) = self.peer else { return Ok(()) };
+        match self.bench {
+            Bench::Latency if self.sends => {
+                ctx.send(&self.send, peer, 0)?;
+                ctx.recv(&mut self.recv, peer, 0).map(drop)
+            }
+            Bench::Latency => {
+                ctx.recv(&mut self.recv, peer, 0)?;
+                ctx.send(&self.send, peer, 0)
+            }
+            Bench::Bidirectional => {
+                for _ in 0..WINDOW {
+                    ctx.sendrecv(&self.send, peer, 0, &mut self.recv, peer, 0)?;
+                }
+                Ok(())
+            }
+            _ => self.window(ctx, peer, self.sends),
+        }
+    }
+
+    /// Both ranks of a pair send the same bytes.
+    fn wrong(&self, _: usize) -> u64 {
+        let receives = !self.sends || matches!(self.bench, Bench::Latency | Bench::Bidirectional);
+        if self.peer.is_none() || !receives {
+            return 0;
+        }
+        self.send.iter().zip(&self.recv).filter(|(sent, received)| sent != received).count() as u64
+    }
+}

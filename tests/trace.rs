@@ -1,0 +1,87 @@
+//! What `SPMD_TRACE` writes: every call of every rank, in a file that trace viewers read.
+
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+use spmd::prelude::*;
+
+mod support;
+
+use support::{finish, is_process_rank, spmdrun, spmdrun_self};
+
+fn calls(ctx: &Ctx) -> Result<()> {
+    ctx.barrier()?;
+    assert_eq!(ctx.allreduce_value(1u32, Sum)?, ctx.size() as u32);
+    let (right, left) = ((ctx.rank() + 1) % ctx.size(), (ctx.rank() + ctx.size() - 1) % ctx.size());
+    ctx.send(&[1.5], right, 7)?;
+    ctx.recv(&mut [0.0], left, 7).map(drop)
+}
+
+/// The calls of each rank, in order, by what the file says of them.
+fn read(path: &Path) -> BTreeMap<u64, Vec<String>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    // A list without an end, as the format allows.
+    let text = format!("{}]", text.trim_end().trim_end_matches(','));
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let mut ranks: BTreeMap<u64, Vec<(f64, String)>> = BTreeMap::new();
+    for event in events {
+        assert_eq!(event["ph"], "X");
+        assert!(event["dur"].as_f64().unwrap() >= 0.0);
+        let what = event["args"]["call"].as_str().unwrap().to_owned();
+        assert!(what.starts_with(event["name"].as_str().unwrap()), "{what}");
+        let start = event["ts"].as_f64().unwrap();
+        ranks.entry(event["tid"].as_u64().unwrap()).or_default().push((start, what));
+    }
+    let in_order = |mut calls: Vec<(f64, String)>| {
+        calls.sort_by(|a, b| a.0.total_cmp(&b.0));
+        calls.into_iter().map(|(_, what)| what).collect()
+    };
+    ranks.into_iter().map(|(rank, calls)| (rank, in_order(calls))).collect()
+}
+
+fn check(path: &Path, size: usize) {
+    let ranks = read(path);
+    assert_eq!(ranks.keys().copied().collect::<Vec<_>>(), (0..size as u64).collect::<Vec<_>>());
+    for (rank, calls) in ranks {
+        let (right, left) = ((rank + 1) % size as u64, (rank + size as u64 - 1) % size as u64);
+        let starts = [
+            "barrier at tests/trace.rs:".to_owned(),
+            "allreduce of 1 u32 with Sum at tests/trace.rs:".to_owned(),
+            format!("send of 1 f64 to rank {right} with tag 7 at tests/trace.rs:"),
+            format!("recv of 1 f64 from rank {left} with tag 7 at tests/trace.rs:"),
+        ];
+        assert_eq!(calls.len(), starts.len(), "rank {rank}: {calls:?}");
+        assert!(
+            calls.iter().zip(&starts).all(|(call, start)| call.starts_with(start)),
+            "{calls:?}"
+        );
+    }
+}
+
+#[test]
+fn of_every_kind_of_rank() {
+    if is_process_rank() {
+        run(calls).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, ranks) in [("processes", 3), ("threads", 3), ("virtual", 5)] {
+        let path = folder.path().join(mode);
+        // What an earlier job has left there goes.
+        std::fs::write(&path, "old").unwrap();
+        let mut job = spmdrun_self("of_every_kind_of_rank", ranks);
+        let ran = finish(job.env("SPMD_AS", mode).env("SPMD_TRACE", &path));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        check(&path, ranks);
+    }
+}
+
+#[test]
+fn to_a_place_that_cannot_be_written() {
+    let ran = finish(spmdrun(&["-n", "2", "true"]).env("SPMD_TRACE", "/nowhere/trace"));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("writing the trace /nowhere/trace"), "{}", ran.err);
+}
