@@ -1,5 +1,7 @@
 //! The command line: options, the programs between `:`, and errors of one line each.
 
+mod values;
+
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use clap::{Args, Parser, ValueEnum};
 
 use crate::error::Error;
 use crate::topology::Cpus;
+use values::stdin;
+pub(crate) use values::{Bind, Stdin, bind, duration, positive_duration, rank_count, seconds};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -33,7 +37,7 @@ pub(crate) enum Mode {
     Threads,
     /// Coroutines of one process
     Virtual,
-    /// One GPU per rank
+    /// One GPU per rank (not in this version)
     Gpus,
 }
 
@@ -44,9 +48,9 @@ pub(crate) enum Transport {
     Auto,
     /// Shared memory
     Shm,
-    /// MPI
+    /// MPI (not in this version)
     Mpi,
-    /// NCCL
+    /// NCCL (not in this version)
     Nccl,
 }
 
@@ -57,24 +61,6 @@ pub(crate) enum OnFailure {
     End,
     /// They go on; the job succeeds if any finishes
     Continue,
-}
-
-/// Which CPUs each rank may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Bind {
-    None,
-    Core,
-    Numa,
-    /// Rank i uses item i, in turn.
-    List(Vec<Cpus>),
-}
-
-/// Who reads the launcher's standard input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stdin {
-    Rank(usize),
-    All,
-    None,
 }
 
 /// The options of one program; each program between `:` has its own.
@@ -223,79 +209,12 @@ pub(crate) fn refuse(error: clap::Error, place: &str) -> Result<Request, Error> 
     Err(Error::Usage(format!("{place}{told} (see --help)")))
 }
 
-pub(crate) fn rank_count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("a job has at least one rank".into()),
-        Ok(count) => Ok(count),
-        Err(_) => Err("write a whole number of ranks, such as 4".into()),
-    }
-}
-
-pub(crate) fn bind(text: &str) -> Result<Bind, String> {
-    match text {
-        "none" => Ok(Bind::None),
-        "core" => Ok(Bind::Core),
-        "numa" => Ok(Bind::Numa),
-        list => list
-            .split(',')
-            .map(Cpus::parse)
-            .collect::<Result<_, _>>()
-            .map(Bind::List)
-            .map_err(|error| format!("{error}; write none, core, numa or a list of CPUs")),
-    }
-}
-
-fn stdin(text: &str) -> Result<Stdin, String> {
-    match text {
-        "all" => Ok(Stdin::All),
-        "none" => Ok(Stdin::None),
-        rank => rank.parse().map(Stdin::Rank).map_err(|_| "write a rank, all or none".into()),
-    }
-}
-
-/// Reads `90`, `1.5`, `500ms`, `2s`, `3m` or `1h`; a number alone is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => f64::NAN,
-    };
-    let seconds = number.trim().parse::<f64>().unwrap_or(f64::NAN) * scale;
-    // A billion seconds is 31 years; the bound keeps sums with an instant from overflowing.
-    if !(0.0..=1e9).contains(&seconds) {
-        return Err("write seconds, or a number with ms, s, m or h, such as 90 or 1.5m".into());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
-pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("a time limit must be longer than zero".into()),
-        limit => Ok(limit),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<OsString> {
         text.split_whitespace().map(OsString::from).collect()
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        for nonsense in ["", "s", "-1", "nan", "inf", "1e99", "3 weeks", "1.2.3"] {
-            assert!(duration(nonsense).is_err(), "{nonsense}");
-        }
-        assert!(positive_duration("0").is_err());
     }
 
     #[test]
@@ -318,12 +237,5 @@ mod tests {
             let text = error.to_string();
             assert!(!text.contains('\n') && !text.is_empty(), "{text}");
         }
-    }
-
-    #[test]
-    fn binding_lists() {
-        let Ok(Bind::List(items)) = bind("0-1,5") else { panic!("refused") };
-        assert_eq!(items.len(), 2);
-        assert!(bind("cores").is_err() && bind("3-1").is_err() && bind("").is_err());
     }
 }

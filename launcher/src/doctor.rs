@@ -168,20 +168,20 @@ fn open_files() -> Finding {
 fn mpi() -> Finding {
     let found = library("libmpi_abi.so").or_else(|| library("libmpi.so"));
     match (found, in_path("mpirun")) {
-        (Some(library), Some(_)) => limited("MPI", format!("{library} is here; {NOT_BUILT_IN} `mpi`")),
+        (Some(library), Some(_)) => limited("MPI", format!("{library} is here; {NOT_USED}")),
         (Some(library), None) => {
-            limited("MPI", format!("{library} is here, but no mpirun in PATH; {NOT_BUILT_IN} `mpi`"))
+            limited("MPI", format!("{library} is here, but no mpirun in PATH; {NOT_USED}"))
         }
         (None, _) => limited(
             "MPI",
-            "no libmpi_abi.so or libmpi.so among the system's libraries or in LD_LIBRARY_PATH; one \
-             host needs none, a cluster needs Open MPI or MPICH"
+            "no libmpi_abi.so or libmpi.so among the system's libraries or in LD_LIBRARY_PATH; no \
+             job needs one"
                 .into(),
         ),
     }
 }
 
-const NOT_BUILT_IN: &str = "this spmdrun was built without the feature";
+const NOT_USED: &str = "this version does not use it";
 
 fn gpu() -> Finding {
     let driver = read("/proc/driver/nvidia/version");
@@ -191,7 +191,7 @@ fn gpu() -> Finding {
         (driver, count, Some(_)) => {
             let version =
                 driver.as_deref().and_then(|text| text.lines().next()).unwrap_or("unknown");
-            limited("GPU", format!("{count} ({version}); {NOT_BUILT_IN} `gpu`"))
+            limited("GPU", format!("{count} ({version}); {NOT_USED}"))
         }
         (_, count, None) => {
             limited("GPU", format!("{count}, but no libcuda.so; install the driver's libraries"))
@@ -201,8 +201,8 @@ fn gpu() -> Finding {
 
 fn nccl() -> Finding {
     match library("libnccl.so") {
-        Some(library) => limited("NCCL", format!("{library} is here; {NOT_BUILT_IN} `nccl`")),
-        None => limited("NCCL", "no libnccl.so; ranks on several GPUs need it (libnccl2)".into()),
+        Some(library) => limited("NCCL", format!("{library} is here; {NOT_USED}")),
+        None => limited("NCCL", "no libnccl.so; no job needs one".into()),
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use spmd_core::boot;
+
 use crate::args::{Bind, Mode, Transport};
+use crate::error::Error;
 use crate::job::Job;
 use crate::place::Places;
 use crate::plan::{Plan, Program};
@@ -29,6 +33,8 @@ pub(crate) struct Environment {
     /// Names the job in its processes' environment, by which the watchdog finds strays.
     pub(crate) token: String,
     port: Option<u16>,
+    /// The file to which all ranks write their calls.
+    trace: Option<PathBuf>,
 }
 
 impl Environment {
@@ -37,7 +43,18 @@ impl Environment {
         // A port that is free now; whoever meets there must still bind it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let port = free.and_then(|socket| socket.local_addr()).map(|address| address.port());
-        Environment { token: format!("{}-{}", std::process::id(), now.as_nanos()), port: port.ok() }
+        // Ranks may have another working directory.
+        let trace = std::env::var_os("SPMD_TRACE").filter(|path| !path.is_empty());
+        let trace = trace.map(|path| std::path::absolute(&path).unwrap_or(path.into()));
+        let token = format!("{}-{}", std::process::id(), now.as_nanos());
+        Environment { token, port: port.ok(), trace }
+    }
+
+    /// Begins the file of `SPMD_TRACE` anew, before the ranks add to it.
+    ///
+    /// Errors: it cannot be written.
+    pub(crate) fn begin_trace(&self) -> Result<(), Error> {
+        Ok(self.trace.as_deref().map_or(Ok(()), boot::begin_trace)?)
     }
 
     /// What is set for the process whose first rank is `rank`; the user's own `--env` comes last
@@ -64,6 +81,8 @@ impl Environment {
         }
         let unset = |name: &str| std::env::var_os(name).is_none();
         put("SPMD_CORES", places.cores().to_string());
+        let trace = self.trace.as_ref().map(|path| path.to_string_lossy().into_owned());
+        trace.into_iter().for_each(|path| put("SPMD_TRACE", path));
         let share = places.share(rank).to_string();
         for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"].into_iter().filter(|name| unset(name))
         {

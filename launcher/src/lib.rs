@@ -110,6 +110,7 @@ fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
     let (sender, events) = crossbeam_channel::unbounded();
     signals::listen(sender.clone())?;
     let environment = environment::Environment::new();
+    environment.begin_trace()?;
     // Before the job, whose shared memory it would inherit.
     let watchdog = watchdog::Watchdog::start(&environment.token)?;
     let job = create_job(plan)?;

@@ -57,7 +57,7 @@ impl Plan {
         let grace = Duration::from_secs(2);
         let grace = job.grace.map_or_else(|| from_env("SPMD_GRACE", grace, args::duration), Ok)?;
         // The ranks read SPMD_TIMEOUT; nonsense in it is told once, here.
-        from_env("SPMD_TIMEOUT", Duration::ZERO, args::positive_duration)?;
+        from_env("SPMD_TIMEOUT", Duration::ZERO, args::seconds)?;
         built_in(mode, transport)?;
 
         let several = sections.len() > 1;
@@ -187,13 +187,15 @@ fn named<T: ValueEnum>(text: &str) -> Result<T, String> {
     })
 }
 
-/// The value of an environment variable, or `default` where it is not set.
+/// The value of an environment variable, or `default` where it is not set or empty.
 fn from_env<T>(
     variable: &str,
     default: T,
     read: impl Fn(&str) -> Result<T, String>,
 ) -> Result<T, Error> {
-    let Some(value) = env::var_os(variable) else { return Ok(default) };
+    let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return Ok(default);
+    };
     value.to_str().map_or(Err("it is not UTF-8".into()), read).map_err(|error| {
         Error::Usage(format!(
             "the environment variable {variable}={} makes no sense: {error}, or unset it",
@@ -203,14 +205,15 @@ fn from_env<T>(
 }
 
 fn built_in(mode: Mode, transport: Transport) -> Result<(), Error> {
-    let (option, feature) = match (mode, transport) {
-        (Mode::Gpus, _) => ("--as gpus", "gpu"),
-        (_, Transport::Mpi) => ("--transport mpi", "mpi"),
-        (_, Transport::Nccl) => ("--transport nccl", "nccl"),
+    let option = match (mode, transport) {
+        (Mode::Gpus, _) => "--as gpus",
+        (_, Transport::Mpi) => "--transport mpi",
+        (_, Transport::Nccl) => "--transport nccl",
         _ => return Ok(()),
     };
     usage(format!(
-        "{option} is not built in; it needs an spmdrun and a program with the feature `{feature}`"
+        "{option} is not in this version, which runs processes, threads and virtual ranks over \
+         shared memory; leave it out"
     ))
 }
 
@@ -255,8 +258,11 @@ fn find(name: &OsStr) -> Result<PathBuf, Error> {
         return Err(Error::NotExecutable(format!("{} is not executable", found.display())));
     }
     let here = Path::new(name).is_file();
-    let hint = if here { format!("; did you mean ./{shown}?") } else { String::new() };
-    Err(Error::NotFound(format!("cannot find the program {shown} in PATH{hint}")))
+    let hint = match here {
+        true => format!("did you mean ./{shown}?"),
+        false => format!("write its path, such as target/release/{shown}"),
+    };
+    Err(Error::NotFound(format!("cannot find the program {shown} in PATH; {hint}")))
 }
 
 fn runnable(path: &Path) -> std::io::Result<bool> {

@@ -28,7 +28,9 @@ pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
     for name in OWN {
         command.env_remove(name);
     }
-    command.envs(Environment::new().of(plan, program, 0, places, job.as_ref(), false));
+    let environment = Environment::new();
+    environment.begin_trace()?;
+    command.envs(environment.of(plan, program, 0, places, job.as_ref(), false));
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }
@@ -38,7 +40,7 @@ pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
     let outcome = match status.success() {
         true => Outcome::Success,
         false => Outcome::Failed(Failure {
-            who: "the process of all ranks".into(),
+            who: Some("the process of all ranks".into()),
             why: ending(status),
             code: shell_status(status).max(1),
         }),

@@ -1,5 +1,6 @@
 //! What the launcher says, and the exit status of a job.
 
+use std::fmt;
 use std::io::Write;
 use std::process::ExitStatus;
 
@@ -63,11 +64,20 @@ pub(crate) fn signal_name(_number: i32) -> Option<&'static str> {
 /// The first failure of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// `rank 3`, or all ranks of one process.
-    pub(crate) who: String,
+    /// `rank 3`, or all ranks of one process; none where ranks disagreed.
+    pub(crate) who: Option<String>,
     pub(crate) why: String,
     /// The exit status that it gives the job: never 0.
     pub(crate) code: u8,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.who {
+            Some(who) => write!(f, "{who} failed first: {}", self.why),
+            None => f.write_str(&self.why),
+        }
+    }
 }
 
 /// How a job ended.
@@ -111,12 +121,9 @@ impl Outcome {
         match self {
             Outcome::Success => None,
             Outcome::Survived { first, finished, size } => Some(format!(
-                "{} failed first: {}; {finished} of {size} ranks finished (--on-failure continue)",
-                first.who, first.why
+                "{first}; {finished} of {size} ranks finished (--on-failure continue)"
             )),
-            Outcome::Failed(failure) => {
-                Some(format!("{} failed first: {}", failure.who, failure.why))
-            }
+            Outcome::Failed(failure) => Some(failure.to_string()),
             Outcome::Interrupted { signal } => Some(format!(
                 "the job was ended by signal {signal} ({}) to spmdrun",
                 signal_name(*signal).unwrap_or("unnamed")

@@ -40,21 +40,36 @@ fn the_first_cause_gives_the_status_and_the_last_line() {
     assert_eq!(run(&["-n", "2", "true"]).err, "");
 }
 
+/// A script whose rank 1 exits with status 4 once the file `$0` is there; the others do `what`.
+fn rank_1_fails_when_told(what: &str) -> (tempfile::TempDir, String) {
+    let until = "until [ -e \"$0\" ]; do sleep 0.02; done; exit 4";
+    let script = format!("if [ $SPMD_RANK = 1 ]; then {until}; fi; {what}");
+    (tempfile::tempdir().unwrap(), script)
+}
+
 #[test]
 fn who_ignores_sigterm_is_killed_after_the_grace() {
     let stubborn = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
-    let job = format!("if [ $SPMD_RANK = 1 ]; then sleep 0.2; exit 4; fi; {stubborn}");
+    let (folder, job) = rank_1_fails_when_told(stubborn);
+    let go_on = folder.path().join("go-on");
+    let script = ["sh", "-c", &job, go_on.to_str().unwrap()];
+    let job = Job::start(&[&["-n", "3", "--grace", "300ms"], &script[..]].concat(), 2);
     let start = Instant::now();
-    let ran = Job::start(&["-n", "3", "--grace", "300ms", "sh", "-c", &job], 2).end();
+    std::fs::write(&go_on, "").unwrap();
+    let ran = job.end();
     assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert!(start.elapsed() > Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() > Duration::from_millis(300), "{:?}", start.elapsed());
 }
 
 #[test]
 fn who_heeds_sigterm_may_clean_up() {
     let tidy = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
-    let job = format!("if [ $SPMD_RANK = 1 ]; then sleep 0.3; exit 4; fi; {tidy}");
-    let ran = Job::start(&["-n", "2", "--grace", "10", "sh", "-c", &job], 1).end();
+    let (folder, job) = rank_1_fails_when_told(tidy);
+    let go_on = folder.path().join("go-on");
+    let script = ["sh", "-c", &job, go_on.to_str().unwrap()];
+    let job = Job::start(&[&["-n", "2", "--grace", "10"], &script[..]].concat(), 1);
+    std::fs::write(&go_on, "").unwrap();
+    let ran = job.end();
     assert_eq!((ran.code, ran.out.as_str()), (Some(4), "cleaned up\n"), "{ran:?}");
 }
 

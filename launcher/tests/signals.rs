@@ -65,15 +65,17 @@ fn quit_reports_and_ends_nothing() {
 
 #[test]
 fn stopping_and_going_on() {
-    let mut job = Job::start(
-        &["-n", "2", "--timeout", "2h", "sh", "-c", "echo $$; sleep 0.2; sleep 0.2; echo went on"],
-        0,
-    );
+    let folder = tempfile::tempdir().unwrap();
+    let go_on = folder.path().join("go-on");
+    let script = "echo $$; until [ -e \"$0\" ]; do sleep 0.05; done; echo went on";
+    let mut job =
+        Job::start(&["-n", "2", "--timeout", "2h", "sh", "-c", script, go_on.to_str().unwrap()], 0);
     let mut pids: Vec<i32> = (0..2).map(|_| job.line().parse().unwrap()).collect();
     pids.push(job.pid().as_raw_nonzero().get());
     job.signal(Signal::TSTP);
     wait_until("all have stopped", || pids.iter().all(|&pid| state(pid) == 'T'));
     job.signal(Signal::CONT);
+    std::fs::write(&go_on, "").unwrap();
     let ran = job.end();
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "went on\nwent on\n"), "{ran:?}");
 }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -62,18 +63,27 @@ pub(crate) struct Job {
     mark: String,
 }
 
+/// Undoes what `nohup` and shells do to jobs in the background, which spmdrun would inherit: it
+/// heeds no signal that it finds ignored.
+fn heed_signals() -> std::io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP] {
+        // SAFETY: sets a signal that exists to what it does by default.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    Ok(())
+}
+
 impl Job {
     /// Starts a job and waits for `ready` lines of output.
     pub(crate) fn start(arguments: &[&str], ready: usize) -> Job {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let value = format!("{}-{number}", std::process::id());
-        let mut child = spmdrun(arguments)
-            .env("LAUNCHER_TEST", &value)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("spmdrun starts");
+        let mut command = spmdrun(arguments);
+        command.env("LAUNCHER_TEST", &value).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // SAFETY: between fork and exec this makes system calls alone.
+        unsafe { command.pre_exec(heed_signals) };
+        let mut child = command.spawn().expect("spmdrun starts");
         let out = BufReader::new(child.stdout.take().expect("piped"));
         let mut job = Job { child, out, mark: format!("LAUNCHER_TEST={value}") };
         for _ in 0..ready {

@@ -1,0 +1,107 @@
+//! What becomes of ranks and of the job, and how it is told.
+
+use std::process::ExitStatus;
+
+use rustix::process::Signal;
+
+use super::Supervisor;
+use crate::args::OnFailure;
+use crate::job::Job;
+use crate::report::{self, Failure, Outcome, say};
+
+/// How one rank's end is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Fine,
+    /// Well, if no rank enters the world.
+    NeverEntered,
+    Failed,
+}
+
+/// How to take the end of a rank that had or had not entered the world, and left it properly.
+pub(super) fn judge(status: ExitStatus, entered: bool, finished: bool) -> Verdict {
+    match (status.success(), entered, finished) {
+        (false, ..) | (true, true, false) => Verdict::Failed,
+        (true, true, true) => Verdict::Fine,
+        (true, false, _) => Verdict::NeverEntered,
+    }
+}
+
+impl Supervisor<'_> {
+    pub(super) fn name(&self, rank: usize) -> String {
+        if self.plan.one_process() && self.plan.size > 1 {
+            format!("the process of ranks 0 to {}", self.plan.size - 1)
+        } else {
+            format!("rank {rank}")
+        }
+    }
+
+    /// What the ranks are doing, a line for those who do the same.
+    pub(super) fn report(&self) {
+        for process in self.processes.iter() {
+            let first = process.ranks.start;
+            let who = format!("{} (pid {})", self.name(first), process.pid.as_raw_nonzero());
+            match (process.status, self.shown) {
+                (Some(status), _) => say(&format!("{who}: ended: {}", report::ending(status))),
+                (None, Some(job)) if process.ranks.len() == 1 => {
+                    say(&format!("{who}: {}", job.report(first)));
+                }
+                (None, Some(job)) => {
+                    say(&format!("{who}:"));
+                    let doing = process.ranks.clone().map(|rank| (rank, job.report(rank)));
+                    report::by_text(doing).iter().for_each(|line| say(&format!("  {line}")));
+                }
+                (None, None) => {
+                    let seconds = self.started.elapsed().as_secs_f64();
+                    say(&format!("{who}: running for {seconds:.1} s"));
+                }
+            }
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        if self.timed_out {
+            let limit = self.plan.timeout.unwrap_or_default();
+            return Outcome::TimedOut { limit };
+        }
+        let Some((rank, failure)) = self.first.clone() else { return Outcome::Success };
+        if self.plan.on_failure == OnFailure::Continue && self.finished > 0 {
+            let (finished, size) = (self.finished, self.plan.size);
+            return Outcome::Survived { first: self.named_by_job(failure), finished, size };
+        }
+        let status = self.processes[rank].status;
+        if let Some(signal) = self.passed_on
+            && status.and_then(report::signal).is_some_and(|by| {
+                by == signal || (by == Signal::KILL.as_raw() && self.interrupts > 0)
+            })
+        {
+            return Outcome::Interrupted { signal };
+        }
+        Outcome::Failed(self.named_by_job(failure))
+    }
+
+    /// What the ranks themselves recorded as the first cause comes before what their deaths show.
+    fn named_by_job(&self, failure: Failure) -> Failure {
+        let Some((rank, why)) = self.shown.and_then(Job::first_cause) else { return failure };
+        let Some(rank) = rank else { return Failure { who: None, why, ..failure } };
+        let process = self.processes.iter().find(|process| process.ranks.contains(&rank));
+        let own = process.and_then(|process| process.status).map_or(0, report::shell_status);
+        let code = if own == 0 { failure.code } else { own };
+        Failure { who: Some(format!("rank {rank}")), why, code }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn verdicts() {
+        let (good, bad) = (ExitStatus::from_raw(0), ExitStatus::from_raw(1 << 8));
+        assert_eq!(judge(good, true, true), Verdict::Fine);
+        assert_eq!(judge(good, true, false), Verdict::Failed);
+        assert_eq!(judge(good, false, false), Verdict::NeverEntered);
+        assert_eq!(judge(bad, true, true), Verdict::Failed);
+    }
+}
