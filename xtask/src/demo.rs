@@ -5,7 +5,6 @@ use std::time::Instant;
 use crate::tools::{self, built, cargo};
 
 pub(crate) fn run() -> Result<bool, String> {
-    let start = Instant::now();
     println!("Building the launcher and the examples digits and heat ..");
     let mut build = cargo(&["build", "--release", "--package", "spmd", "--package"]);
     build.args(["spmd-launcher", "--bin", "spmdrun", "--example", "digits", "--example", "heat"]);
@@ -16,6 +15,7 @@ pub(crate) fn run() -> Result<bool, String> {
     let spmdrun = release.join("spmdrun");
     let picture = release.with_file_name("heat.png");
 
+    let start = Instant::now();
     println!("\nLearning to read handwritten digits:");
     let digits = release.join("examples/digits");
     let mut digits_run = tools::command(&spmdrun, &["--ranks", "4"]);

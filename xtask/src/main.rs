@@ -3,7 +3,9 @@
 mod count;
 mod demo;
 mod examples;
+mod hwloc;
 mod non_root;
+mod package;
 mod sanitizer;
 mod soak;
 mod steps;

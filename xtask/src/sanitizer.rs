@@ -1,6 +1,7 @@
 //! AddressSanitizer on the arenas and all that reads and writes them by raw pointers.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::steps::Outcome;
 use crate::tools::{self, cargo, command};
@@ -14,11 +15,20 @@ pub(crate) fn run() -> Outcome {
     if !has_runtime(&host) {
         return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
     }
-    let mut command = cargo(&["test", "--package", "spmd-core", "--package", "spmd-collectives"]);
-    // Flags for a named target do not reach build scripts and macros.
-    command.args(["--lib", "--tests", "--target", &host]);
-    command.args(["--features", "corosensei/sanitizer", "--"]);
-    command.args(UNFIT.iter().flat_map(|test| ["--skip", test]));
+    let mut crates = cargo(&["test", "--package", "spmd-core", "--package", "spmd-collectives"]);
+    crates.args(["--lib", "--tests", "--features", "corosensei/sanitizer", "--target", &host]);
+    crates.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));
+    // A peer that writes where it must not, among processes: with a launcher of the same build.
+    let mut launcher = cargo(&["build", "--package", "spmd-launcher", "--bin", "spmdrun"]);
+    launcher.args(["--target", &host]);
+    let mut hostile = cargo(&["test", "--package", "spmd", "--package", "spmd-core"]);
+    hostile.args(["--test", "hostile", "--features", "corosensei/sanitizer", "--target", &host]);
+    Outcome::of_all([crates, launcher, hostile].map(sanitized))
+}
+
+/// The command with the sanitizer on, for the target that it names: flags for a named target do
+/// not reach build scripts and macros.
+fn sanitized(mut command: Command) -> Command {
     // Sanitizers are not stable yet: this lets the stable compiler build with them.
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -28,7 +38,7 @@ pub(crate) fn run() -> Outcome {
     // own.
     let options = "handle_segv=0:detect_stack_use_after_return=0:detect_leaks=0";
     command.env("ASAN_OPTIONS", options);
-    Outcome::of(command)
+    command
 }
 
 fn has_runtime(host: &str) -> bool {

@@ -2,9 +2,9 @@
 
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
-use crate::{examples, non_root, sanitizer};
+use crate::{examples, hwloc, non_root, package, sanitizer};
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
@@ -14,9 +14,10 @@ const STEPS: [Step; 12] = [
     Step { name: "examples", about: "in threads, virtual ranks, processes", run: examples::run },
     Step { name: "loom", about: "all orders of the waiting protocol's steps", run: loom },
     Step { name: "sanitizer", about: "AddressSanitizer on the arena", run: sanitizer::run },
+    Step { name: "hwloc", about: "the launcher with the feature hwloc", run: hwloc::run },
     Step { name: "non-root", about: "tests of processes as another user", run: non_root::run },
     Step { name: "systems", about: "cargo check for macOS and Windows", run: systems },
-    Step { name: "package", about: "what would be published", run: package },
+    Step { name: "package", about: "what would be published", run: package::run },
 ];
 
 pub(crate) fn run(options: &[&str]) -> Result<bool, String> {
@@ -108,8 +109,4 @@ fn systems() -> Outcome {
         command.env_remove("CARGO_ENCODED_RUSTFLAGS");
         command
     }))
-}
-
-fn package() -> Outcome {
-    Outcome::of(cargo(&["package", "--workspace", "--exclude", "xtask", "--allow-dirty"]))
 }
