@@ -33,8 +33,8 @@ pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
     Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, Result,
-    SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_println, run, spmd, strided, strided_mut,
-    subarray, subarray_mut, with_current,
+    SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_println, run, spmd, strided,
+    strided_mut, subarray, subarray_mut, with_current,
 };
 pub use spmd_core::{buffer, element, op};
 

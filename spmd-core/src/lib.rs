@@ -13,6 +13,7 @@ mod group;
 pub mod op;
 mod print;
 pub mod rank;
+mod shared_alloc;
 mod shared_buf;
 mod sync;
 mod text;
@@ -42,5 +43,6 @@ pub use op::{
 #[doc(hidden)]
 pub use print::print_lines;
 pub use rank::{ANY, Any, Source, Status, TagOrAny};
+pub use shared_alloc::SharedAlloc;
 pub use shared_buf::SharedBuf;
 pub use transport::shared::Mode;

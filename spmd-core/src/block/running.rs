@@ -17,7 +17,7 @@ use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::{Endpoint, Hub, Mode, Reach, World};
-use crate::wait::{self, Policy, Running, fleet};
+use crate::wait::{self, Fences, Policy, Running, fleet};
 
 /// The most ranks of a block: their numbers are parts of larger ones.
 const MAX_RANKS: usize = 1 << RANK_BITS;
@@ -57,7 +57,8 @@ impl Spmd {
             check_threads(n)?;
         }
         let cores = settings.cores.unwrap_or_else(wait::cores);
-        let policy = Policy::new(cores, 0);
+        let alone = mode == Mode::Threads && n <= cores;
+        let policy = Policy::new(cores, 0).with(Fences::new(false, alone));
         let timeout = self.timeout.or(settings.timeout);
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
         let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));

@@ -15,7 +15,7 @@ use crate::fault::{Cause, Fault};
 use crate::transport::shared::layout::{Agent, Layout, MAGIC};
 use crate::transport::shared::memory::{Memory, Writable};
 use crate::transport::shared::{Endpoint, Mode, Reach, Tuning, World, state};
-use crate::wait::{Policy, cores};
+use crate::wait::{Fences, Policy, cores};
 
 /// Seals that keep every access within the file's length valid.
 fn seals() -> SealFlags {
@@ -99,10 +99,13 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     }
     allow_reading_by_siblings(header.launcher.load(Relaxed));
     let settings = Settings::from_environment()?;
-    let policy = Policy::new(settings.cores.unwrap_or_else(cores), size - 1);
+    let cores = settings.cores.unwrap_or_else(cores);
+    let policy = Policy::new(cores, size - 1).with(Fences::new(true, size <= cores));
     let world =
         World::new(memory, Mode::Processes, policy, settings.timeout, settings.tuning, None);
-    Ok(Some(Endpoint::new(Arc::new(world), rank)))
+    let endpoint = Endpoint::new(Arc::new(world), rank);
+    crate::shared_alloc::attach(endpoint.heap.clone());
+    Ok(Some(endpoint))
 }
 
 /// The arena in which the launcher can see the ranks that this process runs all by itself.

@@ -1,8 +1,9 @@
 //! The word on which an agent sleeps, and how it is woken.
 
-use crate::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
+use crate::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use super::fences::Fences;
 use super::fleet::Home;
 use super::word::{self, COROUTINE, THREAD};
 
@@ -17,17 +18,18 @@ pub struct Bell<'a> {
     shared: bool,
     /// Whoever rings wakes the coroutine, whether it has announced itself or not.
     unasked: bool,
+    fences: Fences,
 }
 
 impl<'a> Bell<'a> {
     /// A bell of this process.
     pub(crate) fn new(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
-        Bell { word, home, shared: false, unasked: false }
+        Bell { word, home, shared: false, unasked: false, fences: Fences::Symmetric }
     }
 
     /// A bell in memory that other processes have mapped.
     pub(crate) fn shared(word: &'a AtomicU32) -> Bell<'a> {
-        Bell { word, home: None, shared: true, unasked: false }
+        Bell { word, home: None, shared: true, unasked: false, fences: Fences::Symmetric }
     }
 
     /// The same bell for those who ring it without a look at who sleeps, and for a coroutine that
@@ -38,10 +40,16 @@ impl<'a> Bell<'a> {
         Bell { unasked: self.unasked || unasked, ..self }
     }
 
+    /// The same bell, whose ringers and sleepers use these fences.
+    #[inline]
+    pub(crate) fn with(self, fences: Fences) -> Bell<'a> {
+        Bell { fences, ..self }
+    }
+
     /// Wakes whoever sleeps here, if anybody does.
     ///
-    /// The caller has made the change that the sleeper waits for, and a `SeqCst` fence stands
-    /// between that change and this call ([`publish`] is that fence).
+    /// The caller has made the change that the sleeper waits for, and the light fence of the bell's
+    /// [`Fences`] stands between that change and this call.
     #[inline]
     pub(crate) fn ring_after_fence(self) {
         if self.unasked
@@ -57,7 +65,7 @@ impl<'a> Bell<'a> {
     /// Wakes whoever sleeps here, if anybody does, after a change made before this call.
     #[inline]
     pub fn ring(self) {
-        publish();
+        self.fences.light();
         self.ring_after_fence();
     }
 
@@ -94,19 +102,17 @@ impl<'a> Bell<'a> {
     /// [`Bell::sleep`]. The caller must test its condition once more in between.
     #[inline]
     pub(super) fn announce_thread(self) -> u32 {
-        word::announce(self.word, THREAD)
+        let ticket = word::announce(self.word, THREAD);
+        if self.fences != Fences::Symmetric {
+            self.fences.heavy();
+        }
+        ticket
     }
 
     /// Sleeps until the bell rings after the ticket was taken, or the time is over.
     pub(super) fn sleep(self, ticket: u32, limit: Duration) {
         futex::wait(self.word, ticket, limit, self.shared);
     }
-}
-
-/// The full fence between a change and the look at the bells of those who may wait for it.
-#[inline]
-pub(crate) fn publish() {
-    fence(SeqCst);
 }
 
 #[cfg(all(target_os = "linux", not(all(loom, test))))]

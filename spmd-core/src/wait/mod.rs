@@ -3,6 +3,7 @@
 pub(crate) mod bell;
 mod coroutine;
 mod current;
+mod fences;
 pub(crate) mod fleet;
 #[cfg(target_os = "linux")]
 mod overflow;
@@ -12,8 +13,9 @@ pub(crate) mod until;
 mod word;
 mod worker;
 
-pub(crate) use bell::{Bell, publish};
+pub(crate) use bell::Bell;
 pub(crate) use current::{current, set_current};
+pub(crate) use fences::Fences;
 pub(crate) use until::{Opener, Policy, Running, Watch, cores, foreign_threads, until, until_done};
 
 use std::cell::Cell;

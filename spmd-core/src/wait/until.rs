@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::bell::Bell;
 use super::current;
+use super::fences::Fences;
 use super::fleet::{self, Resumed, Suspension};
 use crate::error::{Error, Result};
 
@@ -20,6 +21,7 @@ pub(crate) struct Policy {
     pub(crate) cores: usize,
     /// Ranks of this world that run on threads of other processes.
     pub(crate) elsewhere: usize,
+    pub(crate) fences: Fences,
 }
 
 /// Threads of this process that run ranks now, over all blocks.
@@ -79,7 +81,11 @@ pub(crate) fn cores() -> usize {
 impl Policy {
     /// For ranks on `cores` cores, `elsewhere` of them in other processes.
     pub(crate) fn new(cores: usize, elsewhere: usize) -> Policy {
-        Policy { spins: 4000, spins_shared: 40, cores, elsewhere }
+        Policy { spins: 4000, spins_shared: 40, cores, elsewhere, fences: Fences::Symmetric }
+    }
+
+    pub(crate) fn with(self, fences: Fences) -> Policy {
+        Policy { fences, ..self }
     }
 
     fn rounds(&self) -> u32 {
@@ -145,7 +151,7 @@ pub(crate) fn until<T>(
 /// for peers that still use its memory. If that is impossible (a virtual rank that is panicking
 /// cannot let its peers run), the process ends rather than let them use memory that is gone.
 pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
-    let policy = Policy { spins: 100, spins_shared: 100, cores: 1, elsewhere: 0 };
+    let policy = Policy { spins: 100, spins_shared: 100, ..Policy::new(1, 0) };
     if until(bell, &policy, &mut Stubborn, || done().then_some(())).is_err() {
         eprintln!("spmd: cannot wait for peers that use memory of this rank; aborting");
         std::process::abort();

@@ -1,22 +1,33 @@
-//! The allocator of a rank's own heap in the arena: rings, staging areas, shared buffers.
+//! The allocator of a rank's own heap in the arena: rings, staging areas, shared buffers, and
+//! large allocations of a program that has [`SharedAlloc`](crate::SharedAlloc).
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod ranges;
 
-use parking_lot::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ranges::Ranges;
 
 use super::World;
 use crate::error::{Error, Result};
 
 /// On what a block begins: a page.
 pub(crate) const ALIGN: usize = 4096;
+/// Bytes of used memory that are kept for the next use at most: the system takes longer to make
+/// pages than a message to be copied into them.
+const KEPT: u64 = 64 << 20;
 
 /// First fit over the free ranges, in pages; its own records stay in private memory.
 pub(crate) struct SegmentHeap {
     world: Arc<World>,
     rank: usize,
-    /// Free ranges: start to end, never adjacent.
-    free: Mutex<BTreeMap<u64, u64>>,
+    /// Of the standard library: waiting for it allocates nothing, as an allocator must not.
+    ranges: Mutex<Free>,
+}
+
+struct Free {
+    all: Ranges,
+    /// Those of them whose memory may hold anything; the rest reads as zeros, and takes no memory.
+    used: Ranges,
 }
 
 /// A range of the heap, free again when dropped.
@@ -26,23 +37,32 @@ pub(crate) struct Block {
     bytes: usize,
 }
 
+/// What a new block holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Zeros,
+    Anything,
+}
+
 impl SegmentHeap {
     pub(crate) fn new(world: Arc<World>, rank: usize) -> SegmentHeap {
         let layout = world.memory.layout;
-        let mut free = BTreeMap::new();
-        if layout.heap_offset() < layout.segment_bytes {
-            free.insert(layout.heap_offset() as u64, layout.segment_bytes as u64);
+        let (start, end) = (layout.heap_offset() as u64, layout.segment_bytes as u64);
+        let mut all = Ranges::default();
+        if start < end {
+            all.insert(start, end);
         }
-        SegmentHeap { world, rank, free: Mutex::new(free) }
+        SegmentHeap { world, rank, ranges: Mutex::new(Free { all, used: Ranges::default() }) }
     }
 
     /// Zeroed memory of at least `bytes`, on a page boundary.
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Block> {
-        // What cannot be rounded up to pages does not fit either.
-        let need = bytes.max(1).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX) as u64;
-        let mut free = self.free.lock();
-        let found = free.iter().find(|(start, end)| *end - *start >= need);
-        let Some((start, end)) = found.map(|(start, end)| (*start, *end)) else {
+        self.block(bytes, Content::Zeros)
+    }
+
+    /// Memory of at least `bytes`, on a page boundary.
+    pub(crate) fn block(self: &Arc<Self>, bytes: usize, content: Content) -> Result<Block> {
+        let Some(offset) = self.take(bytes, content) else {
             return Err(Error::Unavailable {
                 what: format!("{bytes} bytes of shared memory"),
                 reason: format!(
@@ -52,12 +72,99 @@ impl SegmentHeap {
                 remedy: "share less at once".into(),
             });
         };
-        free.remove(&start);
-        if start + need < end {
-            free.insert(start + need, end);
-        }
-        Ok(Block { heap: self.clone(), offset: start, bytes: need as usize })
+        Ok(Block { heap: self.clone(), offset, bytes: pages(bytes) as usize })
     }
+
+    /// The offset of a range of `bytes` in whole pages, if there is one.
+    pub(crate) fn take(&self, bytes: usize, content: Content) -> Option<u64> {
+        let need = pages(bytes);
+        let mut free = self.ranges();
+        let start = free.all.first_of(need)?;
+        free.all.remove(start, start + need);
+        let used = free.used.remove(start, start + need);
+        // The range is this caller's alone from here on.
+        drop(free);
+        if content == Content::Zeros {
+            for (start, end) in used {
+                // SAFETY: the range lies in the block just taken, which nobody else uses.
+                unsafe { std::ptr::write_bytes(self.pointer(start), 0, (end - start) as usize) };
+            }
+        }
+        Some(start)
+    }
+
+    /// Makes a block of `old` bytes at `offset` one of `new` bytes, if that is possible where it
+    /// is. What it gains may hold anything.
+    pub(crate) fn resize(&self, offset: u64, old: usize, new: usize) -> bool {
+        let (old, new) = (offset + pages(old), offset + pages(new));
+        if new < old {
+            self.give(new, (old - new) as usize);
+            return true;
+        }
+        let mut free = self.ranges();
+        let fits = new == old || free.all.contains(old, new);
+        if fits && new > old {
+            free.all.remove(old, new);
+            free.used.remove(old, new);
+        }
+        fits
+    }
+
+    /// Takes a range of `bytes` in whole pages back, which nobody uses any more.
+    pub(crate) fn give(&self, offset: u64, bytes: usize) {
+        let end = offset + pages(bytes);
+        let mut free = self.ranges();
+        free.all.insert(offset, end);
+        free.used.insert(offset, end);
+        if free.used.total() > KEPT {
+            for (start, end) in free.used.take_all() {
+                self.clear(start, end);
+            }
+        }
+    }
+
+    /// Gives the pages of a free range back to the system; it reads as zeros then.
+    fn clear(&self, start: u64, end: u64) {
+        let (place, bytes) = (self.pointer(start), (end - start) as usize);
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: the range is free, and no one else can take it, the ranges being locked.
+            let punched = unsafe {
+                rustix::mm::madvise(place.cast(), bytes, rustix::mm::Advice::LinuxRemove)
+            };
+            if punched.is_ok() {
+                return;
+            }
+        }
+        // SAFETY: as above, and the owner may write its segment.
+        unsafe { std::ptr::write_bytes(place, 0, bytes) };
+    }
+
+    /// The address of an offset in this heap.
+    pub(crate) fn pointer(&self, offset: u64) -> *mut u8 {
+        self.world.memory.heap(self.rank, offset, 0).expect("a range of this heap")
+    }
+
+    /// Addresses of the heap: the first, and that after the last.
+    pub(crate) fn span(&self) -> (usize, usize) {
+        let layout = self.world.memory.layout;
+        let start = self.pointer(layout.heap_offset() as u64) as usize;
+        (start, start + layout.segment_bytes - layout.heap_offset())
+    }
+
+    /// The offset of the first address of [`SegmentHeap::span`].
+    pub(crate) fn first(&self) -> u64 {
+        self.world.memory.layout.heap_offset() as u64
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, Free> {
+        self.ranges.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+/// What cannot be rounded up to pages fits nowhere either.
+fn pages(bytes: usize) -> u64 {
+    bytes.max(1).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX) as u64
 }
 
 impl Block {
@@ -70,68 +177,13 @@ impl Block {
     }
 
     pub(crate) fn pointer(&self) -> *mut u8 {
-        let heap = &self.heap;
-        heap.world.memory.heap(heap.rank, self.offset, self.bytes).expect("it was allocated there")
+        self.heap.pointer(self.offset)
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        #[cfg(target_os = "linux")]
-        {
-            // The pages go back to the system, and the range reads as zeros when it is used
-            // again. Where that is refused, zeros are written.
-            // SAFETY: the range is this block's own, which nobody uses any more.
-            let punched = unsafe {
-                rustix::mm::madvise(
-                    self.pointer().cast(),
-                    self.bytes,
-                    rustix::mm::Advice::LinuxRemove,
-                )
-            };
-            if punched.is_err() {
-                // SAFETY: as above, and the owner may write its segment.
-                unsafe { std::ptr::write_bytes(self.pointer(), 0, self.bytes) };
-            }
-        }
-        let mut free = self.heap.free.lock();
-        let (mut start, mut end) = (self.offset, self.offset + self.bytes as u64);
-        if let Some((&before, &before_end)) = free.range(..start).next_back()
-            && before_end == start
-        {
-            free.remove(&before);
-            start = before;
-        }
-        if let Some(&after_end) = free.get(&end) {
-            free.remove(&end);
-            end = after_end;
-        }
-        free.insert(start, end);
-    }
-}
-
-/// A block that is kept for the next use, because the system takes longer to make pages than a
-/// message to be copied into them.
-#[derive(Default)]
-pub(super) struct Spare(Mutex<Option<Block>>);
-
-impl Spare {
-    /// Bytes that are kept at most.
-    const MOST: usize = 8 << 20;
-
-    /// Memory of at least `bytes`, which may hold anything: the kept block, or a new one.
-    pub(super) fn take(&self, heap: &Arc<SegmentHeap>, bytes: usize) -> Result<Block> {
-        let kept = self.0.lock().take_if(|block| block.bytes() >= bytes);
-        kept.map_or_else(|| heap.allocate(bytes), Ok)
-    }
-
-    /// Keeps the block, if it is not too large, and larger than the one that is kept.
-    pub(super) fn put(&self, block: Block) {
-        let mut kept = self.0.lock();
-        let larger = kept.as_ref().is_none_or(|kept| kept.bytes() < block.bytes());
-        if larger && block.bytes() <= Self::MOST {
-            *kept = Some(block);
-        }
+        self.heap.give(self.offset, self.bytes);
     }
 }
 
@@ -143,33 +195,63 @@ mod tests {
     use crate::transport::shared::{Mode, Tuning};
     use crate::wait::Policy;
 
+    const HEAP: usize = 512 << 20;
+
     fn heap() -> Arc<SegmentHeap> {
-        let memory = Memory::anonymous(Layout::anonymous(1, 64 << 20)).unwrap();
+        let memory = Memory::anonymous(Layout::anonymous(1, HEAP)).unwrap();
         let policy = Policy::new(1, 0);
         let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None);
         Arc::new(SegmentHeap::new(Arc::new(world), 0))
     }
 
-    #[test]
-    fn a_spare_block_serves_again_if_it_is_large_enough() {
-        let (heap, spare) = (heap(), Spare::default());
-        let first = spare.take(&heap, 2 * ALIGN).unwrap();
-        let place = first.offset();
-        spare.put(first);
-        let smaller = spare.take(&heap, ALIGN).unwrap();
-        assert_eq!((smaller.offset(), smaller.bytes()), (place, 2 * ALIGN));
-        spare.put(smaller);
-        let larger = spare.take(&heap, 3 * ALIGN).unwrap();
-        assert_eq!((larger.offset(), larger.bytes()), (place + 2 * ALIGN as u64, 3 * ALIGN));
+    fn bytes_of(block: &mut Block) -> &mut [u8] {
+        // SAFETY: the block is the test's own, as long as it is.
+        unsafe { std::slice::from_raw_parts_mut(block.pointer(), block.bytes()) }
     }
 
     #[test]
-    fn the_larger_block_is_kept_and_none_that_is_huge() {
-        let (heap, spare) = (heap(), Spare::default());
-        let sizes = [ALIGN, 3 * ALIGN, 2 * ALIGN, Spare::MOST + ALIGN];
-        let blocks = sizes.map(|bytes| heap.allocate(bytes).unwrap());
-        blocks.into_iter().for_each(|block| spare.put(block));
-        assert_eq!(spare.take(&heap, 1).unwrap().bytes(), 3 * ALIGN);
-        assert_eq!(spare.take(&heap, 1).unwrap().bytes(), ALIGN);
+    fn used_memory_serves_again_and_is_zeroed_where_that_is_asked_for() {
+        let heap = heap();
+        let mut first = heap.allocate(2 * ALIGN).unwrap();
+        let place = first.offset();
+        bytes_of(&mut first).fill(7);
+        drop(first);
+        let mut again = heap.block(ALIGN, Content::Anything).unwrap();
+        assert_eq!((again.offset(), bytes_of(&mut again)[0]), (place, 7));
+        let mut next = heap.allocate(2 * ALIGN).unwrap();
+        assert_eq!(next.offset(), place + ALIGN as u64);
+        assert!(bytes_of(&mut next).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn what_is_kept_has_a_limit() {
+        let heap = heap();
+        let mut block = heap.allocate(KEPT as usize + ALIGN).unwrap();
+        let place = block.offset();
+        bytes_of(&mut block)[0] = 1;
+        drop(block);
+        let mut again = heap.block(1, Content::Anything).unwrap();
+        assert_eq!((again.offset(), bytes_of(&mut again)[0]), (place, 0));
+    }
+
+    #[test]
+    fn a_block_grows_into_what_is_free_behind_it() {
+        let heap = heap();
+        let first = heap.take(ALIGN, Content::Zeros).unwrap();
+        let second = heap.take(ALIGN, Content::Zeros).unwrap();
+        assert!(!heap.resize(first, ALIGN, 2 * ALIGN));
+        assert!(heap.resize(second, ALIGN, 3 * ALIGN));
+        assert!(heap.resize(second, 3 * ALIGN, ALIGN + 1));
+        let third = heap.take(ALIGN, Content::Zeros).unwrap();
+        assert_eq!(third, second + 2 * ALIGN as u64);
+        heap.give(second, 2 * ALIGN);
+        assert!(heap.resize(first, 1, 3 * ALIGN));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        for bytes in [HEAP + 1, usize::MAX] {
+            assert!(matches!(heap().allocate(bytes), Err(Error::Unavailable { .. })));
+        }
     }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::*;
 use super::Endpoint;
 use super::access;
 use super::agents::Waiter;
+use super::heap::{Block, Content};
 use super::post::packed;
 use super::ring::{Large, PIECE, RingReader, STAGING};
 use crate::buffer::View;
 use crate::error::{Error, Result};
 use crate::transport::message::{Envelope, Manner, There, Underway};
-use crate::wait::publish;
 
 /// A message in a lane.
 pub(crate) struct LanePending<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct LanePending<'a> {
     /// Where the data are, if they go through the staging area.
     staged_from: Option<*const u8>,
     /// A copy of the data in the arena, if they don't.
-    copy: Option<super::heap::Block>,
+    copy: Option<Block>,
     _packed: Option<Vec<u8>>,
 }
 
@@ -72,7 +72,7 @@ impl Endpoint {
             pending.staged_from = ptr.or(data.contiguous());
             address = pending.staged_from.map_or(0, |ptr| ptr as u64);
         } else {
-            let copy = self.spare.take(&self.heap, envelope.bytes)?;
+            let copy = self.heap.block(envelope.bytes, Content::Anything)?;
             // SAFETY: the block has room for all the data.
             unsafe { data.pack(copy.pointer()) };
             direct = copy.offset();
@@ -139,7 +139,7 @@ impl Underway for LanePending<'_> {
                 }
                 filled += piece;
                 ring.lane(self.lane).filled.store(filled as u64, Release);
-                publish();
+                self.endpoint.world.publish();
                 self.endpoint.world.bell(self.to).ring_after_fence();
             }
         }
@@ -166,9 +166,6 @@ impl Drop for LanePending<'_> {
             }
         }
         ring.lanes[self.lane].busy = false;
-        if let Some(copy) = self.copy.take() {
-            endpoint.spare.put(copy);
-        }
     }
 }
 
@@ -235,7 +232,7 @@ impl There for Large {
                     }
                     drained += piece;
                     ack.drained.store(drained as u64, Release);
-                    publish();
+                    endpoint.world.publish();
                     endpoint.world.bell(source).ring_after_fence();
                 }
             }
@@ -245,7 +242,7 @@ impl There for Large {
         // thread of this rank may then announce itself in the first.
         ack.reading.store(0, Release);
         ack.finished.store(number, Release);
-        publish();
+        endpoint.world.publish();
         endpoint.world.bell(source).ring_after_fence();
         result
     }

@@ -40,7 +40,7 @@ use crate::group::Scope;
 use crate::text::Interner;
 use crate::transport::wrap::TraceFile;
 use crate::wait::fleet::Home;
-use crate::wait::{Bell, Policy, publish};
+use crate::wait::{Bell, Policy};
 
 /// Where the ranks of a world run, as [`Ctx::mode`](crate::Ctx::mode) tells.
 ///
@@ -160,8 +160,8 @@ impl World {
     pub(crate) fn bell(&self, rank: usize) -> Bell<'_> {
         let word = &self.memory.bell(rank).word;
         match self.mode {
-            Mode::Processes => Bell::shared(word),
-            Mode::Threads => Bell::new(word, None),
+            Mode::Processes => Bell::shared(word).with(self.policy.fences),
+            Mode::Threads => Bell::new(word, None).with(self.policy.fences),
             Mode::Virtual => {
                 let one_worker = self.hub.as_ref().is_some_and(Hub::has_one_worker);
                 Bell::new(word, self.homes[rank].get()).unasked(one_worker)
@@ -169,9 +169,15 @@ impl World {
         }
     }
 
+    /// The fence between a change and the look at the bells of those who may wait for it.
+    #[inline]
+    pub(crate) fn publish(&self) {
+        self.policy.fences.light();
+    }
+
     /// Wakes every agent of every rank, those too that wait in the hub.
     pub(crate) fn ring_all(&self) {
-        publish();
+        self.publish();
         (0..self.size()).for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
     }
 
@@ -252,8 +258,6 @@ pub(crate) struct Endpoint {
     rings: Box<[Mutex<Option<ring::RingWriter>>]>,
     contexts: Mutex<contexts::Contexts>,
     pub(crate) heap: Arc<SegmentHeap>,
-    /// For copies of messages.
-    spare: heap::Spare,
 }
 
 impl Endpoint {
@@ -271,7 +275,6 @@ impl Endpoint {
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
             contexts: Mutex::new(contexts::Contexts::new(boards)),
             heap,
-            spare: heap::Spare::default(),
             world,
         }
     }

@@ -17,7 +17,6 @@ use super::heap::Block;
 use super::layout::LANES;
 use crate::error::{Error, Result};
 use crate::transport::message::{Arrived, Body, Envelope};
-use crate::wait::publish;
 
 /// Bytes of data that travel in the ring itself at most.
 pub(crate) const EAGER: usize = 8 * 1024;
@@ -185,7 +184,7 @@ impl RingWriter {
         self.record(self.position + need).stamp.store(0, Relaxed);
         record.stamp.store(self.position + 1, Release);
         self.position += need;
-        publish();
+        endpoint.world.publish();
         endpoint.world.bell(receiver).ring_after_fence();
         Ok(Some(()))
     }
@@ -273,7 +272,7 @@ impl RingReader {
             };
             self.position += LINE + used;
             ack.head.store(self.position, Release);
-            publish();
+            endpoint.world.publish();
             endpoint.world.bell(source).ring_after_fence();
             if let Some(body) = body {
                 return Ok(Some(Arrived { envelope, body }));

@@ -76,7 +76,8 @@ impl Round<'_> {
         let slot = self.slot(peer);
         let place = slot.exposed[which].place.load(Relaxed);
         let len = slot.exposed[which].bytes.load(Relaxed);
-        // Between this rank's own stamp of a stage and this look there was a fence (`publish`).
+        // Between this rank's own stamp of a stage and this look there was a light fence
+        // (`World::publish`); between the withdrawal and the owner's look, a heavy one.
         assert!(self.slot(self.me).stamp.load(Relaxed) > stamp(self.round, 0));
         if slot.withdrawn.load(SeqCst) != 0 {
             return Err(self.withdrawn(peer));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::*;
 use super::{FLAT, LAST_STAGE, Round, STAGE_BITS, stamp};
 use crate::error::{Error, Result};
 use crate::transport::shared::{Arrival, Hub, Mode};
-use crate::wait::publish;
+use crate::wait::Fences;
 
 /// Children of a tree node. Virtual ranks, whose children have mostly arrived before them, look
 /// at many at once.
@@ -25,7 +25,7 @@ impl Round<'_> {
     #[inline]
     fn fence(&self) {
         if !self.hub().is_some_and(Hub::has_one_worker) {
-            publish();
+            self.endpoint.world.publish();
         }
     }
 
@@ -207,9 +207,10 @@ impl Round<'_> {
             }
             Some(Ok(()))
         })??;
-        // Of all that arrive at once, the last by the order of their fences sees everybody at
-        // its first look. Only that one has somebody to wake.
-        if !looked {
+        // Of all that arrive at once, the last by the order of their full fences sees everybody at
+        // its first look. Only that one has somebody to wake. Where arrivals execute no fence,
+        // two that arrive at once may both miss the other.
+        if !looked || self.endpoint.world.policy.fences != Fences::Symmetric {
             self.ring_peers();
         }
         Ok(())
@@ -238,7 +239,7 @@ impl Round<'_> {
         page.arrive.0.store(want, Release);
         if v > 0 {
             let parent = rank((v - 1) / radix);
-            publish();
+            self.endpoint.world.publish();
             self.ring(parent);
             let (above, root) = (self.page(parent), self.page(rank(0)));
             let on = self.scope.group.world(parent);
@@ -257,7 +258,7 @@ impl Round<'_> {
         }
         page.release.0.store(want, Release);
         if children.len() > 0 {
-            publish();
+            self.endpoint.world.publish();
             children.for_each(|child| self.ring(child));
         }
         Ok(())

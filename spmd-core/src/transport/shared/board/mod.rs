@@ -34,7 +34,6 @@ use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
 use crate::transport::shared::layout::*;
 use crate::transport::shared::record::Noted;
-use crate::wait::publish;
 
 const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
@@ -223,7 +222,7 @@ impl<'a> Round<'a> {
         if self.met.get() {
             self.board.settled.set(self.round - 1);
         } else {
-            publish();
+            self.endpoint.world.publish();
             self.ring_peers();
         }
     }
@@ -251,7 +250,7 @@ impl Drop for Round<'_> {
             self.fail(Error::from("it gave up in the middle of a call"));
         }
         self.page(self.me).done.0.store(self.round, Release);
-        publish();
+        self.endpoint.world.publish();
         self.ring_peers();
         if self.exposed.get() {
             self.take_back();
@@ -264,9 +263,9 @@ impl Round<'_> {
     #[cold]
     fn take_back(&self) {
         let slot = self.slot(self.me);
-        slot.withdrawn.store(1, SeqCst);
-        publish();
         let world = &self.endpoint.world;
+        slot.withdrawn.store(1, SeqCst);
+        world.policy.fences.heavy();
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
             let (page, theirs) = (self.page(peer), self.slot(peer));
             self.waiter.until_gone(|| {

@@ -1,0 +1,117 @@
+//! A set of ranges of numbers.
+
+use std::collections::BTreeMap;
+
+/// Ranges that neither overlap nor touch: start to end.
+#[derive(Default)]
+pub(super) struct Ranges {
+    ends: BTreeMap<u64, u64>,
+    total: u64,
+}
+
+impl Ranges {
+    /// Numbers in all ranges.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The lowest place of `len` numbers on end.
+    pub(super) fn first_of(&self, len: u64) -> Option<u64> {
+        self.ends.iter().find(|(start, end)| *end - *start >= len).map(|(start, _)| *start)
+    }
+
+    /// Whether all of `start..end` is in the set.
+    pub(super) fn contains(&self, start: u64, end: u64) -> bool {
+        self.ends.range(..=start).next_back().is_some_and(|(_, last)| *last >= end)
+    }
+
+    /// Adds what is not in the set yet.
+    pub(super) fn insert(&mut self, start: u64, end: u64) {
+        let (mut start, mut end) = (start, end);
+        // Those that overlap or touch, from the last on.
+        while let Some((&first, &last)) = self.ends.range(..=end).next_back()
+            && last >= start
+        {
+            self.ends.remove(&first);
+            self.total -= last - first;
+            (start, end) = (start.min(first), end.max(last));
+        }
+        self.ends.insert(start, end);
+        self.total += end - start;
+    }
+
+    /// Takes `start..end` out; gives what of it was in the set.
+    pub(super) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        while let Some((&first, &last)) = self.ends.range(..end).next_back()
+            && last > start
+        {
+            self.ends.remove(&first);
+            if first < start {
+                self.ends.insert(first, start);
+            }
+            if last > end {
+                self.ends.insert(end, last);
+            }
+            let part = (first.max(start), last.min(end));
+            self.total -= part.1 - part.0;
+            taken.push(part);
+        }
+        taken
+    }
+
+    /// Takes everything out.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        self.total = 0;
+        std::mem::take(&mut self.ends).into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_merge_and_part() {
+        let mut ranges = Ranges::default();
+        ranges.insert(10, 20);
+        ranges.insert(30, 40);
+        ranges.insert(20, 25);
+        assert_eq!(ranges.total(), 25);
+        assert!(ranges.contains(12, 25) && !ranges.contains(12, 26));
+        assert_eq!(ranges.first_of(11), Some(10));
+        assert_eq!(ranges.remove(15, 35), [(30, 35), (15, 25)]);
+        assert_eq!((ranges.total(), ranges.first_of(6)), (10, None));
+        ranges.insert(0, 100);
+        assert_eq!(ranges.take_all().collect::<Vec<_>>(), [(0, 100)]);
+        assert_eq!(ranges.total(), 0);
+    }
+
+    #[test]
+    fn as_a_set_of_numbers_does() {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        let (mut ranges, mut set) = (Ranges::default(), [false; 64]);
+        for _ in 0..2000 {
+            let start = random(63);
+            let end = start + 1 + random(63 - start);
+            let within = &mut set[start as usize..end as usize];
+            if random(2) == 0 {
+                ranges.insert(start, end);
+                within.fill(true);
+            } else {
+                let taken: u64 = ranges.remove(start, end).iter().map(|(a, b)| b - a).sum();
+                assert_eq!(taken as usize, within.iter().filter(|it| **it).count());
+                within.fill(false);
+            }
+            assert_eq!(ranges.total() as usize, set.iter().filter(|it| **it).count());
+            for (start, end) in ranges.ends.iter().map(|(a, b)| (*a as usize, *b as usize)) {
+                assert!(set[start..end].iter().all(|it| *it));
+                assert!((start == 0 || !set[start - 1]) && !set.get(end).is_some_and(|it| *it));
+            }
+        }
+    }
+}

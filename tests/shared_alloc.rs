@@ -1,0 +1,94 @@
+//! Ordinary vectors under `SharedAlloc`: process ranks read them in place, and what has been freed
+//! is not read any more.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use spmd::prelude::*;
+
+use support::processes;
+
+#[global_allocator]
+static ALLOCATOR: spmd::SharedAlloc = spmd::SharedAlloc;
+
+/// Whether the values lie in the arena of this process's job.
+fn is_shared<T>(values: &[T]) -> bool {
+    let address = values.as_ptr().addr();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("of this process");
+    maps.lines().filter(|line| line.contains("memfd:spmd")).any(|line| {
+        let (start, end) =
+            line.split_once(' ').and_then(|it| it.0.split_once('-')).expect("a range");
+        let number = |text| usize::from_str_radix(text, 16).expect("an address");
+        (number(start)..number(end)).contains(&address)
+    })
+}
+
+#[test]
+fn large_vectors_of_process_ranks_lie_in_the_arena() -> Result<()> {
+    spmd(2, |_| Ok(assert!(support::is_process_rank() || !is_shared(&vec![1u8; 1 << 20]))))?;
+    processes("large_vectors_of_process_ranks_lie_in_the_arena", 2, &[], |ctx| {
+        let (large, small) = (vec![1u8; 1 << 20], vec![1u8; 1 << 10]);
+        assert!(is_shared(&large) && !is_shared(&small));
+        ctx.barrier()
+    })?;
+    Ok(())
+}
+
+#[test]
+fn vectors_grow_shrink_and_move_with_what_they_hold() -> Result<()> {
+    processes("vectors_grow_shrink_and_move_with_what_they_hold", 2, &[], |ctx| {
+        let mut all: Vec<Vec<usize>> = (0..5).map(|_| Vec::new()).collect();
+        for i in 0..200_000usize {
+            all[i % 5].push(i);
+        }
+        all[1].truncate(3000);
+        all[1].shrink_to_fit();
+        all[2].truncate(10);
+        all[2].shrink_to_fit();
+        let moved = std::thread::spawn(move || all).join().expect("it only returns them");
+        for (i, values) in moved.iter().enumerate() {
+            assert!(values.iter().enumerate().all(|(at, value)| *value == 5 * at + i));
+        }
+        let zeros = vec![0u64; 100_000];
+        drop(moved);
+        let more = vec![0u64; 300_000];
+        assert!(zeros.iter().chain(&more).all(|value| *value == 0));
+        ctx.barrier()
+    })?;
+    Ok(())
+}
+
+#[test]
+fn what_is_freed_after_a_call_is_not_read() -> Result<()> {
+    processes("what_is_freed_after_a_call_is_not_read", 3, &[], |ctx| {
+        let (me, n) = (ctx.rank(), ctx.size());
+        for turn in 0..300 {
+            let len = 4096 + 1000 * (turn % 17);
+            let own = vec![(me + turn) as u64; len];
+            let mut sum = vec![0u64; len];
+            ctx.allreduce(&own, &mut sum, Sum)?;
+            // The next owner of the memory writes it at once.
+            drop(own);
+            let garbage = vec![u64::MAX; len];
+            let expected = (n * turn + n * (n - 1) / 2) as u64;
+            assert!(sum.iter().all(|value| *value == expected), "turn {turn}");
+            drop(garbage);
+            let mut text = vec![if me == turn % n { turn as u32 } else { 0 }; 2 * len];
+            ctx.broadcast(&mut text, turn % n)?;
+            assert!(text.iter().all(|value| *value == turn as u32));
+            text.fill(u32::MAX);
+            drop(text);
+            let letter = vec![(turn * n + me) as u32; len];
+            let mut from_left = vec![0u32; len];
+            let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+            ctx.sendrecv(&letter, right, 0, &mut from_left, left, 0)?;
+            drop(letter);
+            let garbage = vec![u32::MAX; len];
+            assert!(from_left.iter().all(|value| *value == (turn * n + left) as u32));
+            drop(garbage);
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
