@@ -105,7 +105,7 @@ impl Comm {
         source: Option<usize>,
         tag: Option<u32>,
         waiter: &Waiter<'_>,
-    ) -> Result<Arrived> {
+    ) -> Result<Arrived<'_>> {
         let wanted = self.wanted(call, source, tag)?;
         waiter.until_by(wanted.source, || self.route.transport.take(&wanted).transpose())?
     }
@@ -118,7 +118,7 @@ impl Comm {
     /// Whether the message can go into a buffer of this type and length.
     fn check_message(
         &self,
-        arrived: &Arrived,
+        arrived: &Arrived<'_>,
         dtype: DType,
         capacity: Option<usize>,
         call: &Call<'_>,
@@ -159,7 +159,12 @@ impl Comm {
     }
 
     /// The data of a message, checked to be values of its type.
-    fn fetch_bytes(&self, arrived: Arrived, dtype: DType, waiter: &Waiter<'_>) -> Result<Vec<u8>> {
+    fn fetch_bytes(
+        &self,
+        arrived: Arrived<'_>,
+        dtype: DType,
+        waiter: &Waiter<'_>,
+    ) -> Result<Vec<u8>> {
         let (source, count) = (arrived.envelope.source, arrived.envelope.count);
         let mut bytes = Vec::new();
         if let Err(error) = reserve(&mut bytes, arrived.envelope.bytes, waiter.call) {

@@ -1,5 +1,6 @@
 //! Messages as every transport knows them.
 
+use super::shared::Lent;
 use super::shared::agents::Waiter;
 use crate::error::Result;
 
@@ -75,14 +76,27 @@ impl Pending<'_> {
     }
 }
 
-/// A message that has come.
-pub(crate) struct Arrived {
+/// A message that has come. It is over when it is dropped, taken or not.
+pub(crate) struct Arrived<'a> {
     pub(crate) envelope: Envelope,
-    pub(crate) body: Body,
+    pub(crate) body: Body<'a>,
 }
 
 /// Where the data of a message are.
-pub(crate) enum Body {
+pub(crate) enum Body<'a> {
+    /// Where they came, as long as this lives; nothing else that comes is looked at meanwhile.
+    Lent(Lent<'a>),
+    Kept(Data),
+}
+
+/// A message that waits until somebody wants it.
+pub(crate) struct Kept {
+    pub(crate) envelope: Envelope,
+    pub(crate) data: Data,
+}
+
+/// Its data.
+pub(crate) enum Data {
     /// Here.
     Here(Vec<u8>),
     /// Where their sender has them.
@@ -106,7 +120,13 @@ pub(crate) trait There: Send {
     fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>);
 }
 
-impl Arrived {
+impl From<Kept> for Arrived<'_> {
+    fn from(Kept { envelope, data }: Kept) -> Self {
+        Arrived { envelope, body: Body::Kept(data) }
+    }
+}
+
+impl Arrived<'_> {
     /// Takes the data of a message to `into`.
     ///
     /// # Safety
@@ -114,15 +134,20 @@ impl Arrived {
     pub(crate) unsafe fn fetch(self, into: *mut u8, waiter: &Waiter<'_>) -> Result<()> {
         let Arrived { envelope, body } = self;
         let taken = match body {
-            Body::Here(data) => {
+            Body::Kept(Data::Here(data)) => {
                 assert_eq!(data.len(), envelope.bytes);
                 // SAFETY: the target has room for the envelope's bytes, and the source, a vector
                 // of this rank's own, has as many.
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), into, data.len()) };
                 true
             }
-            // SAFETY: the target is valid, as the caller promises.
-            Body::There(data) => unsafe { data.fetch(&envelope, into, waiter)? },
+            Body::Lent(data) => {
+                // SAFETY: the target is valid, as the caller promises.
+                unsafe { data.copy(into) };
+                true
+            }
+            // SAFETY: as above.
+            Body::Kept(Data::There(data)) => unsafe { data.fetch(&envelope, into, waiter)? },
         };
         if taken {
             return Ok(());
@@ -133,7 +158,7 @@ impl Arrived {
 
     /// Tells the sender of a message that will not be taken that it has been.
     pub(crate) fn refuse(self, waiter: &Waiter<'_>) {
-        if let Body::There(data) = self.body {
+        if let Body::Kept(Data::There(data)) = self.body {
             data.refuse(&self.envelope, waiter);
         }
     }

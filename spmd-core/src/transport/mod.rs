@@ -33,7 +33,7 @@ pub(crate) trait Transport: Send + Sync {
     ) -> Result<Pending<'a>>;
 
     /// Takes the first message that fits, if one has come.
-    fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>>;
+    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>>;
 
     /// Looks at the first message that fits, if one has come.
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>>;

@@ -1,5 +1,5 @@
-//! Large messages between processes: a lane of the ring tells where the data are, and the receiver
-//! takes them from the sender's arena, through the kernel, or piece by piece from a staging area.
+//! Large messages: a lane of the ring tells where the data are, and the receiver takes them from
+//! the sender's memory or arena, through the kernel, or piece by piece from a staging area.
 
 use std::sync::atomic::Ordering::*;
 
@@ -62,9 +62,12 @@ impl Endpoint {
         let memory = &self.world.memory;
         let mut direct = 0;
         let mut address = 0;
-        let reachable =
-            data.contiguous().and_then(|ptr| memory.offset_in_heap(self.rank, ptr, envelope.bytes));
-        if let Some(offset) = reachable {
+        let in_heap = |ptr| memory.offset_in_heap(self.rank, ptr, envelope.bytes);
+        if self.world.one_address_space() {
+            pending._packed = data.contiguous().is_none().then(|| packed(data));
+            let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
+            address = ptr.or(data.contiguous()).map_or(0, |ptr| ptr as u64);
+        } else if let Some(offset) = data.contiguous().and_then(in_heap) {
             direct = offset;
         } else if manner == Manner::Standard {
             pending._packed = data.contiguous().is_none().then(|| packed(data));
@@ -193,6 +196,14 @@ impl There for Large {
             }
             if lane.number.load(Acquire) != number {
                 return Err(corrupt("a large message is not in its lane"));
+            }
+            if endpoint.world.one_address_space() {
+                let from = lane.address.load(Relaxed) as *const u8;
+                // SAFETY: a thread of this process says where its buffer of `bytes` bytes is, or a
+                // copy of it, which stay as they are until it sees that they have been read, or,
+                // having taken them back, that nobody does (`access.rs`). The target has room.
+                unsafe { std::ptr::copy_nonoverlapping(from, into, bytes) };
+                return Ok(true);
             }
             let direct = lane.direct.load(Relaxed);
             if direct != 0 {

@@ -10,6 +10,7 @@ use crate::sync::atomic::AtomicU64 as SharedU64;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use super::record::CallRecord;
+use super::ring::RING_BYTES;
 use crate::text::Table;
 
 #[cfg(target_os = "linux")]
@@ -188,17 +189,23 @@ pub(crate) struct Layout {
     pub(crate) segment_bytes: usize,
     /// Bytes before the first segment.
     pub(crate) control_bytes: usize,
-    rings: bool,
+    /// Whether messages have room: a ring from each rank to each.
+    pub(crate) rings: bool,
 }
 
+/// Ranks of one process have rings up to this many.
+const RINGED: usize = 256;
+
 impl Layout {
-    /// The arena of ranks that share an address space: no rings, and a heap of `heap_bytes` (whole
-    /// pages), none where buffers can be reached where they are.
+    /// The arena of ranks that share an address space, with a heap of `heap_bytes` besides what
+    /// rings need: none where buffers can be reached where they are.
     pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> Layout {
         let boards = if ranks <= 256 { 1024 } else { 128 };
         let control_bytes = control_bytes(ranks);
-        let mut layout = Layout { ranks, boards, segment_bytes: 0, control_bytes, rings: false };
-        layout.segment_bytes = layout.heap_offset() + heap_bytes.next_multiple_of(PAGE);
+        let mut layout =
+            Layout { ranks, boards, segment_bytes: 0, control_bytes, rings: ranks <= RINGED };
+        let rings = if layout.rings { ranks * RING_BYTES } else { 0 };
+        layout.segment_bytes = layout.heap_offset() + rings + heap_bytes.next_multiple_of(PAGE);
         layout
     }
 

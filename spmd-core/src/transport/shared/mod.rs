@@ -33,6 +33,7 @@ pub(crate) use faults::Reach;
 use heap::SegmentHeap;
 pub(crate) use hub::{Arrival, Hub};
 use inbox::Inbox;
+pub(crate) use inbox::Lent;
 use memory::Memory;
 use queue::Queue;
 
@@ -104,7 +105,7 @@ pub(crate) struct World {
     homes: Box<[OnceLock<Home>]>,
     /// Where virtual ranks meet.
     hub: Option<Hub>,
-    /// Mailboxes of ranks that share this address space.
+    /// Mailboxes of ranks without rings.
     queues: Box<[Queue]>,
 }
 
@@ -126,7 +127,8 @@ impl World {
     ) -> World {
         let ranks = memory.layout.ranks;
         let homes = if mode == Mode::Virtual { ranks } else { 0 };
-        let queues = if mode == Mode::Processes { 0 } else { ranks };
+        let rings = mode != Mode::Virtual && memory.layout.rings;
+        let queues = if rings { 0 } else { ranks };
         World {
             memory,
             mode,
@@ -263,8 +265,8 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(world: Arc<World>, rank: usize) -> Endpoint {
         let boards = world.memory.layout.boards;
-        let rings = if world.mode == Mode::Processes { world.size() } else { 0 };
-        let inbox = Mutex::new(Inbox::new(world.size()));
+        let rings = if world.queues.is_empty() { world.size() } else { 0 };
+        let inbox = Mutex::new(Inbox::new());
         let heap = Arc::new(SegmentHeap::new(world.clone(), rank));
         Endpoint {
             rank,

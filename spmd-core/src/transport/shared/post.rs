@@ -12,7 +12,7 @@ use crate::call::Call;
 use crate::element::DType;
 use crate::error::Result;
 use crate::transport::Transport;
-use crate::transport::message::{Arrived, Body, Envelope, Manner, Pending, Wanted};
+use crate::transport::message::{Arrived, Data, Envelope, Kept, Manner, Pending, Wanted};
 
 impl Transport for Endpoint {
     unsafe fn post<'a>(
@@ -26,7 +26,7 @@ impl Transport for Endpoint {
         let eager = envelope.bytes <= EAGER && manner != Manner::Synchronous;
         if let Some(queue) = self.world.queue(to) {
             let pending = if eager {
-                queue.push(Arrived { envelope, body: Body::Here(packed(data)) });
+                queue.push(Kept { envelope, data: Data::Here(packed(data)) });
                 Pending::Done
             } else {
                 let packed = data.contiguous().is_none().then(|| packed(data));
@@ -38,7 +38,7 @@ impl Transport for Endpoint {
                 // `packed`, which the offer keeps; dropping the offer withdraws it.
                 let (offer, handover) =
                     unsafe { Offer::new(self, to, (ptr, envelope.bytes), packed) };
-                queue.push(Arrived { envelope, body: Body::There(Box::new(handover)) });
+                queue.push(Kept { envelope, data: Data::There(Box::new(handover)) });
                 Pending::Underway(Box::new(offer))
             };
             self.world.bell(to).ring();
@@ -60,7 +60,7 @@ impl Transport for Endpoint {
         Ok(Pending::Underway(Box::new(pending)))
     }
 
-    fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>> {
+    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
         self.take_message(wanted)
     }
 

@@ -1,4 +1,5 @@
-//! Mailboxes of ranks that share an address space: one queue a receiver, however many senders.
+//! Mailboxes of virtual ranks, and of threads too many for rings: one queue a receiver, however
+//! many senders.
 //!
 //! A large message is not copied into the queue: the receiver copies from the sender's buffer,
 //! and the sender waits for that (`access.rs`).
@@ -11,11 +12,11 @@ use super::access::Access;
 use super::agents::Waiter;
 use super::{Endpoint, World};
 use crate::error::Result;
-use crate::transport::message::{Arrived, Envelope, There, Underway};
+use crate::transport::message::{Envelope, Kept, There, Underway};
 
 pub(crate) struct Queue {
-    sender: Sender<Arrived>,
-    receiver: Receiver<Arrived>,
+    sender: Sender<Kept>,
+    receiver: Receiver<Kept>,
 }
 
 impl Queue {
@@ -24,17 +25,17 @@ impl Queue {
         Queue { sender, receiver }
     }
 
-    pub(crate) fn push(&self, message: Arrived) {
+    pub(crate) fn push(&self, message: Kept) {
         self.sender.send(message).expect("this queue holds both ends of its channel");
     }
 
-    pub(super) fn drain(&self) -> impl Iterator<Item = Arrived> + '_ {
+    pub(super) fn drain(&self) -> impl Iterator<Item = Kept> + '_ {
         self.receiver.try_iter()
     }
 }
 
 impl World {
-    /// A rank's mailbox, where ranks share an address space.
+    /// A rank's mailbox, where ranks have no rings.
     pub(crate) fn queue(&self, rank: usize) -> Option<&Queue> {
         self.queues.get(rank)
     }

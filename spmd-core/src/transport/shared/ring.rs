@@ -1,4 +1,4 @@
-//! Messages between processes: a byte ring from each sender to each receiver that it has written
+//! Messages between processes or threads: a byte ring from each sender to each receiver that it has written
 //! to, in the sender's segment, made at the first message.
 //!
 //! A record is a header line and its data, on 64-byte boundaries. The header's first word, its
@@ -7,8 +7,9 @@
 //! own segment ([`super::layout::Ack`]) how far it has read.
 //!
 //! Data above [`EAGER`] do not go through the ring: the record names one of some *lanes*, in
-//! which the sender shows where the data are (in its segment: read there; in private memory:
-//! through a staging area, piece after piece, or by `process_vm_readv`).
+//! which the sender shows where the data are (in its segment, or in the memory of the same
+//! process: read there; in private memory: through a staging area, piece after piece, or by
+//! `process_vm_readv`).
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -16,7 +17,7 @@ use super::Endpoint;
 use super::heap::Block;
 use super::layout::LANES;
 use crate::error::{Error, Result};
-use crate::transport::message::{Arrived, Body, Envelope};
+use crate::transport::message::Envelope;
 
 /// Bytes of data that travel in the ring itself at most.
 pub(crate) const EAGER: usize = 8 * 1024;
@@ -26,26 +27,27 @@ const LINE: u64 = 64;
 pub(super) const STAGING: usize = 4 * PIECE;
 pub(super) const PIECE: usize = 64 * 1024;
 
-const EAGER_RECORD: u64 = 1;
-const LARGE_RECORD: u64 = 2;
-const SKIP_RECORD: u64 = 3;
+const EAGER_RECORD: u64 = 1 << 56;
+const LARGE_RECORD: u64 = 2 << 56;
+const SKIP_RECORD: u64 = 3 << 56;
 
-/// A record's header, one cache line.
+/// A record's header, one cache line, with the data of the shortest messages.
 #[repr(C, align(64))]
 struct Record {
     stamp: AtomicU64,
-    /// `kind << 56 | lane << 48 | line`.
+    /// `kind << 56 | lane << 48 | file << 32 | line`.
     kind: AtomicU64,
     context: AtomicU64,
     /// `dtype << 32 | tag`.
     tag: AtomicU64,
-    /// `dtype_text << 32 | file`.
-    texts: AtomicU64,
-    count: AtomicU64,
+    /// `dtype_text << 48 | bytes`.
     bytes: AtomicU64,
-    /// Of a large message: its number in the lane.
-    number: AtomicU64,
+    count: AtomicU64,
+    /// The data, if they fit; else they follow. Of a large message: its number in the lane.
+    data: [AtomicU64; 2],
 }
+
+const BYTES: u64 = (1 << 48) - 1;
 
 /// Where the data of a large message are, as its sender shows it.
 #[repr(C, align(64))]
@@ -70,6 +72,8 @@ struct RingHead {
 }
 
 const RING_OFFSET: usize = size_of::<RingHead>();
+/// Bytes of a ring in the arena.
+pub(super) const RING_BYTES: usize = RING_OFFSET + RING as usize;
 
 /// The sender's side of a ring.
 pub(super) struct RingWriter {
@@ -97,13 +101,32 @@ pub(crate) struct Large {
 }
 
 fn record_at(base: *mut u8, position: u64) -> *mut Record {
-    // SAFETY: the offset is below RING_OFFSET + RING, the size of the block behind `base`.
+    // SAFETY: the offset is below RING_BYTES, the size of the block behind `base`.
     unsafe { base.add(RING_OFFSET + (position % RING) as usize).cast() }
+}
+
+/// Bytes that follow the header of a record with this many bytes of data.
+fn following(bytes: u64) -> u64 {
+    if bytes <= size_of::<[u64; 2]>() as u64 { 0 } else { bytes.next_multiple_of(LINE) }
+}
+
+/// Where the data of an eager record are.
+///
+/// # Safety
+/// The record is one of a ring, and [`following`] bytes after it are in the ring.
+unsafe fn data_of(record: *mut Record, bytes: u64) -> *mut u8 {
+    if following(bytes) == 0 {
+        // SAFETY: the record is valid, as the caller promises.
+        unsafe { (&raw mut (*record).data).cast() }
+    } else {
+        // SAFETY: the caller promises that what follows is in the ring.
+        unsafe { record.add(1).cast() }
+    }
 }
 
 impl RingWriter {
     pub(super) fn new(endpoint: &Endpoint, receiver: usize) -> Result<RingWriter> {
-        let block = endpoint.heap.allocate(RING_OFFSET + RING as usize)?;
+        let block = endpoint.heap.allocate(RING_BYTES)?;
         let place = endpoint.world.memory.ring_place(endpoint.rank, receiver);
         place.store(block.offset(), Release);
         Ok(RingWriter {
@@ -147,8 +170,7 @@ impl RingWriter {
         lane: Option<(usize, u64)>,
         pack: &mut dyn FnMut(*mut u8),
     ) -> Result<Option<()>> {
-        let data = if lane.is_some() { 0 } else { envelope.bytes as u64 };
-        let need = LINE + data.next_multiple_of(LINE);
+        let need = LINE + if lane.is_some() { 0 } else { following(envelope.bytes as u64) };
         let to_end = RING - self.position % RING;
         let skip = if need > to_end { to_end } else { 0 };
         // One line more, whose stamp is cleared.
@@ -158,29 +180,32 @@ impl RingWriter {
         if skip > 0 {
             self.record(self.position + skip).stamp.store(0, Relaxed);
             let record = self.record(self.position);
-            record.kind.store(SKIP_RECORD << 56, Relaxed);
+            record.kind.store(SKIP_RECORD, Relaxed);
             record.bytes.store(skip - LINE, Relaxed);
             record.stamp.store(self.position + 1, Release);
             self.position += skip;
         }
         let base = self.block.pointer();
         let record = self.record(self.position);
-        let (kind, lane, number) = match lane {
-            None => (EAGER_RECORD, 0, 0),
-            Some((lane, number)) => (LARGE_RECORD, lane as u64, number),
+        let kind = match lane {
+            // SAFETY: the place has room for the data, in the record or behind it within the
+            // ring: `need <= to_end` now.
+            None => unsafe {
+                pack(data_of(record_at(base, self.position), envelope.bytes as u64));
+                EAGER_RECORD
+            },
+            Some((lane, number)) => {
+                record.data[0].store(number, Relaxed);
+                LARGE_RECORD | (lane as u64) << 48
+            }
         };
-        record.kind.store(kind << 56 | lane << 48 | u64::from(envelope.line), Relaxed);
+        let site = u64::from(envelope.file) << 32 | u64::from(envelope.line);
+        record.kind.store(kind | site, Relaxed);
         record.context.store(envelope.context, Relaxed);
         record.tag.store(u64::from(envelope.dtype) << 32 | u64::from(envelope.tag), Relaxed);
-        let texts = u64::from(envelope.dtype_text) << 32 | u64::from(envelope.file);
-        record.texts.store(texts, Relaxed);
+        let bytes = envelope.bytes as u64 & BYTES;
+        record.bytes.store(u64::from(envelope.dtype_text) << 48 | bytes, Relaxed);
         record.count.store(envelope.count, Relaxed);
-        record.bytes.store(envelope.bytes as u64, Relaxed);
-        record.number.store(number, Relaxed);
-        if data > 0 {
-            // SAFETY: the record's data follow its header within the ring: `need <= to_end` now.
-            pack(unsafe { record_at(base, self.position).cast::<u8>().add(LINE as usize) });
-        }
         self.record(self.position + need).stamp.store(0, Relaxed);
         record.stamp.store(self.position + 1, Release);
         self.position += need;
@@ -207,7 +232,7 @@ impl RingReader {
         if place == 0 {
             return Ok(None);
         }
-        match memory.heap(source, place, RING_OFFSET + RING as usize) {
+        match memory.heap(source, place, RING_BYTES) {
             Some(base) if place.is_multiple_of(4096) => Ok(Some(RingReader { base, position: 0 })),
             _ => Err(Error::Corrupt { rank: source, what: "its ring lies outside its arena" }),
         }
@@ -220,63 +245,77 @@ impl RingReader {
         unsafe { &(&*self.base.cast::<RingHead>()).lanes[lane] }
     }
 
-    /// The next record, if there is one. Its numbers may be anything: they are checked here.
-    pub(super) fn next(&mut self, endpoint: &Endpoint, source: usize) -> Result<Option<Arrived>> {
-        let ack = endpoint.world.memory.ack(endpoint.rank, source);
+    /// The next message, if there is one; [`RingReader::pass`] comes after it. Its numbers may be
+    /// anything: they are checked here.
+    #[inline]
+    pub(super) fn next(&mut self, endpoint: &Endpoint, source: usize) -> Result<Option<Letter>> {
         let corrupt = |what| Err(Error::Corrupt { rank: source, what });
         loop {
+            let place = record_at(self.base, self.position);
             // SAFETY: a header of atomics within the ring, checked to lie within the arena.
-            let record = unsafe { &*record_at(self.base, self.position) };
-            let stamp = record.stamp.load(Acquire);
-            if stamp != self.position + 1 {
+            let record = unsafe { &*place };
+            if record.stamp.load(Acquire) != self.position + 1 {
                 return Ok(None);
             }
-            let kind = record.kind.load(Relaxed);
-            let bytes = record.bytes.load(Relaxed);
+            let (kind, tag) = (record.kind.load(Relaxed), record.tag.load(Relaxed));
+            let sizes = record.bytes.load(Relaxed);
+            let bytes = sizes & BYTES;
             let to_end = RING - self.position % RING - LINE;
-            let (tag, texts) = (record.tag.load(Relaxed), record.texts.load(Relaxed));
-            let envelope = Envelope {
-                context: record.context.load(Relaxed),
-                source: source as u32,
-                tag: tag as u32,
-                dtype: (tag >> 32) as u32,
-                dtype_text: (texts >> 32) as u16,
-                file: texts as u16,
-                line: kind as u32,
-                count: record.count.load(Relaxed),
-                bytes: bytes as usize,
-            };
-            let (body, used) = match kind >> 56 {
-                SKIP_RECORD if bytes == to_end => (None, bytes),
-                EAGER_RECORD if bytes <= to_end && bytes <= EAGER as u64 => {
-                    let mut data = vec![0u8; bytes as usize];
-                    // SAFETY: the data lie behind the header within the ring, as just checked;
-                    // they are bytes, so whatever the sender does to them meanwhile, the copy is
-                    // some bytes.
-                    unsafe {
-                        let from = record_at(self.base, self.position).cast::<u8>();
-                        let from = from.add(LINE as usize);
-                        std::ptr::copy_nonoverlapping(from, data.as_mut_ptr(), data.len());
-                    }
-                    (Some(Body::Here(data)), bytes.next_multiple_of(LINE))
+            let (body, used) = match kind & 0xff << 56 {
+                SKIP_RECORD if bytes == to_end => {
+                    self.pass(endpoint, source, self.position + LINE + bytes);
+                    continue;
+                }
+                EAGER_RECORD if bytes <= EAGER as u64 && following(bytes) <= to_end => {
+                    // SAFETY: what follows is in the ring, as just checked.
+                    (Place::Ring(unsafe { data_of(place, bytes) }), following(bytes))
                 }
                 LARGE_RECORD => {
                     let lane = (kind >> 48 & 0xff) as usize;
                     if lane >= LANES {
                         return corrupt("a message names a lane that does not exist");
                     }
-                    let number = record.number.load(Relaxed);
-                    (Some(Body::There(Box::new(Large { source, lane, number }))), 0)
+                    let number = record.data[0].load(Relaxed);
+                    (Place::Lane(Large { source, lane, number }), 0)
                 }
                 _ => return corrupt("a message has an impossible header"),
             };
-            self.position += LINE + used;
-            ack.head.store(self.position, Release);
-            endpoint.world.publish();
-            endpoint.world.bell(source).ring_after_fence();
-            if let Some(body) = body {
-                return Ok(Some(Arrived { envelope, body }));
-            }
+            let envelope = Envelope {
+                context: record.context.load(Relaxed),
+                source: source as u32,
+                tag: tag as u32,
+                dtype: (tag >> 32) as u32,
+                dtype_text: (sizes >> 48) as u16,
+                file: (kind >> 32) as u16,
+                line: kind as u32,
+                count: record.count.load(Relaxed),
+                bytes: bytes as usize,
+            };
+            return Ok(Some(Letter { envelope, body, end: self.position + LINE + used }));
         }
     }
+
+    /// Goes on to the record at `end`; the sender may write over those before it.
+    #[inline]
+    pub(super) fn pass(&mut self, endpoint: &Endpoint, source: usize, end: u64) {
+        self.position = end;
+        endpoint.world.memory.ack(endpoint.rank, source).head.store(end, Release);
+        endpoint.world.publish();
+        endpoint.world.bell(source).ring_after_fence();
+    }
+}
+
+/// A message in a ring.
+pub(super) struct Letter {
+    pub(super) envelope: Envelope,
+    pub(super) body: Place,
+    /// Where the next record begins.
+    pub(super) end: u64,
+}
+
+/// Where its data are.
+pub(super) enum Place {
+    /// The envelope's bytes, in the ring; any bytes, whatever the sender does to them meanwhile.
+    Ring(*const u8),
+    Lane(Large),
 }

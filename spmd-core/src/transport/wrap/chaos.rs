@@ -64,7 +64,7 @@ impl Transport for Chaos {
     }
 
     /// From any source: from one at random, of those that have a message here.
-    fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>> {
+    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
         if wanted.source.is_none() {
             let first = self.below(self.ranks as u64) as usize;
             for step in 0..self.ranks {

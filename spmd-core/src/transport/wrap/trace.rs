@@ -142,7 +142,7 @@ impl Transport for Traced {
         unsafe { self.inner.post(to, envelope, data, manner, waiter) }
     }
 
-    fn take(&self, wanted: &Wanted) -> Result<Option<Arrived>> {
+    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
         self.inner.take(wanted)
     }
 
