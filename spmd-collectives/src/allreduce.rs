@@ -10,7 +10,7 @@ use crate::check;
 use crate::data::{Input, Output};
 use crate::large::{Large, RECV, part};
 use crate::reducing::{Reduction, tell_down_tree};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// Reductions whose result goes to everybody (MPI 5.0 section 6.9.6).
 ///
@@ -157,26 +157,26 @@ pub(crate) unsafe fn allreduce(
     let fits = reduction.bytes() <= PAYLOAD;
     let central = fits && comm.has_hub();
     let default = if !fits {
-        "chunked"
+        Chunked
     } else if central && reduction.bytes() * comm.size() <= CENTRAL {
-        "central"
+        Central
     } else if comm.size() <= comm.flat_limit() {
-        "flat"
+        Flat
     } else {
-        "tree"
+        Tree
     };
-    let names = ["flat", "tree", "central", "chunked"];
-    let choice = choose(comm, call.kind, default, &names, |name| match name {
-        "central" => central,
-        _ => fits || name == "chunked",
+    let names = [Flat, Tree, Central, Chunked];
+    let choice = choose(comm, call.kind, default, &names, |it| match it {
+        Central => central,
+        _ => fits || it == Chunked,
     });
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => flat(round, reduction, send, recv),
-                Choice("tree") => tree(round, reduction, send, recv),
-                Choice("central") => central_fold(round, reduction, send, recv),
+                Flat => flat(round, reduction, send, recv),
+                Tree => tree(round, reduction, send, recv),
+                Central => central_fold(round, reduction, send, recv),
                 _ => chunked(round, comm.segment(), reduction, send, recv),
             }
         }

@@ -10,7 +10,7 @@ use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 use crate::alone::alone;
 use crate::data::Output;
 use crate::large::{Large, SEND, take};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// One rank's data for everybody (MPI 5.0 section 6.4).
 ///
@@ -112,18 +112,18 @@ pub(crate) unsafe fn broadcast(
     }
     let fits = count * dtype.size as usize <= PAYLOAD;
     let default = match comm.size() {
-        _ if !fits => "chunked",
-        0..=FLAT => "flat",
-        _ => "tree",
+        _ if !fits => Chunked,
+        0..=FLAT => Flat,
+        _ => Tree,
     };
-    let names = ["flat", "tree", "chunked"];
-    let choice = choose(comm, Kind::Broadcast, default, &names, |name| fits || name == "chunked");
+    let names = [Flat, Tree, Chunked];
+    let choice = choose(comm, Kind::Broadcast, default, &names, |it| fits || it == Chunked);
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => flat(round, dtype, count, root, buf),
-                Choice("tree") => tree(round, dtype, count, root, buf),
+                Flat => flat(round, dtype, count, root, buf),
+                Tree => tree(round, dtype, count, root, buf),
                 _ => chunked(round, comm.segment(), dtype, count, root, buf),
             }
         }

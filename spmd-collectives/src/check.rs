@@ -4,6 +4,7 @@ use spmd_core::algorithm::Call;
 use spmd_core::{Error, Result};
 
 /// Refuses a buffer (or argument) of another length than it must have.
+#[inline]
 pub(crate) fn length(
     call: &Call<'_>,
     what: &'static str,
@@ -13,5 +14,10 @@ pub(crate) fn length(
     if given == expected {
         return Ok(());
     }
-    Err(Error::Length { call: call.to_string(), what, given, expected })
+    Err(differs(call, what, given, expected))
+}
+
+#[cold]
+fn differs(call: &Call<'_>, what: &'static str, given: usize, expected: usize) -> Error {
+    Error::Length { call: call.to_string(), what, given, expected }
 }

@@ -10,6 +10,7 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    #[inline]
     pub(crate) fn new(view: View<'a>) -> Input<'a> {
         let packed = view.contiguous().is_none().then(|| {
             let mut bytes = vec![0u8; view.bytes()];
@@ -20,16 +21,19 @@ impl<'a> Input<'a> {
         Input { view, packed }
     }
 
+    #[inline]
     pub(crate) fn dtype(&self) -> DType {
         self.view.dtype()
     }
 
     /// Elements.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.view.len()
     }
 
     /// The elements, one after another; valid while `self` is.
+    #[inline]
     pub(crate) fn ptr(&self) -> *const u8 {
         let packed = self.packed.as_ref().map(|bytes| bytes.as_ptr());
         packed.or(self.view.contiguous()).expect("packed unless contiguous")
@@ -43,6 +47,7 @@ pub(crate) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
+    #[inline]
     pub(crate) fn new(mut view: ViewMut<'a>) -> Output<'a> {
         let unpacked = view.contiguous_mut().is_none().then(|| {
             let mut bytes = vec![0u8; view.bytes()];
@@ -54,16 +59,19 @@ impl<'a> Output<'a> {
         Output { view, unpacked }
     }
 
+    #[inline]
     pub(crate) fn dtype(&self) -> DType {
         self.view.dtype()
     }
 
     /// Elements.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.view.len()
     }
 
     /// The place for the elements, one after another; valid while `self` is.
+    #[inline]
     pub(crate) fn ptr(&mut self) -> *mut u8 {
         match &mut self.unpacked {
             Some(bytes) => bytes.as_mut_ptr(),
@@ -72,6 +80,7 @@ impl<'a> Output<'a> {
     }
 
     /// Brings the result into a buffer with gaps.
+    #[inline]
     pub(crate) fn commit(mut self) {
         if let Some(bytes) = &self.unpacked {
             // SAFETY: the vector holds all the view's elements, each of them a value of the type:

@@ -10,7 +10,7 @@ use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
 use crate::exchange::{Exchange, Incoming};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// Exchanges with the neighbours in a [`Cartesian`] grid (MPI 5.0 section 8.6).
 ///
@@ -224,14 +224,14 @@ unsafe fn equal(
         Incoming { peer: *peer, index, from, total: exchange.total, into, count: block }
     });
     let fits = exchange.total * exchange.dtype.size as usize <= PAYLOAD;
-    let default = if fits { "flat" } else { "chunked" };
-    let names = ["flat", "chunked"];
-    let choice = choose(grid, call.kind, default, &names, |name| fits || name == "chunked");
+    let default = if fits { Flat } else { Chunked };
+    let names = [Flat, Chunked];
+    let choice = choose(grid, call.kind, default, &names, |it| fits || it == Chunked);
     grid.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => exchange.through_rooms(round, incoming),
+                Flat => exchange.through_rooms(round, incoming),
                 _ => {
                     let at = |index| (index * block, block);
                     exchange.through_buffers(round, grid.segment(), blocks, at, incoming)

@@ -106,10 +106,14 @@ pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<(
             if goes_on {
                 let next = round.room(space).add((step + 1) * bytes);
                 let (left, right) = if right { (theirs, mine) } else { (mine, theirs) };
-                round.operate(|| reduction.op.fold(next, left, right, reduction.count))?;
+                round.operate(reduction.op, || {
+                    reduction.op.fold(next, left, right, reduction.count)
+                })?;
             }
             if right && has_result {
-                round.operate(|| reduction.op.fold(recv, theirs, recv, reduction.count))?;
+                round.operate(reduction.op, || {
+                    reduction.op.fold(recv, theirs, recv, reduction.count)
+                })?;
             } else if right {
                 std::ptr::copy_nonoverlapping(theirs, recv, bytes);
                 has_result = true;
@@ -208,11 +212,13 @@ impl Prefix<'_> {
                 let total = |level: usize| totals.add(level * bytes);
                 let input = checked(round, self.reduction.dtype, rank, *input, len, &mut copy)?;
                 if !self.own && rank > 0 {
-                    round.operate(|| fold_totals(&self.reduction, rank, len, total, result))?;
+                    round.operate(self.reduction.op, || {
+                        fold_totals(&self.reduction, rank, len, total, result)
+                    })?;
                 }
                 // Adding one to a binary number: full blocks merge while there are two of a size.
                 let level = rank.trailing_ones() as usize;
-                round.operate(|| {
+                round.operate(self.reduction.op, || {
                     std::ptr::copy_nonoverlapping(input, total(level), bytes);
                     for below in 0..level {
                         op.fold(total(level), total(below), total(level), len);

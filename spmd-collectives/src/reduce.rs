@@ -11,7 +11,7 @@ use crate::check;
 use crate::data::{Input, Output};
 use crate::large::{Large, RECV, part, take};
 use crate::reducing::{Reduction, tell_down_tree};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// Reductions whose result goes to one rank (MPI 5.0 section 6.9.1).
 ///
@@ -172,19 +172,18 @@ unsafe fn reduce(
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let default = match comm.size() {
-        _ if !fits => "chunked",
-        0..=FLAT => "flat",
-        _ => "tree",
+        _ if !fits => Chunked,
+        0..=FLAT => Flat,
+        _ => Tree,
     };
-    let choice = choose(comm, call.kind, default, &["flat", "tree", "chunked"], |name| {
-        fits || name == "chunked"
-    });
+    let choice =
+        choose(comm, call.kind, default, &[Flat, Tree, Chunked], |it| fits || it == Chunked);
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => flat(round, reduction, root, send, recv),
-                Choice("tree") => tree(round, reduction, root, send, recv),
+                Flat => flat(round, reduction, root, send, recv),
+                Tree => tree(round, reduction, root, send, recv),
                 _ => chunked(round, comm.segment(), reduction, root, send, recv),
             }
         }

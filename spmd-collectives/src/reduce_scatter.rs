@@ -11,7 +11,7 @@ use crate::check;
 use crate::data::{Input, Output};
 use crate::large::Large;
 use crate::reducing::Reduction;
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
 ///
@@ -215,15 +215,14 @@ unsafe fn reduce_scatter(
         return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
-    let default = if fits { "flat" } else { "chunked" };
-    let choice =
-        choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
+    let default = if fits { Flat } else { Chunked };
+    let choice = choose(comm, call.kind, default, &[Flat, Chunked], |it| fits || it == Chunked);
     comm.collective(call, |round| {
         round.set_number(DIGEST, blocks.digest());
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => flat(round, reduction, blocks, send, recv),
+                Flat => flat(round, reduction, blocks, send, recv),
                 _ => chunked(round, comm.segment(), reduction, blocks, send, recv),
             }
         }

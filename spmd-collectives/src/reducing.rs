@@ -70,7 +70,7 @@ impl Reduction<'_> {
         let mut scratch = Vec::new();
         // SAFETY: inputs and `out` are as the caller promises; the inputs are values of the type:
         // those of peers were checked where bytes may be none.
-        round.operate(|| unsafe {
+        round.operate(self.op, || unsafe {
             fold_ranks(self.op, self.size(), out, count, ranks, &mut input, &mut scratch);
         })
     }
@@ -101,7 +101,7 @@ impl Reduction<'_> {
                 let from =
                     unsafe { checked(round, self.dtype, left, from, self.count, &mut room)? };
                 // SAFETY: both rooms hold `count` values; `mine` is only this rank's to write.
-                round.operate(|| unsafe { self.op.fold(mine, from, mine, self.count) })?;
+                round.operate(self.op, || unsafe { self.op.fold(mine, from, mine, self.count) })?;
             }
             width *= 2;
         }

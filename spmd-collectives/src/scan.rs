@@ -10,7 +10,7 @@ use crate::check;
 use crate::data::{Input, Output};
 use crate::prefix::{Prefix, chunked, doubling, flat};
 use crate::reducing::Reduction;
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// Reductions over the ranks up to each one (MPI 5.0 section 6.11).
 ///
@@ -227,22 +227,22 @@ unsafe fn scan(
     let fits = bytes <= PAYLOAD;
     let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
     let default = match n {
-        0..=FLAT if fits => "flat",
-        _ if doubles => "doubling",
-        _ => "chunked",
+        0..=FLAT if fits => Flat,
+        _ if doubles => Doubling,
+        _ => Chunked,
     };
-    let names = ["flat", "doubling", "chunked"];
-    let choice = choose(comm, kind, default, &names, |name| match name {
-        "flat" => fits,
-        "doubling" => doubles,
+    let names = [Flat, Doubling, Chunked];
+    let choice = choose(comm, kind, default, &names, |it| match it {
+        Flat => fits,
+        Doubling => doubles,
         _ => true,
     });
     comm.collective(&call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => flat(round, prefix),
-                Choice("doubling") => doubling(round, prefix),
+                Flat => flat(round, prefix),
+                Doubling => doubling(round, prefix),
                 _ => chunked(round, comm.segment(), prefix),
             }
         }

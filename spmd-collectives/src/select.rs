@@ -4,25 +4,45 @@
 use spmd_core::Comm;
 use spmd_core::algorithm::Kind;
 
-/// The name of an algorithm.
+/// An algorithm. What it does on a call, and what that costs, stands where the call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice(pub(crate) &'static str);
+pub(crate) enum Algorithm {
+    Flat,
+    Tree,
+    Central,
+    Doubling,
+    Chunked,
+}
 
-/// The forced algorithm if it is one of `names` and can serve (`able`), else the default. All
-/// ranks choose alike: the arguments agree, and so does what is forced.
+use Algorithm::*;
+
+impl Algorithm {
+    fn name(self) -> &'static str {
+        match self {
+            Flat => "flat",
+            Tree => "tree",
+            Central => "central",
+            Doubling => "doubling",
+            Chunked => "chunked",
+        }
+    }
+}
+
+/// The forced algorithm if it is one of `known` and can serve the call (`able`), else the default.
+/// All ranks choose alike: the arguments agree, and so does what is forced.
 #[inline]
 pub(crate) fn choose(
     comm: &Comm,
     kind: Kind,
-    default: &'static str,
-    names: &[&'static str],
-    able: impl Fn(&str) -> bool,
-) -> Choice {
+    default: Algorithm,
+    known: &[Algorithm],
+    able: impl Fn(Algorithm) -> bool,
+) -> Algorithm {
     match comm.forced(kind) {
-        None => Choice(default),
+        None => default,
         Some(forced) => {
-            let name = names.iter().find(|name| **name == forced && able(name));
-            Choice(name.copied().unwrap_or(default))
+            let named = known.iter().copied().find(|algorithm| algorithm.name() == forced);
+            named.filter(|algorithm| able(*algorithm)).unwrap_or(default)
         }
     }
 }

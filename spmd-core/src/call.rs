@@ -129,11 +129,13 @@ impl<'a> Call<'a> {
     pub const UNEQUAL: usize = usize::MAX;
 
     /// A call without data.
+    #[inline]
     pub fn new(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
         Call { kind, dtype: None, op: None, count: 0, root: None, tag: None, site }
     }
 
     /// The same call on `count` elements of this type.
+    #[inline]
     pub fn data(mut self, dtype: DType, count: usize) -> Call<'a> {
         self.dtype = Some(dtype);
         self.count = count;
@@ -141,12 +143,14 @@ impl<'a> Call<'a> {
     }
 
     /// The same call with this root.
+    #[inline]
     pub fn root(mut self, root: usize) -> Call<'a> {
         self.root = Some(root);
         self
     }
 
     /// The same call with this operation.
+    #[inline]
     pub fn op(mut self, op: ErasedOp<'a>) -> Call<'a> {
         self.op = Some(op);
         self

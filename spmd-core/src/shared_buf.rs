@@ -81,6 +81,7 @@ impl<T: Element> SharedBuf<T> {
 impl<T: Element> Deref for SharedBuf<T> {
     type Target = [T];
 
+    #[inline]
     fn deref(&self) -> &[T] {
         match &self.memory {
             Memory::Private(values) => values,
@@ -97,6 +98,7 @@ impl<T: Element> Deref for SharedBuf<T> {
 }
 
 impl<T: Element> DerefMut for SharedBuf<T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
             Memory::Private(values) => values,
@@ -113,6 +115,7 @@ impl<T: Element> DerefMut for SharedBuf<T> {
 unsafe impl<T: Element> Buffer for SharedBuf<T> {
     type Elem = T;
 
+    #[inline]
     fn view(&self) -> View<'_> {
         View::new(self)
     }
@@ -120,6 +123,7 @@ unsafe impl<T: Element> Buffer for SharedBuf<T> {
 
 // SAFETY: the view is that of the slice.
 unsafe impl<T: Element> BufferMut for SharedBuf<T> {
+    #[inline]
     fn view_mut(&mut self) -> ViewMut<'_> {
         ViewMut::new(self)
     }

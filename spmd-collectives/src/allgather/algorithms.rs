@@ -8,7 +8,7 @@ use spmd_core::{Comm, DType, Result};
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, SEND, take};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// A number that every rank says: how many elements it sends.
 const COUNT: usize = 1;
@@ -35,9 +35,8 @@ pub(crate) unsafe fn allgather(
         return unsafe { alone(comm, call, mine, recv, blocks.longest() * dtype.size as usize) };
     }
     let fits = blocks.longest() <= PAYLOAD / dtype.size as usize;
-    let default = if fits { "flat" } else { "chunked" };
-    let choice =
-        choose(comm, kind, default, &["flat", "chunked"], |name| fits || name == "chunked");
+    let default = if fits { Flat } else { Chunked };
+    let choice = choose(comm, kind, default, &[Flat, Chunked], |it| fits || it == Chunked);
     let (start, count) = blocks.of(comm.rank());
     let own = recv.wrapping_add(start * dtype.size as usize);
     if !std::ptr::eq(own.cast_const(), mine) {
@@ -50,7 +49,7 @@ pub(crate) unsafe fn allgather(
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => flat(round, dtype, blocks, mine, recv),
+                Flat => flat(round, dtype, blocks, mine, recv),
                 _ => chunked(round, comm.segment(), dtype, blocks, mine, recv),
             }
         }

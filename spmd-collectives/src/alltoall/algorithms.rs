@@ -6,7 +6,8 @@ use spmd_core::{Comm, DType, Element, Result};
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::exchange::{Exchange, Incoming};
-use crate::select::{Choice, choose};
+use crate::select::Algorithm::{self, *};
+use crate::select::choose;
 
 /// Everybody shows its blocks and reads those for it, at once from all peers. Small ones lie in
 /// the rooms: one meeting; large ones are read in place: two. n reads a rank, of a block each.
@@ -37,7 +38,7 @@ pub(crate) unsafe fn equal(
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => exchange.through_rooms(round, incoming),
+                Flat => exchange.through_rooms(round, incoming),
                 _ => {
                     let at = |index| (index * block, block);
                     exchange.through_buffers(round, comm.segment(), n, at, incoming)
@@ -72,7 +73,7 @@ pub(super) unsafe fn unequal(
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => exchange.through_rooms(round, incoming),
+                Flat => exchange.through_rooms(round, incoming),
                 _ => {
                     let at = |rank: usize| blocks.of(rank);
                     exchange.through_buffers(round, comm.segment(), comm.size(), at, incoming)
@@ -82,10 +83,10 @@ pub(super) unsafe fn unequal(
     })
 }
 
-fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Choice {
+fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Algorithm {
     let fits = bytes <= PAYLOAD;
-    let default = if fits { "flat" } else { "chunked" };
-    choose(comm, call.kind, default, &["flat", "chunked"], |name| fits || name == "chunked")
+    let default = if fits { Flat } else { Chunked };
+    choose(comm, call.kind, default, &[Flat, Chunked], |it| fits || it == Chunked)
 }
 
 /// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An

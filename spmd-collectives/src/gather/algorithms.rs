@@ -8,7 +8,7 @@ use spmd_core::{Comm, DType, Result};
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, SEND, take};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// A number that every rank says where counts may differ: how many elements it sends.
 const COUNT: usize = 1;
@@ -34,30 +34,30 @@ pub(super) unsafe fn gather(
     }
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
-        _ if !fits => "chunked",
-        0..=FLAT => "flat",
-        _ => "tree",
+        _ if !fits => Chunked,
+        0..=FLAT => Flat,
+        _ => Tree,
     };
-    let names = ["flat", "tree", "chunked"];
-    let choice = choose(comm, Kind::Gather, default, &names, |name| fits || name == "chunked");
+    let names = [Flat, Tree, Chunked];
+    let choice = choose(comm, Kind::Gather, default, &names, |it| fits || it == Chunked);
     let blocks = Blocks::Equal(mine.1);
     let into = recv.map(|ptr| (&blocks, ptr));
     comm.collective(call, |round| {
         // SAFETY: as the caller promises; what is in a room fits into it.
         unsafe {
-            if choice == Choice("chunked") {
+            if choice == Chunked {
                 return chunked(round, comm.segment(), dtype, root, mine, into, false);
             }
             let Some((blocks, recv)) = into else {
                 copy_nonoverlapping(mine.0, round.room(bytes), bytes);
-                if choice == Choice("tree") {
+                if choice == Tree {
                     return round.arrive(1);
                 }
                 round.publish_to(1, root);
                 return Ok(());
             };
             keep_own(dtype, root, mine, blocks, recv);
-            if choice == Choice("tree") {
+            if choice == Tree {
                 round.arrive(1)?;
             } else {
                 round.publish_to_each(1, std::iter::empty());
@@ -86,10 +86,10 @@ pub(super) unsafe fn gatherv(
         // SAFETY: as the caller promises; this rank's block is the only one.
         return unsafe { alone(comm, call, mine.0, recv, mine.1 * dtype.size as usize) };
     }
-    let default = if comm.size() <= FLAT { "flat" } else { "chunked" };
-    let choice = choose(comm, Kind::Gatherv, default, &["flat", "chunked"], |_| true);
+    let default = if comm.size() <= FLAT { Flat } else { Chunked };
+    let choice = choose(comm, Kind::Gatherv, default, &[Flat, Chunked], |_| true);
     comm.collective(call, |round| {
-        let rooms = choice == Choice("flat");
+        let rooms = choice == Flat;
         // SAFETY: as the caller promises.
         unsafe { chunked(round, comm.segment(), dtype, root, mine, into, rooms) }
     })

@@ -8,7 +8,7 @@ use spmd_core::{Comm, DType, Result};
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, SEND, take};
-use crate::select::{Choice, choose};
+use crate::select::{Algorithm::*, choose};
 
 /// What a rank must know of a scatter: where its block lies, how much there is.
 #[derive(Clone, Copy)]
@@ -73,18 +73,18 @@ pub(super) unsafe fn scatter(
     }
     let fits = target.share.all <= PAYLOAD / dtype.size as usize;
     let default = match comm.size() {
-        _ if !fits => "chunked",
-        0..=FLAT => "flat",
-        _ => "tree",
+        _ if !fits => Chunked,
+        0..=FLAT => Flat,
+        _ => Tree,
     };
-    let names = ["flat", "tree", "chunked"];
-    let choice = choose(comm, kind, default, &names, |name| fits || name == "chunked");
+    let names = [Flat, Tree, Chunked];
+    let choice = choose(comm, kind, default, &names, |it| fits || it == Chunked);
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
-                Choice("flat") => small(round, dtype, root, from, target, false),
-                Choice("tree") => small(round, dtype, root, from, target, true),
+                Flat => small(round, dtype, root, from, target, false),
+                Tree => small(round, dtype, root, from, target, true),
                 _ => chunked(round, comm.segment(), dtype, root, from, target),
             }
         }

@@ -83,6 +83,7 @@ macro_rules! slices {
         unsafe impl<$($generics)*> Buffer for $buffer {
             type Elem = T;
 
+            #[inline]
             fn view(&self) -> View<'_> {
                 View::new::<T>(self)
             }
@@ -90,6 +91,7 @@ macro_rules! slices {
 
         // SAFETY: the same slice; elements of a slice don't overlap.
         unsafe impl<$($generics)*> BufferMut for $buffer {
+            #[inline]
             fn view_mut(&mut self) -> ViewMut<'_> {
                 ViewMut::new::<T>(self)
             }
@@ -108,6 +110,7 @@ slices! {
 unsafe impl<B: Buffer + ?Sized> Buffer for &B {
     type Elem = B::Elem;
 
+    #[inline]
     fn view(&self) -> View<'_> {
         B::view(self)
     }
@@ -117,6 +120,7 @@ unsafe impl<B: Buffer + ?Sized> Buffer for &B {
 unsafe impl<B: Buffer + ?Sized> Buffer for &mut B {
     type Elem = B::Elem;
 
+    #[inline]
     fn view(&self) -> View<'_> {
         B::view(self)
     }
@@ -124,6 +128,7 @@ unsafe impl<B: Buffer + ?Sized> Buffer for &mut B {
 
 // SAFETY: that of the buffer it refers to.
 unsafe impl<B: BufferMut + ?Sized> BufferMut for &mut B {
+    #[inline]
     fn view_mut(&mut self) -> ViewMut<'_> {
         B::view_mut(self)
     }

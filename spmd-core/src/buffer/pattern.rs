@@ -27,6 +27,7 @@ struct Pieces {
 
 impl Pattern<'_> {
     /// The bytes of all runs together.
+    #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.dims.iter().fold(self.run, |bytes, dim| bytes * dim.count)
     }

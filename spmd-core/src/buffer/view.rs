@@ -34,6 +34,7 @@ impl<'a> View<'a> {
     /// # use spmd_core::buffer::View;
     /// assert_eq!(View::new(&[1.0, 2.0]).len(), 2);
     /// ```
+    #[inline]
     pub fn new<T: Element>(slice: &'a [T]) -> View<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
@@ -43,6 +44,7 @@ impl<'a> View<'a> {
     /// # Safety
     ///
     /// The runs of `pattern` at `base` are elements of type `T`, borrowed for `'a`.
+    #[inline]
     pub(super) unsafe fn with_pattern<T: Element>(
         base: *const T,
         pattern: Pattern<'a>,
@@ -57,6 +59,7 @@ impl<'a> View<'a> {
     /// let dtype: DType = [1u32, 2].view().dtype();
     /// assert_eq!(dtype, u32::DTYPE);
     /// ```
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -67,6 +70,7 @@ impl<'a> View<'a> {
     /// # use spmd_core::Buffer;
     /// assert_eq!([1u32, 2].view().len(), 2);
     /// ```
+    #[inline]
     pub fn len(&self) -> usize {
         self.bytes() / self.dtype.size as usize
     }
@@ -77,6 +81,7 @@ impl<'a> View<'a> {
     /// # use spmd_core::Buffer;
     /// assert!([1u32; 0].view().is_empty());
     /// ```
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
@@ -88,6 +93,7 @@ impl<'a> View<'a> {
     /// assert_eq!(strided(&[1u32, 2, 3], 2, 1, 2)?.view().bytes(), 8);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.pattern.bytes()
     }
@@ -102,6 +108,7 @@ impl<'a> View<'a> {
     /// assert_eq!(strided(&data, 2, 1, 2)?.view().contiguous(), None);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[inline]
     pub fn contiguous(&self) -> Option<*const u8> {
         self.pattern.dims.is_empty().then_some(self.base)
     }
@@ -178,6 +185,7 @@ impl<'a> ViewMut<'a> {
     /// # use spmd_core::buffer::ViewMut;
     /// assert_eq!(ViewMut::new(&mut [1.0, 2.0]).len(), 2);
     /// ```
+    #[inline]
     pub fn new<T: Element>(slice: &'a mut [T]) -> ViewMut<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
@@ -188,6 +196,7 @@ impl<'a> ViewMut<'a> {
     ///
     /// The runs of `pattern` at `base` are elements of type `T`, borrowed uniquely for `'a`, and
     /// don't overlap.
+    #[inline]
     pub(super) unsafe fn with_pattern<T: Element>(
         base: *mut T,
         pattern: Pattern<'a>,
@@ -213,6 +222,7 @@ impl<'a> ViewMut<'a> {
     /// # use spmd_core::{BufferMut, Element};
     /// assert_eq!([1u32, 2].view_mut().dtype(), u32::DTYPE);
     /// ```
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -223,6 +233,7 @@ impl<'a> ViewMut<'a> {
     /// # use spmd_core::BufferMut;
     /// assert_eq!([1u32, 2].view_mut().len(), 2);
     /// ```
+    #[inline]
     pub fn len(&self) -> usize {
         self.as_view().len()
     }
@@ -233,6 +244,7 @@ impl<'a> ViewMut<'a> {
     /// # use spmd_core::BufferMut;
     /// assert!([1u32; 0].view_mut().is_empty());
     /// ```
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.as_view().is_empty()
     }
@@ -243,6 +255,7 @@ impl<'a> ViewMut<'a> {
     /// # use spmd_core::BufferMut;
     /// assert_eq!([1u32, 2].view_mut().bytes(), 8);
     /// ```
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.as_view().bytes()
     }
@@ -255,6 +268,7 @@ impl<'a> ViewMut<'a> {
     /// let start = data.as_ptr().cast();
     /// assert_eq!(data.view_mut().contiguous(), Some(start));
     /// ```
+    #[inline]
     pub fn contiguous(&self) -> Option<*const u8> {
         self.as_view().contiguous()
     }
@@ -268,6 +282,7 @@ impl<'a> ViewMut<'a> {
     /// assert!(strided_mut(&mut data, 2, 1, 2)?.view_mut().contiguous_mut().is_none());
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[inline]
     pub fn contiguous_mut(&mut self) -> Option<*mut u8> {
         self.pattern.dims.is_empty().then_some(self.base)
     }

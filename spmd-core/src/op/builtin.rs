@@ -5,8 +5,8 @@ use std::array;
 use half::{bf16, f16};
 use num_complex::Complex;
 
-use super::Operation;
 use super::half_floats::HalfFloat;
+use super::{Operation, Trust};
 use crate::element::{Element, Located};
 
 macro_rules! declare {
@@ -116,6 +116,7 @@ macro_rules! implement {
     ($($op:ident($($t:ty),+) |$left:ident, $right:ident| $result:expr;)*) => {$($(
         impl Operation<$t> for $op {
             const NAME: &'static str = stringify!($op);
+            const TRUST: Trust<$op, $t> = Trust::yes();
 
             #[inline(always)]
             fn combine(&self, $left: $t, $right: $t) -> $t {

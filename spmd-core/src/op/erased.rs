@@ -17,6 +17,7 @@ pub struct ErasedOp<'a> {
     name: &'static str,
     id: u32,
     commutative: bool,
+    trusted: bool,
     borrow: PhantomData<&'a ()>,
 }
 
@@ -28,30 +29,42 @@ unsafe impl Sync for ErasedOp<'_> {}
 
 impl<'a> ErasedOp<'a> {
     /// Erases `op` as an operation on elements of type `T`.
+    #[inline]
     pub fn new<T: Element, O: Operation<T>>(op: &'a O) -> ErasedOp<'a> {
         ErasedOp {
             op: (&raw const *op).cast(),
             fold: best_fold::<T, O>(),
             name: O::NAME,
-            id: hash_text(O::NAME),
+            id: const { hash_text(O::NAME) },
+            trusted: O::TRUST.is_trusted(),
             commutative: op.commutative(),
             borrow: PhantomData,
         }
     }
 
     /// Its name, for reports.
+    #[inline]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// A hash of its name, the same in every process. Operations of the program's own share one.
+    #[inline]
     pub fn id(&self) -> u32 {
         self.id
     }
 
     /// Whether its arguments may be swapped.
+    #[inline]
     pub fn commutative(&self) -> bool {
         self.commutative
+    }
+
+    /// Whether it is one of the library's own on a type of its own: it neither panics nor calls
+    /// anything.
+    #[inline]
+    pub fn trusted(&self) -> bool {
+        self.trusted
     }
 
     /// Computes `out[i] = left[i] op right[i]` for `count` elements.
@@ -66,6 +79,7 @@ impl<'a> ErasedOp<'a> {
     /// - `left` and `right` hold values of that type.
     /// - `out` is `left`, is `right`, or overlaps neither; `left` and `right` may overlap.
     /// - Nothing writes the inputs, and nothing reads or writes `out`, during the call.
+    #[inline]
     pub unsafe fn fold(&self, out: *mut u8, left: *const u8, right: *const u8, count: usize) {
         // SAFETY: `op` is the operation that `fold` was made for, borrowed for `'a`; the rest is
         // this method's own contract.
@@ -76,6 +90,7 @@ impl<'a> ErasedOp<'a> {
 /// The fold for the widest vectors of this machine. All variants give the same bits: they are
 /// one loop compiled for different instructions, and Rust never contracts or reorders
 /// floating-point arithmetic.
+#[inline]
 fn best_fold<T: Element, O: Operation<T>>() -> Fold {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {

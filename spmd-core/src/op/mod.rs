@@ -12,6 +12,8 @@
 //!   NaNs are equal) the lowest index.
 //! - [`LogicalAnd`] and [`LogicalOr`] take any integer but 0 as true, and give 0 or 1.
 
+use std::marker::PhantomData;
+
 use crate::element::Element;
 
 mod builtin;
@@ -54,6 +56,28 @@ pub trait Operation<T: Element>: Sync {
     /// Whether `combine(a, b)` is `combine(b, a)`.
     fn commutative(&self) -> bool {
         true
+    }
+
+    /// Whether the operation neither panics nor calls the library, so that it may run unguarded.
+    #[doc(hidden)]
+    const TRUST: Trust<Self, T> = Trust::no();
+}
+
+/// Says of an operation `O` on `T` that it may run unguarded. This crate alone can say yes.
+#[doc(hidden)]
+pub struct Trust<O: ?Sized, T>(bool, PhantomData<fn(*const O, T)>);
+
+impl<O: ?Sized, T> Trust<O, T> {
+    pub(crate) const fn yes() -> Self {
+        Trust(true, PhantomData)
+    }
+
+    pub(crate) const fn no() -> Self {
+        Trust(false, PhantomData)
+    }
+
+    pub(crate) const fn is_trusted(&self) -> bool {
+        self.0
     }
 }
 

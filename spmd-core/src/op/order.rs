@@ -76,10 +76,14 @@ pub unsafe fn fold_ranks(
         unsafe { input(0).copy_to(out, count * element_size) };
         return;
     }
+    if ranks == 2 {
+        // SAFETY: this function's contract.
+        return unsafe { op.fold(out, input(0), input(1), count) };
+    }
     let block = (BLOCK / element_size).max(1).min(count);
     let stride = (block * element_size).next_multiple_of(ALIGN);
     let depth = ranks.next_power_of_two().ilog2() as usize;
-    let scratch = if ranks > 2 { aligned(scratch, depth * stride) } else { std::ptr::null_mut() };
+    let scratch = aligned(scratch, depth * stride);
     let mut first = 0;
     while first < count {
         let count = block.min(count - first);
@@ -120,7 +124,7 @@ impl Tree<'_> {
     /// # Safety
     ///
     /// Block and inputs as in [`fold_ranks`]; `scratch` has ⌈log₂ ranks⌉ accumulators that nobody
-    /// else uses (for two ranks it may be null), of which `out` may be the first.
+    /// else uses, of which `out` may be the first.
     unsafe fn fold(&mut self, lo: usize, ranks: usize, out: *mut u8, scratch: *mut u8) {
         let split = canonical_split(ranks);
         // SAFETY: the left part has `split < ranks` ranks, a power of two, and so needs fewer

@@ -16,9 +16,26 @@ impl Round<'_> {
     /// Says that this rank has reached `stage` (1 and up) of the round; wakes nobody.
     #[inline]
     pub(super) fn reach_stage(&self, stage: u32) {
-        debug_assert!(stage <= LAST_STAGE);
-        self.slot(self.me).stamp.store(stamp(self.round, stage), Release);
+        self.stamp(stage);
         self.fence();
+    }
+
+    #[inline]
+    fn stamp(&self, stage: u32) {
+        debug_assert!(stage <= LAST_STAGE);
+        let slot = self.slot(self.me);
+        if !self.shown.replace(true) {
+            slot.fingerprint.store(self.fingerprint, Relaxed);
+        }
+        slot.stamp.store(stamp(self.round, stage), Release);
+    }
+
+    /// Shows that this rank is in the round, before it waits in it.
+    #[inline]
+    pub(super) fn show(&self) {
+        if !self.shown.get() {
+            self.stamp(0);
+        }
     }
 
     /// The fence between a change and the look at who sleeps. Ranks that share a thread need none.
@@ -110,6 +127,7 @@ impl Round<'_> {
     /// Waits until `peer` has reached `stage`.
     #[inline]
     pub fn wait_for(&self, peer: usize, stage: u32) -> Result<()> {
+        self.show();
         let on = self.scope.group.world(peer);
         self.waiter.until_by(Some(on), || self.arrived(peer, stage))?
     }
@@ -157,7 +175,7 @@ impl Round<'_> {
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let want = stamp(self.round, stage);
-        self.slot(self.me).stamp.store(want, Release);
+        self.stamp(stage);
         match hub.arrive(self.me, self.fingerprint) {
             Arrival::Early => {
                 let over = || hub.is_over(want).then_some(());
@@ -223,7 +241,7 @@ impl Round<'_> {
         let want = stamp(self.round, stage);
         let rank = |v: usize| n - 1 - v;
         let children = (radix * v + 1..n.min(radix * v + 1 + radix)).map(rank);
-        self.slot(self.me).stamp.store(want, Release);
+        self.stamp(stage);
         for child in children.clone() {
             let on = self.scope.group.world(child);
             let page = self.page(child);

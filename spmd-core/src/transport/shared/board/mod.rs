@@ -4,7 +4,8 @@
 //! A *round* is one collective call; its number is the same on all ranks. The owner fills its
 //! slot (`round % SLOTS`), then writes the stamp `round, stage`; peers that see the stamp may
 //! read what the slot says, after comparing fingerprints. Stages order the steps within a round;
-//! in stage 0 the rank has entered the round, and its slot shows the call and no more.
+//! in stage 0 the rank has entered the round, and its slot shows the call and no more. A rank that
+//! does not wait before stage 1 leaves stage 0 out: peers poll the line that it would write twice.
 //!
 //! A fingerprint covers all calls of the communicator so far: not all calls make all ranks meet
 //! (a broadcast and a reduce may pass by each other), and what differs in one of these is found
@@ -29,6 +30,7 @@ use crate::call::{Call, mix};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::group::Scope;
+use crate::op::ErasedOp;
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
@@ -76,6 +78,8 @@ pub struct Round<'a> {
     round: u64,
     fingerprint: u64,
     exposed: Cell<bool>,
+    /// This rank's slot says that it is in this round.
+    shown: Cell<bool>,
     /// All ranks are known to have entered this round.
     met: Cell<bool>,
     over: Cell<bool>,
@@ -112,6 +116,7 @@ impl<'a> Round<'a> {
             round: number,
             fingerprint,
             exposed: Cell::new(false),
+            shown: Cell::new(false),
             met: Cell::new(false),
             over: Cell::new(false),
             panic: Cell::new(None),
@@ -132,7 +137,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Shows the call in this rank's slot, once no peer needs what was there before.
+    /// Notes the call in this rank's slot, once no peer needs what was there before.
     #[inline]
     fn enter(&self) -> Result<()> {
         if let Some(error) = self.waiter.stopped() {
@@ -142,10 +147,7 @@ impl<'a> Round<'a> {
         if reused > self.board.settled.get() {
             self.settle(reused)?;
         }
-        let slot = self.slot(self.me);
-        slot.fingerprint.store(self.fingerprint, Relaxed);
-        slot.call.write(self.waiter.call, self.waiter.noted);
-        slot.stamp.store(stamp(self.round, 0), Release);
+        self.slot(self.me).call.write(self.waiter.call, self.waiter.noted);
         Ok(())
     }
 
@@ -227,9 +229,19 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Runs a part of a reduction, which may be the program's own code. If that panics, the
-    /// others are stopped at once, and the panic goes on when this rank's buffers are safe.
-    pub fn operate(&self, operation: impl FnOnce()) -> Result<()> {
+    /// Runs a part of a reduction, which may be the program's own code unless `op` is trusted. If
+    /// that panics, the others are stopped at once, and the panic goes on when this rank's buffers
+    /// are safe.
+    #[inline]
+    pub fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
+        if op.trusted() {
+            operation();
+            return Ok(());
+        }
+        self.guard(operation)
+    }
+
+    fn guard(&self, operation: impl FnOnce()) -> Result<()> {
         let outcome = crate::wait::in_operation(|| catch_unwind(AssertUnwindSafe(operation)));
         let Err(payload) = outcome else { return Ok(()) };
         let cause = Cause::Panicked(crate::fault::panic_text(&*payload));

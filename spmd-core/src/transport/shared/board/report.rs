@@ -23,6 +23,7 @@ impl Round<'_> {
 
     #[cold]
     pub(super) fn disagreed(&self, round: u64, what: &str) -> Error {
+        self.show();
         let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
         let calls = here.map(|peer| {
             let world = self.scope.group.world(peer);
