@@ -10,10 +10,11 @@ use spmd::Mode;
 use spmd::prelude::*;
 
 const COPIED: usize = 1 << 20;
-const COPIES: usize = 200;
-const TURNS: u32 = 20_000;
-/// Each is measured this often; the median counts.
-const SAMPLES: usize = 21;
+const COPIES: usize = 10;
+const TURNS: u32 = 500;
+/// Each is measured this often, in turns short enough that others seldom interrupt one; the median
+/// counts.
+const SAMPLES: usize = 401;
 
 /// The flag that the two ranks pass to and fro, on a line of its own.
 #[repr(align(128))]
