@@ -127,7 +127,11 @@ impl Options {
                         return Err(format!("'{value}' is no group: two or sixteen"));
                     }
                 }
-                "--output" => options.output = PathBuf::from(value),
+                "--output" => {
+                    // What draws the picture runs in another folder.
+                    let output = std::path::absolute(value);
+                    options.output = output.map_err(|error| format!("'{value}': {error}"))?;
+                }
                 other => return Err(format!("'{other}' is not known")),
             }
         }
