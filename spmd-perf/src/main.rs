@@ -60,6 +60,7 @@ fn measure(args: &Args) -> std::result::Result<(), String> {
 fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     let mut lines: Vec<Line> = Vec::new();
     let mut wrong = 0;
+    measure::settle(ctx)?;
     for task in args.tasks() {
         let measured = measure_one(ctx, args, &task)?;
         wrong += measured.wrong;

@@ -9,6 +9,8 @@ use spmd::prelude::*;
 pub(crate) const REWRITE: usize = 64 << 10;
 /// Calls between two readings of the clock take at least this long.
 const BATCH: Duration = Duration::from_micros(20);
+/// How long the ranks warm up before the first bench.
+const SETTLE: Duration = Duration::from_millis(100);
 /// The most samples of one size.
 const SAMPLES: f64 = 5000.0;
 /// A fixed number of calls is split into at most this many samples ..
@@ -37,6 +39,18 @@ pub(crate) struct Measured {
     pub(crate) max: f64,
     /// Elements with wrong values, of those that were looked at, on all ranks.
     pub(crate) wrong: u64,
+}
+
+/// Lets the system give the ranks their cores, which takes it some milliseconds after their start:
+/// barriers for a while.
+pub(crate) fn settle(ctx: &Ctx) -> Result<()> {
+    let start = Instant::now();
+    while ctx.allreduce_value(start.elapsed().as_secs_f64(), Max)? < SETTLE.as_secs_f64() {
+        for _ in 0..10 {
+            ctx.barrier()?;
+        }
+    }
+    Ok(())
 }
 
 /// One call under measurement.

@@ -75,7 +75,12 @@ pub(super) const LIBRARIES: [Library; 3] = [
         },
         sixteen: Settings {
             arguments: &[],
-            environment: &[("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0"), ("I_MPI_WAIT_MODE", "1")],
+            environment: &[
+                ("I_MPI_FABRICS", "shm"),
+                ("I_MPI_PIN", "0"),
+                ("I_MPI_WAIT_MODE", "1"),
+                ("I_MPI_THREAD_YIELD", "3"),
+            ],
         },
     },
 ];
