@@ -1,16 +1,22 @@
 //! The command line.
 
-use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::elements::{Kind, Operator};
+use crate::measure::Effort;
+use crate::memory::Memory;
 
 /// Measures collectives and messages on the ranks it is started with, and checks the results:
 /// `spmdrun -n 2 spmd-perf allreduce --sizes 8,1K,1M`.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     /// What to measure
-    #[arg(required_unless_present = "all")]
+    #[arg(required_unless_present_any = ["all", "rows"])]
     bench: Option<Bench>,
     /// Measure everything
     #[arg(long, conflicts_with = "bench")]
@@ -19,6 +25,10 @@ pub(crate) struct Args {
     /// of each message. K, M and G are powers of 1024
     #[arg(long, value_delimiter = ',', value_parser = size, default_value = "8,64,1K,8K,64K,512K,4M")]
     sizes: Vec<usize>,
+    /// Measure this many calls of one bench and size, `allreduce:1M:500`; may be given repeatedly
+    #[arg(long = "row", value_name = "BENCH:BYTES:CALLS", value_parser = row)]
+    #[arg(conflicts_with_all = ["bench", "all", "sizes", "seconds", "iterations"])]
+    rows: Vec<Task>,
     /// The element type of collectives
     #[arg(long = "type", default_value = "f64")]
     pub(crate) element: Kind,
@@ -28,12 +38,48 @@ pub(crate) struct Args {
     /// The algorithm to use where it can serve a call
     #[arg(long)]
     pub(crate) algorithm: Option<String>,
+    /// What the buffers lie in
+    #[arg(long, default_value = "vec")]
+    pub(crate) memory: Memory,
     /// Seconds for each size
     #[arg(long, default_value_t = 0.2, value_parser = seconds)]
-    pub(crate) seconds: f64,
+    seconds: f64,
+    /// Calls for each size, after a tenth as many to warm up, instead of a time
+    #[arg(long, value_parser = calls, conflicts_with = "seconds")]
+    iterations: Option<usize>,
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw latency against size into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// What else there is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Draw results that `--json` has written, those of several runs into one picture
+    Plot {
+        /// Files of JSON lines
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// The SVG file
+        #[arg(long, short, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Measure what bounds every transport here: memcpy, and a cache line between two cores.
+    /// `spmdrun -n 2 --as threads --bind core spmd-perf machine`
+    Machine,
+    /// Enter the world and leave it: what a start costs
+    Empty,
+}
+
+/// One bench at one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Task {
+    pub(crate) bench: Bench,
+    pub(crate) bytes: usize,
+    pub(crate) effort: Effort,
 }
 
 /// What can be measured.
@@ -71,19 +117,25 @@ impl Bench {
 }
 
 impl Args {
-    pub(crate) fn benches(&self) -> Vec<Bench> {
-        self.bench.map_or_else(|| Bench::value_variants().to_vec(), |bench| vec![bench])
-    }
-
-    /// The sizes for a bench: a barrier has none.
-    pub(crate) fn sizes_of(&self, bench: Bench) -> Vec<usize> {
-        let size = self.element.size();
-        match bench {
-            Bench::Barrier => vec![0],
-            _ if bench.is_message() => self.sizes.clone(),
-            // Whole elements.
-            _ => self.sizes.iter().map(|bytes| bytes.next_multiple_of(size)).collect(),
+    /// What there is to measure, in order.
+    pub(crate) fn tasks(&self) -> Vec<Task> {
+        let mut tasks = self.rows.clone();
+        if tasks.is_empty() {
+            let effort = self.iterations.map_or(Effort::Seconds(self.seconds), Effort::Iterations);
+            let all = self.bench.map_or_else(|| Bench::value_variants().to_vec(), |one| vec![one]);
+            for bench in all {
+                // A barrier has no size.
+                let sizes = if bench == Bench::Barrier { &[0][..] } else { &self.sizes };
+                tasks.extend(sizes.iter().map(|bytes| Task { bench, bytes: *bytes, effort }));
+            }
         }
+        for task in &mut tasks {
+            if !task.bench.is_message() {
+                // Whole elements.
+                task.bytes = task.bytes.next_multiple_of(self.element.size());
+            }
+        }
+        tasks
     }
 }
 
@@ -105,6 +157,20 @@ fn seconds(text: &str) -> Result<f64, String> {
     if value > 0.0 && value <= 3600.0 { Ok(value) } else { Err("between 0 and 3600".into()) }
 }
 
+fn calls(text: &str) -> Result<usize, String> {
+    let value: usize = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    if (1..=1_000_000_000).contains(&value) { Ok(value) } else { Err("between 1 and 1e9".into()) }
+}
+
+fn row(text: &str) -> Result<Task, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let [bench, bytes, iterations] = parts[..] else {
+        return Err("a row has three parts, as in allreduce:1M:500".into());
+    };
+    let bench = Bench::from_str(bench, false)?;
+    Ok(Task { bench, bytes: size(bytes)?, effort: Effort::Iterations(calls(iterations)?) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,9 +187,18 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Args::command().debug_assert();
-        let args = Args::parse_from(["spmd-perf", "reduce_scatter", "--sizes", "1,1K"]);
-        assert_eq!(args.benches(), [Bench::ReduceScatter]);
-        assert_eq!(args.sizes_of(Bench::ReduceScatter), [8, 1024]);
-        assert!(Args::try_parse_from(["spmd-perf"]).is_err());
+        let parse = |line: &str| Args::try_parse_from(line.split(' '));
+        let tasks = parse("spmd-perf reduce_scatter --sizes 1,1K").unwrap().tasks();
+        assert!(tasks.iter().all(|task| task.bench == Bench::ReduceScatter));
+        assert_eq!(tasks.iter().map(|task| task.bytes).collect::<Vec<_>>(), [8, 1024]);
+        let tasks = parse("spmd-perf --row allreduce:1M:500 --row barrier:0:20").unwrap().tasks();
+        let effort = Effort::Iterations(500);
+        assert_eq!(tasks[0], Task { bench: Bench::Allreduce, bytes: 1 << 20, effort });
+        assert_eq!((tasks[1].bench, tasks[1].bytes), (Bench::Barrier, 0));
+        assert!(parse("spmd-perf plot a.jsonl b.jsonl --output c.svg").unwrap().command.is_some());
+        assert!(parse("spmd-perf --json").is_err());
+        assert!(parse("spmd-perf allreduce --row allreduce:1M:500").is_err());
+        assert!(parse("spmd-perf --row allreduce:1M").is_err());
+        assert!(parse("spmd-perf --row allreduce:1M:0").is_err());
     }
 }

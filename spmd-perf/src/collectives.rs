@@ -4,10 +4,8 @@ use spmd::prelude::*;
 
 use crate::args::Bench;
 use crate::elements::{Number, Operator, folded, value};
-use crate::measure::{Effort, Measured, REWRITE, Subject, measure as measure_subject};
-
-/// Places of a result that are looked at, at most.
-const LOOKS: usize = 1000;
+use crate::measure::{Effort, Measured, REWRITE, Subject, looks, measure as measure_subject};
+use crate::memory::{Data, Memory};
 
 /// Measures a collective to which each rank contributes this many bytes (to each peer, in
 /// alltoall, scatter and reduce_scatter).
@@ -16,6 +14,7 @@ pub(crate) fn measure<T: Number>(
     bench: Bench,
     bytes: usize,
     op: Operator,
+    memory: Memory,
     effort: Effort,
 ) -> Result<Measured>
 where
@@ -36,22 +35,22 @@ where
         rank: ctx.rank(),
         ranks: n,
         count,
-        send: vec![T::of(0); send],
-        recv: vec![T::of(0); recv],
+        send: memory.zeros(ctx, send)?,
+        recv: memory.zeros(ctx, recv)?,
         prepared: 0,
     };
     measure_subject(ctx, effort, &mut subject)
 }
 
-struct Collective<T> {
+struct Collective<T: Number> {
     bench: Bench,
     op: Operator,
     rank: usize,
     ranks: usize,
     /// Elements a rank contributes, or gets as its part.
     count: usize,
-    send: Vec<T>,
-    recv: Vec<T>,
+    send: Data<T>,
+    recv: Data<T>,
     /// The turn for which `send` was made.
     prepared: usize,
 }
@@ -80,7 +79,7 @@ where
         O: Operation<T>,
     {
         let root = self.root(turn);
-        let (send, recv) = (&self.send, &mut self.recv);
+        let (send, recv) = (&*self.send, &mut *self.recv);
         match self.bench {
             Bench::Reduce => ctx.reduce(send, recv, op, root),
             Bench::ReduceScatter => ctx.reduce_scatter(send, recv, op),
@@ -139,22 +138,20 @@ where
         let root = self.root(turn);
         match self.bench {
             Bench::Barrier => ctx.barrier(),
-            Bench::Broadcast => ctx.broadcast(&mut self.recv, root),
-            Bench::Gather => ctx.gather(&self.send, &mut self.recv, root),
-            Bench::Allgather => ctx.allgather(&self.send, &mut self.recv),
-            Bench::Scatter => ctx.scatter(&self.send, &mut self.recv, root),
-            Bench::Alltoall => ctx.alltoall(&self.send, &mut self.recv),
+            Bench::Broadcast => ctx.broadcast(&mut *self.recv, root),
+            Bench::Gather => ctx.gather(&*self.send, &mut *self.recv, root),
+            Bench::Allgather => ctx.allgather(&*self.send, &mut *self.recv),
+            Bench::Scatter => ctx.scatter(&*self.send, &mut *self.recv, root),
+            Bench::Alltoall => ctx.alltoall(&*self.send, &mut *self.recv),
             _ => self.reduce(ctx, turn),
         }
     }
 
     fn wrong(&self, turn: usize) -> u64 {
-        let step = (self.recv.len() / LOOKS).max(1);
-        let places = (0..self.recv.len()).step_by(step).chain(self.recv.len().checked_sub(1));
         let wrong = |index: &usize| {
             let expected = self.expected(turn, *index);
             expected.is_some_and(|number| self.recv[*index] != T::of(number))
         };
-        places.filter(wrong).count() as u64
+        looks(self.recv.len()).filter(wrong).count() as u64
     }
 }

@@ -5,8 +5,11 @@
 mod args;
 mod collectives;
 mod elements;
+mod machine;
 mod measure;
+mod memory;
 mod messages;
+mod plot;
 mod report;
 
 use std::process::ExitCode;
@@ -14,53 +17,83 @@ use std::process::ExitCode;
 use clap::Parser;
 use spmd::prelude::*;
 
-use args::{Args, Bench};
+use args::{Args, Bench, Command, Task};
 use elements::Kind;
-use measure::Effort;
-use report::{Report, Row};
+use measure::Measured;
+use report::Line;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(algorithm) = &args.algorithm {
-        let calls = args.benches().into_iter().filter(|bench| !bench.is_message());
-        let pairs: Vec<String> =
-            calls.map(|bench| format!("{}={algorithm}", bench.name())).collect();
-        // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var("SPMD_FORCE", pairs.join(",")) };
-    }
-    match run(|ctx| measure_all(ctx, &args)) {
-        Ok(wrong) if wrong.iter().all(|wrong| *wrong == 0) => ExitCode::SUCCESS,
-        Ok(_) => {
-            eprintln!("spmd-perf: some results are wrong (column #wrong)");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("spmd-perf: {error}");
+    let done = match &args.command {
+        Some(Command::Plot { results, output }) => plot::draw_files(results, output),
+        Some(Command::Machine) => run(machine::measure).map(drop).map_err(|e| e.to_string()),
+        Some(Command::Empty) => run(|_| Ok(())).map(drop).map_err(|e| e.to_string()),
+        None => measure(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("spmd-perf: {text}");
             ExitCode::FAILURE
         }
     }
 }
 
+fn measure(args: &Args) -> std::result::Result<(), String> {
+    if let Some(algorithm) = &args.algorithm {
+        let mut pairs: Vec<String> = Vec::new();
+        for task in args.tasks().iter().filter(|task| !task.bench.is_message()) {
+            pairs.push(format!("{}={algorithm}", task.bench.name()));
+        }
+        pairs.dedup();
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var("SPMD_FORCE", pairs.join(",")) };
+    }
+    let wrong = run(|ctx| measure_all(ctx, args)).map_err(|error| error.to_string())?;
+    if wrong.iter().any(|wrong| *wrong > 0) {
+        return Err("some results are wrong (column #wrong)".into());
+    }
+    Ok(())
+}
+
 /// Measures everything that was asked for; rank 0 reports. Gives the number of wrong elements.
 fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
-    let effort = Effort::new(args.seconds);
-    let report = Report::new(ctx, args.json);
+    let mut lines: Vec<Line> = Vec::new();
     let mut wrong = 0;
-    for bench in args.benches() {
-        report.begin(bench);
-        for bytes in args.sizes_of(bench) {
-            let measured = match args.element {
-                _ if bench.is_message() => messages::measure(ctx, bench, bytes, effort)?,
-                Kind::F64 => collectives::measure::<f64>(ctx, bench, bytes, args.op, effort)?,
-                Kind::F32 => collectives::measure::<f32>(ctx, bench, bytes, args.op, effort)?,
-                Kind::I32 => collectives::measure::<i32>(ctx, bench, bytes, args.op, effort)?,
-                Kind::U8 => collectives::measure::<u8>(ctx, bench, bytes, args.op, effort)?,
-            };
-            wrong += measured.wrong;
-            report.row(&Row { bench, bytes, element: args.element, op: args.op, measured });
+    measure::settle(ctx)?;
+    for task in args.tasks() {
+        let measured = measure_one(ctx, args, &task)?;
+        wrong += measured.wrong;
+        if ctx.rank() != 0 {
+            continue;
         }
+        let line = Line::new(ctx, args, &task, &measured);
+        if args.json {
+            println!("{}", serde_json::to_string(&line).map_err(|error| error.to_string())?);
+        } else {
+            if lines.last().is_none_or(|last| last.collective != line.collective) {
+                line.print_heading();
+            }
+            line.print(args, task.bench);
+        }
+        lines.push(line);
+    }
+    if let (Some(file), 0) = (&args.plot, ctx.rank()) {
+        plot::draw(&lines, file)?;
     }
     Ok(wrong)
+}
+
+fn measure_one(ctx: &Ctx, args: &Args, task: &Task) -> Result<Measured> {
+    let Task { bench, bytes, effort } = *task;
+    let (op, memory) = (args.op, args.memory);
+    match args.element {
+        _ if bench.is_message() => messages::measure(ctx, bench, bytes, memory, effort),
+        Kind::F64 => collectives::measure::<f64>(ctx, bench, bytes, op, memory, effort),
+        Kind::F32 => collectives::measure::<f32>(ctx, bench, bytes, op, memory, effort),
+        Kind::I32 => collectives::measure::<i32>(ctx, bench, bytes, op, memory, effort),
+        Kind::U8 => collectives::measure::<u8>(ctx, bench, bytes, op, memory, effort),
+    }
 }
 
 /// What a bench measures, whether all ranks take part in it or two.

@@ -9,19 +9,23 @@ use spmd::prelude::*;
 pub(crate) const REWRITE: usize = 64 << 10;
 /// Calls between two readings of the clock take at least this long.
 const BATCH: Duration = Duration::from_micros(20);
+/// How long the ranks warm up before the first bench.
+const SETTLE: Duration = Duration::from_millis(100);
 /// The most samples of one size.
 const SAMPLES: f64 = 5000.0;
+/// A fixed number of calls is split into at most this many samples ..
+const FIXED_SAMPLES: usize = 200;
+/// .. of at least this many calls, unless data are rewritten before each.
+const FIXED_BATCH: usize = 20;
+/// Places of a result that are looked at, at most.
+const LOOKS: usize = 1000;
 
 /// How long to measure.
-#[derive(Clone, Copy)]
-pub(crate) struct Effort {
-    seconds: f64,
-}
-
-impl Effort {
-    pub(crate) fn new(seconds: f64) -> Effort {
-        Effort { seconds }
-    }
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Effort {
+    Seconds(f64),
+    /// A number of calls, whatever they take: the same work for whoever is compared.
+    Iterations(usize),
 }
 
 /// The times of one size, in µs a call, on the slowest rank.
@@ -37,6 +41,18 @@ pub(crate) struct Measured {
     pub(crate) wrong: u64,
 }
 
+/// Lets the system give the ranks their cores, which takes it some milliseconds after their start:
+/// barriers for a while.
+pub(crate) fn settle(ctx: &Ctx) -> Result<()> {
+    let start = Instant::now();
+    while ctx.allreduce_value(start.elapsed().as_secs_f64(), Max)? < SETTLE.as_secs_f64() {
+        for _ in 0..10 {
+            ctx.barrier()?;
+        }
+    }
+    Ok(())
+}
+
 /// One call under measurement.
 pub(crate) trait Subject {
     /// Whether [`Subject::prepare`] comes before each call.
@@ -47,6 +63,11 @@ pub(crate) trait Subject {
     fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()>;
     /// Looks at what the call of this turn gave: the number of wrong elements. Not timed.
     fn wrong(&self, turn: usize) -> u64;
+}
+
+/// The places of a result of this length that are looked at, the last one among them.
+pub(crate) fn looks(length: usize) -> impl Iterator<Item = usize> {
+    (0..length).step_by((length / LOOKS).max(1)).chain(length.checked_sub(1))
 }
 
 /// Measures a call: all ranks take part, and all get the result.
@@ -85,21 +106,40 @@ pub(crate) fn measure(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> 
 
 /// Warms up, and says how many calls make a sample, and how many samples there will be.
 fn plan(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> Result<(usize, usize)> {
+    match effort {
+        Effort::Seconds(seconds) => plan_seconds(ctx, seconds, subject),
+        Effort::Iterations(calls) => {
+            time_calls(ctx, subject, (calls / 10).max(2))?;
+            let batch = match subject.rewrites() {
+                true => 1,
+                false => calls.div_ceil(FIXED_SAMPLES).max(FIXED_BATCH).min(calls),
+            };
+            Ok((batch, calls / batch))
+        }
+    }
+}
+
+fn plan_seconds(ctx: &Ctx, seconds: f64, subject: &mut impl Subject) -> Result<(usize, usize)> {
     let mut calls = 1;
     let each = loop {
-        ctx.barrier()?;
-        let start = Instant::now();
-        for turn in 0..calls {
-            subject.call(ctx, turn)?;
-        }
-        let took = ctx.allreduce_value(start.elapsed().as_secs_f64(), Max)?;
+        let took = ctx.allreduce_value(time_calls(ctx, subject, calls)?, Max)?;
         // A tenth of the time goes into this.
-        if took > effort.seconds / 20.0 {
+        if took > seconds / 20.0 {
             break took / calls as f64;
         }
         calls *= 2;
     };
     let batch = if subject.rewrites() { 1.0 } else { (BATCH.as_secs_f64() / each).ceil() };
-    let samples = (effort.seconds / (batch * each)).clamp(10.0, SAMPLES);
+    let samples = (seconds / (batch * each)).clamp(10.0, SAMPLES);
     Ok((batch as usize, samples as usize))
+}
+
+/// Makes this many calls: how many seconds they took here.
+fn time_calls(ctx: &Ctx, subject: &mut impl Subject, calls: usize) -> Result<f64> {
+    ctx.barrier()?;
+    let start = Instant::now();
+    for turn in 0..calls {
+        subject.call(ctx, turn)?;
+    }
+    Ok(start.elapsed().as_secs_f64())
 }

@@ -3,7 +3,8 @@
 use spmd::prelude::*;
 
 use crate::args::Bench;
-use crate::measure::{Effort, Measured, REWRITE, Subject, measure as measure_subject};
+use crate::measure::{Effort, Measured, REWRITE, Subject, looks, measure as measure_subject};
+use crate::memory::{Data, Memory};
 
 /// Messages in a window.
 pub(crate) const WINDOW: usize = 64;
@@ -11,7 +12,13 @@ pub(crate) const WINDOW: usize = 64;
 /// Measures messages of this many bytes.
 ///
 /// Errors: there is one rank; an odd number of them, for the message rate.
-pub(crate) fn measure(ctx: &Ctx, bench: Bench, bytes: usize, effort: Effort) -> Result<Measured> {
+pub(crate) fn measure(
+    ctx: &Ctx,
+    bench: Bench,
+    bytes: usize,
+    memory: Memory,
+    effort: Effort,
+) -> Result<Measured> {
     let (rank, n) = (ctx.rank(), ctx.size());
     if n < 2 || bench == Bench::MessageRate && n % 2 != 0 {
         return Err(format!("{} needs an even number of ranks", bench.name()).into());
@@ -24,7 +31,8 @@ pub(crate) fn measure(ctx: &Ctx, bench: Bench, bytes: usize, effort: Effort) -> 
         _ => None,
     };
     let sends = if bench == Bench::MessageRate { rank < half } else { rank == 0 };
-    let mut subject = Messages { bench, peer, sends, send: vec![0; bytes], recv: vec![0; bytes] };
+    let (send, recv) = (memory.zeros(ctx, bytes)?, memory.zeros(ctx, bytes)?);
+    let mut subject = Messages { bench, peer, sends, send, recv };
     let mut measured = measure_subject(ctx, effort, &mut subject)?;
     if bench == Bench::Latency {
         // Half of the round trip.
@@ -39,17 +47,17 @@ struct Messages {
     peer: Option<usize>,
     /// Whether this rank sends first.
     sends: bool,
-    send: Vec<u8>,
-    recv: Vec<u8>,
+    send: Data<u8>,
+    recv: Data<u8>,
 }
 
 impl Messages {
     fn window(&mut self, ctx: &Ctx, peer: usize, sends: bool) -> Result<()> {
         for _ in 0..WINDOW {
             if sends {
-                ctx.send(&self.send, peer, 0)?;
+                ctx.send(&*self.send, peer, 0)?;
             } else {
-                ctx.recv(&mut self.recv, peer, 0)?;
+                ctx.recv(&mut *self.recv, peer, 0)?;
             }
         }
         // The sender's time ends when all have come.
@@ -71,16 +79,16 @@ impl Subject for Messages {
         let Some(peer) = self.peer else { return Ok(()) };
         match self.bench {
             Bench::Latency if self.sends => {
-                ctx.send(&self.send, peer, 0)?;
-                ctx.recv(&mut self.recv, peer, 0).map(drop)
+                ctx.send(&*self.send, peer, 0)?;
+                ctx.recv(&mut *self.recv, peer, 0).map(drop)
             }
             Bench::Latency => {
-                ctx.recv(&mut self.recv, peer, 0)?;
-                ctx.send(&self.send, peer, 0)
+                ctx.recv(&mut *self.recv, peer, 0)?;
+                ctx.send(&*self.send, peer, 0)
             }
             Bench::Bidirectional => {
                 for _ in 0..WINDOW {
-                    ctx.sendrecv(&self.send, peer, 0, &mut self.recv, peer, 0)?;
+                    ctx.sendrecv(&*self.send, peer, 0, &mut *self.recv, peer, 0)?;
                 }
                 Ok(())
             }
@@ -94,6 +102,6 @@ impl Subject for Messages {
         if self.peer.is_none() || !receives {
             return 0;
         }
-        self.send.iter().zip(&self.recv).filter(|(sent, received)| sent != received).count() as u64
+        looks(self.recv.len()).filter(|index| self.recv[*index] != self.send[*index]).count() as u64
     }
 }

@@ -1,47 +1,82 @@
 //! What is printed: a table as users of OSU's benchmarks and nccl-tests know it, or JSON.
 
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use spmd::Mode;
 use spmd::prelude::*;
 
-use crate::args::Bench;
-use crate::elements::{Kind, Operator};
+use crate::args::{Args, Bench, Task};
 use crate::measure::Measured;
 use crate::messages::WINDOW;
 
-/// One size of one bench.
-pub(crate) struct Row {
-    pub(crate) bench: Bench,
+/// One size of one bench: a line of `--json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) collective: String,
+    pub(crate) ranks: usize,
+    #[serde(rename = "as")]
+    pub(crate) mode: String,
+    pub(crate) transport: String,
     pub(crate) bytes: usize,
-    pub(crate) element: Kind,
-    pub(crate) op: Operator,
-    pub(crate) measured: Measured,
+    pub(crate) iterations: u64,
+    pub(crate) min_us: f64,
+    pub(crate) avg_us: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+    pub(crate) algbw_gbps: f64,
+    pub(crate) busbw_gbps: f64,
+    pub(crate) wrong: u64,
+    pub(crate) memory: String,
+    #[serde(rename = "type")]
+    pub(crate) element: String,
+    /// The operation, of a reduction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) op: Option<String>,
+    /// The algorithm that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) algorithm: Option<String>,
+    /// Who else was measured, such as an MPI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) library: Option<String>,
 }
 
-/// Prints on rank 0.
-pub(crate) struct Report {
-    prints: bool,
-    json: bool,
-    ranks: usize,
-    mode: &'static str,
-}
-
-impl Report {
-    pub(crate) fn new(ctx: &Ctx, json: bool) -> Report {
+impl Line {
+    pub(crate) fn new(ctx: &Ctx, args: &Args, task: &Task, measured: &Measured) -> Line {
+        let Task { bench, bytes, .. } = *task;
+        let ranks = ctx.size();
+        let algbw = bench.moved(bytes, ranks) as f64 / measured.avg / 1e3;
         let mode = match ctx.mode() {
             Mode::Threads => "threads",
             Mode::Virtual => "virtual",
             Mode::Processes => "processes",
         };
-        Report { prints: ctx.rank() == 0, json, ranks: ctx.size(), mode }
+        Line {
+            collective: bench.name(),
+            ranks,
+            mode: mode.into(),
+            transport: "shm".into(),
+            bytes,
+            iterations: measured.iterations,
+            min_us: measured.min,
+            avg_us: measured.avg,
+            p50_us: measured.p50,
+            p99_us: measured.p99,
+            max_us: measured.max,
+            algbw_gbps: algbw,
+            busbw_gbps: algbw * bench.factor(ranks),
+            wrong: measured.wrong,
+            memory: args.memory.name().into(),
+            element: if bench.is_message() { "u8" } else { args.element.name() }.into(),
+            op: bench.reduces().then(|| args.op.name().into()),
+            algorithm: args.algorithm.clone(),
+            library: None,
+        }
     }
 
-    /// The heading of a bench.
-    pub(crate) fn begin(&self, bench: Bench) {
-        if !self.prints || self.json {
-            return;
-        }
-        println!("\n# {}, {} ranks as {}, shm", bench.name(), self.ranks, self.mode);
+    /// What stands above the lines of a bench.
+    pub(crate) fn print_heading(&self) {
+        let Line { collective, ranks, mode, transport, .. } = self;
+        println!("\n# {collective}, {ranks} ranks as {mode}, {transport}");
         println!(
             "{:>10} {:>10} {:>5} {:>4} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6}",
             "bytes",
@@ -60,66 +95,49 @@ impl Report {
         );
     }
 
-    pub(crate) fn row(&self, row: &Row) {
-        if !self.prints {
-            return;
-        }
-        let Row { bench, bytes, element, op, measured } = row;
-        let Measured { iterations, avg, min, p50, p99, max, wrong } = measured;
-        let algbw = row.moved(self.ranks) as f64 / avg / 1e3;
-        let busbw = algbw * row.factor(self.ranks);
-        if self.json {
-            let line = json!({
-                "collective": bench.name(), "ranks": self.ranks, "as": self.mode,
-                "transport": "shm", "bytes": bytes, "iterations": iterations, "min_us": min,
-                "avg_us": avg, "p50_us": p50, "p99_us": p99, "max_us": max,
-                "algbw_gbps": algbw, "busbw_gbps": busbw, "wrong": wrong,
-            });
-            println!("{line}");
-            return;
-        }
-        let (kind, count) = match bench.is_message() {
-            true => ("u8", *bytes),
-            false => (element.name(), bytes / element.size()),
-        };
-        let op = if row.reduces() { op.name() } else { "-" };
-        let root = if row.has_root() { "all" } else { "-" };
+    pub(crate) fn print(&self, args: &Args, bench: Bench) {
+        let size = if bench.is_message() { 1 } else { args.element.size() };
+        let (op, root) = (self.op.as_deref().unwrap_or("-"), bench.root());
+        let Line { bytes, element, avg_us, min_us, p50_us, p99_us, max_us, .. } = self;
+        let (count, algbw, busbw, wrong) =
+            (bytes / size, self.algbw_gbps, self.busbw_gbps, self.wrong);
         println!(
-            "{bytes:>10} {count:>10} {kind:>5} {op:>4} {root:>6} {avg:>10.2} {min:>10.2} \
-             {p50:>10.2} {p99:>10.2} {max:>10.2} {algbw:>8.3} {busbw:>8.3} {wrong:>6}"
+            "{bytes:>10} {count:>10} {element:>5} {op:>4} {root:>6} {avg_us:>10.2} {min_us:>10.2} \
+             {p50_us:>10.2} {p99_us:>10.2} {max_us:>10.2} {algbw:>8.3} {busbw:>8.3} {wrong:>6}"
         );
     }
 }
 
-impl Row {
-    fn reduces(&self) -> bool {
+impl Bench {
+    fn reduces(self) -> bool {
         use Bench::*;
-        matches!(self.bench, Reduce | Allreduce | ReduceScatter | Scan | Exscan)
+        matches!(self, Reduce | Allreduce | ReduceScatter | Scan | Exscan)
     }
 
     /// Roots take turns: each rank is root as often as the others.
-    fn has_root(&self) -> bool {
-        matches!(self.bench, Bench::Broadcast | Bench::Reduce | Bench::Gather | Bench::Scatter)
+    fn root(self) -> &'static str {
+        use Bench::*;
+        if matches!(self, Broadcast | Reduce | Gather | Scatter) { "all" } else { "-" }
     }
 
     /// The bytes that algbw divides by the time: as in nccl-tests, all that a rank has in the end
     /// (or at first); for messages all of a window.
-    fn moved(&self, ranks: usize) -> usize {
+    fn moved(self, bytes: usize, ranks: usize) -> usize {
         use Bench::*;
-        match self.bench {
-            Gather | Allgather | Scatter | Alltoall | ReduceScatter => ranks * self.bytes,
-            Bandwidth => WINDOW * self.bytes,
-            Bidirectional => 2 * WINDOW * self.bytes,
-            MessageRate => WINDOW * self.bytes * ranks / 2,
-            _ => self.bytes,
+        match self {
+            Gather | Allgather | Scatter | Alltoall | ReduceScatter => ranks * bytes,
+            Bandwidth => WINDOW * bytes,
+            Bidirectional => 2 * WINDOW * bytes,
+            MessageRate => WINDOW * bytes * ranks / 2,
+            _ => bytes,
         }
     }
 
     /// What makes algbw comparable with the hardware's rate (nccl-tests, PERFORMANCE.md).
-    fn factor(&self, ranks: usize) -> f64 {
+    fn factor(self, ranks: usize) -> f64 {
         use Bench::*;
         let n = ranks as f64;
-        match self.bench {
+        match self {
             Allreduce => 2.0 * (n - 1.0) / n,
             Gather | Allgather | Scatter | Alltoall | ReduceScatter => (n - 1.0) / n,
             _ => 1.0,

