@@ -199,7 +199,7 @@ unsafe fn flat(
     unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
     round.arrive(1)?;
     // SAFETY: all have published; `recv` has room.
-    unsafe { reduction.fold_rooms(round, round.size(), recv) }
+    unsafe { reduction.fold_rooms(round, round.size(), send, recv) }
 }
 
 /// Everybody shows its input; the last to arrive folds all of them before the others go on. One
@@ -220,7 +220,7 @@ unsafe fn central_fold(
     // write again before all have left this round.
     unsafe {
         std::ptr::copy_nonoverlapping(send, room, bytes);
-        let last = round.arrive_and(1, || reduction.fold_rooms(round, round.size(), room))?;
+        let last = round.arrive_and(1, || reduction.fold_rooms(round, round.size(), send, room))?;
         crate::large::take(
             round,
             reduction.dtype,

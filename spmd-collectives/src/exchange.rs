@@ -80,9 +80,10 @@ impl Exchange {
             if !block.is_within(size, PAYLOAD) {
                 return Err(round.lied(block.peer));
             }
-            let room = round.room_of(block.peer, block.total * size);
+            let own = block.peer == round.rank();
+            let room = if own { self.send } else { round.room_of(block.peer, block.total * size) };
             // SAFETY: the peer has published its room, in which the block lies, as was just
-            // looked at; `recv` has room for it.
+            // looked at, and this rank's own lies in `send`; `recv` has room for it.
             unsafe {
                 let (from, into) = (room.add(block.from * size), self.recv.add(block.into * size));
                 take(round, self.dtype, block.peer, from, into, block.count)?;

@@ -52,7 +52,7 @@ pub(crate) unsafe fn flat(round: &Round<'_>, prefix: Prefix<'_>) -> Result<()> {
     match prefix.ranks(round.rank()) {
         0 => Ok(()),
         // SAFETY: all have published; `recv` has room.
-        ranks => unsafe { prefix.reduction.fold_rooms(round, ranks, prefix.recv) },
+        ranks => unsafe { prefix.reduction.fold_rooms(round, ranks, prefix.send, prefix.recv) },
     }
 }
 

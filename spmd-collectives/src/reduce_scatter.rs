@@ -246,10 +246,13 @@ unsafe fn flat(
     unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
     round.arrive(1)?;
     check_agreed(round, blocks)?;
-    let (start, count) = blocks.of(round.rank());
-    // SAFETY: all have published rooms of all elements, the block among them; `recv` has room.
+    let me = round.rank();
+    let (start, count) = blocks.of(me);
+    // SAFETY: all have published rooms of all elements, the block among them, as it is in `send`;
+    // `recv` has room.
     unsafe {
-        let input = |peer| round.room_of(peer, bytes).add(start * reduction.size());
+        let all = |peer| if peer == me { send } else { round.room_of(peer, bytes) };
+        let input = |peer| all(peer).add(start * reduction.size());
         reduction.fold(round, count, round.size(), recv, input)
     }
 }

@@ -25,17 +25,21 @@ impl Reduction<'_> {
         self.count * self.size()
     }
 
-    /// Folds the inputs of ranks `0..ranks` that lie in their rooms into `out`.
+    /// Folds the inputs of ranks `0..ranks` that lie in their rooms into `out`. This rank's own is
+    /// read at `own`, not in its room: a line that a peer has read may have gone to it.
     ///
     /// # Safety
-    /// All these ranks have published their rooms of [`Reduction::bytes`]; `out` has as many.
+    /// All these ranks have published their rooms of [`Reduction::bytes`]; `own` and `out` have as
+    /// many, and are the same or apart.
     pub(crate) unsafe fn fold_rooms(
         &self,
         round: &Round<'_>,
         ranks: usize,
+        own: *const u8,
         out: *mut u8,
     ) -> Result<()> {
-        let input = |peer| round.room_of(peer, self.bytes());
+        let me = round.rank();
+        let input = |peer| if peer == me { own } else { round.room_of(peer, self.bytes()) };
         // SAFETY: rooms hold what their owners published; `out` is this rank's own.
         unsafe { self.fold(round, self.count, ranks, out, input) }
     }

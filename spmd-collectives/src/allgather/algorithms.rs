@@ -44,8 +44,10 @@ pub(crate) unsafe fn allgather(
         unsafe { copy_nonoverlapping(mine, own, count * dtype.size as usize) };
     }
     comm.collective(call, |round| {
-        round.set_number(COUNT, count as u64);
-        round.set_number(COUNTS, blocks.digest());
+        if let Blocks::Varying(_) = blocks {
+            round.set_number(COUNT, count as u64);
+            round.set_number(COUNTS, blocks.digest());
+        }
         // SAFETY: as the caller promises.
         unsafe {
             match choice {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::{Round, stamp};
+use super::Round;
 use crate::element::DType;
 use crate::error::Result;
 use crate::transport::shared::layout::{INLINE, PAYLOAD, SLOTS};
@@ -78,7 +78,7 @@ impl Round<'_> {
         let len = slot.exposed[which].bytes.load(Relaxed);
         // Between this rank's own stamp of a stage and this look there was a light fence
         // (`World::publish`); between the withdrawal and the owner's look, a heavy one.
-        assert!(self.slot(self.me).stamp.load(Relaxed) > stamp(self.round, 0));
+        assert!(self.published.get());
         if slot.withdrawn.load(SeqCst) != 0 {
             return Err(self.withdrawn(peer));
         }

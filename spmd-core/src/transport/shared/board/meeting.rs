@@ -27,6 +27,7 @@ impl Round<'_> {
         if !self.shown.replace(true) {
             slot.fingerprint.store(self.fingerprint, Relaxed);
         }
+        self.published.set(stage > 0);
         slot.stamp.store(stamp(self.round, stage), Release);
     }
 
@@ -129,13 +130,20 @@ impl Round<'_> {
     pub fn wait_for(&self, peer: usize, stage: u32) -> Result<()> {
         self.show();
         let on = self.scope.group.world(peer);
-        self.waiter.until_by(Some(on), || self.arrived(peer, stage))?
+        self.waiter.until_by(Some(on), || self.arrived(peer, stage))??;
+        if self.size() == 2 {
+            self.heard.set(true);
+        }
+        Ok(())
     }
 
     /// Waits until every other rank has reached `stage`.
     #[inline]
     pub fn wait_for_all(&self, stage: u32) -> Result<()> {
-        (0..self.size()).filter(|p| *p != self.me).try_for_each(|peer| self.wait_for(peer, stage))
+        let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
+        peers.try_for_each(|peer| self.wait_for(peer, stage))?;
+        self.heard.set(true);
+        Ok(())
     }
 
     /// Publishes `stage` and waits until all have. Flat, up to 16 ranks: n loads a rank. Over a
@@ -206,6 +214,8 @@ impl Round<'_> {
 
     fn arrive_flat(&self, stage: u32) -> Result<()> {
         self.reach_stage(stage);
+        // A look at a line that its owner is about to write makes the owner ask for it once more.
+        std::hint::spin_loop();
         let mut peer = 0;
         let mut looked = false;
         self.waiter.until(|| {
