@@ -26,7 +26,10 @@ fn is_shared<T>(values: &[T]) -> bool {
 
 #[test]
 fn large_vectors_of_process_ranks_lie_in_the_arena() -> Result<()> {
-    spmd(2, |_| Ok(assert!(support::is_process_rank() || !is_shared(&vec![1u8; 1 << 20]))))?;
+    spmd(2, |_| {
+        assert!(support::is_process_rank() || !is_shared(&vec![1u8; 1 << 20]));
+        Ok(())
+    })?;
     processes("large_vectors_of_process_ranks_lie_in_the_arena", 2, &[], |ctx| {
         let (large, small) = (vec![1u8; 1 << 20], vec![1u8; 1 << 10]);
         assert!(is_shared(&large) && !is_shared(&small));

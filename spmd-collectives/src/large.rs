@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 
-use spmd_core::algorithm::{LAST_STAGE, Round};
+use spmd_core::algorithm::{LAST_STAGE, Round, copy_from_peer};
 use spmd_core::{DType, Error, Result};
 
 /// Which of a rank's exposures is which.
@@ -130,11 +130,14 @@ pub(crate) unsafe fn take(
 ) -> Result<()> {
     let bytes = count * dtype.size as usize;
     let mut room = Vec::new();
-    // SAFETY: as the caller promises; `from` and `into` are memory of different ranks, or of
-    // different buffers of one.
+    // SAFETY: as the caller promises; memory of a peer is apart from this rank's.
     unsafe {
         let from = checked(round, dtype, peer, from, count, &mut room)?;
-        std::ptr::copy(from, into, bytes);
+        if peer == round.rank() {
+            std::ptr::copy(from, into, bytes);
+        } else {
+            copy_from_peer(from, into, bytes);
+        }
     }
     Ok(())
 }

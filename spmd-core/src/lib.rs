@@ -5,6 +5,7 @@ pub mod boot;
 pub mod buffer;
 pub mod call;
 pub mod comm;
+mod copy;
 pub mod ctx;
 pub mod element;
 pub mod error;
@@ -24,6 +25,7 @@ mod wait;
 pub mod algorithm {
     pub use crate::buffer::{View, ViewMut};
     pub use crate::call::{Call, Kind};
+    pub use crate::copy::copy_from_peer;
     pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
     pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
     pub use crate::transport::shared::layout::PAYLOAD;

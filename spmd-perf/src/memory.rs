@@ -1,10 +1,12 @@
 //! The memory under measurement.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::ValueEnum;
-use spmd::SharedBuf;
 use spmd::prelude::*;
+use spmd::{SharedAlloc, SharedBuf};
 
 use crate::elements::Number;
 
@@ -15,6 +17,44 @@ pub(crate) enum Memory {
     Vec,
     /// What `alloc_shared` gives, which peers on the host reach without a copy
     Shared,
+    /// A plain `Vec` under `SharedAlloc`
+    SharedAlloc,
+}
+
+#[global_allocator]
+static ALLOCATOR: Chosen = Chosen;
+
+/// `SharedAlloc` where it is asked for, else the system's allocator.
+struct Chosen;
+
+static SHARES: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: each call is passed on to an allocator, with the caller's promises. What is freed or
+// resized goes to `SharedAlloc`, which passes on to the system's what has come from there, as it
+// does in alloc.
+unsafe impl GlobalAlloc for Chosen {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if SHARES.load(Relaxed) { SharedAlloc.alloc(layout) } else { System.alloc(layout) }
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises.
+        unsafe {
+            if SHARES.load(Relaxed) {
+                SharedAlloc.alloc_zeroed(layout)
+            } else {
+                System.alloc_zeroed(layout)
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises.
+        unsafe { SharedAlloc.dealloc(ptr, layout) }
+    }
 }
 
 impl Memory {
@@ -22,6 +62,7 @@ impl Memory {
         match self {
             Memory::Vec => "vec",
             Memory::Shared => "shared",
+            Memory::SharedAlloc => "shared-alloc",
         }
     }
 
@@ -30,6 +71,10 @@ impl Memory {
         Ok(match self {
             Memory::Vec => Data::Vec(vec![T::of(0); count]),
             Memory::Shared => Data::Shared(ctx.alloc_shared(count)?),
+            Memory::SharedAlloc => {
+                SHARES.store(true, Relaxed);
+                Data::Vec(vec![T::of(0); count])
+            }
         })
     }
 }

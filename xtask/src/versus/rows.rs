@@ -40,17 +40,20 @@ pub(super) enum Side {
     Processes,
     /// Processes whose buffers are of `alloc_shared`.
     Shared,
+    /// Processes with plain `Vec`s under `SharedAlloc`.
+    SharedAlloc,
     Threads,
     Virtual,
 }
 
 impl Side {
-    pub(super) const ALL: [Side; 4] = [Side::Processes, Side::Shared, Side::Threads, Side::Virtual];
+    pub(super) const ALL: [Side; 5] =
+        [Side::Processes, Side::Shared, Side::SharedAlloc, Side::Threads, Side::Virtual];
 
     /// As `--as` takes it.
     pub(super) fn mode(self) -> &'static str {
         match self {
-            Side::Processes | Side::Shared => "processes",
+            Side::Processes | Side::Shared | Side::SharedAlloc => "processes",
             Side::Threads => "threads",
             Side::Virtual => "virtual",
         }
@@ -58,12 +61,17 @@ impl Side {
 
     /// As `--memory` takes it.
     pub(super) fn memory(self) -> &'static str {
-        if self == Side::Shared { "shared" } else { "vec" }
+        match self {
+            Side::Shared => "shared",
+            Side::SharedAlloc => "shared-alloc",
+            _ => "vec",
+        }
     }
 
     pub(super) fn title(self) -> &'static str {
         match self {
             Side::Shared => "processes, alloc_shared",
+            Side::SharedAlloc => "processes, SharedAlloc",
             other => other.mode(),
         }
     }
@@ -154,7 +162,7 @@ fn two() -> Vec<Row> {
             let threads = if bytes >= MIB && bench == "allreduce" { 0.40 } else { threads };
             let mut row = row(bench, bytes, iterations, processes, threads);
             if bytes == MIB {
-                row.targets.push((Side::Shared, 0.45));
+                row.targets.extend([(Side::Shared, 0.45), (Side::SharedAlloc, 0.45)]);
             }
             rows.push(row);
         }

@@ -1,15 +1,18 @@
 //! Large messages: a lane of the ring tells where the data are, and the receiver takes them from
 //! the sender's memory or arena, through the kernel, or piece by piece from a staging area.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::*;
 
 use super::Endpoint;
 use super::access;
 use super::agents::Waiter;
 use super::heap::{Block, Content};
+use super::layout::LaneAck;
 use super::post::packed;
-use super::ring::{Large, PIECE, RingReader, STAGING};
+use super::ring::{LaneState, Large, PIECE, RingReader, STAGING};
 use crate::buffer::View;
+use crate::copy::copy_from_peer;
 use crate::error::{Error, Result};
 use crate::transport::message::{Envelope, Manner, There, Underway};
 
@@ -25,6 +28,8 @@ pub(crate) struct LanePending<'a> {
     /// A copy of the data in the arena, if they don't.
     copy: Option<Block>,
     _packed: Option<Vec<u8>>,
+    /// All data are in the staging area, and the receiver is taking them.
+    handed: Cell<bool>,
 }
 
 impl Endpoint {
@@ -39,8 +44,14 @@ impl Endpoint {
     ) -> Result<LanePending<'a>> {
         let lane = waiter.until_by(Some(to), || {
             self.with_ring(to, |ring| {
-                let free = ring.lanes.iter().position(|lane| !lane.busy);
-                free.inspect(|lane| ring.lanes[*lane].busy = true);
+                let acks = &self.world.memory.ack(to, self.rank).lanes;
+                let is_free = |(lane, ack): &(&LaneState, &LaneAck)| {
+                    !lane.busy || lane.handed && ack.finished.load(Acquire) == lane.number
+                };
+                let free = ring.lanes.iter().zip(acks).position(|it| is_free(&it));
+                if let Some(lane) = free {
+                    (ring.lanes[lane].busy, ring.lanes[lane].handed) = (true, false);
+                }
                 Ok(free)
             })
             .transpose()
@@ -58,6 +69,7 @@ impl Endpoint {
             staged_from: None,
             copy: None,
             _packed: None,
+            handed: Cell::new(false),
         };
         let memory = &self.world.memory;
         let mut direct = 0;
@@ -107,13 +119,14 @@ impl Endpoint {
 }
 
 impl LanePending<'_> {
-    fn ack(&self) -> &super::layout::LaneAck {
+    fn ack(&self) -> &LaneAck {
         &self.endpoint.world.memory.ack(self.to, self.endpoint.rank).lanes[self.lane]
     }
 }
 
 impl Underway for LanePending<'_> {
-    /// Waits until the receiver has everything, and feeds it piece by piece where needed.
+    /// Waits until the receiver has everything, or takes the rest from the staging area, which is
+    /// filled piece by piece.
     fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
         let ack = self.ack();
         let finished = || ack.finished.load(Acquire) == self.number;
@@ -146,7 +159,13 @@ impl Underway for LanePending<'_> {
                 self.endpoint.world.bell(self.to).ring_after_fence();
             }
         }
-        waiter.until_by(Some(self.to), || finished().then_some(()))
+        let staged = self.staged_from.is_some();
+        let over = waiter.until_by(Some(self.to), || {
+            let taken = staged && ack.reading.load(Acquire) == self.number;
+            (finished() || taken).then(finished)
+        })?;
+        self.handed.set(!over);
+        Ok(())
     }
 }
 
@@ -158,6 +177,10 @@ impl Drop for LanePending<'_> {
         let finished = || ack.finished.load(Acquire) == self.number;
         let mut ring = endpoint.rings[self.to].lock();
         let Some(ring) = ring.as_mut() else { return };
+        if self.handed.get() {
+            ring.lanes[self.lane].handed = true;
+            return;
+        }
         if !finished() {
             access::withdraw(&ring.lane(self.lane).withdrawn, self.number);
             endpoint.world.bell(self.to).ring_after_fence();
@@ -202,7 +225,7 @@ impl There for Large {
                 // SAFETY: a thread of this process says where its buffer of `bytes` bytes is, or a
                 // copy of it, which stay as they are until it sees that they have been read, or,
                 // having taken them back, that nobody does (`access.rs`). The target has room.
-                unsafe { std::ptr::copy_nonoverlapping(from, into, bytes) };
+                unsafe { copy_from_peer(from, into, bytes) };
                 return Ok(true);
             }
             let direct = lane.direct.load(Relaxed);
@@ -210,7 +233,7 @@ impl There for Large {
                 let from = memory.heap(source, direct, bytes);
                 let from = from.ok_or_else(|| corrupt("a message lies outside its arena"))?;
                 // SAFETY: the source lies within the arena; the target has room for `bytes`.
-                unsafe { std::ptr::copy_nonoverlapping(from, into, bytes) };
+                unsafe { copy_from_peer(from, into, bytes) };
                 return Ok(true);
             }
             if endpoint.world.tuning.single_copy
@@ -239,7 +262,7 @@ impl There for Large {
                     // arena, and within the target, which has room for `bytes`.
                     unsafe {
                         let from = staging.add(drained % STAGING);
-                        std::ptr::copy_nonoverlapping(from, into.add(drained), piece);
+                        copy_from_peer(from, into.add(drained), piece);
                     }
                     drained += piece;
                     ack.drained.store(drained as u64, Release);

@@ -11,6 +11,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::access::Access;
 use super::agents::Waiter;
 use super::{Endpoint, World};
+use crate::copy::copy_from_peer;
 use crate::error::Result;
 use crate::transport::message::{Envelope, Kept, There, Underway};
 
@@ -112,7 +113,7 @@ impl There for Handover {
         assert_eq!(shown.bytes, envelope.bytes);
         // SAFETY: the target has room for the envelope's bytes, and the sender's buffer, which it
         // keeps alive while the handover is being read, has as many.
-        unsafe { std::ptr::copy_nonoverlapping(shown.ptr, into, shown.bytes) };
+        unsafe { copy_from_peer(shown.ptr, into, shown.bytes) };
         shown.access.finish();
         waiter.endpoint.world.bell(shown.sender).ring();
         Ok(true)

@@ -24,8 +24,8 @@ pub(crate) const EAGER: usize = 8 * 1024;
 const RING: u64 = 64 * 1024;
 const LINE: u64 = 64;
 /// Bytes of a lane's staging area, and of one piece of it.
-pub(super) const STAGING: usize = 4 * PIECE;
-pub(super) const PIECE: usize = 64 * 1024;
+pub(super) const STAGING: usize = 16 * PIECE;
+pub(super) const PIECE: usize = 16 * 1024;
 
 const EAGER_RECORD: u64 = 1 << 56;
 const LARGE_RECORD: u64 = 2 << 56;
@@ -88,6 +88,8 @@ pub(super) struct RingWriter {
 #[derive(Default)]
 pub(super) struct LaneState {
     pub(super) busy: bool,
+    /// Busy only until the receiver has taken the last message from the staging area.
+    pub(super) handed: bool,
     pub(super) number: u64,
     pub(super) staging: Option<Block>,
 }
