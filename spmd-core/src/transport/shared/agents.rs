@@ -196,7 +196,8 @@ impl<'a> Waiter<'a> {
         };
         let Some(rank) = left else { return Ok(()) };
         // What it did before it left may have arrived just now, its failure included.
-        if ready() {
+        // Or it was all that was awaited of this rank, and the wait has gone on to another one.
+        if ready() || self.on.get() != on {
             return Ok(());
         }
         if let Some(error) = self.stopped() {

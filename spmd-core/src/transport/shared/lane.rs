@@ -159,7 +159,8 @@ impl Underway for LanePending<'_> {
                 self.endpoint.world.bell(self.to).ring_after_fence();
             }
         }
-        let staged = self.staged_from.is_some();
+        // The kernel would read the data where they were.
+        let staged = self.staged_from.is_some() && !self.endpoint.world.tuning.single_copy;
         let over = waiter.until_by(Some(self.to), || {
             let taken = staged && ack.reading.load(Acquire) == self.number;
             (finished() || taken).then(finished)
