@@ -1,46 +1,56 @@
 //! The step `package`: the crates as they would be published, each built from its own archive
 //! against the others' archives.
+//!
+//! Cargo takes what has a name and a version for unchangeable: it unpacks an archive once, and
+//! builds it once. As our versions stay and their sources change, what an earlier run left of them
+//! is removed first.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use crate::steps::Outcome;
-use crate::tools::cargo;
+use crate::tools::{built, cargo};
 
 pub(crate) fn run() -> Outcome {
+    let target = built("publish");
+    forget_built(&target);
     forget_unpacked();
-    let outcome =
-        Outcome::of(cargo(&["package", "--workspace", "--exclude", "xtask", "--allow-dirty"]));
+    let mut command = cargo(&["package", "--workspace", "--exclude", "xtask", "--allow-dirty"]);
+    command.arg("--target-dir").arg(&target);
+    let outcome = Outcome::of(command);
     forget_unpacked();
     outcome
 }
 
+/// Has our crates built anew, and nothing else.
+fn forget_built(target: &Path) {
+    let _ = fs::remove_dir_all(target.join("package"));
+    for crates in folders(&target.join("debug/.fingerprint")) {
+        if is_ours(&crates) {
+            let _ = fs::remove_dir_all(crates);
+        }
+    }
+}
+
 /// Removes our crates from where cargo unpacks archives.
-///
-/// Cargo offers the archives to each other through a registry in the target folder, and unpacks
-/// from it once for a name and version: an earlier run's sources of the same version would be
-/// built instead of what has just been packed.
 fn forget_unpacked() {
-    let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(default_home) else {
-        return;
-    };
+    let home = || env::home_dir().map(|home| home.join(".cargo"));
+    let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home) else { return };
     for registry in folders(&home.join("registry/src")) {
         // A registry in a folder has no host in its name, just a hash: `-22c3805da5a543b4`.
         if !file_name(&registry).starts_with('-') {
             continue;
         }
-        for unpacked in folders(&registry) {
-            if file_name(&unpacked).starts_with("spmd-") {
-                let _ = fs::remove_dir_all(unpacked);
-            }
+        for unpacked in folders(&registry).iter().filter(|it| is_ours(it)) {
+            let _ = fs::remove_dir_all(unpacked);
         }
         // Stays where it holds anything else.
         let _ = fs::remove_dir(registry);
     }
 }
 
-fn default_home() -> Option<PathBuf> {
-    env::home_dir().map(|home| home.join(".cargo"))
+fn is_ours(folder: &Path) -> bool {
+    file_name(folder).starts_with("spmd-")
 }
 
 fn folders(of: &Path) -> Vec<PathBuf> {

@@ -227,6 +227,7 @@ impl<'a> Round<'a> {
     #[inline]
     fn finish(&self) {
         self.over.set(true);
+        self.show();
         self.hide();
         self.page(self.me).done.0.store(self.round, Release);
         if self.met.get() || self.heard.get() {
