@@ -95,3 +95,19 @@ fn what_is_freed_after_a_call_is_not_read() -> Result<()> {
     })?;
     Ok(())
 }
+
+/// Used and untouched ranges in turn, more than the heap can note in a small allocation.
+#[test]
+fn a_large_vector_spans_many_small_ones_that_were_freed() -> Result<()> {
+    processes("a_large_vector_spans_many_small_ones_that_were_freed", 1, &[], |_| {
+        const EACH: usize = 16 << 10;
+        let mut all: Vec<_> = (0..8600).map(|_| vec![1u8; EACH]).collect();
+        // So many that the heap gives their pages back.
+        all.iter_mut().step_by(2).for_each(|it| *it = Vec::new());
+        all.iter_mut().skip(1).step_by(2).take(1500).for_each(|it| *it = Vec::new());
+        let large = vec![0u8; 2900 * EACH];
+        assert!(is_shared(&large) && large.iter().all(|byte| *byte == 0));
+        Ok(())
+    })?;
+    Ok(())
+}

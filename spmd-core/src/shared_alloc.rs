@@ -89,8 +89,8 @@ impl Arena {
 // as it is used for, and as long as it was asked for; peers never write it. It is freed and
 // reallocated by its address, with the size of the layout that it was allocated with, which is
 // what its pages are computed from. All else is passed on to the system allocator, with the
-// caller's promises. Nothing here unwinds; the heap's records are smaller than LEAST, so that they
-// come from the system allocator, and its lock allocates nothing.
+// caller's promises. Nothing here unwinds; what the heap allocates, a record at a time, is
+// smaller than LEAST, so that it comes from the system allocator, and its lock allocates nothing.
 unsafe impl GlobalAlloc for SharedAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -123,15 +123,17 @@ unsafe impl GlobalAlloc for SharedAlloc {
         {
             return ptr;
         }
-        if shared.is_none() && new_size < LEAST {
+        // SAFETY: the caller promises a size that makes a layout.
+        let wanted = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        if shared.is_none() && arena_for(wanted).is_none() {
             // SAFETY: the block is the system's, and the caller's promises are passed on.
             return unsafe { System.realloc(ptr, layout, new_size) };
         }
-        // SAFETY: the caller promises a size that makes a layout; the block is as long as its
+        // SAFETY: the layout is one, as the caller promises; the block is as long as its
         // layout says, and the new one as long as it is asked to be, so that both hold the lesser;
         // they are two blocks. The old one is the caller's to free.
         unsafe {
-            let new = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
+            let new = self.alloc(wanted);
             if !new.is_null() {
                 std::ptr::copy_nonoverlapping(ptr, new, layout.size().min(new_size));
                 self.dealloc(ptr, layout);

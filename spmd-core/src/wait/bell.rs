@@ -104,7 +104,8 @@ impl<'a> Bell<'a> {
     pub(super) fn announce_thread(self) -> u32 {
         let ticket = word::announce(self.word, THREAD);
         if self.fences != Fences::Symmetric {
-            self.fences.heavy();
+            // Without it a wake-up may be missed: the sleeper then looks by itself, later.
+            let _ = self.fences.heavy();
         }
         ticket
     }

@@ -56,8 +56,9 @@ impl Fences {
         }
     }
 
-    /// The fence of the other side.
-    pub(crate) fn heavy(self) {
+    /// The fence of the other side. False if the kernel refuses it: registered as it is, it can do
+    /// so for want of some bytes of memory, or because the program has forbidden itself the call.
+    pub(crate) fn heavy(self) -> bool {
         fence(SeqCst);
         #[cfg(target_os = "linux")]
         if let Fences::Asymmetric(reach) = self {
@@ -66,10 +67,14 @@ impl Fences {
                 Reach::Process => Command::PrivateExpedited,
                 Reach::Processes => Command::GlobalExpedited,
             };
-            // What has been registered fails only for want of some bytes of memory in the kernel.
-            while membarrier(command).is_err() {
-                std::thread::yield_now();
-            }
+            return (0..100).any(|_| {
+                let executed = membarrier(command).is_ok();
+                if !executed {
+                    std::thread::yield_now();
+                }
+                executed
+            });
         }
+        true
     }
 }

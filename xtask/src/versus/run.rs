@@ -1,7 +1,9 @@
 //! Running the contestants: in each round each of them once, so that what else the machine does
 //! meets all of them.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -195,11 +197,24 @@ struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
     errors: thread::JoinHandle<String>,
+    /// What lay in the shared folder before.
+    before: HashSet<PathBuf>,
+}
+
+/// Where MPIs keep segments, which they leave behind when they are killed.
+fn segments() -> HashSet<PathBuf> {
+    let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().to_lowercase();
+        ["mpich", "intel_mpi", "sm_segment", "vader_segment"].iter().any(|it| name.starts_with(it))
+    });
+    ours.map(|entry| entry.path()).collect()
 }
 
 impl Running {
     fn start(mut command: Command) -> Result<Running, String> {
         let name = command.get_program().to_string_lossy().into_owned();
+        let before = segments();
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -218,7 +233,7 @@ impl Running {
             let _ = stderr.as_mut().expect("piped").read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        Ok(Running { name, child, lines, errors })
+        Ok(Running { name, child, lines, errors, before })
     }
 
     /// Waits for its end. Errors: it failed, or does not end.
@@ -243,8 +258,15 @@ impl Running {
         Err(format!("{status}: {first}"))
     }
 
-    /// Asks it to end, ranks and all; then makes it.
+    /// Asks it to end, ranks and all; then makes it. Removes what it leaves.
     fn stop(&mut self) {
+        self.end_by_signals();
+        for left in segments().difference(&self.before) {
+            let _ = std::fs::remove_file(left);
+        }
+    }
+
+    fn end_by_signals(&mut self) {
         for signal in ["-TERM", "-KILL"] {
             let group = format!("-{}", self.child.id());
             let _ = tools::command("kill", &[signal, "--", &group]).status();

@@ -80,16 +80,13 @@ impl SegmentHeap {
         let need = pages(bytes);
         let mut free = self.ranges();
         let start = free.all.first_of(need)?;
-        free.all.remove(start, start + need);
-        let used = free.used.remove(start, start + need);
-        // The range is this caller's alone from here on.
-        drop(free);
-        if content == Content::Zeros {
-            for (start, end) in used {
+        free.all.remove(start, start + need, |_, _| {});
+        free.used.remove(start, start + need, |start, end| {
+            if content == Content::Zeros {
                 // SAFETY: the range lies in the block just taken, which nobody else uses.
                 unsafe { std::ptr::write_bytes(self.pointer(start), 0, (end - start) as usize) };
             }
-        }
+        });
         Some(start)
     }
 
@@ -104,8 +101,8 @@ impl SegmentHeap {
         let mut free = self.ranges();
         let fits = new == old || free.all.contains(old, new);
         if fits && new > old {
-            free.all.remove(old, new);
-            free.used.remove(old, new);
+            free.all.remove(old, new, |_, _| {});
+            free.used.remove(old, new, |_, _| {});
         }
         fits
     }

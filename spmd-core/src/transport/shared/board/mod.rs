@@ -300,7 +300,10 @@ impl Round<'_> {
         let slot = self.slot(self.me);
         let world = &self.endpoint.world;
         slot.withdrawn.store(1, SeqCst);
-        world.policy.fences.heavy();
+        if !world.policy.fences.heavy() {
+            eprintln!("spmd: cannot tell whether peers use memory of this rank; aborting");
+            std::process::abort();
+        }
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
             let (page, theirs) = (self.page(peer), self.slot(peer));
             self.waiter.until_gone(|| {

@@ -40,9 +40,9 @@ impl Ranges {
         self.total += end - start;
     }
 
-    /// Takes `start..end` out; gives what of it was in the set.
-    pub(super) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let mut taken = Vec::new();
+    /// Takes `start..end` out; tells `each` what of it was in the set, from the end on. (A list of
+    /// that might be long, and come from the allocator that asks.)
+    pub(super) fn remove(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64)) {
         while let Some((&first, &last)) = self.ends.range(..end).next_back()
             && last > start
         {
@@ -53,11 +53,10 @@ impl Ranges {
             if last > end {
                 self.ends.insert(end, last);
             }
-            let part = (first.max(start), last.min(end));
-            self.total -= part.1 - part.0;
-            taken.push(part);
+            let (first, last) = (first.max(start), last.min(end));
+            self.total -= last - first;
+            each(first, last);
         }
-        taken
     }
 
     /// Takes everything out.
@@ -80,7 +79,9 @@ mod tests {
         assert_eq!(ranges.total(), 25);
         assert!(ranges.contains(12, 25) && !ranges.contains(12, 26));
         assert_eq!(ranges.first_of(11), Some(10));
-        assert_eq!(ranges.remove(15, 35), [(30, 35), (15, 25)]);
+        let mut taken = Vec::new();
+        ranges.remove(15, 35, |start, end| taken.push((start, end)));
+        assert_eq!(taken, [(30, 35), (15, 25)]);
         assert_eq!((ranges.total(), ranges.first_of(6)), (10, None));
         ranges.insert(0, 100);
         assert_eq!(ranges.take_all().collect::<Vec<_>>(), [(0, 100)]);
@@ -103,7 +104,8 @@ mod tests {
                 ranges.insert(start, end);
                 within.fill(true);
             } else {
-                let taken: u64 = ranges.remove(start, end).iter().map(|(a, b)| b - a).sum();
+                let mut taken = 0;
+                ranges.remove(start, end, |first, last| taken += last - first);
                 assert_eq!(taken as usize, within.iter().filter(|it| **it).count());
                 within.fill(false);
             }
