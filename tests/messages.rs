@@ -10,7 +10,8 @@ use support::World;
 use support::element::{Flagged, Sample, bytes, random};
 
 const EAGER: usize = 8 * 1024;
-const PIECE: usize = 64 * 1024;
+const PIECE: usize = 16 * 1024;
+const STAGING: usize = 16 * PIECE;
 
 fn data<T: Sample>(stream: u64, count: usize) -> Vec<T> {
     (0..count).map(|index| T::made(random(stream, 0, index))).collect()
@@ -21,9 +22,11 @@ fn same<T: Sample>(got: &[T], expected: &[T]) -> bool {
 }
 
 /// Bytes around each limit: the inline ones, a ring's, a piece's, a staging area's.
-const SIZES: [usize; 17] = [
+const SIZES: [usize; 20] = [
     0,
     1,
+    16,
+    17,
     63,
     64,
     65,
@@ -33,11 +36,12 @@ const SIZES: [usize; 17] = [
     PIECE - 1,
     PIECE,
     PIECE + 1,
-    4 * PIECE - 1,
-    4 * PIECE,
-    4 * PIECE + 1,
-    9 * PIECE + 5,
-    20 * PIECE,
+    STAGING - 1,
+    STAGING,
+    STAGING + 1,
+    2 * STAGING + PIECE,
+    3 * STAGING + 5,
+    5 * STAGING,
     100,
 ];
 
@@ -87,6 +91,29 @@ fn sizes_and_types(ctx: &Ctx) -> Result<()> {
 #[test]
 fn every_size() -> Result<()> {
     World::default().everywhere("every_size", &[2, 3], sizes_and_types)
+}
+
+/// A sender that does not know that its receiver asks the kernel goes on before all has been read.
+#[test]
+fn the_receiver_alone_asks_for_single_copies() -> Result<()> {
+    const TEST: &str = "the_receiver_alone_asks_for_single_copies";
+    if std::env::var("SPMD_RANK").is_ok_and(|rank| rank == "1") {
+        // SAFETY: this process is one rank of one test; nothing else of it looks at variables now.
+        unsafe { std::env::set_var("SPMD_SINGLE_COPY", "1") };
+    }
+    support::processes(TEST, 2, &[], |ctx| {
+        let mut buf = vec![0u8; STAGING - 5];
+        for turn in 0..200 {
+            if ctx.rank() == 0 {
+                buf.fill(turn);
+                ctx.send(&buf, 1, 0)?;
+            } else {
+                ctx.recv(&mut buf, 0, 0)?;
+                assert!(buf.iter().all(|byte| *byte == turn));
+            }
+        }
+        Ok(())
+    })
 }
 
 #[test]

@@ -31,8 +31,8 @@ const LEAST: usize = 16 << 10;
 /// Small allocations (below 16 KiB), those made before [`run`](crate::run) enters the world, and
 /// all of a program without process ranks are the system allocator's. A rank has 64 GiB of address
 /// space for large ones, less in a job of more than 256 ranks; what does not fit is the system
-/// allocator's as well. Up to 64 MiB of freed memory are kept for later allocations, the rest goes
-/// back to the system at once.
+/// allocator's as well. Freed memory is kept for later allocations; when it gets more than 64 MiB,
+/// all of it goes back to the system.
 ///
 /// The arena is not inherited by a process that `fork` makes. Programs started by
 /// [`std::process::Command`] need none of it; a child that goes on without `exec` must not touch

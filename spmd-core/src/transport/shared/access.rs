@@ -56,7 +56,8 @@ impl Access {
 /// ([`withdraw`]), then looks at the announcement. Of the two fences one is first, so one of them
 /// sees the other.
 pub(super) fn announce(reading: &AtomicU64, number: u64, withdrawn: &AtomicU64) -> bool {
-    reading.store(number, Relaxed);
+    // What was written for this message before is seen with it.
+    reading.store(number, Release);
     fence(SeqCst);
     withdrawn.load(Acquire) < number
 }

@@ -85,7 +85,10 @@ impl Endpoint {
             pending._packed = data.contiguous().is_none().then(|| packed(data));
             let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
             pending.staged_from = ptr.or(data.contiguous());
-            address = pending.staged_from.map_or(0, |ptr| ptr as u64);
+            // Where it is not to be read there, the sender may go on before all has been read.
+            if self.world.tuning.single_copy {
+                address = pending.staged_from.map_or(0, |ptr| ptr as u64);
+            }
         } else {
             let copy = self.heap.block(envelope.bytes, Content::Anything)?;
             // SAFETY: the block has room for all the data.
@@ -133,7 +136,7 @@ impl Underway for LanePending<'_> {
         if let Some(from) = self.staged_from {
             let mut filled = 0;
             while filled < self.bytes {
-                // A piece's place is free again when all but the last three have been taken.
+                // A piece's place is free again when what was there before has been taken.
                 let over = waiter.until_by(Some(self.to), || {
                     let reading = ack.reading.load(Acquire) == self.number;
                     let drained = if reading { ack.drained.load(Acquire) as usize } else { 0 };
@@ -159,7 +162,7 @@ impl Underway for LanePending<'_> {
                 self.endpoint.world.bell(self.to).ring_after_fence();
             }
         }
-        // The kernel would read the data where they were.
+        // A receiver that asks the kernel reads the data where they are, to the end.
         let staged = self.staged_from.is_some() && !self.endpoint.world.tuning.single_copy;
         let over = waiter.until_by(Some(self.to), || {
             let taken = staged && ack.reading.load(Acquire) == self.number;
@@ -237,8 +240,10 @@ impl There for Large {
                 unsafe { copy_from_peer(from, into, bytes) };
                 return Ok(true);
             }
+            let address = lane.address.load(Relaxed);
             if endpoint.world.tuning.single_copy
-                && super::single_copy::read(memory, source, lane.address.load(Relaxed), into, bytes)
+                && address != 0
+                && super::single_copy::read(memory, source, address, into, bytes)
             {
                 return Ok(true);
             }
