@@ -255,9 +255,10 @@ unsafe fn tree(
     }
 }
 
-/// Every rank folds one part of all inputs, then reads the parts of the others (Rabenseifner's
-/// reduce-scatter and allgather, over shared memory). Three meetings, or one a segment and three
-/// more where data go through staging; 2 (n − 1)/n reads of the data a rank.
+/// Every rank folds one part of all inputs, and writes it into all results, or where that cannot
+/// be, reads the parts of the others (Rabenseifner's reduce-scatter and allgather, over shared
+/// memory). Two meetings in one address space, three in shared memory, or one a segment and three
+/// more where data go through staging; 2 (n − 1)/n reads or writes of the data a rank.
 ///
 /// # Safety
 /// As [`allreduce`].
@@ -275,12 +276,31 @@ unsafe fn chunked(
     let large = unsafe {
         Large::meet(round, reduction.dtype, (send, total), (recv, total), reduction.half(step))?
     };
+    let mine = part(reduction.count, n, me);
+    if round.one_address_space() {
+        let mut others = Vec::with_capacity(n);
+        for peer in (1..n).map(|step| (me + step) % n) {
+            // SAFETY: the part lies within the peer's buffer, whose length `reach` has checked.
+            others.push(unsafe {
+                large.reach(peer, RECV, total)?.cast_mut().add(mine.0 * size)
+            });
+        }
+        // SAFETY: the peers hold their `recv` for writing until all ranks have met again, or have
+        // left the round if they give up. Only this rank writes this part of them, and reads this
+        // part of any `send` if that is the same memory: an element of it before the fold is
+        // copied on.
+        unsafe {
+            let into = recv.add(mine.0 * size);
+            reduction.fold_direct(&large, reduction.count, mine, into, &others)?;
+        }
+        return large.arrive();
+    }
     if large.direct {
-        let mine = part(reduction.count, n, me);
         // SAFETY: nobody else writes this part of `recv`, or reads this part of its `send` if
         // that is the same memory; all parts lie within the buffers.
         unsafe {
-            reduction.fold_direct(&large, reduction.count, mine, recv.add(mine.0 * size))?;
+            let into = recv.add(mine.0 * size);
+            reduction.fold_direct(&large, reduction.count, mine, into, &[])?;
             large.arrive()?;
             for peer in (1..n).map(|step| (me + step) % n) {
                 let (start, count) = part(reduction.count, n, peer);

@@ -9,7 +9,7 @@ use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::alone::alone;
 use crate::data::Output;
-use crate::large::{Large, SEND, take};
+use crate::large::{Large, RECV, SEND, take};
 use crate::select::{Algorithm::*, choose};
 
 /// One rank's data for everybody (MPI 5.0 section 6.4).
@@ -195,13 +195,28 @@ unsafe fn chunked(
     let total = count * size;
     let step = (segment / size).max(1).min(count.max(1));
     let shown = if is_root { (buf.cast_const(), total) } else { (null(), 0) };
-    // SAFETY: the buffer is the caller's; the root does not write it, and leaves it after the
-    // last meeting, before which the others have read it.
-    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
+    let open = if round.one_address_space() && !is_root { (buf.cast_const(), total) } else { (null(), 0) };
+    // SAFETY: the buffers are the caller's; the root does not write its own. They are left after
+    // the last meeting, before which the others have read the root's, and the root has written
+    // the last part of theirs.
+    let large = unsafe { Large::meet(round, dtype, shown, open, step * size)? };
     if large.direct {
-        if !is_root {
-            // SAFETY: both buffers have `count` elements.
-            unsafe { large.take(root, large.reach(root, SEND, total)?, buf, count)? };
+        // What one core can read of another's cache in a time is limited, and so is what it can
+        // write: in one address space the root writes the last part itself.
+        let pushed = if round.one_address_space() { count / round.size() } else { 0 };
+        let pulled = count - pushed;
+        // SAFETY: all buffers have `count` elements. A rank that is not the root writes the first
+        // part of its own, the root the rest.
+        unsafe {
+            if !is_root {
+                large.take(root, large.reach(root, SEND, total)?, buf, pulled)?;
+            } else if pushed > 0 {
+                let from = buf.add(pulled * size);
+                for peer in (0..round.size()).filter(|peer| *peer != root) {
+                    let into = large.reach(peer, RECV, total)?.cast_mut().add(pulled * size);
+                    copy_nonoverlapping(from, into, pushed * size);
+                }
+            }
         }
         return large.arrive();
     }

@@ -270,7 +270,7 @@ unsafe fn chunked(
         // SAFETY: the root holds `recv` for writing until all ranks have met again, or have left
         // the round if it gives up. Only this rank writes this part of it, and reads this part of
         // the root's `send` if that is the same memory.
-        unsafe { reduction.fold_direct(&large, count, mine, into.add(mine.0 * size))? };
+        unsafe { reduction.fold_direct(&large, count, mine, into.add(mine.0 * size), &[])? };
         return large.arrive();
     }
     // SAFETY: as the caller promises, and as just met.

@@ -280,7 +280,7 @@ unsafe fn chunked(
     check_agreed(round, blocks)?;
     if large.direct {
         // SAFETY: the block lies within the inputs, and `recv` has room for it.
-        unsafe { reduction.fold_direct(&large, reduction.count, blocks.of(me), recv)? };
+        unsafe { reduction.fold_direct(&large, reduction.count, blocks.of(me), recv, &[])? };
         return large.arrive();
     }
     let longest = (0..n).map(|rank| blocks.of(rank).1).max().unwrap_or(0);

@@ -8,6 +8,9 @@ use spmd_core::{DType, Result};
 
 use crate::large::{Large, SEND, checked, part};
 
+/// Bytes that are folded before they are copied on.
+const BLOCK: usize = 8 << 10;
+
 /// A reduction of `count` elements of `dtype` with `op`.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction<'o> {
@@ -117,16 +120,18 @@ impl Reduction<'_> {
     }
 
     /// Folds `share` (start, count) of all ranks' send buffers, where they can be reached, into
-    /// `out`.
+    /// `out`, and copies that to `others`, block by block, while it is in the nearest cache.
     ///
     /// # Safety
-    /// As [`Reduction::fold`]; the send buffers have `total` elements.
+    /// As [`Reduction::fold`]; the send buffers have `total` elements. Each of `others` has room
+    /// for the share, apart from `out` and from what the fold reads after the same element.
     pub(crate) unsafe fn fold_direct(
         &self,
         large: &Large<'_, '_>,
         total: usize,
         share: (usize, usize),
         out: *mut u8,
+        others: &[*mut u8],
     ) -> Result<()> {
         let (round, size) = (large.round, self.size());
         let mut inputs = Vec::with_capacity(round.size());
@@ -134,8 +139,19 @@ impl Reduction<'_> {
             // SAFETY: the share lies within the buffer, whose length `reach` has checked.
             inputs.push(unsafe { large.reach(peer, SEND, total * size)?.add(share.0 * size) });
         }
-        // SAFETY: as the caller promises.
-        unsafe { self.fold(round, share.1, round.size(), out, |peer| inputs[peer]) }
+        let block = if others.is_empty() { share.1 } else { (BLOCK / size).max(1) };
+        for start in (0..share.1).step_by(block.max(1)) {
+            let (count, offset) = (block.min(share.1 - start), start * size);
+            // SAFETY: as the caller promises; the block lies within the share.
+            unsafe {
+                let input = |peer: usize| inputs[peer].add(offset);
+                self.fold(round, count, round.size(), out.add(offset), input)?;
+                for other in others {
+                    copy_nonoverlapping(out.add(offset), other.add(offset), count * size);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Elements of a segment for [`Reduction::fold_staged`]. Data of more than 32 segments get
