@@ -281,9 +281,7 @@ unsafe fn chunked(
         let mut others = Vec::with_capacity(n);
         for peer in (1..n).map(|step| (me + step) % n) {
             // SAFETY: the part lies within the peer's buffer, whose length `reach` has checked.
-            others.push(unsafe {
-                large.reach(peer, RECV, total)?.cast_mut().add(mine.0 * size)
-            });
+            others.push(unsafe { large.reach(peer, RECV, total)?.cast_mut().add(mine.0 * size) });
         }
         // SAFETY: the peers hold their `recv` for writing until all ranks have met again, or have
         // left the round if they give up. Only this rank writes this part of them, and reads this

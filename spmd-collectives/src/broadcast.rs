@@ -195,7 +195,8 @@ unsafe fn chunked(
     let total = count * size;
     let step = (segment / size).max(1).min(count.max(1));
     let shown = if is_root { (buf.cast_const(), total) } else { (null(), 0) };
-    let open = if round.one_address_space() && !is_root { (buf.cast_const(), total) } else { (null(), 0) };
+    let open =
+        if round.one_address_space() && !is_root { (buf.cast_const(), total) } else { (null(), 0) };
     // SAFETY: the buffers are the caller's; the root does not write its own. They are left after
     // the last meeting, before which the others have read the root's, and the root has written
     // the last part of theirs.

@@ -13,7 +13,11 @@ impl Round<'_> {
     /// [`Round::publish`].
     #[inline]
     pub fn room(&self, bytes: usize) -> *mut u8 {
-        self.place(self.me, bytes).cast_mut()
+        let place = self.place(self.me, bytes).cast_mut();
+        if bytes > INLINE {
+            super::prefetch_to_write(place, bytes);
+        }
+        place
     }
 
     /// What `peer` has put into its room of `bytes`, once it has published.
@@ -30,6 +34,7 @@ impl Round<'_> {
         if bytes <= INLINE {
             page.slots[index].inline.as_ptr().cast()
         } else {
+            self.rooms.set(bytes);
             page.payload[index].0.as_ptr().cast()
         }
     }

@@ -31,11 +31,11 @@ use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::group::Scope;
 use crate::op::ErasedOp;
-use crate::transport::shared::Endpoint;
 use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
 use crate::transport::shared::layout::*;
 use crate::transport::shared::record::Noted;
+use crate::transport::shared::{Endpoint, Mode};
 
 const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
@@ -78,6 +78,8 @@ pub struct Round<'a> {
     round: u64,
     fingerprint: u64,
     exposed: Cell<bool>,
+    /// Bytes of the rooms outside of slots.
+    rooms: Cell<usize>,
     /// This rank's slot says that it is in this round.
     shown: Cell<bool>,
     /// It has reached a stage.
@@ -120,6 +122,7 @@ impl<'a> Round<'a> {
             round: number,
             fingerprint,
             exposed: Cell::new(false),
+            rooms: Cell::new(0),
             shown: Cell::new(false),
             published: Cell::new(false),
             heard: Cell::new(false),
@@ -154,7 +157,7 @@ impl<'a> Round<'a> {
             self.settle(reused)?;
         }
         let slot = self.slot(self.me);
-        prefetch_to_write(slot);
+        prefetch_to_write((&raw const *slot).cast(), 1);
         slot.call.write(self.waiter.call, self.waiter.noted);
         Ok(())
     }
@@ -237,6 +240,19 @@ impl<'a> Round<'a> {
             self.endpoint.world.publish();
             self.ring_peers();
         }
+        if self.endpoint.world.mode != Mode::Virtual {
+            self.ask_for_next();
+        }
+    }
+
+    /// Peers have read what the next round will write, four rounds ago: asks for its lines, as
+    /// many as in this round, so that they come while the program does something else.
+    #[inline]
+    fn ask_for_next(&self) {
+        let page = self.page(self.me);
+        let index = ((self.round + 1) % SLOTS as u64) as usize;
+        prefetch_to_write((&raw const page.slots[index]).cast(), 1);
+        prefetch_to_write(page.payload[index].0.as_ptr().cast(), self.rooms.get());
     }
 
     /// Runs a part of a reduction, which may be the program's own code unless `op` is trusted. If
@@ -261,17 +277,19 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Asks for the first line of `place`, which peers have read, before it is written.
+/// Asks for the lines of `place`, which peers have read, before they are written.
 #[inline]
-fn prefetch_to_write<T>(place: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which changes no memory and does not fault.
-    unsafe {
-        use std::arch::asm;
-        asm!("prefetchw [{}]", in(reg) place, options(readonly, nostack, preserves_flags));
+fn prefetch_to_write(place: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which changes no memory and does not fault, whatever the address.
+        unsafe {
+            let line = place.wrapping_add(line);
+            std::arch::asm!("prefetchw [{}]", in(reg) line, options(readonly, nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (place, line);
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
 }
 
 impl Drop for Round<'_> {
