@@ -274,7 +274,9 @@ unsafe fn chunked(
     let step = reduction.step(segment);
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
     let large = unsafe {
-        Large::meet(round, reduction.dtype, (send, total), (recv, total), reduction.half(step))?
+        let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
+        let (send, recv) = ((send, total), (recv.cast_const(), total));
+        Large::meet(round, reduction.dtype, send, recv, reduction.place(step), first)?
     };
     let mine = part(reduction.count, n, me);
     if round.one_address_space() {

@@ -9,7 +9,7 @@ use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::alone::alone;
 use crate::data::Output;
-use crate::large::{Large, RECV, SEND, take};
+use crate::large::{Large, RECV, SEND, take, two_segments};
 use crate::select::{Algorithm::*, choose};
 
 /// One rank's data for everybody (MPI 5.0 section 6.4).
@@ -177,8 +177,8 @@ unsafe fn tree(
     unsafe { take(round, dtype, root, round.room_of(root, bytes), buf, count) }
 }
 
-/// Everybody reads the root's data. Two meetings, or one a segment and one more where data go
-/// through staging, of which the root fills one half while the others read the other.
+/// Everybody reads the root's data; in one address space the root writes the last part itself. Two
+/// meetings, or one and a step a segment where data go through staging.
 ///
 /// # Safety
 /// As [`broadcast`].
@@ -193,14 +193,21 @@ unsafe fn chunked(
     let size = dtype.size as usize;
     let is_root = round.rank() == root;
     let total = count * size;
-    let step = (segment / size).max(1).min(count.max(1));
-    let shown = if is_root { (buf.cast_const(), total) } else { (null(), 0) };
-    let open =
-        if round.one_address_space() && !is_root { (buf.cast_const(), total) } else { (null(), 0) };
+    let step = two_segments(segment, total, size);
+    let whole = (buf.cast_const(), total);
+    let shown = if is_root { whole } else { (null(), 0) };
+    let open = if !is_root && round.one_address_space() { whole } else { (null(), 0) };
+    let segment = |turn: usize| (turn * step, step.min(count - turn * step));
+    let fill = |large: &Large<'_, '_>, turn: usize| {
+        let (start, len) = segment(turn);
+        // SAFETY: a place has room for a segment, which lies within the buffer.
+        unsafe { copy_nonoverlapping(buf.add(start * size), large.place(turn), len * size) }
+    };
     // SAFETY: the buffers are the caller's; the root does not write its own. They are left after
     // the last meeting, before which the others have read the root's, and the root has written
     // the last part of theirs.
-    let large = unsafe { Large::meet(round, dtype, shown, open, step * size)? };
+    let large =
+        unsafe { Large::meet(round, dtype, shown, open, step * size, |large| fill(large, 0))? };
     if large.direct {
         // What one core can read of another's cache in a time is limited, and so is what it can
         // write: in one address space the root writes the last part itself.
@@ -221,20 +228,14 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    for (turn, start) in (0..count).step_by(step).enumerate() {
-        let len = step.min(count - start);
-        // SAFETY: a half has room for a segment, which lies within the buffer; a meeting stands
-        // between writing and reading it.
-        unsafe {
-            let place = buf.add(start * size);
-            if is_root {
-                copy_nonoverlapping(place, large.half(turn), len * size);
-                large.arrive()?;
-            } else {
-                large.arrive()?;
-                large.take(root, large.half_of(root, turn)?, place, len)?;
-            }
-        }
+    let turns = count.div_ceil(step);
+    if is_root {
+        let readers = (0..round.size()).filter(|peer| *peer != root);
+        return large.produce(turns, readers, |turn| fill(&large, turn));
     }
-    large.arrive()
+    large.consume(turns, std::iter::once(root), |turn| {
+        let (start, len) = segment(turn);
+        // SAFETY: the root has shown the segment, which lies within `buf`.
+        unsafe { large.take(root, large.place_of(root, turn)?, buf.add(start * size), len) }
+    })
 }

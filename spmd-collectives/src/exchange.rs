@@ -94,7 +94,8 @@ impl Exchange {
 
     /// Peers read from the buffers where they are: two meetings. Where they cannot, `blocks`
     /// blocks, the same number on all ranks, go piece by piece through the staging areas: a
-    /// meeting a piece. `block(index)` gives the start and length of a block in `send`.
+    /// meeting a piece, and one more. `block(index)` gives the start and length of a block in
+    /// `send`, which one rank reads, unless there is only one.
     ///
     /// # Safety
     /// `send` holds `total` elements, all blocks among them; `recv` has room for all of
@@ -114,9 +115,30 @@ impl Exchange {
         self.say_agreed(round);
         let send = (self.send, self.total * size);
         let nothing = (std::ptr::null(), 0);
+        let own = |block: &Incoming| block.peer == round.rank();
+        // A block has one reader, unless it is the only one.
+        let kept: Vec<usize> = match blocks {
+            1 => Vec::new(),
+            _ => incoming.clone().filter(own).map(|block| block.index).collect(),
+        };
+        let piece = |turn: usize, count: usize| count.saturating_sub(turn * step).min(step);
+        let fill = |large: &Large<'_, '_>, turn: usize| {
+            for index in (0..blocks).filter(|index| !kept.contains(index)) {
+                let (offset, count) = block(index);
+                // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
+                unsafe {
+                    let from = self.send.wrapping_add((offset + turn * step) * size);
+                    let into = large.place(turn).add(index * step * size);
+                    std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
+                }
+            }
+        };
         // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last
         // meeting is after the last read.
-        let large = unsafe { Large::meet(round, self.dtype, send, nothing, blocks * step * size)? };
+        let large = unsafe {
+            let bytes = blocks * step * size;
+            Large::meet(round, self.dtype, send, nothing, bytes, |large| fill(large, 0))?
+        };
         self.check_agreed(round)?;
         if large.direct {
             for block in incoming {
@@ -138,36 +160,36 @@ impl Exchange {
         if let Some(block) = incoming.clone().find(|block| block.count > longest) {
             return Err(round.lied(block.peer));
         }
-        for (turn, start) in (0..longest).step_by(step).enumerate() {
-            let piece = |count: usize| count.saturating_sub(start).min(step);
-            for (index, (offset, count)) in (0..blocks).map(&block).enumerate() {
-                let bytes = piece(count) * size;
-                if bytes == 0 {
-                    continue;
-                }
-                // SAFETY: a half has room for a piece of each block; the piece lies in `send`.
-                unsafe {
-                    let from = self.send.add((offset + start) * size);
-                    let into = large.half(turn).add(index * step * size);
-                    std::ptr::copy_nonoverlapping(from, into, bytes);
-                }
-            }
-            large.arrive()?;
+        for turn in 0..longest.div_ceil(step) {
             for block in incoming.clone() {
-                let count = piece(block.count);
+                let (start, count) = (turn * step, piece(turn, block.count));
                 if count == 0 {
                     continue;
                 }
-                // SAFETY: the peer's half, whose length is checked, has room for a piece of each
-                // block, and `index` is less than `blocks`; `recv` has room for the block.
+                if !block.is_within(size, usize::MAX) {
+                    return Err(round.lied(block.peer));
+                }
+                // SAFETY: the block lies within what the peer sends, which is `send` on this rank.
+                // A peer's place, whose length is checked, has room for a piece of each block, and
+                // `index` is less than `blocks`. `recv` has room for the block.
                 unsafe {
-                    let from = large.half_of(block.peer, turn)?.add(block.index * step * size);
+                    let offset = (block.from + start) * size;
+                    let from = if own(&block) {
+                        self.send.add(offset)
+                    } else {
+                        let direct = (offset, block.total * size);
+                        large.source(block.peer, direct, (turn, block.index * step * size))?
+                    };
                     let into = self.recv.add((block.into + start) * size);
                     large.take(block.peer, from, into, count)?;
                 }
             }
+            if large.staged {
+                fill(&large, turn + 1);
+            }
+            large.arrive()?;
         }
-        large.arrive()
+        Ok(())
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Where every buffer can be reached (ranks in one address space, or buffers in shared memory),
 //! peers read them in place. Otherwise each rank copies its data, segment by segment, through a
-//! staging area in its arena that stays in the cache; two halves take turns, so one meeting of
-//! all ranks a segment is enough: whoever fills a half again has met everybody since it was last
-//! read.
+//! staging area in its arena that stays in the cache. Its places take turns, so one meeting of all
+//! ranks a segment is enough: whoever fills a place again has met everybody since it was last
+//! read. Two places would do for that; with more of them, and each call beginning at the next,
+//! what is filled has left the nearest cache of the peer that read it, which takes half the time.
 
 use std::cell::Cell;
 
@@ -16,23 +17,38 @@ pub(crate) const SEND: usize = 0;
 pub(crate) const RECV: usize = 1;
 const STAGING: usize = 2;
 
-/// A number that every rank says at the first meeting: whether its buffers can be reached.
+/// A number that every rank says at the first meeting: which of its buffers can be reached.
 const REACHABLE: usize = 0;
+const NOT: u64 = 0;
+const SEND_ONLY: u64 = 1;
+const BOTH: u64 = 2;
 
-/// A round on large data, after the first meeting.
+/// Bytes of the staging areas of all ranks, as long as two segments of each fit in.
+const AREAS: usize = 1 << 20;
+
+/// Bytes of the shortest segment that is worth a step of its own.
+const LEAST: usize = 16 << 10;
+
+/// A round on large data.
 pub(crate) struct Large<'r, 'a> {
     pub(crate) round: &'r Round<'a>,
     pub(crate) dtype: DType,
-    /// Peers' buffers can be read in place.
+    /// All peers' buffers can be read in place.
     pub(crate) direct: bool,
+    /// What this rank sends cannot: it goes through the staging area.
+    pub(crate) staged: bool,
     staging: *mut u8,
-    half: usize,
-    stage: Cell<u32>,
+    /// Bytes of a place in the staging area.
+    place: usize,
+    places: usize,
+    /// Meetings after the first.
+    steps: Cell<usize>,
 }
 
 impl<'r, 'a> Large<'r, 'a> {
     /// Exposes this rank's buffers (address and bytes each; may be empty), and meets everybody.
-    /// `half` is the room of one half of the staging area in bytes, the same on all ranks.
+    /// `place` is the room of one place of the staging area in bytes, the same on all ranks; if
+    /// this rank's data go through it, `first` is called before the meeting, to fill the first.
     ///
     /// # Safety
     /// The buffers stay allocated until the round is over. The algorithm orders what this rank
@@ -42,56 +58,144 @@ impl<'r, 'a> Large<'r, 'a> {
         dtype: DType,
         send: (*const u8, usize),
         recv: (*const u8, usize),
-        half: usize,
+        place: usize,
+        first: impl FnOnce(&Large<'r, 'a>),
     ) -> Result<Large<'r, 'a>> {
         // SAFETY: as the caller promises.
-        let reachable = unsafe {
-            let send = round.expose(SEND, send.0, send.1);
-            round.expose(RECV, recv.0, recv.1) && send
-        };
+        let (send, recv) =
+            unsafe { (round.expose(SEND, send.0, send.1), round.expose(RECV, recv.0, recv.1)) };
+        let place = place.next_multiple_of(64);
         let mut large = Large {
             round,
             dtype,
             direct: true,
+            staged: !send,
             staging: std::ptr::null_mut(),
-            half: half.next_multiple_of(64),
-            stage: Cell::new(1),
+            place,
+            places: (AREAS / round.size() / place.max(1)).clamp(2, 16),
+            steps: Cell::new(0),
         };
         if round.one_address_space() {
             round.arrive(1)?;
             return Ok(large);
         }
-        round.set_number(REACHABLE, u64::from(reachable));
-        large.staging = round.staging(2 * large.half)?;
+        round.set_number(
+            REACHABLE,
+            if !send {
+                NOT
+            } else if !recv {
+                SEND_ONLY
+            } else {
+                BOTH
+            },
+        );
+        let area = large.places * large.place;
+        large.staging = round.staging(area)?;
         // SAFETY: staging memory outlives the round.
-        unsafe { round.expose(STAGING, large.staging, 2 * large.half) };
+        unsafe { round.expose(STAGING, large.staging, area) };
+        if large.staged {
+            first(&large);
+        }
         round.arrive(1)?;
-        large.direct = (0..round.size()).all(|peer| round.number_of(peer, REACHABLE) == 1);
+        large.direct = (0..round.size()).all(|peer| round.number_of(peer, REACHABLE) == BOTH);
         Ok(large)
     }
 
     /// Meets everybody once more.
     pub(crate) fn arrive(&self) -> Result<()> {
-        if self.stage.get() == LAST_STAGE {
-            let text = "the data have too many segments for one call; raise SPMD_SEGMENT";
-            return Err(Error::Argument(text.into()));
+        self.steps.set(self.steps.get() + 1);
+        self.round.arrive(self.stage_after(self.steps.get())?)
+    }
+
+    /// Shows this rank's segments `0..turns` one after the other to `readers`, who
+    /// [`consume`](Large::consume) them, each as soon as its place is free. The first is there.
+    pub(crate) fn produce(
+        &self,
+        turns: usize,
+        readers: impl Iterator<Item = usize> + Clone,
+        fill: impl Fn(usize),
+    ) -> Result<()> {
+        let read = |turns: usize| {
+            let stage = self.stage_after(turns)?;
+            readers.clone().try_for_each(|reader| self.round.wait_for(reader, stage))
+        };
+        for turn in 1..turns {
+            if let Some(before) = turn.checked_sub(self.places) {
+                read(before + 1)?;
+            }
+            if self.staged {
+                fill(turn);
+            }
+            self.round.publish_to_each(self.stage_after(turn)?, readers.clone());
         }
-        self.stage.set(self.stage.get() + 1);
-        self.round.arrive(self.stage.get())
+        read(turns)
     }
 
-    /// This rank's half of the staging area for segment `turn`.
-    pub(crate) fn half(&self, turn: usize) -> *mut u8 {
-        // SAFETY: the area has two halves.
-        unsafe { self.staging.add(turn % 2 * self.half) }
+    /// Takes segments `0..turns` of the ranks `from`, each when all have shown it.
+    pub(crate) fn consume(
+        &self,
+        turns: usize,
+        from: impl Iterator<Item = usize> + Clone,
+        mut take: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        for turn in 0..turns {
+            if turn > 0 {
+                let stage = self.stage_after(turn)?;
+                from.clone().try_for_each(|peer| self.round.wait_for(peer, stage))?;
+            }
+            take(turn)?;
+            self.round.publish_to_each(self.stage_after(turn + 1)?, from.clone());
+        }
+        Ok(())
     }
 
-    /// A peer's half of its staging area for segment `turn`.
-    pub(crate) fn half_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
-        let area = self.round.reach(peer, STAGING, 2 * self.half)?;
-        let area = area.ok_or_else(|| self.round.lied(peer))?;
-        // SAFETY: the area, checked by `reach`, has two halves.
-        Ok(unsafe { area.add(turn % 2 * self.half) })
+    /// The stage in which a rank is after so many steps from the first meeting on.
+    fn stage_after(&self, steps: usize) -> Result<u32> {
+        match u32::try_from(1 + steps) {
+            Ok(stage) if stage <= LAST_STAGE => Ok(stage),
+            _ => Err(Error::Argument(
+                "the data have too many segments for one call; raise SPMD_SEGMENT".into(),
+            )),
+        }
+    }
+
+    /// Where segment `turn` lies in a staging area.
+    fn offset(&self, turn: usize) -> usize {
+        (self.round.number() as usize).wrapping_add(turn) % self.places * self.place
+    }
+
+    /// This rank's place for segment `turn`.
+    pub(crate) fn place(&self, turn: usize) -> *mut u8 {
+        // SAFETY: the area has so many places.
+        unsafe { self.staging.add(self.offset(turn)) }
+    }
+
+    /// A peer's place for segment `turn`.
+    pub(crate) fn place_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
+        let area = self.reach(peer, STAGING, self.places * self.place)?;
+        // SAFETY: the area, checked by `reach`, has so many places.
+        Ok(unsafe { area.add(self.offset(turn)) })
+    }
+
+    /// Where a peer shows data that start `offset` bytes into what it sends, `total` bytes: there,
+    /// if that can be reached, else `staged` bytes into its place for segment `turn`.
+    ///
+    /// # Safety
+    /// `offset` is within the data, `staged` within a place.
+    pub(crate) unsafe fn source(
+        &self,
+        peer: usize,
+        (offset, total): (usize, usize),
+        (turn, staged): (usize, usize),
+    ) -> Result<*const u8> {
+        let reachable = self.round.number_of(peer, REACHABLE) != NOT;
+        // SAFETY: as the caller promises, and as `reach` has checked.
+        unsafe {
+            match reachable {
+                true => Ok(self.reach(peer, SEND, total)?.add(offset)),
+                false => Ok(self.place_of(peer, turn)?.add(staged)),
+            }
+        }
     }
 
     /// A peer's buffer, where buffers can be reached.
@@ -173,4 +277,10 @@ pub(crate) unsafe fn checked(
 pub(crate) fn part(count: usize, ranks: usize, rank: usize) -> (usize, usize) {
     let start = |rank: usize| count / ranks * rank + (count % ranks).min(rank);
     (start(rank), start(rank + 1) - start(rank))
+}
+
+/// Elements of a segment where one rank fills it while others read the one before: of the usual
+/// bytes, but two segments at least.
+pub(crate) fn two_segments(segment: usize, total: usize, size: usize) -> usize {
+    (segment.min(total.div_ceil(2).max(LEAST)) / size).max(1)
 }

@@ -141,9 +141,9 @@ pub(crate) unsafe fn chunked(round: &Round<'_>, segment: usize, prefix: Prefix<'
         private.resize(results(reduction.count), 0u8);
     }
     let (input, output) = ((send, reduction.bytes()), (private.as_ptr(), private.len()));
-    let half = step * size + results(step);
+    let place = step * size + results(step);
     // SAFETY: the buffers outlive the round; the algorithm reads as it meets.
-    let large = unsafe { Large::meet(round, reduction.dtype, input, output, half)? };
+    let large = unsafe { Large::meet(round, reduction.dtype, input, output, place, |_| ())? };
     if round.one_address_space() {
         let (first, len) = part(reduction.count, n, me);
         let mut inputs = Vec::with_capacity(n);
@@ -165,20 +165,20 @@ pub(crate) unsafe fn chunked(round: &Round<'_>, segment: usize, prefix: Prefix<'
     for (turn, start) in (0..reduction.count).step_by(step).enumerate() {
         let count = step.min(reduction.count - start);
         let (first, len) = part(count, n, me);
-        // SAFETY: the half has room for a segment of input and all ranks' prefixes of its part;
+        // SAFETY: the place has room for a segment of input and all ranks' prefixes of its part;
         // meetings order writing and reading.
         unsafe {
-            std::ptr::copy_nonoverlapping(send.add(start * size), large.half(turn), count * size);
+            std::ptr::copy_nonoverlapping(send.add(start * size), large.place(turn), count * size);
             large.arrive()?;
             let mut inputs = Vec::with_capacity(n);
             for peer in 0..n {
-                inputs.push(large.half_of(peer, turn)?.add(first * size));
+                inputs.push(large.place_of(peer, turn)?.add(first * size));
             }
-            prefix.all(round, len, &inputs, large.half(turn).add(step * size))?;
+            prefix.all(round, len, &inputs, large.place(turn).add(step * size))?;
             large.arrive()?;
             for peer in 0..n {
                 let (first, len) = part(count, n, peer);
-                let from = large.half_of(peer, turn)?.add(step * size);
+                let from = large.place_of(peer, turn)?.add(step * size);
                 prefix.take_own(&large, peer, from, recv.add((start + first) * size), len)?;
             }
         }

@@ -9,7 +9,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, RECV, part, take};
+use crate::large::{Large, RECV, part, take, two_segments};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Algorithm::*, choose};
 
@@ -244,8 +244,9 @@ unsafe fn tree(
 }
 
 /// Every rank folds one part of all inputs: into the root's buffer, if it can be written from
-/// here, else into staging, from where the root takes it. Two meetings, or one a segment and up to
-/// three more; the inputs are read once, by all ranks together.
+/// here, else into staging, from where the root takes it. Two meetings, or one a segment and two
+/// more; the inputs are read once, by all ranks together. Of two processes the root alone folds,
+/// as it would read all of the other's input anyway: a meeting, and a step a segment.
 ///
 /// # Safety
 /// As [`reduce`].
@@ -259,11 +260,17 @@ unsafe fn chunked(
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let (count, total) = (reduction.count, reduction.bytes());
+    if n == 2 && !round.one_address_space() {
+        // SAFETY: as the caller promises.
+        return unsafe { of_two(round, segment, reduction, root, send, recv) };
+    }
     let step = reduction.step(segment);
     let shown = if me == root { (recv.cast_const(), total) } else { (null(), 0) };
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
-    let large =
-        unsafe { Large::meet(round, reduction.dtype, (send, total), shown, reduction.half(step))? };
+    let large = unsafe {
+        let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
+        Large::meet(round, reduction.dtype, (send, total), shown, reduction.place(step), first)?
+    };
     if round.one_address_space() {
         let mine = part(count, n, me);
         let into = large.reach(root, RECV, total)?.cast_mut();
@@ -275,4 +282,48 @@ unsafe fn chunked(
     }
     // SAFETY: as the caller promises, and as just met.
     unsafe { reduction.fold_staged(&large, step, Some(root), send, recv) }
+}
+
+/// The other process shows its input segment by segment, or where it is; the root folds.
+///
+/// # Safety
+/// As [`reduce`], of two ranks.
+unsafe fn of_two(
+    round: &Round<'_>,
+    segment: usize,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (me, size, total) = (round.rank(), reduction.size(), reduction.bytes());
+    let other = 1 - root;
+    let step = two_segments(segment, total, size);
+    let piece = |turn: usize| (turn * step, step.min(reduction.count - turn * step));
+    let fill = |large: &Large<'_, '_>, turn: usize| {
+        let (start, count) = piece(turn);
+        // SAFETY: a place has room for a segment, which lies within `send`.
+        unsafe { copy_nonoverlapping(send.add(start * size), large.place(turn), count * size) };
+    };
+    let shown = if me == root { (null(), 0) } else { (send, total) };
+    // SAFETY: the buffer is the caller's, who writes it no more before the root has read it.
+    let large = unsafe {
+        let first = |large: &Large<'_, '_>| fill(large, 0);
+        Large::meet(round, reduction.dtype, shown, (null(), 0), step * size, first)?
+    };
+    let turns = reduction.count.div_ceil(step);
+    if me != root {
+        return large.produce(turns, std::iter::once(root), |turn| fill(&large, turn));
+    }
+    large.consume(turns, std::iter::once(other), |turn| {
+        let (start, count) = piece(turn);
+        // SAFETY: the other has shown the segment, which lies within its input and this rank's;
+        // `recv` has room for it, and is this rank's input exactly or apart from it.
+        unsafe {
+            let theirs = large.source(other, (start * size, total), (turn, 0))?;
+            let own = send.add(start * size);
+            let input = |peer| if peer == me { own } else { theirs };
+            reduction.fold(round, count, 2, recv.add(start * size), input)
+        }
+    })
 }

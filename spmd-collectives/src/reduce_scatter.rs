@@ -274,9 +274,24 @@ unsafe fn chunked(
     let step = (segment / (n * size)).max(1);
     let input = (send, reduction.bytes());
     let nothing = (std::ptr::null(), 0);
+    let piece = |turn: usize, count: usize| count.saturating_sub(turn * step).min(step);
+    let fill = |large: &Large<'_, '_>, turn: usize| {
+        for rank in (0..n).filter(|rank| *rank != me) {
+            let (first, count) = blocks.of(rank);
+            // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
+            unsafe {
+                let from = send.wrapping_add((first + turn * step) * size);
+                let into = large.place(turn).add(rank * step * size);
+                std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
+            }
+        }
+    };
     // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
     // is after the last read.
-    let large = unsafe { Large::meet(round, reduction.dtype, input, nothing, n * step * size)? };
+    let large = unsafe {
+        let place = n * step * size;
+        Large::meet(round, reduction.dtype, input, nothing, place, |large| fill(large, 0))?
+    };
     check_agreed(round, blocks)?;
     if large.direct {
         // SAFETY: the block lies within the inputs, and `recv` has room for it.
@@ -284,33 +299,32 @@ unsafe fn chunked(
         return large.arrive();
     }
     let longest = (0..n).map(|rank| blocks.of(rank).1).max().unwrap_or(0);
-    for (turn, start) in (0..longest).step_by(step).enumerate() {
-        let piece = |count: usize| count.saturating_sub(start).min(step);
-        for (rank, (first, count)) in (0..n).map(|rank| (rank, blocks.of(rank))) {
-            if piece(count) == 0 {
-                continue;
-            }
-            // SAFETY: a half has room for a piece of each block; the piece lies in `send`.
+    let mut inputs = Vec::with_capacity(n);
+    for turn in 0..longest.div_ceil(step) {
+        let (first, all) = blocks.of(me);
+        let (start, count) = (turn * step, piece(turn, all));
+        if count > 0 {
+            let offset = (first + start) * size;
+            inputs.clear();
+            // SAFETY: peers' places, whose length is checked, hold a piece of this rank's block,
+            // which lies within all inputs, and for which `recv` has room; meetings order writing
+            // and reading.
             unsafe {
-                let from = send.add((first + start) * size);
-                let into = large.half(turn).add(rank * step * size);
-                std::ptr::copy_nonoverlapping(from, into, piece(count) * size);
+                for peer in 0..n {
+                    inputs.push(if peer == me {
+                        send.add(offset)
+                    } else {
+                        let staged = (turn, me * step * size);
+                        large.source(peer, (offset, reduction.bytes()), staged)?
+                    });
+                }
+                reduction.fold(round, count, n, recv.add(start * size), |peer| inputs[peer])?;
             }
+        }
+        if large.staged {
+            fill(&large, turn + 1);
         }
         large.arrive()?;
-        let count = piece(blocks.of(me).1);
-        if count == 0 {
-            continue;
-        }
-        // SAFETY: peers' halves, whose length is checked, hold a piece of this rank's block, for
-        // which `recv` has room; meetings order writing and reading.
-        unsafe {
-            let mut inputs = Vec::with_capacity(n);
-            for peer in 0..n {
-                inputs.push(large.half_of(peer, turn)?.add(me * step * size));
-            }
-            reduction.fold(round, count, n, recv.add(start * size), |peer| inputs[peer])?;
-        }
     }
-    large.arrive()
+    Ok(())
 }

@@ -162,23 +162,53 @@ impl Reduction<'_> {
         (bytes / self.size()).max(1).min(self.count.max(1))
     }
 
-    /// Bytes of a half of the staging area for [`Reduction::fold_staged`]: a segment of input, then
-    /// one of results.
-    pub(crate) fn half(&self, step: usize) -> usize {
+    /// Bytes of a place in the staging area for [`Reduction::fold_staged`]: a segment of input,
+    /// then one of results.
+    pub(crate) fn place(&self, step: usize) -> usize {
         2 * step * self.size()
+    }
+
+    /// The start and length of segment `turn`.
+    fn segment(&self, step: usize, turn: usize) -> (usize, usize) {
+        (turn * step, step.min(self.count - turn * step))
+    }
+
+    /// Shows segment `turn` of `send`, all but the part that this rank folds.
+    ///
+    /// # Safety
+    /// As [`Reduction::fold_staged`].
+    pub(crate) unsafe fn fill(
+        &self,
+        large: &Large<'_, '_>,
+        step: usize,
+        turn: usize,
+        send: *const u8,
+    ) {
+        let ((start, count), size) = (self.segment(step, turn), self.size());
+        let (first, share) = part(count, large.round.size(), large.round.rank());
+        let behind = first + share;
+        // SAFETY: the place has room for the segment, which lies within `send`. The others, who
+        // read all but this rank's own part, have read what was here before.
+        unsafe {
+            let (from, into) = (send.add(start * size), large.place(turn));
+            copy_nonoverlapping(from, into, first * size);
+            let (from, into) = (from.add(behind * size), into.add(behind * size));
+            copy_nonoverlapping(from, into, (count - behind) * size);
+        }
     }
 
     /// Folds segment by segment, of `step` elements, through the staging areas, every rank a part
     /// of each segment. In one turn a rank copies a segment to where the others see it, folds its
     /// part of the segment before, and takes the results of the one before that: one meeting a
-    /// segment, and two more. Inputs that can be reached are not copied: one more.
+    /// segment, and one more. Inputs that can be reached are not copied.
     ///
     /// The result goes to `root`, or to all if there is none: into `recv`, which is not used on
     /// other ranks.
     ///
     /// # Safety
     /// `send` holds the elements, and `large` exposes it; `recv` has room for them, and is `send`
-    /// or apart from it. `large` has halves of [`Reduction::half`].
+    /// or apart from it. `large` has places of [`Reduction::place`], of which the
+    /// first is filled.
     pub(crate) unsafe fn fold_staged(
         &self,
         large: &Large<'_, '_>,
@@ -190,43 +220,35 @@ impl Reduction<'_> {
         let (round, size) = (large.round, self.size());
         let (n, me) = (round.size(), round.rank());
         let segments = self.count.div_ceil(step);
-        let segment = |turn: usize| (turn * step, step.min(self.count - turn * step));
         let mut inputs = Vec::with_capacity(n);
-        for turn in usize::from(large.direct)..segments + 2 {
-            if turn < segments && !large.direct {
-                let (start, count) = segment(turn);
-                let (first, share) = part(count, n, me);
-                let behind = first + share;
-                // SAFETY: the half has room for the segment, which lies within `send`. The others,
-                // who read all but this rank's own part, read this half last in the turn before.
-                unsafe {
-                    let (from, into) = (send.add(start * size), large.half(turn));
-                    copy_nonoverlapping(from, into, first * size);
-                    let (from, into) = (from.add(behind * size), into.add(behind * size));
-                    copy_nonoverlapping(from, into, (count - behind) * size);
-                }
+        for turn in 1..segments + 2 {
+            if turn < segments && large.staged {
+                // SAFETY: as the caller promises. The others read this place last two turns ago.
+                unsafe { self.fill(large, step, turn, send) };
             }
             if let Some(turn) = turn.checked_sub(1).filter(|turn| *turn < segments) {
-                let (start, count) = segment(turn);
+                let (start, count) = self.segment(step, turn);
                 let (first, share) = part(count, n, me);
                 let offset = (start + first) * size;
                 inputs.clear();
                 // SAFETY: the others have shown the segment before the last meeting. The results
-                // in this half were taken in the turn before. The root's own part goes where it
+                // in this place were taken in the turn before. The root's own part goes where it
                 // belongs at once: of the root's `send`, which may be the same memory, nobody else
                 // reads that part.
                 unsafe {
                     for peer in 0..n {
                         inputs.push(match peer {
                             _ if peer == me => send.add(offset),
-                            _ if large.direct => large.reach(peer, SEND, self.bytes())?.add(offset),
-                            _ => large.half_of(peer, turn)?.add(first * size),
+                            _ => {
+                                let direct = (offset, self.bytes());
+                                large.source(peer, direct, (turn, first * size))?
+                            }
                         });
                     }
                     let out = if root == Some(me) {
                         recv.add(offset)
                     } else {
-                        large.half(turn).add((step + first) * size)
+                        large.place(turn).add((step + first) * size)
                     };
                     self.fold(round, share, n, out, |peer| inputs[peer])?;
                 }
@@ -234,14 +256,14 @@ impl Reduction<'_> {
             if let Some(turn) = turn.checked_sub(2)
                 && root.is_none_or(|root| root == me)
             {
-                let (start, count) = segment(turn);
+                let (start, count) = self.segment(step, turn);
                 let peers = (0..n).map(|step| (me + step) % n);
                 for peer in peers.filter(|peer| root != Some(*peer)) {
                     let (first, share) = part(count, n, peer);
                     // SAFETY: the peer has folded its part before the last meeting. Of `recv`,
                     // which may be `send`, nobody reads this segment any more.
                     unsafe {
-                        let from = large.half_of(peer, turn)?.add((step + first) * size);
+                        let from = large.place_of(peer, turn)?.add((step + first) * size);
                         large.take(peer, from, recv.add((start + first) * size), share)?;
                     }
                 }

@@ -129,9 +129,19 @@ unsafe fn chunked(
     let own = blocks.of(round.rank()).1;
     let step = (segment / size).max(1);
     let shown = (mine, own * size);
+    let fill = |large: &Large<'_, '_>, turn: usize| {
+        let start = turn * step;
+        if start < own {
+            let len = step.min(own - start);
+            // SAFETY: a place has room for a segment, which lies within `mine`.
+            unsafe { copy_nonoverlapping(mine.add(start * size), large.place(turn), len * size) };
+        }
+    };
     // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
     // leaves after the last meeting, before which the others have read it.
-    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
+    let large = unsafe {
+        Large::meet(round, dtype, shown, (null(), 0), step * size, |large| fill(large, 0))?
+    };
     check_counts(round, blocks)?;
     if large.direct {
         for peer in others(round) {
@@ -144,25 +154,25 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    for (turn, start) in (0..blocks.longest()).step_by(step).enumerate() {
-        let len = step.min(own.saturating_sub(start));
-        if len > 0 {
-            // SAFETY: a half has room for a segment, which lies within `mine`.
-            unsafe { copy_nonoverlapping(mine.add(start * size), large.half(turn), len * size) };
-        }
-        large.arrive()?;
+    for turn in 0..blocks.longest().div_ceil(step) {
+        let start = turn * step;
         for peer in others(round) {
             let (first, count) = blocks.of(peer);
             if start < count {
-                // SAFETY: the peer's half has room for a segment, which lies within its block;
+                // SAFETY: the peer's place has room for a segment, which lies within its block;
                 // the meeting stands between writing and reading it.
                 unsafe {
-                    let from = large.half_of(peer, turn)?;
+                    let direct = (start * size, count * size);
+                    let from = large.source(peer, direct, (turn, 0))?;
                     let place = recv.add((first + start) * size);
                     large.take(peer, from, place, step.min(count - start))?;
                 }
             }
         }
+        if large.staged {
+            fill(&large, turn + 1);
+        }
+        large.arrive()?;
     }
-    large.arrive()
+    Ok(())
 }

@@ -131,7 +131,7 @@ unsafe fn take_rooms(
     Ok(())
 }
 
-/// The root reads everybody's data. Two meetings, or one a segment and one more where data go
+/// The root reads everybody's data. Two meetings, or one and a step a segment where data go
 /// through staging. With `rooms`, blocks that are all small lie in the rooms, and one meeting is
 /// enough.
 ///
@@ -160,9 +160,19 @@ unsafe fn chunked(
         unsafe { keep_own(dtype, root, mine, blocks, recv) };
     }
     let shown = if me == root { (null(), 0) } else { (mine.0, bytes) };
+    let fill = |large: &Large<'_, '_>, turn: usize| {
+        let start = turn * step;
+        if me != root && start < mine.1 {
+            let len = step.min(mine.1 - start);
+            // SAFETY: a place has room for a segment, which lies within `mine`.
+            unsafe { copy_nonoverlapping(mine.0.add(start * size), large.place(turn), len * size) };
+        }
+    };
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the root has read it.
-    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), step * size)? };
+    let large = unsafe {
+        Large::meet(round, dtype, shown, (null(), 0), step * size, |large| fill(large, 0))?
+    };
     if let Some((blocks, _)) = into
         && let Some(peer) =
             others().find(|peer| round.number_of(*peer, COUNT) != blocks.of(*peer).1 as u64)
@@ -198,29 +208,24 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    for turn in 0..longest().div_ceil(step as u64) as usize {
+    let turns = longest().div_ceil(step as u64) as usize;
+    let Some((blocks, recv)) = into else {
+        return large.produce(turns, std::iter::once(root), |turn| fill(&large, turn));
+    };
+    large.consume(turns, others(), |turn| {
         let start = turn * step;
-        if me != root && start < mine.1 {
-            let len = step.min(mine.1 - start);
-            // SAFETY: a half has room for a segment, which lies within `mine`.
-            unsafe {
-                copy_nonoverlapping(mine.0.add(start * size), large.half(turn), len * size);
-            }
-        }
-        large.arrive()?;
-        let Some((blocks, recv)) = into else { continue };
         for peer in others() {
             let (first, count) = blocks.of(peer);
             if start < count {
-                // SAFETY: the peer's half has room for a segment, which lies within its block;
-                // the meeting stands between writing and reading it.
+                // SAFETY: the peer has shown the segment, which lies within its block; `recv` has
+                // room.
                 unsafe {
-                    let from = large.half_of(peer, turn)?;
+                    let from = large.source(peer, (start * size, count * size), (turn, 0))?;
                     let place = recv.add((first + start) * size);
                     large.take(peer, from, place, step.min(count - start))?;
                 }
             }
         }
-    }
-    large.arrive()
+        Ok(())
+    })
 }

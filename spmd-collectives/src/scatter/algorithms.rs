@@ -149,8 +149,8 @@ unsafe fn small(
     }
 }
 
-/// Everybody reads its block of the root's data. Two meetings, or one a segment and one more
-/// where data go through staging: a segment then holds a part for each rank.
+/// Everybody reads its block of the root's data. Two meetings, or one and a step a segment where
+/// data go through staging: a segment then holds a part for each rank.
 ///
 /// # Safety
 /// As [`scatter`].
@@ -170,9 +170,26 @@ unsafe fn chunked(
         unsafe { keep_own(dtype, root, from, target) };
     }
     let shown = from.map_or((null(), 0), |(_, from)| (from, share.all * size));
+    let fill = |large: &Large<'_, '_>, turn: usize| {
+        let Some((blocks, from)) = from else { return };
+        for peer in (0..n).filter(|peer| *peer != root) {
+            let (first, count) = blocks.of(peer);
+            let len = step.min(count.saturating_sub(turn * step));
+            // SAFETY: a place has room for a part for each rank, of `step` elements; what is
+            // copied lies within the rank's block.
+            unsafe {
+                let place = large.place(turn).add(peer * step * size);
+                let from = from.wrapping_add((first + turn * step) * size);
+                copy_nonoverlapping(from, place, len * size);
+            }
+        }
+    };
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the others have read it.
-    let large = unsafe { Large::meet(round, dtype, shown, (null(), 0), n * step * size)? };
+    let large = unsafe {
+        let place = n * step * size;
+        Large::meet(round, dtype, shown, (null(), 0), place, |large| fill(large, 0))?
+    };
     if me != root {
         target.check(round, root)?;
     }
@@ -187,30 +204,22 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    for (turn, start) in (0..share.longest).step_by(step).enumerate() {
-        if let Some((blocks, from)) = from {
-            for peer in (0..n).filter(|peer| *peer != root) {
-                let (first, count) = blocks.of(peer);
-                let len = step.min(count.saturating_sub(start));
-                // SAFETY: the half has room for a part for each rank, of `step` elements; what
-                // is copied lies within the rank's block.
-                unsafe {
-                    let place = large.half(turn).add(peer * step * size);
-                    let from = from.wrapping_add((first + start) * size);
-                    copy_nonoverlapping(from, place, len * size);
-                }
-            }
-        }
-        large.arrive()?;
-        if me != root && start < share.count {
-            // SAFETY: the root's half has room for a part for each rank, and this lies within
-            // the block; the meeting stands between writing and reading it.
-            unsafe {
-                let from = large.half_of(root, turn)?.add(me * step * size);
-                let place = target.ptr.add(start * size);
-                large.take(root, from, place, step.min(share.count - start))?;
-            }
-        }
+    let turns = share.longest.div_ceil(step);
+    if me == root {
+        let readers = (0..n).filter(|peer| *peer != root);
+        return large.produce(turns, readers, |turn| fill(&large, turn));
     }
-    large.arrive()
+    large.consume(turns, std::iter::once(root), |turn| {
+        let start = turn * step;
+        if start >= share.count {
+            return Ok(());
+        }
+        // SAFETY: the root has shown the segment, whose place has room for a part for each rank,
+        // and this lies within the block.
+        unsafe {
+            let from = large.place_of(root, turn)?.add(me * step * size);
+            let place = target.ptr.add(start * size);
+            large.take(root, from, place, step.min(share.count - start))
+        }
+    })
 }

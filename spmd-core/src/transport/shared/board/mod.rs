@@ -172,6 +172,11 @@ impl<'a> Round<'a> {
         self.scope.group.len()
     }
 
+    /// How many collectives the communicator has begun, this one among them.
+    pub fn number(&self) -> u64 {
+        self.round
+    }
+
     /// Whether ranks share an address space, so that every buffer can be reached.
     pub fn one_address_space(&self) -> bool {
         self.endpoint.world.one_address_space()
