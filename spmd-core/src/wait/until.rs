@@ -15,8 +15,10 @@ use crate::error::{Error, Result};
 pub(crate) struct Policy {
     /// Rounds of polling before a thread sleeps, where every rank has a core of its own.
     pub(crate) spins: u32,
-    /// The same where ranks share cores.
+    /// The same where ranks share cores: whoever is waited for may need this one.
     pub(crate) spins_shared: u32,
+    /// How often a thread then lets others run on its core before it sleeps.
+    pub(crate) yields: u32,
     /// Cores that the ranks of this world share with nobody else that is known.
     pub(crate) cores: usize,
     /// Ranks of this world that run on threads of other processes.
@@ -81,16 +83,18 @@ pub(crate) fn cores() -> usize {
 impl Policy {
     /// For ranks on `cores` cores, `elsewhere` of them in other processes.
     pub(crate) fn new(cores: usize, elsewhere: usize) -> Policy {
-        Policy { spins: 4000, spins_shared: 40, cores, elsewhere, fences: Fences::Symmetric }
+        let (spins, spins_shared, yields) = (4000, 2, 20);
+        Policy { spins, spins_shared, yields, cores, elsewhere, fences: Fences::Symmetric }
     }
 
     pub(crate) fn with(self, fences: Fences) -> Policy {
         Policy { fences, ..self }
     }
 
-    fn rounds(&self) -> u32 {
+    /// How often to poll, and then how often to yield.
+    fn patience(&self) -> (u32, u32) {
         let ranks = RUNNING.load(Relaxed).max(1) + self.elsewhere;
-        if ranks <= self.cores { self.spins } else { self.spins_shared }
+        if ranks <= self.cores { (self.spins, 0) } else { (self.spins_shared, self.yields) }
     }
 }
 
@@ -110,8 +114,8 @@ pub(crate) trait Watch {
 const FIRST_SLEEP: Duration = Duration::from_millis(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(160);
 
-/// Waits until `poll` gives a value, however this agent waits: a thread spins, then sleeps on
-/// the bell; a coroutine is suspended. A value that is there wins over an interruption.
+/// Waits until `poll` gives a value, however this agent waits: a thread spins or yields, then
+/// sleeps on the bell; a coroutine is suspended. A value that is there wins over an interruption.
 ///
 /// Whoever makes the condition true rings `bell` afterwards.
 #[inline(always)]
@@ -127,10 +131,20 @@ pub(crate) fn until<T>(
     if fleet::in_coroutine() {
         return wait_as_coroutine(bell, watch, &mut poll);
     }
-    for _ in 0..policy.rounds() {
+    let (spins, yields) = policy.patience();
+    for _ in 0..spins {
         std::hint::spin_loop();
         if let Some(value) = poll() {
             return Ok(value);
+        }
+    }
+    for _ in 0..yields {
+        std::thread::yield_now();
+        if let Some(value) = poll() {
+            return Ok(value);
+        }
+        if watch.interrupted().is_some() {
+            break;
         }
     }
     let mut found = None;
@@ -151,7 +165,7 @@ pub(crate) fn until<T>(
 /// for peers that still use its memory. If that is impossible (a virtual rank that is panicking
 /// cannot let its peers run), the process ends rather than let them use memory that is gone.
 pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
-    let policy = Policy { spins: 100, spins_shared: 100, ..Policy::new(1, 0) };
+    let policy = Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };
     if until(bell, &policy, &mut Stubborn, || done().then_some(())).is_err() {
         eprintln!("spmd: cannot wait for peers that use memory of this rank; aborting");
         std::process::abort();
