@@ -9,7 +9,7 @@ use spmd_core::{DType, Result};
 use crate::large::{Large, SEND, checked, part};
 
 /// Bytes that are folded before they are copied on.
-const BLOCK: usize = 8 << 10;
+const BLOCK: usize = 16 << 10;
 
 /// A reduction of `count` elements of `dtype` with `op`.
 #[derive(Clone, Copy)]
