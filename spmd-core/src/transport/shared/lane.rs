@@ -10,7 +10,7 @@ use super::agents::Waiter;
 use super::heap::{Block, Content};
 use super::layout::LaneAck;
 use super::post::packed;
-use super::ring::{LaneState, Large, PIECE, RingReader, STAGING};
+use super::ring::{LaneState, Large, PIECE, RingReader, STAGING, staged_at};
 use crate::buffer::View;
 use crate::copy::copy_from_peer;
 use crate::error::{Error, Result};
@@ -153,7 +153,7 @@ impl Underway for LanePending<'_> {
                 // SAFETY: the source is the caller's buffer of `bytes` bytes; the target a piece
                 // of the staging area, which a receiver that lies may read at any time, as bytes.
                 unsafe {
-                    let to = staging.pointer().add(filled % STAGING);
+                    let to = staging.pointer().add(staged_at(self.number, filled));
                     std::ptr::copy_nonoverlapping(from.add(filled), to, piece);
                 }
                 filled += piece;
@@ -267,7 +267,7 @@ impl There for Large {
                     // SAFETY: the piece lies within the staging area, checked to lie within the
                     // arena, and within the target, which has room for `bytes`.
                     unsafe {
-                        let from = staging.add(drained % STAGING);
+                        let from = staging.add(staged_at(number, drained));
                         copy_from_peer(from, into.add(drained), piece);
                     }
                     drained += piece;

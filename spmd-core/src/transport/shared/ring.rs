@@ -27,6 +27,13 @@ const LINE: u64 = 64;
 pub(super) const STAGING: usize = 16 * PIECE;
 pub(super) const PIECE: usize = 16 * 1024;
 
+/// Where in a lane's staging area the bytes from `done` on of its message `number` go. Each begins
+/// at another piece: lines that the receiver has just read take twice as long to write.
+pub(super) fn staged_at(number: u64, done: usize) -> usize {
+    // An odd number of pieces, so that all of the 16 have their turn.
+    (number as usize).wrapping_mul(5 * PIECE).wrapping_add(done) % STAGING
+}
+
 const EAGER_RECORD: u64 = 1 << 56;
 const LARGE_RECORD: u64 = 2 << 56;
 const SKIP_RECORD: u64 = 3 << 56;
