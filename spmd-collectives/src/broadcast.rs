@@ -9,7 +9,7 @@ use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::alone::alone;
 use crate::data::Output;
-use crate::large::{Large, RECV, SEND, take, two_segments};
+use crate::large::{Large, RECV, SEND, Way, take, two_segments};
 use crate::select::{Algorithm::*, choose};
 
 /// One rank's data for everybody (MPI 5.0 section 6.4).
@@ -206,8 +206,9 @@ unsafe fn chunked(
     // SAFETY: the buffers are the caller's; the root does not write its own. They are left after
     // the last meeting, before which the others have read the root's, and the root has written
     // the last part of theirs.
-    let large =
-        unsafe { Large::meet(round, dtype, shown, open, step * size, |large| fill(large, 0))? };
+    let large = unsafe {
+        Large::meet(round, dtype, shown, open, Way::Staged(step * size), |large| fill(large, 0))?
+    };
     if large.direct {
         // What one core can read of another's cache in a time is limited, and so is what it can
         // write: in one address space the root writes the last part itself.

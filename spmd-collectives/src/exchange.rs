@@ -5,7 +5,7 @@
 use spmd_core::algorithm::{PAYLOAD, Round};
 use spmd_core::{DType, Result};
 
-use crate::large::{Large, SEND, take};
+use crate::large::{Large, Way, take};
 
 /// A block that this rank reads from a peer; all but `peer` and `index` in elements.
 #[derive(Clone, Copy)]
@@ -95,7 +95,8 @@ impl Exchange {
     /// Peers read from the buffers where they are: two meetings. Where they cannot, `blocks`
     /// blocks, the same number on all ranks, go piece by piece through the staging areas: a
     /// meeting a piece, and one more. `block(index)` gives the start and length of a block in
-    /// `send`, which one rank reads, unless there is only one.
+    /// `send`, which one rank reads, unless there is only one. Without a `segment` they go through
+    /// the kernel instead.
     ///
     /// # Safety
     /// `send` holds `total` elements, all blocks among them; `recv` has room for all of
@@ -103,13 +104,13 @@ impl Exchange {
     pub(crate) unsafe fn through_buffers(
         &self,
         round: &Round<'_>,
-        segment: usize,
+        segment: Option<usize>,
         blocks: usize,
         block: impl Fn(usize) -> (usize, usize),
         incoming: impl Iterator<Item = Incoming> + Clone,
     ) -> Result<()> {
         let size = self.size();
-        let step = (segment / (blocks.max(1) * size)).max(1);
+        let step = segment.map_or(0, |segment| (segment / (blocks.max(1) * size)).max(1));
         let longest = (0..blocks).map(|index| block(index).1).max().unwrap_or(0);
         round.set_number(LONGEST, longest as u64);
         self.say_agreed(round);
@@ -136,21 +137,26 @@ impl Exchange {
         // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last
         // meeting is after the last read.
         let large = unsafe {
-            let bytes = blocks * step * size;
-            Large::meet(round, self.dtype, send, nothing, bytes, |large| fill(large, 0))?
+            let way = segment.map_or(Way::Kernel, |_| Way::Staged(blocks * step * size));
+            Large::meet(round, self.dtype, send, nothing, way, |large| fill(large, 0))?
         };
         self.check_agreed(round)?;
-        if large.direct {
+        if large.direct || large.kernel {
             for block in incoming {
                 if !block.is_within(size, usize::MAX) {
                     return Err(round.lied(block.peer));
                 }
-                let buffer = large.reach(block.peer, SEND, block.total * size)?;
-                // SAFETY: the block lies in the peer's buffer, whose length `reach` has checked;
-                // `recv` has room for it.
+                let from = (block.from * size, block.total * size);
+                // SAFETY: the block lies in the peer's buffer, whose length is checked, or in
+                // `send`; `recv` has room for it.
                 unsafe {
-                    let from = buffer.add(block.from * size);
-                    large.take(block.peer, from, self.recv.add(block.into * size), block.count)?;
+                    let into = self.recv.add(block.into * size);
+                    if own(&block) {
+                        let bytes = block.count * size;
+                        std::ptr::copy_nonoverlapping(self.send.add(from.0), into, bytes);
+                    } else {
+                        large.fetch(block.peer, from, into, block.count)?;
+                    }
                 }
             }
             return large.arrive();

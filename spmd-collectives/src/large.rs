@@ -1,7 +1,8 @@
 //! How algorithms on large data see the buffers of all ranks.
 //!
 //! Where every buffer can be reached (ranks in one address space, or buffers in shared memory),
-//! peers read them in place. Otherwise each rank copies its data, segment by segment, through a
+//! peers read them in place. Where the kernel lets processes read each other's memory, it copies
+//! what is large enough. Otherwise each rank copies its data, segment by segment, through a
 //! staging area in its arena that stays in the cache. Its places take turns, so one meeting of all
 //! ranks a segment is enough: whoever fills a place again has met everybody since it was last
 //! read. Two places would do for that; with more of them, and each call beginning at the next,
@@ -29,13 +30,24 @@ const AREAS: usize = 1 << 20;
 /// Bytes of the shortest segment that is worth a step of its own.
 const LEAST: usize = 16 << 10;
 
+/// How large data go that cannot be read in place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through staging areas with places of so many bytes, the same on all ranks.
+    Staged(usize),
+    /// Through the kernel.
+    Kernel,
+}
+
 /// A round on large data.
 pub(crate) struct Large<'r, 'a> {
     pub(crate) round: &'r Round<'a>,
     pub(crate) dtype: DType,
     /// All peers' buffers can be read in place.
     pub(crate) direct: bool,
-    /// What this rank sends cannot: it goes through the staging area.
+    /// Those that cannot be are read through the kernel.
+    pub(crate) kernel: bool,
+    /// What this rank sends goes through the staging area.
     pub(crate) staged: bool,
     staging: *mut u8,
     /// Bytes of a place in the staging area.
@@ -46,9 +58,8 @@ pub(crate) struct Large<'r, 'a> {
 }
 
 impl<'r, 'a> Large<'r, 'a> {
-    /// Exposes this rank's buffers (address and bytes each; may be empty), and meets everybody.
-    /// `place` is the room of one place of the staging area in bytes, the same on all ranks; if
-    /// this rank's data go through it, `first` is called before the meeting, to fill the first.
+    /// Exposes this rank's buffers (address and bytes each; may be empty), and meets everybody. If
+    /// its data go through the staging area, `first` is called before that, to fill the first place.
     ///
     /// # Safety
     /// The buffers stay allocated until the round is over. The algorithm orders what this rank
@@ -58,18 +69,22 @@ impl<'r, 'a> Large<'r, 'a> {
         dtype: DType,
         send: (*const u8, usize),
         recv: (*const u8, usize),
-        place: usize,
+        way: Way,
         first: impl FnOnce(&Large<'r, 'a>),
     ) -> Result<Large<'r, 'a>> {
         // SAFETY: as the caller promises.
-        let (send, recv) =
+        let (send_shown, recv_shown) =
             unsafe { (round.expose(SEND, send.0, send.1), round.expose(RECV, recv.0, recv.1)) };
-        let place = place.next_multiple_of(64);
+        let (kernel, place) = match way {
+            Way::Kernel => (true, 0),
+            Way::Staged(place) => (false, place.next_multiple_of(64)),
+        };
         let mut large = Large {
             round,
             dtype,
             direct: true,
-            staged: !send,
+            kernel,
+            staged: !send_shown && !kernel,
             staging: std::ptr::null_mut(),
             place,
             places: (AREAS / round.size() / place.max(1)).clamp(2, 16),
@@ -79,26 +94,68 @@ impl<'r, 'a> Large<'r, 'a> {
             round.arrive(1)?;
             return Ok(large);
         }
-        round.set_number(
-            REACHABLE,
-            if !send {
-                NOT
-            } else if !recv {
-                SEND_ONLY
-            } else {
-                BOTH
-            },
-        );
-        let area = large.places * large.place;
-        large.staging = round.staging(area)?;
-        // SAFETY: staging memory outlives the round.
-        unsafe { round.expose(STAGING, large.staging, area) };
-        if large.staged {
-            first(&large);
+        let shown = match (send_shown, recv_shown) {
+            (false, _) => NOT,
+            (true, false) => SEND_ONLY,
+            (true, true) => BOTH,
+        };
+        round.set_number(REACHABLE, shown);
+        if kernel {
+            round.say_address(SEND, send.0);
+            round.arrive(1)?;
+        } else {
+            large.show_staging(first)?;
         }
-        round.arrive(1)?;
-        large.direct = (0..round.size()).all(|peer| round.number_of(peer, REACHABLE) == BOTH);
+        large.direct = (0..round.size()).all(|peer| large.shows(peer) == BOTH);
         Ok(large)
+    }
+
+    fn show_staging(&mut self, first: impl FnOnce(&Large<'r, 'a>)) -> Result<()> {
+        self.round.say_reading();
+        let area = self.places * self.place;
+        self.staging = self.round.staging(area)?;
+        // SAFETY: staging memory outlives the round.
+        unsafe { self.round.expose(STAGING, self.staging, area) };
+        if self.staged {
+            first(self);
+        }
+        self.round.arrive(1)?;
+        self.round.learn_reading();
+        Ok(())
+    }
+
+    /// Which of a peer's buffers can be reached.
+    fn shows(&self, peer: usize) -> u64 {
+        self.round.number_of(peer, REACHABLE)
+    }
+
+    /// Copies `count` elements, `offset` bytes into what a peer sends (of `total` bytes), to
+    /// `into`: in place or through the kernel, where nothing is staged.
+    ///
+    /// # Safety
+    /// `into` has room for them, and they lie within the buffer. Nobody who keeps the rules writes
+    /// them now.
+    pub(crate) unsafe fn fetch(
+        &self,
+        peer: usize,
+        (offset, total): (usize, usize),
+        into: *mut u8,
+        count: usize,
+    ) -> Result<()> {
+        let bytes = count * self.dtype.size as usize;
+        // SAFETY: as the caller promises, and as `reach` has checked. `take` looks at bytes that may
+        // be no values before it gives them to the caller.
+        unsafe {
+            if self.direct || self.shows(peer) != NOT {
+                return self.take(peer, self.reach(peer, SEND, total)?.add(offset), into, count);
+            }
+            if !self.round.must_check(self.dtype) {
+                return self.round.read_private(peer, SEND, (offset, total), into, bytes);
+            }
+            let mut room = vec![0u8; bytes];
+            self.round.read_private(peer, SEND, (offset, total), room.as_mut_ptr(), bytes)?;
+            self.take(peer, room.as_ptr(), into, count)
+        }
     }
 
     /// Meets everybody once more.
@@ -188,10 +245,9 @@ impl<'r, 'a> Large<'r, 'a> {
         (offset, total): (usize, usize),
         (turn, staged): (usize, usize),
     ) -> Result<*const u8> {
-        let reachable = self.round.number_of(peer, REACHABLE) != NOT;
         // SAFETY: as the caller promises, and as `reach` has checked.
         unsafe {
-            match reachable {
+            match self.shows(peer) != NOT {
                 true => Ok(self.reach(peer, SEND, total)?.add(offset)),
                 false => Ok(self.place_of(peer, turn)?.add(staged)),
             }

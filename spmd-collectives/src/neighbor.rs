@@ -186,7 +186,7 @@ impl Neighbor for Cartesian {
             let at = |side: usize| blocks.of(side);
             // SAFETY: `recv` has room for the counts of this rank, which are those of its
             // neighbours, or the exchange gives an error before it moves a byte.
-            unsafe { exchange.through_buffers(round, self.segment(), n, at, incoming) }
+            unsafe { exchange.through_buffers(round, Some(self.segment()), n, at, incoming) }
         })?;
         output.commit();
         Ok(())
@@ -234,7 +234,7 @@ unsafe fn equal(
                 Flat => exchange.through_rooms(round, incoming),
                 _ => {
                     let at = |index| (index * block, block);
-                    exchange.through_buffers(round, grid.segment(), blocks, at, incoming)
+                    exchange.through_buffers(round, Some(grid.segment()), blocks, at, incoming)
                 }
             }
         }

@@ -8,7 +8,7 @@
 use spmd_core::Result;
 use spmd_core::algorithm::Round;
 
-use crate::large::{Large, RECV, SEND, checked, part};
+use crate::large::{Large, RECV, SEND, Way, checked, part};
 use crate::reducing::Reduction;
 
 /// A scan under way.
@@ -143,7 +143,8 @@ pub(crate) unsafe fn chunked(round: &Round<'_>, segment: usize, prefix: Prefix<'
     let (input, output) = ((send, reduction.bytes()), (private.as_ptr(), private.len()));
     let place = step * size + results(step);
     // SAFETY: the buffers outlive the round; the algorithm reads as it meets.
-    let large = unsafe { Large::meet(round, reduction.dtype, input, output, place, |_| ())? };
+    let large =
+        unsafe { Large::meet(round, reduction.dtype, input, output, Way::Staged(place), |_| ())? };
     if round.one_address_space() {
         let (first, len) = part(reduction.count, n, me);
         let mut inputs = Vec::with_capacity(n);

@@ -9,7 +9,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, RECV, part, take, two_segments};
+use crate::large::{Large, RECV, Way, part, take, two_segments};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Algorithm::*, choose};
 
@@ -309,7 +309,7 @@ unsafe fn of_two(
     // SAFETY: the buffer is the caller's, who writes it no more before the root has read it.
     let large = unsafe {
         let first = |large: &Large<'_, '_>| fill(large, 0);
-        Large::meet(round, reduction.dtype, shown, (null(), 0), step * size, first)?
+        Large::meet(round, reduction.dtype, shown, (null(), 0), Way::Staged(step * size), first)?
     };
     let turns = reduction.count.div_ceil(step);
     if me != root {

@@ -9,7 +9,7 @@ use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::Large;
+use crate::large::{Large, Way};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
 
@@ -289,8 +289,8 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
     // is after the last read.
     let large = unsafe {
-        let place = n * step * size;
-        Large::meet(round, reduction.dtype, input, nothing, place, |large| fill(large, 0))?
+        let way = Way::Staged(n * step * size);
+        Large::meet(round, reduction.dtype, input, nothing, way, |large| fill(large, 0))?
     };
     check_agreed(round, blocks)?;
     if large.direct {

@@ -6,7 +6,7 @@ use std::ptr::copy_nonoverlapping;
 use spmd_core::algorithm::{ErasedOp, Round, fold_ranks};
 use spmd_core::{DType, Result};
 
-use crate::large::{Large, SEND, checked, part};
+use crate::large::{Large, SEND, Way, checked, part};
 
 /// Bytes that are folded before they are copied on.
 const BLOCK: usize = 16 << 10;
@@ -164,8 +164,8 @@ impl Reduction<'_> {
 
     /// Bytes of a place in the staging area for [`Reduction::fold_staged`]: a segment of input,
     /// then one of results.
-    pub(crate) fn place(&self, step: usize) -> usize {
-        2 * step * self.size()
+    pub(crate) fn place(&self, step: usize) -> Way {
+        Way::Staged(2 * step * self.size())
     }
 
     /// The start and length of segment `turn`.

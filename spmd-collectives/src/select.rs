@@ -12,6 +12,7 @@ pub(crate) enum Algorithm {
     Central,
     Doubling,
     Chunked,
+    SingleCopy,
 }
 
 use Algorithm::*;
@@ -24,9 +25,13 @@ impl Algorithm {
             Central => "central",
             Doubling => "doubling",
             Chunked => "chunked",
+            SingleCopy => "single_copy",
         }
     }
 }
+
+/// Bytes of a block from which processes with cores of their own read it through the kernel.
+pub(crate) const SINGLE_COPY: usize = 128 << 10;
 
 /// The forced algorithm if it is one of `known` and can serve the call (`able`), else the default.
 /// All ranks choose alike: the arguments agree, and so does what is forced.

@@ -159,7 +159,7 @@ pub(crate) fn check_forced(call: &str, algorithm: &str) -> std::result::Result<(
 }
 
 /// The algorithms that some collective has.
-const ALGORITHMS: [&str; 5] = ["flat", "tree", "central", "doubling", "chunked"];
+const ALGORITHMS: [&str; 6] = ["flat", "tree", "central", "doubling", "chunked", "single_copy"];
 
 fn tuning() -> Result<Tuning> {
     use variables::*;
@@ -168,8 +168,9 @@ fn tuning() -> Result<Tuning> {
         tuning.segment = bytes.clamp(64, 1 << 30);
     }
     tuning.single_copy = match parsed::<u8>(SINGLE_COPY, "0 or 1")? {
-        None | Some(0) => false,
-        Some(1) => true,
+        None => None,
+        Some(0) => Some(false),
+        Some(1) => Some(true),
         Some(other) => return Err(Error::Boot(format!("{SINGLE_COPY}={other} is not 0 or 1"))),
     };
     tuning.chaos = parsed(CHAOS, "a number")?;

@@ -182,6 +182,18 @@ impl Comm {
         self.endpoint.hub(&self.scope).is_some()
     }
 
+    /// Whether all ranks know that all may read each other's private memory through the kernel.
+    #[doc(hidden)]
+    pub fn reads_private(&self) -> bool {
+        self.board.reads_private()
+    }
+
+    /// Whether the job has more ranks than cores.
+    #[doc(hidden)]
+    pub fn shares_cores(&self) -> bool {
+        self.endpoint.world.size() > self.endpoint.world.policy.cores
+    }
+
     /// Bytes of a segment, where large data go through staging areas.
     #[doc(hidden)]
     pub fn segment(&self) -> usize {

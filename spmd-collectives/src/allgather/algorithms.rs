@@ -7,8 +7,8 @@ use spmd_core::{Comm, DType, Result};
 
 use crate::alone::alone;
 use crate::blocks::Blocks;
-use crate::large::{Large, SEND, take};
-use crate::select::{Algorithm::*, choose};
+use crate::large::{Large, Way, take};
+use crate::select::{Algorithm::*, SINGLE_COPY, choose};
 
 /// A number that every rank says: how many elements it sends.
 const COUNT: usize = 1;
@@ -35,8 +35,16 @@ pub(crate) unsafe fn allgather(
         return unsafe { alone(comm, call, mine, recv, blocks.longest() * dtype.size as usize) };
     }
     let fits = blocks.longest() <= PAYLOAD / dtype.size as usize;
-    let default = if fits { Flat } else { Chunked };
-    let choice = choose(comm, kind, default, &[Flat, Chunked], |it| fits || it == Chunked);
+    let single = !comm.shares_cores() && blocks.longest() * dtype.size as usize >= SINGLE_COPY;
+    let default = match fits {
+        true => Flat,
+        false if single && comm.reads_private() => SingleCopy,
+        false => Chunked,
+    };
+    let choice = choose(comm, kind, default, &[Flat, Chunked, SingleCopy], |it| match it {
+        SingleCopy => comm.reads_private(),
+        _ => fits || it == Chunked,
+    });
     let (start, count) = blocks.of(comm.rank());
     let own = recv.wrapping_add(start * dtype.size as usize);
     if !std::ptr::eq(own.cast_const(), mine) {
@@ -52,7 +60,8 @@ pub(crate) unsafe fn allgather(
         unsafe {
             match choice {
                 Flat => flat(round, dtype, blocks, mine, recv),
-                _ => chunked(round, comm.segment(), dtype, blocks, mine, recv),
+                SingleCopy => chunked(round, None, dtype, blocks, mine, recv),
+                _ => chunked(round, Some(comm.segment()), dtype, blocks, mine, recv),
             }
         }
     })
@@ -113,13 +122,13 @@ unsafe fn flat(
 }
 
 /// Everybody reads the blocks of the others. Two meetings, or one a segment and one more where
-/// data go through staging; n − 1 reads of a block a rank.
+/// data go through staging, which they do not without a `segment`; n − 1 reads of a block a rank.
 ///
 /// # Safety
 /// As [`allgather`].
 unsafe fn chunked(
     round: &Round<'_>,
-    segment: usize,
+    segment: Option<usize>,
     dtype: DType,
     blocks: &Blocks,
     mine: *const u8,
@@ -127,7 +136,8 @@ unsafe fn chunked(
 ) -> Result<()> {
     let size = dtype.size as usize;
     let own = blocks.of(round.rank()).1;
-    let step = (segment / size).max(1);
+    let step = segment.map_or(0, |segment| (segment / size).max(1));
+    let way = segment.map_or(Way::Kernel, |_| Way::Staged(step * size));
     let shown = (mine, own * size);
     let fill = |large: &Large<'_, '_>, turn: usize| {
         let start = turn * step;
@@ -139,17 +149,15 @@ unsafe fn chunked(
     };
     // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
     // leaves after the last meeting, before which the others have read it.
-    let large = unsafe {
-        Large::meet(round, dtype, shown, (null(), 0), step * size, |large| fill(large, 0))?
-    };
+    let large =
+        unsafe { Large::meet(round, dtype, shown, (null(), 0), way, |large| fill(large, 0))? };
     check_counts(round, blocks)?;
-    if large.direct {
+    if large.direct || large.kernel {
         for peer in others(round) {
             let (start, count) = blocks.of(peer);
-            // SAFETY: `reach` has seen that the peer shows so many bytes; `recv` has room.
+            // SAFETY: the peer's buffer has so many bytes, or there is an error; `recv` has room.
             unsafe {
-                let from = large.reach(peer, SEND, count * size)?;
-                large.take(peer, from, recv.add(start * size), count)?;
+                large.fetch(peer, (0, count * size), recv.add(start * size), count)?;
             }
         }
         return large.arrive();

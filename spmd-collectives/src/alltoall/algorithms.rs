@@ -7,7 +7,7 @@ use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::exchange::{Exchange, Incoming};
 use crate::select::Algorithm::{self, *};
-use crate::select::choose;
+use crate::select::{SINGLE_COPY, choose};
 
 /// Everybody shows its blocks and reads those for it, at once from all peers. Small ones lie in
 /// the rooms: one meeting; large ones are read in place: two. n reads a rank, of a block each.
@@ -34,6 +34,7 @@ pub(crate) unsafe fn equal(
         Incoming { peer, index: me, from: me * block, total, into: peer * block, count: block }
     });
     let choice = choose_by_size(comm, call, total * dtype.size as usize);
+    let segment = (choice != SingleCopy).then(|| comm.segment());
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
@@ -41,7 +42,7 @@ pub(crate) unsafe fn equal(
                 Flat => exchange.through_rooms(round, incoming),
                 _ => {
                     let at = |index| (index * block, block);
-                    exchange.through_buffers(round, comm.segment(), n, at, incoming)
+                    exchange.through_buffers(round, segment, n, at, incoming)
                 }
             }
         }
@@ -68,6 +69,7 @@ pub(super) unsafe fn unequal(
     let largest = incoming.iter().map(|block| block.total).max().unwrap_or(0);
     let bytes = largest.saturating_mul(exchange.dtype.size as usize);
     let choice = choose_by_size(comm, call, bytes);
+    let segment = (choice != SingleCopy).then(|| comm.segment());
     let incoming = incoming.iter().copied();
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
@@ -76,17 +78,28 @@ pub(super) unsafe fn unequal(
                 Flat => exchange.through_rooms(round, incoming),
                 _ => {
                     let at = |rank: usize| blocks.of(rank);
-                    exchange.through_buffers(round, comm.segment(), comm.size(), at, incoming)
+                    exchange.through_buffers(round, segment, comm.size(), at, incoming)
                 }
             }
         }
     })
 }
 
+/// As [`SINGLE_COPY`], where a segment would cost a switch between ranks that share cores.
+const SHARED_SINGLE_COPY: usize = 32 << 10;
+
 fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Algorithm {
     let fits = bytes <= PAYLOAD;
-    let default = if fits { Flat } else { Chunked };
-    choose(comm, call.kind, default, &[Flat, Chunked], |it| fits || it == Chunked)
+    let least = if comm.shares_cores() { SHARED_SINGLE_COPY } else { SINGLE_COPY };
+    let default = match fits {
+        true => Flat,
+        false if bytes / comm.size() >= least && comm.reads_private() => SingleCopy,
+        false => Chunked,
+    };
+    choose(comm, call.kind, default, &[Flat, Chunked, SingleCopy], |it| match it {
+        SingleCopy => comm.reads_private(),
+        _ => fits || it == Chunked,
+    })
 }
 
 /// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An

@@ -7,7 +7,7 @@ use spmd_core::{Comm, DType, Result};
 
 use crate::alone::alone;
 use crate::blocks::Blocks;
-use crate::large::{Large, SEND, take};
+use crate::large::{Large, SEND, Way, take};
 use crate::select::{Algorithm::*, choose};
 
 /// A number that every rank says where counts may differ: how many elements it sends.
@@ -171,7 +171,9 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the root has read it.
     let large = unsafe {
-        Large::meet(round, dtype, shown, (null(), 0), step * size, |large| fill(large, 0))?
+        Large::meet(round, dtype, shown, (null(), 0), Way::Staged(step * size), |large| {
+            fill(large, 0)
+        })?
     };
     if let Some((blocks, _)) = into
         && let Some(peer) =

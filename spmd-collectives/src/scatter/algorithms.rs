@@ -7,7 +7,7 @@ use spmd_core::{Comm, DType, Result};
 
 use crate::alone::alone;
 use crate::blocks::Blocks;
-use crate::large::{Large, SEND, take};
+use crate::large::{Large, SEND, Way, take};
 use crate::select::{Algorithm::*, choose};
 
 /// What a rank must know of a scatter: where its block lies, how much there is.
@@ -187,7 +187,7 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the others have read it.
     let large = unsafe {
-        let place = n * step * size;
+        let place = Way::Staged(n * step * size);
         Large::meet(round, dtype, shown, (null(), 0), place, |large| fill(large, 0))?
     };
     if me != root {

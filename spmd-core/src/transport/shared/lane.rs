@@ -86,7 +86,7 @@ impl Endpoint {
             let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
             pending.staged_from = ptr.or(data.contiguous());
             // Where it is not to be read there, the sender may go on before all has been read.
-            if self.world.tuning.single_copy {
+            if self.world.tuning.single_copy == Some(true) {
                 address = pending.staged_from.map_or(0, |ptr| ptr as u64);
             }
         } else {
@@ -163,7 +163,8 @@ impl Underway for LanePending<'_> {
             }
         }
         // A receiver that asks the kernel reads the data where they are, to the end.
-        let staged = self.staged_from.is_some() && !self.endpoint.world.tuning.single_copy;
+        let staged =
+            self.staged_from.is_some() && self.endpoint.world.tuning.single_copy != Some(true);
         let over = waiter.until_by(Some(self.to), || {
             let taken = staged && ack.reading.load(Acquire) == self.number;
             (finished() || taken).then(finished)
@@ -241,7 +242,7 @@ impl There for Large {
                 return Ok(true);
             }
             let address = lane.address.load(Relaxed);
-            if endpoint.world.tuning.single_copy
+            if endpoint.world.tuning.single_copy == Some(true)
                 && address != 0
                 && super::single_copy::read(memory, source, address, into, bytes)
             {

@@ -71,8 +71,9 @@ pub(crate) struct Tuning {
     pub(crate) forced: Vec<(String, String)>,
     /// Bytes of a segment, where large data go through staging areas.
     pub(crate) segment: usize,
-    /// Whether large messages between processes are read through the kernel.
-    pub(crate) single_copy: bool,
+    /// Whether large data of processes are read through the kernel: messages if it is said, in
+    /// collectives unless it is denied.
+    pub(crate) single_copy: Option<bool>,
     /// The seed of delays before and after each call.
     pub(crate) chaos: Option<u64>,
     /// Where calls are written down.
@@ -86,7 +87,7 @@ impl Default for Tuning {
         Tuning {
             forced: Vec::new(),
             segment: 64 * 1024,
-            single_copy: false,
+            single_copy: None,
             chaos: None,
             trace: None,
             unreachable: false,

@@ -20,7 +20,9 @@
 mod exposure;
 mod meeting;
 mod report;
+mod single_copy;
 
+use single_copy::Reading;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -52,6 +54,7 @@ pub(crate) struct Board {
     /// The fingerprint of all calls so far.
     history: Cell<u64>,
     staging: RefCell<Option<Block>>,
+    reading: Cell<Reading>,
 }
 
 impl Board {
@@ -59,8 +62,14 @@ impl Board {
     /// peer that still holds the communicator that was here before must not take one for the
     /// other.
     pub(crate) fn new(index: usize, context: u64) -> Board {
-        let (round, settled) = Default::default();
-        Board { index, round, settled, history: Cell::new(context), staging: RefCell::new(None) }
+        let (round, settled, staging) = Default::default();
+        let reading = Cell::new(Reading::Unknown);
+        Board { index, round, settled, history: Cell::new(context), staging, reading }
+    }
+
+    /// Whether all ranks know that all may read each other's private memory.
+    pub(crate) fn reads_private(&self) -> bool {
+        self.reading.get() == Reading::Agreed(true)
     }
 
     /// How many rounds this rank has begun.
