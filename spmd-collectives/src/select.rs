@@ -10,6 +10,7 @@ pub(crate) enum Algorithm {
     Flat,
     Tree,
     Central,
+    Hub,
     Doubling,
     Chunked,
 }
@@ -22,6 +23,7 @@ impl Algorithm {
             Flat => "flat",
             Tree => "tree",
             Central => "central",
+            Hub => "hub",
             Doubling => "doubling",
             Chunked => "chunked",
         }

@@ -1,8 +1,10 @@
 //! Communicators: a group of ranks and a number. Messages are in `messages.rs`.
 
+mod hub;
 mod messages;
 mod receive;
 
+pub use self::hub::HubCall;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 pub(crate) use faults::Reach;
 use heap::SegmentHeap;
-pub(crate) use hub::{Arrival, Hub};
+pub(crate) use hub::{Arrival, Begun, FEW, Hub};
 use inbox::Inbox;
 pub(crate) use inbox::Lent;
 use memory::Memory;
@@ -171,6 +171,23 @@ impl World {
         }
     }
 
+    /// The bell on which `rank` sleeps while it waits for what its peers do in the hub, as all
+    /// ranks of its worker do.
+    #[inline]
+    pub(crate) fn hub_bell<'a>(&'a self, hub: &'a Hub, rank: usize) -> Bell<'a> {
+        let (word, first) = hub.bell(rank);
+        Bell::common(word, self.homes[first].get()).unasked(hub.has_one_worker())
+    }
+
+    /// Wakes all who sleep on such bells, after a change in the hub.
+    #[inline]
+    pub(crate) fn ring_hub(&self, hub: &Hub) {
+        if !hub.has_one_worker() {
+            self.publish();
+        }
+        hub.firsts().for_each(|first| self.hub_bell(hub, first).ring_after_fence());
+    }
+
     /// The fence between a change and the look at the bells of those who may wait for it.
     #[inline]
     pub(crate) fn publish(&self) {
@@ -185,7 +202,7 @@ impl World {
 
     /// Makes all virtual ranks ready that share the worker of this one, which has entered the
     /// block.
-    fn wake_worker_of(&self, rank: usize) {
+    pub(crate) fn wake_worker_of(&self, rank: usize) {
         if let Some(home) = self.homes[rank].get() {
             home.wake_all();
         }
