@@ -159,7 +159,7 @@ pub(crate) fn check_forced(call: &str, algorithm: &str) -> std::result::Result<(
 }
 
 /// The algorithms that some collective has.
-const ALGORITHMS: [&str; 5] = ["flat", "tree", "central", "doubling", "chunked"];
+const ALGORITHMS: [&str; 6] = ["flat", "tree", "central", "hub", "doubling", "chunked"];
 
 fn tuning() -> Result<Tuning> {
     use variables::*;

@@ -11,13 +11,14 @@ use crate::error::{Error, Result};
 use crate::op::{ErasedOp, fold_ranks};
 use crate::transport::shared::agents::{Waiter, Watching};
 use crate::transport::shared::board::stamp;
-use crate::transport::shared::{Arrival, Begun, FEW, Hub};
-use crate::wait::{self, Watch};
+use crate::transport::shared::{Arrival, Begun, FEW, Hub, Seat};
+use crate::wait::{self, Bell, Watch};
 
 /// One small collective call under way in the hub.
 pub struct HubCall<'a> {
     comm: &'a Comm,
     hub: &'a Hub,
+    seat: Seat<'a>,
     call: &'a Call<'a>,
     round: u64,
     fingerprint: u64,
@@ -45,56 +46,79 @@ impl Comm {
     pub fn collective_in_hub<'a, R>(
         &'a self,
         call: &'a Call<'a>,
-        body: impl FnOnce(&HubCall<'a>) -> Result<R>,
+        body: impl FnOnce(&HubCall<'a>) -> Result<R, Box<Error>>,
     ) -> Result<R> {
         self.refuse_reentry(call)?;
         let hub = self.endpoint.hub(&self.scope).expect("the ranks have a hub");
         self.carried(call, || {
             let (round, fingerprint) = self.board.next(call);
-            let it = HubCall { comm: self, hub, call, round, fingerprint };
-            let result = it.begin().and_then(|()| body(&it));
-            // Peers in this call may wait for what never comes.
-            result.inspect_err(|error| it.waiter().give_up(error))
+            let seat = hub.seat(self.me);
+            let it = HubCall { comm: self, hub, seat, call, round, fingerprint };
+            match it.begin().and_then(|()| body(&it)) {
+                Ok(value) => Ok(value),
+                Err(error) => Err(it.give_up(error)),
+            }
         })
     }
 }
 
+/// What small calls end with: see [`wait::until_woken`].
+type Halting<T> = Result<T, Box<Error>>;
+
 impl HubCall<'_> {
     /// Compares this rank's call with those of the ranks that were here before.
     #[inline]
-    fn begin(&self) -> Result<()> {
-        if self.comm.endpoint.world.faults_seen() != 0
-            && let Some(error) = self.waiter().stopped()
-        {
+    fn begin(&self) -> Halting<()> {
+        if let Some(error) = self.stopped() {
             return Err(error);
         }
-        match self.hub.begin(self.comm.me, self.round, self.fingerprint, self.call.site) {
+        match self.seat.begin(self.round, self.fingerprint, self.call.site) {
             Begun::Same => Ok(()),
             Begun::First => self.write_down(),
             Begun::Mismatch(peer) => Err(self.mismatch(peer)),
         }
     }
 
+    /// The fault that stops this communicator, if there is one.
+    #[inline]
+    fn stopped(&self) -> Option<Box<Error>> {
+        #[cold]
+        #[inline(never)]
+        fn look(call: &HubCall<'_>) -> Option<Box<Error>> {
+            call.waiter().stopped().map(Box::new)
+        }
+        if self.comm.endpoint.world.faults_seen() == 0 { None } else { look(self) }
+    }
+
+    /// Peers in this call may wait for what never comes.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&self, error: Box<Error>) -> Error {
+        self.waiter().give_up(&error);
+        *error
+    }
+
     /// This rank is the first of its worker. While it waits for the room, another one may be.
-    fn write_down(&self) -> Result<()> {
-        let (hub, me, round) = (self.hub, self.comm.me, self.round);
+    #[inline(never)]
+    fn write_down(&self) -> Halting<()> {
+        let (hub, seat, round) = (self.hub, self.seat, self.round);
         if !hub.has_room(round) {
-            let watched = Late::of(self, hub.oldest(round));
-            self.wait(watched, false, || hub.has_room(round).then_some(()))?;
-            match hub.begin(me, round, self.fingerprint, self.call.site) {
+            let late = Late::of(self, hub.oldest(round));
+            self.wait(late, false, || hub.has_room(round).then_some(()))?;
+            match seat.begin(round, self.fingerprint, self.call.site) {
                 Begun::Same => return Ok(()),
                 Begun::First => {}
                 Begun::Mismatch(peer) => return Err(self.mismatch(peer)),
             }
         }
         let noted = self.comm.note(self.call);
-        hub.write_down(me, round, self.fingerprint, self.call, noted);
+        seat.write_down(round, self.fingerprint, self.call, noted);
         Ok(())
     }
 
     /// Waits until all ranks have come here.
     #[inline]
-    pub fn meet(&self) -> Result<()> {
+    pub fn meet(&self) -> Halting<()> {
         self.meet_with(|| Ok(()), || Ok(()))
     }
 
@@ -103,12 +127,12 @@ impl HubCall<'_> {
     #[inline]
     fn meet_with(
         &self,
-        at_worker: impl FnOnce() -> Result<()>,
-        at_last: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
+        at_worker: impl FnOnce() -> Halting<()>,
+        at_last: impl FnOnce() -> Halting<()>,
+    ) -> Halting<()> {
         let (hub, me) = (self.hub, self.comm.me);
         let meeting = stamp(self.round, 1);
-        if hub.arrive(me) {
+        if self.seat.arrive() {
             at_worker()?;
             match hub.meet(me, self.fingerprint) {
                 Arrival::Early => {}
@@ -130,15 +154,15 @@ impl HubCall<'_> {
     /// # Safety
     /// `buf` has room for `bytes`, and holds as many on the root.
     #[inline]
-    pub unsafe fn broadcast(&self, root: usize, buf: *mut u8, bytes: usize) -> Result<()> {
+    pub unsafe fn broadcast(&self, root: usize, buf: *mut u8, bytes: usize) -> Halting<()> {
         assert!(bytes <= FEW);
         let (hub, me, round) = (self.hub, self.comm.me, self.round);
         let world = &self.comm.endpoint.world;
         if me == root {
             // SAFETY: the room has `FEW` bytes, and so many has `buf`; nobody reads it before it is
             // shown, as all have left the round that used it last.
-            unsafe { copy_nonoverlapping(buf, hub.to_show(me, round), bytes) };
-            hub.show(me, round, self.fingerprint);
+            unsafe { copy_nonoverlapping(buf, self.seat.to_show(round), bytes) };
+            self.seat.show(round, self.fingerprint);
             world.ring_hub(hub);
         } else {
             let late = Late { on: Some(root), ..Late::of(self, round) };
@@ -151,7 +175,7 @@ impl HubCall<'_> {
             // the round.
             unsafe { copy_nonoverlapping(from, buf, bytes) };
         }
-        if hub.leave(me, round) {
+        if self.seat.leave(round) {
             world.ring_hub(hub);
         }
         Ok(())
@@ -171,18 +195,18 @@ impl HubCall<'_> {
         count: usize,
         send: *const u8,
         recv: *mut u8,
-    ) -> Result<()> {
-        let (hub, me, bytes) = (self.hub, self.comm.me, count * size);
+    ) -> Halting<()> {
+        let (hub, seat, bytes) = (self.hub, self.seat, count * size);
         assert!(bytes <= FEW);
         // SAFETY: the room has `FEW` bytes, and is read by those who fold alone, before the ranks
         // part.
-        unsafe { copy_nonoverlapping(send, hub.room(me, bytes), bytes) };
+        unsafe { copy_nonoverlapping(send, seat.room(bytes), bytes) };
         let at_worker = || {
             // SAFETY: all ranks of this worker have filled their rooms, and wait.
-            self.operate(op, || unsafe { hub.fold_tree(me, op, size, count) })
+            self.operate(op, || unsafe { seat.fold_tree(op, size, count) })
         };
         let at_last = || {
-            let mut input = |worker| hub.room(hub.first_of(worker), bytes).cast_const();
+            let mut input = |worker| hub.folded_by(worker);
             let (out, workers) = (hub.outcome().cast_mut(), hub.workers());
             // SAFETY: each worker's fold lies in the room of its first rank; all ranks wait, and
             // have read the outcome of the meeting before.
@@ -203,7 +227,7 @@ impl HubCall<'_> {
     /// that panics, the others are stopped, and the panic goes on: no peer uses memory of this
     /// rank.
     #[inline]
-    fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
+    fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Halting<()> {
         if op.trusted() {
             operation();
         } else if let Some(payload) = self.waiter().guard(operation) {
@@ -219,23 +243,25 @@ impl HubCall<'_> {
         mut late: Late<'_, '_>,
         woken: bool,
         poll: impl FnMut() -> Option<T>,
-    ) -> Result<T> {
-        let world = &self.comm.endpoint.world;
-        let bell = world.hub_bell(self.hub, self.comm.me).unasked(woken);
-        wait::until(bell, &world.policy, &mut late, poll)
+    ) -> Halting<T> {
+        let bell = Bell::common(self.seat.bell(), None);
+        let bell = bell.unasked(woken || self.hub.has_one_worker());
+        wait::until_woken(bell, &mut late, poll)
     }
 
     #[cold]
+    #[inline(never)]
     fn waiter(&self) -> Waiter<'_> {
         let comm = self.comm;
         Waiter::new(&comm.endpoint, &comm.scope, self.call, comm.note(self.call))
     }
 
     #[cold]
-    fn mismatch(&self, peer: usize) -> Error {
+    #[inline(never)]
+    fn mismatch(&self, peer: usize) -> Box<Error> {
         let comm = self.comm;
         let me = (comm.me, self.round, self.call);
-        self.waiter().stop(&comm.endpoint.world.hub_mismatch(self.hub, me, peer))
+        Box::new(self.waiter().stop(&comm.endpoint.world.hub_mismatch(self.hub, me, peer)))
     }
 }
 
@@ -245,7 +271,7 @@ struct Late<'c, 'a> {
     /// Whom the wait is for: this rank, or whoever has not come to the round.
     on: Option<usize>,
     round: u64,
-    waiter: Option<Waiter<'c>>,
+    waiter: Option<Box<Waiter<'c>>>,
 }
 
 impl<'c, 'a> Late<'c, 'a> {
@@ -257,23 +283,27 @@ impl<'c, 'a> Late<'c, 'a> {
 
 impl Watch for Late<'_, '_> {
     #[inline]
-    fn interrupted(&self) -> Option<Error> {
-        let seen = self.call.comm.endpoint.world.faults_seen() != 0;
-        if seen { self.call.waiter().stopped() } else { None }
+    fn interrupted(&self) -> Option<Box<Error>> {
+        self.call.stopped()
     }
 
+    #[cold]
+    #[inline(never)]
     fn awake(&mut self) {
         if let Some(waiter) = &self.waiter {
             Watching { waiter, late: || Ok(()) }.awake();
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         let (call, on, round) = (self.call, self.on, self.round);
-        let waiter = self.waiter.get_or_insert_with(|| call.waiter());
+        let waiter = self.waiter.get_or_insert_with(|| Box::new(call.waiter()));
+        let waiter = &**waiter;
         let late = || {
             if let Some(peer) = call.hub.other_call(call.comm.me) {
-                return Err(call.mismatch(peer));
+                return Err(*call.mismatch(peer));
             }
             waiter.waits_on(on.or_else(|| call.hub.behind(round)));
             Ok(())

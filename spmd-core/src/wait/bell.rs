@@ -35,8 +35,8 @@ impl<'a> Bell<'a> {
         Bell { word, home: None, common: false, shared: true, unasked: false, fences }
     }
 
-    /// A bell of this process for all coroutines of one worker, on which `home` is one: all are
-    /// woken.
+    /// A bell of this process on which no other than the coroutines of one worker sleep. All are
+    /// woken, by whoever knows the home of one.
     #[inline]
     pub(crate) fn common(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
         Bell { common: true, ..Bell::new(word, home) }
@@ -100,7 +100,7 @@ impl<'a> Bell<'a> {
     /// Whether the coroutine that runs on this thread lives behind this bell.
     #[inline]
     pub(super) fn is_home(self) -> bool {
-        self.home.is_some_and(|home| if self.common { home.is_here() } else { home.is_current() })
+        self.common || self.home.is_some_and(Home::is_current)
     }
 
     /// Announces that the caller is about to sleep as a coroutine. Whether it must test its

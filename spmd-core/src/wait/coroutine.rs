@@ -145,12 +145,6 @@ impl Home {
         }
     }
 
-    /// Whether its worker runs on this thread.
-    #[inline]
-    pub fn is_here(&self) -> bool {
-        Local::with(|local| Arc::ptr_eq(&local.worker, &self.worker)) == Some(true)
-    }
-
     /// Whether this is the home of the coroutine that runs on this thread.
     #[inline]
     pub fn is_current(&self) -> bool {

@@ -260,8 +260,8 @@ pub(crate) struct Watching<'w, 'a, L> {
 
 impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
     #[inline]
-    fn interrupted(&self) -> Option<Error> {
-        self.waiter.stopped()
+    fn interrupted(&self) -> Option<Box<Error>> {
+        self.waiter.stopped().map(Box::new)
     }
 
     fn awake(&mut self) {

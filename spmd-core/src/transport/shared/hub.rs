@@ -83,6 +83,31 @@ pub(crate) enum Arrival {
     Mismatch(usize),
 }
 
+/// A rank in the hub.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat<'a> {
+    /// What belongs to the worker of the rank, on whose thread this is used.
+    place: &'a Place,
+    rank: usize,
+}
+
+impl<'a> Seat<'a> {
+    /// The word of the bell on which the rank sleeps.
+    #[inline]
+    pub(crate) fn bell(self) -> &'a BellWord {
+        &self.place.bell.0
+    }
+
+    /// Counts the rank. Whether it is the last of its worker, which must [`Hub::meet`] the others.
+    #[inline]
+    pub(crate) fn arrive(self) -> bool {
+        let arrived = self.place.arrived.0.load(Relaxed) + 1;
+        let last = arrived == self.place.ranks.len();
+        self.place.arrived.0.store(if last { 0 } else { arrived }, Relaxed);
+        last
+    }
+}
+
 impl Hub {
     pub(crate) fn new(ranks: usize, workers: usize) -> Hub {
         let place = |worker| {
@@ -114,11 +139,15 @@ impl Hub {
         &self.places[self.worker_of[rank] as usize]
     }
 
-    /// The word of the bell on which `rank` sleeps, and the first rank of its worker.
+    /// The seat of a rank.
     #[inline]
-    pub(crate) fn bell(&self, rank: usize) -> (&BellWord, usize) {
-        let place = self.place(rank);
-        (&place.bell.0, place.ranks.start)
+    pub(crate) fn seat(&self, rank: usize) -> Seat<'_> {
+        Seat { place: self.place(rank), rank }
+    }
+
+    /// The word of the bell on which the ranks of each worker sleep, and the first of them.
+    pub(crate) fn bells(&self) -> impl Iterator<Item = (&BellWord, usize)> {
+        self.places.iter().map(|place| (&place.bell.0, place.ranks.start))
     }
 
     /// How many workers there are.
@@ -127,25 +156,9 @@ impl Hub {
         self.places.len()
     }
 
-    /// The first rank of a worker.
-    #[inline]
-    pub(crate) fn first_of(&self, worker: usize) -> usize {
-        self.places[worker].ranks.start
-    }
-
     /// The first rank of each worker.
     pub(crate) fn firsts(&self) -> impl Iterator<Item = usize> + '_ {
         self.places.iter().map(|place| place.ranks.start)
-    }
-
-    /// Counts `rank`. Whether it is the last of its worker, which must [`Hub::meet`] the others.
-    #[inline]
-    pub(crate) fn arrive(&self, rank: usize) -> bool {
-        let place = self.place(rank);
-        let arrived = place.arrived.0.load(Relaxed) + 1;
-        let last = arrived == place.ranks.len();
-        place.arrived.0.store(if last { 0 } else { arrived }, Relaxed);
-        last
     }
 
     /// Counts the worker whose last rank to arrive is `rank`; all of its ranks are in the call of

@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 pub(crate) use faults::Reach;
 use heap::SegmentHeap;
-pub(crate) use hub::{Arrival, Begun, FEW, Hub};
+pub(crate) use hub::{Arrival, Begun, FEW, Hub, Seat};
 use inbox::Inbox;
 pub(crate) use inbox::Lent;
 use memory::Memory;
@@ -171,21 +171,17 @@ impl World {
         }
     }
 
-    /// The bell on which `rank` sleeps while it waits for what its peers do in the hub, as all
-    /// ranks of its worker do.
-    #[inline]
-    pub(crate) fn hub_bell<'a>(&'a self, hub: &'a Hub, rank: usize) -> Bell<'a> {
-        let (word, first) = hub.bell(rank);
-        Bell::common(word, self.homes[first].get()).unasked(hub.has_one_worker())
-    }
-
-    /// Wakes all who sleep on such bells, after a change in the hub.
+    /// Wakes all who sleep in the hub, after a change there.
     #[inline]
     pub(crate) fn ring_hub(&self, hub: &Hub) {
-        if !hub.has_one_worker() {
+        let one_worker = hub.has_one_worker();
+        if !one_worker {
             self.publish();
         }
-        hub.firsts().for_each(|first| self.hub_bell(hub, first).ring_after_fence());
+        for (word, first) in hub.bells() {
+            let bell = Bell::common(word, self.homes[first].get());
+            bell.unasked(one_worker).ring_after_fence();
+        }
     }
 
     /// The fence between a change and the look at the bells of those who may wait for it.

@@ -3,6 +3,7 @@
 use super::Round;
 use crate::error::Result;
 use crate::transport::shared::{Begun, Hub};
+use crate::wait::Bell;
 
 impl Round<'_> {
     /// Where this communicator's ranks meet, if they are virtual and it is the block's own.
@@ -15,10 +16,10 @@ impl Round<'_> {
     #[inline]
     pub(super) fn begin_in(&self, hub: &Hub) -> Result<()> {
         let call = self.waiter.call;
-        match hub.begin(self.me, self.round, self.fingerprint, call.site) {
+        match hub.seat(self.me).begin(self.round, self.fingerprint, call.site) {
             Begun::Same => Ok(()),
             Begun::First if hub.has_room(self.round) => {
-                hub.write_down(self.me, self.round, self.fingerprint, call, self.waiter.noted);
+                hub.seat(self.me).write_down(self.round, self.fingerprint, call, self.waiter.noted);
                 Ok(())
             }
             Begun::First => {
@@ -28,6 +29,12 @@ impl Round<'_> {
             }
             Begun::Mismatch(peer) => Err(self.mismatch(peer)),
         }
+    }
+
+    /// The bell on which this rank sleeps while it waits for what its peers do in the hub.
+    #[inline]
+    pub(super) fn bell_in<'h>(&self, hub: &'h Hub) -> Bell<'h> {
+        Bell::common(hub.seat(self.me).bell(), None).unasked(hub.has_one_worker())
     }
 
     /// Waits for `poll`, until which some ranks must come to `round`.
@@ -44,7 +51,7 @@ impl Round<'_> {
             self.waiter.waits_on(hub.behind(round));
             Ok(())
         };
-        self.waiter.until_at(self.endpoint.world.hub_bell(hub, self.me), late, poll)
+        self.waiter.until_at(self.bell_in(hub), late, poll)
     }
 
     /// A rank that has made other calls, where a hub knows of one.
@@ -55,8 +62,9 @@ impl Round<'_> {
     /// Says that this rank has left the round.
     #[inline]
     pub(super) fn leave(&self, hub: &Hub) {
-        hub.say_left(self.me, self.round);
-        if hub.leave(self.me, self.round) {
+        let seat = hub.seat(self.me);
+        seat.say_left(self.round);
+        if seat.leave(self.round) {
             self.endpoint.world.ring_hub(hub);
         }
         // A peer may have taken its buffers back, and wait until nobody uses them.

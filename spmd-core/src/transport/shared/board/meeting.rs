@@ -181,7 +181,7 @@ impl Round<'_> {
     ) -> Result<()> {
         let (want, world) = (stamp(self.round, stage), &self.endpoint.world);
         self.stamp(stage);
-        if hub.arrive(self.me) {
+        if hub.seat(self.me).arrive() {
             match hub.meet(self.me, self.fingerprint) {
                 Arrival::Early => {}
                 Arrival::Last => {
@@ -192,7 +192,7 @@ impl Round<'_> {
                 Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
             }
         }
-        let bell = world.hub_bell(hub, self.me).unasked(true);
+        let bell = self.bell_in(hub).unasked(true);
         self.waiter.until_at(bell, || self.who_is_late(stage), || hub.is_over(want).then_some(()))
     }
 

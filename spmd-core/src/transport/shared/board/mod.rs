@@ -332,7 +332,7 @@ impl Drop for Round<'_> {
             self.fail(Error::from("it gave up in the middle of a call"));
         }
         match self.hub() {
-            Some(hub) => hub.say_left(self.me, self.round),
+            Some(hub) => hub.seat(self.me).say_left(self.round),
             None => self.page(self.me).done.0.store(self.round, Release),
         }
         self.endpoint.world.publish();

@@ -6,10 +6,9 @@
 //! workers read what a rank shows to all.
 
 use std::panic::Location;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
-use super::Hub;
+use super::{Hub, Seat};
 use crate::call::Call;
 use crate::transport::shared::record::{CallRecord, Noted};
 
@@ -69,7 +68,7 @@ struct Done(AtomicU64);
 pub(crate) enum Begun {
     /// The call that the others make.
     Same,
-    /// Nothing: it must write its call down ([`Hub::write_down`]).
+    /// Nothing: it must write its call down ([`Seat::write_down`]).
     First,
     /// The call of this rank, and it is another one.
     Mismatch(usize),
@@ -104,44 +103,91 @@ impl Log {
     }
 
     #[inline]
+    fn shown(&self, round: u64) -> &Shown {
+        &self.shown[(round % ROUNDS) as usize]
+    }
+
+    #[inline]
     pub(super) fn done(&self) -> u64 {
         self.done.0.load(Acquire)
     }
 }
 
-impl Hub {
+impl Seat<'_> {
     #[inline]
-    fn passage(&self, rank: usize) -> &Passage {
-        let place = self.place(rank);
-        &place.log.ranks[rank - place.ranks.start]
+    fn passage(&self) -> &Passage {
+        &self.place.log.ranks[self.rank - self.place.ranks.start]
     }
 
-    /// `rank` begins a round with a call of this fingerprint.
+    /// The rank begins a round with a call of this fingerprint.
     #[inline]
     pub(crate) fn begin(
-        &self,
-        rank: usize,
+        self,
         round: u64,
         fingerprint: u64,
         site: &'static Location<'static>,
     ) -> Begun {
-        let place = self.place(rank);
-        let entry = place.log.entry(round);
-        let passage = &place.log.ranks[rank - place.ranks.start];
-        let site = std::ptr::from_ref(site).cast_mut();
-        if entry.round.load(Relaxed) != round {
-            passage.sites[(round % SITES) as usize].store(site, Relaxed);
-            passage.at.store(round << 1, Release);
-            return Begun::First;
-        }
-        if entry.fingerprint.load(Relaxed) != fingerprint {
+        let entry = self.place.log.entry(round);
+        let first = entry.round.load(Relaxed) != round;
+        if !first && entry.fingerprint.load(Relaxed) != fingerprint {
             return Begun::Mismatch(entry.first.load(Relaxed) as usize);
         }
+        let passage = self.passage();
+        let site = std::ptr::from_ref(site).cast_mut();
         passage.sites[(round % SITES) as usize].store(site, Relaxed);
         passage.at.store(round << 1, Release);
-        Begun::Same
+        if first { Begun::First } else { Begun::Same }
     }
 
+    /// Writes down the call with which the rank, as the first of its worker, begins a round.
+    pub(crate) fn write_down(self, round: u64, fingerprint: u64, call: &Call<'_>, noted: Noted) {
+        let entry = self.place.log.entry(round);
+        // Reports of other workers look at old entries while this one is written anew.
+        entry.round.store(0, Relaxed);
+        fence(Release);
+        entry.fingerprint.store(fingerprint, Relaxed);
+        entry.first.store(self.rank as u32, Relaxed);
+        entry.left.store(0, Relaxed);
+        entry.call.write(call, noted);
+        entry.round.store(round, Release);
+    }
+
+    /// The rank has left a round; said by every rank, or by none if all met in the round. Whether
+    /// it was the last of its worker.
+    #[inline]
+    pub(crate) fn leave(self, round: u64) -> bool {
+        let entry = self.place.log.entry(round);
+        let left = entry.left.load(Relaxed) + 1;
+        entry.left.store(left, Relaxed);
+        let last = left as usize == self.place.ranks.len();
+        if last {
+            self.place.log.done.0.store(round, Release);
+        }
+        last
+    }
+
+    /// Says that the rank has left a round, in which its peers may ask for it ([`Hub::left_by`]).
+    #[inline]
+    pub(crate) fn say_left(self, round: u64) {
+        self.passage().at.store(round << 1 | 1, Release);
+    }
+
+    /// The room in which the rank can show [`FEW`] bytes to all, in a round that it has begun.
+    #[inline]
+    pub(crate) fn to_show(self, round: u64) -> *mut u8 {
+        self.place.log.shown(round).data.as_ptr().cast_mut().cast()
+    }
+
+    /// Shows what the rank has put into that room.
+    #[inline]
+    pub(crate) fn show(self, round: u64, fingerprint: u64) {
+        let shown = self.place.log.shown(round);
+        shown.fingerprint.store(fingerprint, Relaxed);
+        shown.round.store(round, Release);
+    }
+}
+
+impl Hub {
     /// Whether the entry of `round` can be written down: all ranks have left the round that used it
     /// last.
     #[inline]
@@ -154,84 +200,24 @@ impl Hub {
         (round + 1).saturating_sub(ROUNDS)
     }
 
-    /// Writes down the call with which `rank`, as the first of its worker, begins a round.
-    pub(crate) fn write_down(
-        &self,
-        rank: usize,
-        round: u64,
-        fingerprint: u64,
-        call: &Call<'_>,
-        noted: Noted,
-    ) {
-        let entry = self.place(rank).log.entry(round);
-        // Reports of other workers look at old entries while this one is written anew.
-        entry.round.store(0, Relaxed);
-        fence(Release);
-        entry.fingerprint.store(fingerprint, Relaxed);
-        entry.first.store(rank as u32, Relaxed);
-        entry.left.store(0, Relaxed);
-        entry.call.write(call, noted);
-        entry.round.store(round, Release);
-    }
-
-    /// `rank` has left a round; said by every rank, or by none if all met in the round. Whether it
-    /// was the last of its worker.
-    #[inline]
-    pub(crate) fn leave(&self, rank: usize, round: u64) -> bool {
-        let place = self.place(rank);
-        let entry = place.log.entry(round);
-        let left = entry.left.load(Relaxed) + 1;
-        entry.left.store(left, Relaxed);
-        let last = left as usize == place.ranks.len();
-        if last {
-            place.log.done.0.store(round, Release);
-        }
-        last
-    }
-
-    /// Says that `rank` has left a round, in which its peers may ask for it ([`Hub::left_by`]).
-    #[inline]
-    pub(crate) fn say_left(&self, rank: usize, round: u64) {
-        self.passage(rank).at.store(round << 1 | 1, Release);
-    }
-
     /// The last round that `rank` is known to have left.
     pub(crate) fn left_by(&self, rank: usize) -> u64 {
-        let at = self.passage(rank).at.load(Acquire);
+        let at = self.seat(rank).passage().at.load(Acquire);
         if at % 2 == 1 { at >> 1 } else { (at >> 1).saturating_sub(1) }
     }
 
     /// The last round that `rank` has begun.
     pub(crate) fn begun_by(&self, rank: usize) -> u64 {
-        self.passage(rank).at.load(Acquire) >> 1
-    }
-
-    /// The room in which `rank` can show [`FEW`] bytes to all, in a round that it has begun.
-    #[inline]
-    pub(crate) fn to_show(&self, rank: usize, round: u64) -> *mut u8 {
-        self.shown(rank, round).data.as_ptr().cast_mut().cast()
-    }
-
-    /// Shows what `rank` has put into that room.
-    #[inline]
-    pub(crate) fn show(&self, rank: usize, round: u64, fingerprint: u64) {
-        let shown = self.shown(rank, round);
-        shown.fingerprint.store(fingerprint, Relaxed);
-        shown.round.store(round, Release);
+        self.seat(rank).passage().at.load(Acquire) >> 1
     }
 
     /// What `rank` shows in a round, and the fingerprint of its call: once it does, and until the
     /// asking rank leaves the round.
     #[inline]
     pub(crate) fn shown_by(&self, rank: usize, round: u64) -> Option<(u64, *const u8)> {
-        let shown = self.shown(rank, round);
+        let shown = self.place(rank).log.shown(round);
         (shown.round.load(Acquire) == round)
             .then(|| (shown.fingerprint.load(Relaxed), shown.data.as_ptr().cast()))
-    }
-
-    #[inline]
-    fn shown(&self, rank: usize, round: u64) -> &Shown {
-        &self.place(rank).log.shown[(round % ROUNDS) as usize]
     }
 }
 
@@ -266,11 +252,12 @@ impl Hub {
 
     /// Where `rank` made its call of a round that it has begun, if that is still known.
     pub(crate) fn site_of(&self, rank: usize, round: u64) -> Option<&'static Location<'static>> {
-        let passage = self.passage(rank);
+        let seat = self.seat(rank);
+        let passage = seat.passage();
         let site = passage.sites[(round % SITES) as usize].load(Relaxed);
         let known = (round..round + SITES).contains(&(passage.at.load(Acquire) >> 1));
         // SAFETY: only `begin` writes it, and what is not null came from such a reference.
-        (known && site != null_mut()).then(|| unsafe { &*site })
+        (known && !site.is_null()).then(|| unsafe { &*site })
     }
 
     /// The first rank that has not come to `round`.

@@ -7,7 +7,7 @@
 
 use std::cell::UnsafeCell;
 
-use super::{FEW, Hub, Line};
+use super::{FEW, Hub, Line, Seat};
 use crate::op::ErasedOp;
 
 /// The rooms of one worker's ranks.
@@ -47,13 +47,39 @@ impl Rooms {
     }
 }
 
-impl Hub {
-    /// The room of a rank, of `bytes` (at most [`FEW`]).
+impl Seat<'_> {
+    /// The room of the rank, of `bytes` (at most [`FEW`]).
     #[inline]
-    pub(crate) fn room(&self, rank: usize, bytes: usize) -> *mut u8 {
+    pub(crate) fn room(self, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= FEW);
-        let place = self.place(rank);
-        place.rooms.start().wrapping_add(place.rooms.place(rank - place.ranks.start) * bytes)
+        let rooms = &self.place.rooms;
+        rooms.start().wrapping_add(rooms.place(self.rank - self.place.ranks.start) * bytes)
+    }
+
+    /// Folds the rooms of all ranks of the worker, `count` elements of `size` bytes each, into that
+    /// of the worker's first rank.
+    ///
+    /// # Safety
+    /// [`Hub::has_trees`]; all these ranks have put `count` values of the operation's type into
+    /// their rooms, and nobody else uses these meanwhile.
+    #[inline]
+    pub(crate) unsafe fn fold_tree(self, op: ErasedOp<'_>, size: usize, count: usize) {
+        let rooms = &self.place.rooms;
+        let (start, mut half) = (rooms.start(), rooms.ranks / 2);
+        while half > 0 {
+            let right = start.wrapping_add(half * count * size);
+            // SAFETY: the rooms of `2 * half` ranks lie side by side from the start; the lower half
+            // of them are the left partners, and their places take the result.
+            unsafe { op.fold(start, start, right, half * count) };
+            half /= 2;
+        }
+    }
+}
+
+impl Hub {
+    /// Where the fold of a worker's rooms lies.
+    pub(crate) fn folded_by(&self, worker: usize) -> *const u8 {
+        self.places[worker].rooms.start()
     }
 
     /// Whether the ranks of each worker are a full tree of the canonical order over all ranks, all
@@ -62,29 +88,5 @@ impl Hub {
     pub(crate) fn has_trees(&self) -> bool {
         let ranks = self.places[0].rooms.ranks;
         self.places[0].rooms.is_tree() && ranks * self.places.len() == self.worker_of.len()
-    }
-
-    /// Folds the rooms of all ranks of the worker of `rank`, `count` elements of `size` bytes each,
-    /// into that of the worker's first rank.
-    ///
-    /// # Safety
-    /// [`Hub::has_trees`]; all these ranks have put `count` values of the operation's type into
-    /// their rooms, and nobody else uses these meanwhile.
-    #[inline]
-    pub(crate) unsafe fn fold_tree(
-        &self,
-        rank: usize,
-        op: ErasedOp<'_>,
-        size: usize,
-        count: usize,
-    ) {
-        let rooms = &self.place(rank).rooms;
-        let (start, mut half) = (rooms.start(), rooms.ranks / 2);
-        while half > 0 {
-            // SAFETY: the rooms of `2 * half` ranks lie side by side from the start; the lower half
-            // of them are the left partners, and their places take the result.
-            unsafe { op.fold(start, start, start.wrapping_add(half * count * size), half * count) };
-            half /= 2;
-        }
     }
 }
