@@ -99,9 +99,9 @@ fn an_operation_that_panics() {
     let op = spmd_core::Op::new(|a: u32, b: u32| if a + b == 5 { panic!("five") } else { a + b });
     for workers in [1, 2] {
         let block = Spmd::new(4).virtual_ranks().workers(workers);
-        let outcome = block.run(|ctx| ctx.allreduce_value(ctx.rank() as u32, &op));
+        let outcome = block.run(|ctx| ctx.allreduce_value(ctx.rank() as u32, op));
         let Err(Error::Panicked { message, .. }) = outcome else { panic!("{outcome:?}") };
-        assert_eq!(message, "five");
+        assert!(message.starts_with("five"), "{message}");
     }
     assert!(spmd(2, |ctx| ctx.barrier()).is_ok());
 }
