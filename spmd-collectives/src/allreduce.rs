@@ -156,7 +156,10 @@ pub(crate) unsafe fn allreduce(
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let central = fits && comm.has_hub();
-    let default = if !fits {
+    let hub = central && comm.folds_in_hub(reduction.bytes(), reduction.dtype);
+    let default = if hub {
+        Hub
+    } else if !fits {
         Chunked
     } else if central && reduction.bytes() * comm.size() <= CENTRAL {
         Central
@@ -165,11 +168,16 @@ pub(crate) unsafe fn allreduce(
     } else {
         Tree
     };
-    let names = [Flat, Tree, Central, Chunked];
+    let names = [Flat, Tree, Central, Hub, Chunked];
     let choice = choose(comm, call.kind, default, &names, |it| match it {
         Central => central,
+        Hub => hub,
         _ => fits || it == Chunked,
     });
+    if choice == Hub {
+        // SAFETY: as the caller promises.
+        return unsafe { reduction.in_hub(comm, call, send, recv) };
+    }
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {

@@ -41,6 +41,9 @@ pub trait Barrier {
 impl Barrier for Comm {
     fn barrier(&self) -> Result<()> {
         let call = Call::new(Kind::Barrier, Location::caller());
+        if self.has_hub() {
+            return self.collective_in_hub(&call, |round| round.meet());
+        }
         self.collective(&call, |round| round.arrive(1))
     }
 }

@@ -110,14 +110,24 @@ pub(crate) unsafe fn broadcast(
         // SAFETY: nothing is copied.
         return unsafe { alone(comm, call, buf, buf, 0) };
     }
-    let fits = count * dtype.size as usize <= PAYLOAD;
+    let bytes = count * dtype.size as usize;
+    let (fits, hub) = (bytes <= PAYLOAD, comm.fits_hub(bytes, dtype));
     let default = match comm.size() {
+        _ if hub => Hub,
         _ if !fits => Chunked,
         0..=FLAT => Flat,
         _ => Tree,
     };
-    let names = [Flat, Tree, Chunked];
-    let choice = choose(comm, Kind::Broadcast, default, &names, |it| fits || it == Chunked);
+    let names = [Flat, Tree, Hub, Chunked];
+    let choice = choose(comm, Kind::Broadcast, default, &names, |it| match it {
+        Hub => hub,
+        _ => fits || it == Chunked,
+    });
+    if choice == Hub {
+        // One step; one read of the data a rank. The root does not wait.
+        // SAFETY: as the caller promises.
+        return comm.collective_in_hub(call, |hub| unsafe { hub.broadcast(root, buf, bytes) });
+    }
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {

@@ -171,13 +171,22 @@ unsafe fn reduce(
         return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
+    let hub = comm.folds_in_hub(reduction.bytes(), reduction.dtype);
     let default = match comm.size() {
+        _ if hub => Hub,
         _ if !fits => Chunked,
         0..=FLAT => Flat,
         _ => Tree,
     };
-    let choice =
-        choose(comm, call.kind, default, &[Flat, Tree, Chunked], |it| fits || it == Chunked);
+    let choice = choose(comm, call.kind, default, &[Flat, Tree, Hub, Chunked], |it| match it {
+        Hub => hub,
+        _ => fits || it == Chunked,
+    });
+    if choice == Hub {
+        let recv = if comm.rank() == root { recv } else { null_mut() };
+        // SAFETY: as the caller promises.
+        return unsafe { reduction.in_hub(comm, call, send, recv) };
+    }
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {

@@ -3,8 +3,8 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{ErasedOp, Round, fold_ranks};
-use spmd_core::{DType, Result};
+use spmd_core::algorithm::{Call, ErasedOp, HubCall, Round, fold_ranks};
+use spmd_core::{Comm, DType, Result};
 
 use crate::large::{Large, SEND, Way, checked, part};
 
@@ -26,6 +26,25 @@ impl Reduction<'_> {
 
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.size()
+    }
+
+    /// Folds the ranks' `send` in their hub, into `recv` where that is not null: all meet once, the
+    /// last of each worker folds for it, the last of all the rest.
+    ///
+    /// # Safety
+    /// The hub can fold it ([`Comm::folds_in_hub`]); `send` holds the elements, `recv` has room for
+    /// them or is null.
+    pub(crate) unsafe fn in_hub(
+        &self,
+        comm: &Comm,
+        call: &Call<'_>,
+        send: *const u8,
+        recv: *mut u8,
+    ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        let fold =
+            |hub: &HubCall<'_>| unsafe { hub.reduce(self.op, self.size(), self.count, send, recv) };
+        comm.collective_in_hub(call, fold)
     }
 
     /// Folds the inputs of ranks `0..ranks` that lie in their rooms into `out`. This rank's own is

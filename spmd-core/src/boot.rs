@@ -159,7 +159,8 @@ pub(crate) fn check_forced(call: &str, algorithm: &str) -> std::result::Result<(
 }
 
 /// The algorithms that some collective has.
-const ALGORITHMS: [&str; 6] = ["flat", "tree", "central", "doubling", "chunked", "single_copy"];
+const ALGORITHMS: [&str; 7] =
+    ["flat", "tree", "central", "hub", "doubling", "chunked", "single_copy"];
 
 fn tuning() -> Result<Tuning> {
     use variables::*;

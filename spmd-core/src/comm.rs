@@ -1,8 +1,10 @@
 //! Communicators: a group of ranks and a number. Messages are in `messages.rs`.
 
+mod hub;
 mod messages;
 mod receive;
 
+pub use self::hub::HubCall;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -149,9 +151,12 @@ impl Comm {
     /// to go through the transport's table took a tenth of a barrier of two ranks.
     #[inline]
     fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
-        if self.route.plain {
-            return run();
-        }
+        if self.route.plain { run() } else { self.wrapped(call, run) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wrapped<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
         let (mut run, mut result) = (Some(run), None);
         self.route.transport.around(call, &mut || result = run.take().map(|run| run()));
         result.expect("a transport makes each call once")
@@ -178,6 +183,7 @@ impl Comm {
     /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
     /// ([`Round::arrive_and`]).
     #[doc(hidden)]
+    #[inline]
     pub fn has_hub(&self) -> bool {
         self.endpoint.hub(&self.scope).is_some()
     }
@@ -200,6 +206,7 @@ impl Comm {
         self.endpoint.world.tuning.segment
     }
 
+    #[inline]
     fn check_rank(&self, call: &Call<'_>, what: &'static str, given: usize) -> Result<()> {
         let size = self.size();
         if given < size {
@@ -210,6 +217,7 @@ impl Comm {
 
     /// Refuses a root that is not a rank of this communicator.
     #[doc(hidden)]
+    #[inline]
     pub fn check_root(&self, call: &Call<'_>) -> Result<()> {
         call.root.map_or(Ok(()), |root| self.check_rank(call, "root", root))
     }

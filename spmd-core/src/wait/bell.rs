@@ -15,6 +15,8 @@ use super::word::{self, COROUTINE, THREAD};
 pub struct Bell<'a> {
     word: &'a AtomicU32,
     home: Option<&'a Home>,
+    /// All coroutines of the home's worker live behind it.
+    common: bool,
     shared: bool,
     /// Whoever rings wakes the coroutine, whether it has announced itself or not.
     unasked: bool,
@@ -24,12 +26,20 @@ pub struct Bell<'a> {
 impl<'a> Bell<'a> {
     /// A bell of this process.
     pub(crate) fn new(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
-        Bell { word, home, shared: false, unasked: false, fences: Fences::Symmetric }
+        Bell { word, home, common: false, shared: false, unasked: false, fences: Fences::Symmetric }
     }
 
     /// A bell in memory that other processes have mapped.
     pub(crate) fn shared(word: &'a AtomicU32) -> Bell<'a> {
-        Bell { word, home: None, shared: true, unasked: false, fences: Fences::Symmetric }
+        let fences = Fences::Symmetric;
+        Bell { word, home: None, common: false, shared: true, unasked: false, fences }
+    }
+
+    /// A bell of this process on which no other than the coroutines of one worker sleep. All are
+    /// woken, by whoever knows the home of one.
+    #[inline]
+    pub(crate) fn common(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
+        Bell { common: true, ..Bell::new(word, home) }
     }
 
     /// The same bell for those who ring it without a look at who sleeps, and for a coroutine that
@@ -52,10 +62,8 @@ impl<'a> Bell<'a> {
     /// [`Fences`] stands between that change and this call.
     #[inline]
     pub(crate) fn ring_after_fence(self) {
-        if self.unasked
-            && let Some(home) = self.home
-        {
-            home.wake();
+        if self.unasked {
+            self.wake_coroutine();
         }
         if word::has_sleepers(self.word) {
             self.ring_slow();
@@ -72,20 +80,27 @@ impl<'a> Bell<'a> {
     #[cold]
     fn ring_slow(self) {
         let word = word::take_sleepers(self.word);
-        if word & COROUTINE != 0
-            && let Some(home) = self.home
-        {
-            home.wake();
+        if word & COROUTINE != 0 {
+            self.wake_coroutine();
         }
         if word & THREAD != 0 {
             futex::wake_all(self.word, self.shared);
         }
     }
 
+    #[inline]
+    fn wake_coroutine(self) {
+        match self.home {
+            Some(home) if self.common => home.wake_all(),
+            Some(home) => home.wake(),
+            None => {}
+        }
+    }
+
     /// Whether the coroutine that runs on this thread lives behind this bell.
     #[inline]
     pub(super) fn is_home(self) -> bool {
-        self.home.is_some_and(Home::is_current)
+        self.common || self.home.is_some_and(Home::is_current)
     }
 
     /// Announces that the caller is about to sleep as a coroutine. Whether it must test its

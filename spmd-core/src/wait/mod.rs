@@ -16,7 +16,9 @@ mod worker;
 pub(crate) use bell::Bell;
 pub(crate) use current::{current, set_current};
 pub(crate) use fences::Fences;
-pub(crate) use until::{Opener, Policy, Running, Watch, cores, foreign_threads, until, until_done};
+pub(crate) use until::{
+    Opener, Policy, Running, Watch, cores, foreign_threads, until, until_done, until_woken,
+};
 
 use std::cell::Cell;
 

@@ -101,7 +101,7 @@ impl Policy {
 /// What a wait must know besides its condition.
 pub(crate) trait Watch {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
-    fn interrupted(&self) -> Option<Error>;
+    fn interrupted(&self) -> Option<Box<Error>>;
     /// The wait is over, one that was overdue at least once.
     fn awake(&mut self);
     /// The wait has lasted this long: puts it on record, and makes the rare checks (peers that
@@ -129,7 +129,7 @@ pub(crate) fn until<T>(
         return Ok(value);
     }
     if fleet::in_coroutine() {
-        return wait_as_coroutine(bell, watch, &mut poll);
+        return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
     }
     let (spins, yields) = policy.patience();
     for _ in 0..spins {
@@ -161,6 +161,20 @@ pub(crate) fn until<T>(
     }
 }
 
+/// [`until`] for a virtual rank. The error is boxed: room for it in each frame would make a rank
+/// that waits touch more lines of its stack.
+#[inline(always)]
+pub(crate) fn until_woken<T>(
+    bell: Bell<'_>,
+    watch: &mut impl Watch,
+    mut poll: impl FnMut() -> Option<T>,
+) -> Result<T, Box<Error>> {
+    match poll() {
+        Some(value) => Ok(value),
+        None => wait_as_coroutine(bell, watch, &mut poll),
+    }
+}
+
 /// Waits until `done`, which nothing but its condition ends: for blocks that an agent opened, and
 /// for peers that still use its memory. If that is impossible (a virtual rank that is panicking
 /// cannot let its peers run), the process ends rather than let them use memory that is gone.
@@ -176,7 +190,7 @@ pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
 struct Stubborn;
 
 impl Watch for Stubborn {
-    fn interrupted(&self) -> Option<Error> {
+    fn interrupted(&self) -> Option<Box<Error>> {
         None
     }
     fn awake(&mut self) {}
@@ -190,7 +204,7 @@ fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<boo
     match watch.interrupted() {
         None => Ok(false),
         Some(_) if ready() => Ok(true),
-        Some(error) => Err(error),
+        Some(error) => Err(*error),
     }
 }
 
@@ -238,7 +252,7 @@ fn wait_as_coroutine<T>(
     bell: Bell<'_>,
     watch: &mut impl Watch,
     poll: &mut impl FnMut() -> Option<T>,
-) -> Result<T> {
+) -> Result<T, Box<Error>> {
     let at_home = bell.is_home();
     let what = if at_home { Suspension::Wake } else { Suspension::Poll };
     let mut start: Option<Instant> = None;
@@ -258,23 +272,10 @@ fn wait_as_coroutine<T>(
         }
         match why {
             Resumed::Woken => {}
-            Resumed::Refused => {
-                break Err(Error::Argument(
-                    "a rank that is panicking cannot wait for others; don't communicate in Drop"
-                        .into(),
-                ));
-            }
+            Resumed::Refused => break Err(refused()),
             Resumed::Sweep => {
-                let mut found = None;
-                let checked = overdue(watch, &mut start, &mut || {
-                    found = found.take().or_else(&mut *poll);
-                    found.is_some()
-                });
-                if let Some(value) = found {
-                    break Ok(value);
-                }
-                if let Err(error) = checked {
-                    break Err(error);
+                if let Some(outcome) = sweep(watch, &mut start, poll) {
+                    break outcome;
                 }
             }
         }
@@ -283,6 +284,31 @@ fn wait_as_coroutine<T>(
         watch.awake();
     }
     outcome
+}
+
+#[cold]
+#[inline(never)]
+fn refused() -> Box<Error> {
+    let why = "a rank that is panicking cannot wait for others; don't communicate in Drop";
+    Box::new(Error::Argument(why.into()))
+}
+
+/// Makes the rare checks of a coroutine: the end of its wait, if they find one. Not inlined, so
+/// that what they need lies on the stack only meanwhile: the fewer lines of it a rank that waits
+/// touches, the better.
+#[cold]
+#[inline(never)]
+fn sweep<T>(
+    watch: &mut impl Watch,
+    start: &mut Option<Instant>,
+    poll: &mut impl FnMut() -> Option<T>,
+) -> Option<Result<T, Box<Error>>> {
+    let mut found = None;
+    let checked = overdue(watch, start, &mut || {
+        found = found.take().or_else(&mut *poll);
+        found.is_some()
+    });
+    found.map(Ok).or_else(|| checked.err().map(|error| Err(Box::new(error))))
 }
 
 /// A worker has looked after all its coroutines: the wait has lasted. It is measured from the

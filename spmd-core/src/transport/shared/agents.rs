@@ -3,7 +3,9 @@
 //! An agent is a thread or coroutine that uses a communicator of the rank. Its record is written
 //! when a wait has lasted some time, not before, so that calls that go well pay nothing.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Duration;
 
@@ -12,9 +14,9 @@ use super::record::Noted;
 use super::{Endpoint, Reach};
 use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault};
+use crate::fault::{Cause, Fault, panic_text};
 use crate::group::Scope;
-use crate::wait::{self, Watch};
+use crate::wait::{self, Bell, Watch};
 
 /// Which of the records are in use, and who uses the rank's communicators besides its own agent.
 pub(super) struct Agents {
@@ -129,17 +131,17 @@ impl<'a> Waiter<'a> {
         wait::until(endpoint.bell(), &endpoint.world.policy, &mut watching, poll)
     }
 
-    /// [`Waiter::until`], where whoever makes `poll` true wakes this rank, asked or not. `late` is
-    /// called while the wait lasts: it says whom the wait is for, or what is wrong.
+    /// [`Waiter::until`] on another bell. `late` is called while the wait lasts: it says whom the
+    /// wait is for, or what is wrong.
     #[inline]
-    pub(crate) fn until_woken<T>(
+    pub(crate) fn until_at<T>(
         &self,
+        bell: Bell<'_>,
         late: impl FnMut() -> Result<()>,
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        let endpoint = self.endpoint;
-        let bell = endpoint.bell().unasked(true);
-        wait::until(bell, &endpoint.world.policy, &mut Watching { waiter: self, late }, poll)
+        let policy = &self.endpoint.world.policy;
+        wait::until(bell, policy, &mut Watching { waiter: self, late }, poll)
     }
 
     /// Waits until `gone`, whatever happens: for peers that still use this rank's memory.
@@ -166,6 +168,16 @@ impl<'a> Waiter<'a> {
         self.endpoint.world.raise(Reach::Context(self.scope.context), fault);
         let first = self.endpoint.first_fault(self.scope).unwrap_or_else(|| fault.clone());
         Error::stopped(first, self.call)
+    }
+
+    /// Runs code of the program's own. If that panics, the others are stopped; gives what it
+    /// panicked with.
+    pub(crate) fn guard(&self, operation: impl FnOnce()) -> Option<Box<dyn Any + Send>> {
+        let outcome = wait::in_operation(|| catch_unwind(AssertUnwindSafe(operation)));
+        let payload = outcome.err()?;
+        let cause = Cause::Panicked(panic_text(&*payload));
+        self.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
+        Some(payload)
     }
 
     /// Tells the others that this rank gives up with `error`, unless they are stopped already.
@@ -240,15 +252,16 @@ impl Endpoint {
     }
 }
 
-struct Watching<'w, 'a, L> {
-    waiter: &'w Waiter<'a>,
-    late: L,
+/// The watch of a wait.
+pub(crate) struct Watching<'w, 'a, L> {
+    pub(crate) waiter: &'w Waiter<'a>,
+    pub(crate) late: L,
 }
 
 impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
     #[inline]
-    fn interrupted(&self) -> Option<Error> {
-        self.waiter.stopped()
+    fn interrupted(&self) -> Option<Box<Error>> {
+        self.waiter.stopped().map(Box::new)
     }
 
     fn awake(&mut self) {

@@ -49,8 +49,14 @@ impl World {
     pub(crate) fn check_calls(&self, block: u32, call: &Call<'_>) -> Result<()> {
         let page = |rank: usize| self.memory.board(rank, board_of(block));
         let slot = |rank: usize, round: u64| &page(rank).slots[(round % SLOTS as u64) as usize];
-        let rounds = |rank: usize| page(rank).done.0.load(Acquire);
-        let print = |rank: usize, round| slot(rank, round).fingerprint.load(Relaxed);
+        let rounds = |rank: usize| match &self.hub {
+            Some(hub) => hub.begun_by(rank),
+            None => page(rank).done.0.load(Acquire),
+        };
+        let print = |rank: usize, round| match &self.hub {
+            Some(hub) => hub.fingerprint_of(rank, round).unwrap_or(0),
+            None => slot(rank, round).fingerprint.load(Relaxed),
+        };
         let last = rounds(0);
         let alike = |rank: usize| {
             rounds(rank) == last && (last == 0 || print(rank, last) == print(0, last))
@@ -64,7 +70,10 @@ impl World {
             None => (common + 1, "one rank made more calls than another"),
         };
         let ranks = (0..self.size()).filter(|rank| rounds(*rank) >= round);
-        let calls = ranks.map(|rank| (rank, self.describe(rank, &slot(rank, round).call)));
+        let calls = ranks.filter_map(|rank| match &self.hub {
+            Some(hub) => self.hub_call(hub, rank, round),
+            None => Some((rank, self.describe(rank, &slot(rank, round).call))),
+        });
         let fault = Fault::Mismatch { calls: crate::fault::by_call(calls), what: what.into() };
         Err(Error::stopped(fault, call))
     }

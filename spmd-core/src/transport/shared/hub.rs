@@ -8,18 +8,31 @@
 //!
 //! Only ranks themselves come here, never threads that they gave a communicator to: a hub serves
 //! the block's own communicator, which a rank cannot give away.
+//!
+//! Each worker also keeps the log of its ranks' calls (`log.rs`), to which every rank compares its
+//! call when it begins.
+
+mod log;
+mod report;
+mod rooms;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use self::log::Log;
+pub(crate) use self::log::{Begun, FEW};
+use self::rooms::Rooms;
+use super::board::STAGE_BITS;
+use crate::sync::atomic::AtomicU32 as BellWord;
 use crate::wait::fleet::ranks_of_worker;
 
 /// The meeting place of the virtual ranks of one block.
 pub(crate) struct Hub {
-    /// The ranks of each worker: not beside what these write.
-    ranks: Box<[Range<usize>]>,
-    places: Box<[Line<Place>]>,
+    /// The worker of each rank.
+    worker_of: Box<[u32]>,
+    places: Box<[Place]>,
     workers: Line<Workers>,
+    outcome: Line<Outcome>,
 }
 
 /// In cache lines of its own: the fields beside it are read all the time.
@@ -27,28 +40,37 @@ pub(crate) struct Hub {
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// Where workers count, and what the last to arrive leaves to the others: one line to move.
+/// Where workers count.
 #[derive(Default)]
 struct Workers {
     /// How many times a worker's ranks have all arrived, over all meetings.
     arrived: AtomicUsize,
     /// The sum of the fingerprints that their ranks came with.
     fingerprints: AtomicU64,
-    /// Who was the last in the last meeting.
-    last: AtomicUsize,
+}
+
+/// What the last to arrive leaves to the others: one line to move.
+#[derive(Default)]
+struct Outcome {
     /// The last meeting in which all ranks have arrived: one word for all, so that no rank goes
     /// on, and perhaps fails, before the others may.
     over: AtomicU64,
+    /// Who was the last in it.
+    last: AtomicUsize,
+    /// What it has left to all.
+    data: [AtomicU64; FEW / 8],
 }
 
-/// Where the ranks of one worker count. Written by the worker's thread alone.
-#[derive(Default)]
+/// What belongs to one worker. Its thread alone writes it, but for the bell.
 struct Place {
-    /// How many have arrived.
-    arrived: AtomicUsize,
-    /// The fingerprint of the first of them, and which it is.
-    fingerprint: AtomicU64,
-    first: AtomicUsize,
+    /// Its ranks: not beside what they write.
+    ranks: Range<usize>,
+    /// How many of them have arrived.
+    arrived: Line<AtomicUsize>,
+    /// On which they sleep while they wait for what ranks of any worker do in the hub.
+    bell: Line<BellWord>,
+    log: Log,
+    rooms: Rooms,
 }
 
 /// What a rank finds when it arrives.
@@ -61,48 +83,88 @@ pub(crate) enum Arrival {
     Mismatch(usize),
 }
 
+/// A rank in the hub.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat<'a> {
+    /// What belongs to the worker of the rank, on whose thread this is used.
+    place: &'a Place,
+    rank: usize,
+}
+
+impl<'a> Seat<'a> {
+    /// The word of the bell on which the rank sleeps.
+    #[inline]
+    pub(crate) fn bell(self) -> &'a BellWord {
+        &self.place.bell.0
+    }
+
+    /// Counts the rank. Whether it is the last of its worker, which must [`Hub::meet`] the others.
+    #[inline]
+    pub(crate) fn arrive(self) -> bool {
+        let arrived = self.place.arrived.0.load(Relaxed) + 1;
+        let last = arrived == self.place.ranks.len();
+        self.place.arrived.0.store(if last { 0 } else { arrived }, Relaxed);
+        last
+    }
+}
+
 impl Hub {
     pub(crate) fn new(ranks: usize, workers: usize) -> Hub {
-        let of_worker = |worker| ranks_of_worker(ranks, workers, worker);
+        let place = |worker| {
+            let ranks = ranks_of_worker(ranks, workers, worker);
+            let (log, rooms) = (Log::new(ranks.len()), Rooms::new(ranks.len()));
+            let bell = Line(BellWord::new(0));
+            Place { ranks, arrived: Line::default(), bell, log, rooms }
+        };
+        let places: Box<[Place]> = (0..workers).map(place).collect();
+        let each = places.iter().enumerate();
+        let worker_of =
+            each.flat_map(|(worker, place)| place.ranks.clone().map(move |_| worker as u32));
         Hub {
-            ranks: (0..workers).map(of_worker).collect(),
-            places: (0..workers).map(|_| Line::default()).collect(),
+            worker_of: worker_of.collect(),
+            places,
             workers: Line::default(),
+            outcome: Line::default(),
         }
     }
 
     /// Whether all ranks share a thread.
+    #[inline]
     pub(crate) fn has_one_worker(&self) -> bool {
         self.places.len() == 1
     }
 
-    /// On which worker a rank runs.
     #[inline]
-    fn worker_of(&self, rank: usize) -> usize {
-        if self.has_one_worker() {
-            0
-        } else {
-            self.ranks.partition_point(|ranks| ranks.end <= rank)
-        }
+    fn place(&self, rank: usize) -> &Place {
+        &self.places[self.worker_of[rank] as usize]
     }
 
-    /// Counts `rank`, which is in the call of this fingerprint.
+    /// The seat of a rank.
     #[inline]
-    pub(crate) fn arrive(&self, rank: usize, fingerprint: u64) -> Arrival {
-        let worker = self.worker_of(rank);
-        let place = &self.places[worker].0;
-        let arrived = place.arrived.load(Relaxed);
-        if arrived == 0 {
-            place.fingerprint.store(fingerprint, Relaxed);
-            place.first.store(rank, Relaxed);
-        } else if place.fingerprint.load(Relaxed) != fingerprint {
-            return Arrival::Mismatch(place.first.load(Relaxed));
-        }
-        if arrived + 1 < self.ranks[worker].len() {
-            place.arrived.store(arrived + 1, Relaxed);
-            return Arrival::Early;
-        }
-        place.arrived.store(0, Relaxed);
+    pub(crate) fn seat(&self, rank: usize) -> Seat<'_> {
+        Seat { place: self.place(rank), rank }
+    }
+
+    /// The word of the bell on which the ranks of each worker sleep, and the first of them.
+    pub(crate) fn bells(&self) -> impl Iterator<Item = (&BellWord, usize)> {
+        self.places.iter().map(|place| (&place.bell.0, place.ranks.start))
+    }
+
+    /// How many workers there are.
+    #[inline]
+    pub(crate) fn workers(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The first rank of each worker.
+    pub(crate) fn firsts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.places.iter().map(|place| place.ranks.start)
+    }
+
+    /// Counts the worker whose last rank to arrive is `rank`; all of its ranks are in the call of
+    /// this fingerprint.
+    #[inline]
+    pub(crate) fn meet(&self, rank: usize, fingerprint: u64) -> Arrival {
         if self.has_one_worker() {
             return Arrival::Last;
         }
@@ -119,30 +181,42 @@ impl Hub {
         if sum == fingerprint.wrapping_mul(workers as u64) {
             return Arrival::Last;
         }
-        let other = |place: &&Line<Place>| place.0.fingerprint.load(Relaxed) != fingerprint;
-        let first = self.places.iter().find(other).map(|place| place.0.first.load(Relaxed));
-        first.map_or(Arrival::Last, Arrival::Mismatch)
+        self.other_call(rank).map_or(Arrival::Last, Arrival::Mismatch)
     }
 
     /// Whether the meeting of this number is over. Numbers grow.
     #[inline]
     pub(crate) fn is_over(&self, meeting: u64) -> bool {
-        self.workers.0.over.load(Acquire) >= meeting
+        self.outcome.0.over.load(Acquire) >= meeting
     }
 
     /// Who was the last of the meeting that this rank has come from: nobody ends another before
     /// this rank arrives.
     #[inline]
     pub(crate) fn last(&self) -> usize {
-        self.workers.0.last.load(Relaxed)
+        self.outcome.0.last.load(Relaxed)
+    }
+
+    /// What the last of that meeting has left to all: written by it before it ends the meeting.
+    #[inline]
+    pub(crate) fn outcome(&self) -> *const u8 {
+        self.outcome.0.data.as_ptr().cast()
     }
 
     /// Ends a meeting: `rank`, the last to arrive, calls this. `wake` makes all ranks of the
     /// worker of a rank ready.
     #[inline]
     pub(crate) fn release(&self, rank: usize, meeting: u64, wake: impl Fn(usize)) {
-        self.workers.0.last.store(rank, Relaxed);
-        self.workers.0.over.store(meeting, Release);
-        self.ranks.iter().for_each(|ranks| wake(ranks.start));
+        self.outcome.0.last.store(rank, Relaxed);
+        self.outcome.0.over.store(meeting, Release);
+        self.firsts().for_each(wake);
+    }
+
+    /// Whether every rank has left this round.
+    #[inline]
+    pub(crate) fn all_left(&self, round: u64) -> bool {
+        // All have come to a meeting of a later round, or each worker has counted its ranks.
+        self.outcome.0.over.load(Acquire) >> STAGE_BITS > round
+            || self.places.iter().all(|place| place.log.done() >= round)
     }
 }

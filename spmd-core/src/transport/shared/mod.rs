@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 pub(crate) use faults::Reach;
 use heap::SegmentHeap;
-pub(crate) use hub::{Arrival, Hub};
+pub(crate) use hub::{Arrival, Begun, FEW, Hub, Seat};
 use inbox::Inbox;
 pub(crate) use inbox::Lent;
 use memory::Memory;
@@ -172,6 +172,19 @@ impl World {
         }
     }
 
+    /// Wakes all who sleep in the hub, after a change there.
+    #[inline]
+    pub(crate) fn ring_hub(&self, hub: &Hub) {
+        let one_worker = hub.has_one_worker();
+        if !one_worker {
+            self.publish();
+        }
+        for (word, first) in hub.bells() {
+            let bell = Bell::common(word, self.homes[first].get());
+            bell.unasked(one_worker).ring_after_fence();
+        }
+    }
+
     /// The fence between a change and the look at the bells of those who may wait for it.
     #[inline]
     pub(crate) fn publish(&self) {
@@ -186,7 +199,7 @@ impl World {
 
     /// Makes all virtual ranks ready that share the worker of this one, which has entered the
     /// block.
-    fn wake_worker_of(&self, rank: usize) {
+    pub(crate) fn wake_worker_of(&self, rank: usize) {
         if let Some(home) = self.homes[rank].get() {
             home.wake_all();
         }

@@ -1,11 +1,13 @@
 //! The call that a rank is in, as peers and the launcher read it.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Endpoint, World};
 use crate::call::{Call, Description, Kind};
 
 /// A call in four words: written at every collective, read only for reports.
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct CallRecord {
     /// The kind, above it the [`Noted`] texts.
@@ -69,6 +71,16 @@ impl CallRecord {
 impl World {
     /// A call that some rank has on record, in words.
     pub(crate) fn describe(&self, rank: usize, record: &CallRecord) -> String {
+        self.describe_at(rank, record, None)
+    }
+
+    /// The same for a call made at `site`, where that is known and may be another line.
+    pub(crate) fn describe_at(
+        &self,
+        rank: usize,
+        record: &CallRecord,
+        site: Option<&Location<'_>>,
+    ) -> String {
         let table = self.memory.text(rank);
         let what = record.what.load(Relaxed);
         let Some(kind) = u8::try_from(what & 0xffff).ok().and_then(Kind::from_number) else {
@@ -84,8 +96,8 @@ impl World {
             count: record.count.load(Relaxed) as usize,
             root: (place >> 32).checked_sub(1).map(|root| root as usize),
             tag: record.tag.load(Relaxed).checked_sub(1).map(|tag| tag as u32),
-            file: &table.get(noted.file()),
-            line: place as u32,
+            file: &site.map_or_else(|| table.get(noted.file()), |site| site.file().into()),
+            line: site.map_or(place as u32, Location::line),
         }
         .to_string()
     }
@@ -106,8 +118,6 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::Location;
-
     use super::*;
 
     #[test]

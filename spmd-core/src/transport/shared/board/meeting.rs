@@ -47,12 +47,6 @@ impl Round<'_> {
         }
     }
 
-    /// Where this communicator's ranks meet, if they are virtual and it is the block's own.
-    #[inline]
-    fn hub(&self) -> Option<&Hub> {
-        self.endpoint.hub(self.scope)
-    }
-
     /// Says that this rank has reached `stage` (1 and up) of the round, to all peers.
     #[inline]
     pub fn publish(&self, stage: u32) {
@@ -104,7 +98,10 @@ impl Round<'_> {
     /// told lies about the other ranks' data, by a process that writes what it should not.
     #[cold]
     fn passed_by(&self, peer: usize, stage: u32) -> Option<Error> {
-        let gone = self.page(peer).done.0.load(Acquire) >= self.round;
+        if let Some(other) = self.in_other_call() {
+            return Some(self.mismatch(other));
+        }
+        let gone = self.left_by(peer) >= self.round;
         let seen = self.slot(peer).stamp.load(Acquire);
         let here = seen < stamp(self.round, stage);
         (gone && here).then(|| self.disagree("ranks took different ways through one call"))
@@ -182,25 +179,29 @@ impl Round<'_> {
         stage: u32,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let want = stamp(self.round, stage);
+        let (want, world) = (stamp(self.round, stage), &self.endpoint.world);
         self.stamp(stage);
-        match hub.arrive(self.me, self.fingerprint) {
-            Arrival::Early => {
-                let over = || hub.is_over(want).then_some(());
-                self.waiter.until_woken(|| self.who_is_late(stage), over)
+        if hub.seat(self.me).arrive() {
+            match hub.meet(self.me, self.fingerprint) {
+                Arrival::Early => {}
+                Arrival::Last => {
+                    work()?;
+                    hub.release(self.me, want, |rank| world.wake_worker_of(rank));
+                    return Ok(());
+                }
+                Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
             }
-            Arrival::Last => {
-                work()?;
-                hub.release(self.me, want, |rank| self.endpoint.world.wake_worker_of(rank));
-                Ok(())
-            }
-            Arrival::Mismatch(peer) => Err(self.mismatch(peer)),
         }
+        let bell = self.bell_in(hub).unasked(true);
+        self.waiter.until_at(bell, || self.who_is_late(stage), || hub.is_over(want).then_some(()))
     }
 
     /// Looks, when a meeting lasts, at the calls of all, and whom to wait for.
     #[cold]
     fn who_is_late(&self, stage: u32) -> Result<()> {
+        if let Some(other) = self.in_other_call() {
+            return Err(self.mismatch(other));
+        }
         let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
         let late = peers.find_map(|peer| match self.arrived(peer, stage) {
             Some(Ok(())) => None,

@@ -18,6 +18,7 @@
 //! fence, before it looks whether the peer is there, so one of the two sees the other.
 
 mod exposure;
+mod in_hub;
 mod meeting;
 mod report;
 mod single_copy;
@@ -25,12 +26,11 @@ mod single_copy;
 use single_copy::Reading;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::atomic::Ordering::*;
 
 use crate::call::{Call, mix};
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault};
 use crate::group::Scope;
 use crate::op::ErasedOp;
 use crate::transport::shared::agents::Waiter;
@@ -39,7 +39,7 @@ use crate::transport::shared::layout::*;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Endpoint, Mode};
 
-const STAGE_BITS: u32 = 20;
+pub(crate) const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
 pub const LAST_STAGE: u32 = (1 << STAGE_BITS) - 1;
 /// Above this size ranks meet over a tree.
@@ -72,6 +72,16 @@ impl Board {
         self.reading.get() == Reading::Agreed(true)
     }
 
+    /// The number of this rank's next round, and the fingerprint of all calls with this one.
+    #[inline]
+    pub(crate) fn next(&self, call: &Call<'_>) -> (u64, u64) {
+        let round = self.round.get() + 1;
+        self.round.set(round);
+        let fingerprint = mix(self.history.get() ^ call.fingerprint());
+        self.history.set(fingerprint);
+        (round, fingerprint)
+    }
+
     /// How many rounds this rank has begun.
     pub(super) fn rounds(&self) -> u64 {
         self.round.get()
@@ -102,7 +112,7 @@ pub struct Round<'a> {
     waiter: Waiter<'a>,
 }
 
-fn stamp(round: u64, stage: u32) -> u64 {
+pub(crate) fn stamp(round: u64, stage: u32) -> u64 {
     round << STAGE_BITS | u64::from(stage)
 }
 
@@ -119,10 +129,7 @@ impl<'a> Round<'a> {
         noted: Noted,
         body: impl FnOnce(&Round<'a>) -> Result<R>,
     ) -> Result<R> {
-        let number = board.round.get() + 1;
-        board.round.set(number);
-        let fingerprint = mix(board.history.get() ^ call.fingerprint());
-        board.history.set(fingerprint);
+        let (number, fingerprint) = board.next(call);
         let round = Round {
             endpoint,
             scope,
@@ -160,6 +167,9 @@ impl<'a> Round<'a> {
     fn enter(&self) -> Result<()> {
         if let Some(error) = self.waiter.stopped() {
             return Err(error);
+        }
+        if let Some(hub) = self.hub() {
+            self.begin_in(hub)?;
         }
         let reused = self.round.saturating_sub(SLOTS as u64);
         if reused > self.board.settled.get() {
@@ -209,6 +219,11 @@ impl<'a> Round<'a> {
     /// Waits until every peer has left `round`, so that its slot can be used again.
     #[cold]
     fn settle(&self, round: u64) -> Result<()> {
+        if let Some(hub) = self.hub() {
+            self.wait_in(hub, round + 1, || hub.all_left(round).then_some(()))?;
+            self.board.settled.set(round);
+            return Ok(());
+        }
         let mut peer = 0;
         let mut least = u64::MAX;
         self.waiter.until(|| {
@@ -229,6 +244,14 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
+    /// The last round that `peer` is known to have left.
+    fn left_by(&self, peer: usize) -> u64 {
+        match self.hub() {
+            Some(hub) => hub.left_by(peer),
+            None => self.page(peer).done.0.load(Acquire),
+        }
+    }
+
     /// Shows no buffers any more, so that no peer takes these for those of a later round.
     #[inline]
     fn hide(&self) {
@@ -246,10 +269,14 @@ impl<'a> Round<'a> {
         self.over.set(true);
         self.show();
         self.hide();
-        self.page(self.me).done.0.store(self.round, Release);
         if self.met.get() || self.heard.get() {
             self.board.settled.set(self.round - 1);
         }
+        if let Some(hub) = self.hub() {
+            self.leave(hub);
+            return;
+        }
+        self.page(self.me).done.0.store(self.round, Release);
         if !self.met.get() {
             self.endpoint.world.publish();
             self.ring_peers();
@@ -282,10 +309,7 @@ impl<'a> Round<'a> {
     }
 
     fn guard(&self, operation: impl FnOnce()) -> Result<()> {
-        let outcome = crate::wait::in_operation(|| catch_unwind(AssertUnwindSafe(operation)));
-        let Err(payload) = outcome else { return Ok(()) };
-        let cause = Cause::Panicked(crate::fault::panic_text(&*payload));
-        self.waiter.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
+        let Some(payload) = self.waiter.guard(operation) else { return Ok(()) };
         self.panic.set(Some(payload));
         Err(Error::from("the operation panicked"))
     }
@@ -316,7 +340,10 @@ impl Drop for Round<'_> {
         if self.waiter.stopped().is_none() {
             self.fail(Error::from("it gave up in the middle of a call"));
         }
-        self.page(self.me).done.0.store(self.round, Release);
+        match self.hub() {
+            Some(hub) => hub.seat(self.me).say_left(self.round),
+            None => self.page(self.me).done.0.store(self.round, Release),
+        }
         self.endpoint.world.publish();
         self.ring_peers();
         if self.exposed.get() {
@@ -337,10 +364,10 @@ impl Round<'_> {
             std::process::abort();
         }
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
-            let (page, theirs) = (self.page(peer), self.slot(peer));
+            let theirs = self.slot(peer);
             self.waiter.until_gone(|| {
                 let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
-                    && page.done.0.load(Acquire) < self.round;
+                    && self.left_by(peer) < self.round;
                 !inside || world.is_dead(self.scope.group.world(peer))
             });
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::*;
 
 use super::{Round, STAGE_BITS};
+use crate::call::Call;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::transport::shared::layout::SLOTS;
@@ -24,6 +25,10 @@ impl Round<'_> {
     #[cold]
     pub(super) fn disagreed(&self, round: u64, what: &str) -> Error {
         self.show();
+        if let Some(hub) = self.hub() {
+            let calls = self.endpoint.world.hub_calls(hub, self.here(), round);
+            return self.waiter.stop(&Fault::Mismatch { calls, what: what.into() });
+        }
         let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
         let calls = here.map(|peer| {
             let world = self.scope.group.world(peer);
@@ -34,6 +39,11 @@ impl Round<'_> {
         self.waiter.stop(&Fault::Mismatch { calls, what: what.into() })
     }
 
+    /// This rank, its round and its call.
+    fn here(&self) -> (usize, u64, &Call<'_>) {
+        (self.me, self.round, self.waiter.call)
+    }
+
     /// Whether the slots of `rank` show its call of `round`.
     pub(super) fn shows(&self, rank: usize, round: u64) -> bool {
         self.slot_of(rank, round).stamp.load(Acquire) >> STAGE_BITS == round
@@ -42,6 +52,10 @@ impl Round<'_> {
     /// The fingerprints differ: reports the first round that is still on show in which they do.
     #[cold]
     pub(super) fn mismatch(&self, peer: usize) -> Error {
+        if let Some(hub) = self.hub() {
+            let fault = self.endpoint.world.hub_mismatch(hub, self.here(), peer);
+            return self.waiter.stop(&fault);
+        }
         let first = self.round.saturating_sub(SLOTS as u64 - 1).max(1);
         let differs = |round: &u64| {
             let fingerprint = |rank| self.slot_of(rank, *round).fingerprint.load(Relaxed);

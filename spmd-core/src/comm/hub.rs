@@ -1,0 +1,313 @@
+//! Small collectives of ranks that have a hub. Nothing of the rank's own page in the arena takes
+//! part in them: with thousands of ranks, what a call touches decides what it takes.
+
+use std::ptr::copy_nonoverlapping;
+use std::time::Duration;
+
+use super::Comm;
+use crate::call::Call;
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::op::{ErasedOp, fold_ranks};
+use crate::transport::shared::agents::{Waiter, Watching};
+use crate::transport::shared::board::stamp;
+use crate::transport::shared::{Arrival, Begun, FEW, Hub, Seat};
+use crate::wait::{self, Bell, Watch};
+
+/// One small collective call under way in the hub.
+pub struct HubCall<'a> {
+    comm: &'a Comm,
+    hub: &'a Hub,
+    seat: Seat<'a>,
+    call: &'a Call<'a>,
+    round: u64,
+    fingerprint: u64,
+}
+
+impl Comm {
+    /// Whether so many bytes a rank, of a type of which any bytes are a value, can go through the
+    /// hub ([`Comm::collective_in_hub`]).
+    #[doc(hidden)]
+    #[inline]
+    pub fn fits_hub(&self, bytes: usize, dtype: DType) -> bool {
+        bytes <= FEW && self.has_hub() && !self.endpoint.must_check(dtype)
+    }
+
+    /// Whether the hub folds such a reduction ([`HubCall::reduce`]).
+    #[doc(hidden)]
+    #[inline]
+    pub fn folds_in_hub(&self, bytes: usize, dtype: DType) -> bool {
+        self.fits_hub(bytes, dtype) && self.endpoint.hub(&self.scope).is_some_and(Hub::has_trees)
+    }
+
+    /// [`Comm::collective`] in the hub. Panics where the ranks have none ([`Comm::has_hub`]).
+    #[doc(hidden)]
+    #[inline]
+    pub fn collective_in_hub<'a, R>(
+        &'a self,
+        call: &'a Call<'a>,
+        body: impl FnOnce(&HubCall<'a>) -> Result<R, Box<Error>>,
+    ) -> Result<R> {
+        self.refuse_reentry(call)?;
+        let hub = self.endpoint.hub(&self.scope).expect("the ranks have a hub");
+        self.carried(call, || {
+            let (round, fingerprint) = self.board.next(call);
+            let seat = hub.seat(self.me);
+            let it = HubCall { comm: self, hub, seat, call, round, fingerprint };
+            match it.begin().and_then(|()| body(&it)) {
+                Ok(value) => Ok(value),
+                Err(error) => Err(it.give_up(error)),
+            }
+        })
+    }
+}
+
+/// What small calls end with: see [`wait::until_woken`].
+type Halting<T> = Result<T, Box<Error>>;
+
+impl HubCall<'_> {
+    /// Compares this rank's call with those of the ranks that were here before.
+    #[inline]
+    fn begin(&self) -> Halting<()> {
+        if let Some(error) = self.stopped() {
+            return Err(error);
+        }
+        match self.seat.begin(self.round, self.fingerprint, self.call.site) {
+            Begun::Same => Ok(()),
+            Begun::First => self.write_down(),
+            Begun::Mismatch(peer) => Err(self.mismatch(peer)),
+        }
+    }
+
+    /// The fault that stops this communicator, if there is one.
+    #[inline]
+    fn stopped(&self) -> Option<Box<Error>> {
+        #[cold]
+        #[inline(never)]
+        fn look(call: &HubCall<'_>) -> Option<Box<Error>> {
+            call.waiter().stopped().map(Box::new)
+        }
+        if self.comm.endpoint.world.faults_seen() == 0 { None } else { look(self) }
+    }
+
+    /// Peers in this call may wait for what never comes.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&self, error: Box<Error>) -> Error {
+        self.waiter().give_up(&error);
+        *error
+    }
+
+    /// This rank is the first of its worker. While it waits for the room, another one may be.
+    #[inline(never)]
+    fn write_down(&self) -> Halting<()> {
+        let (hub, seat, round) = (self.hub, self.seat, self.round);
+        if !hub.has_room(round) {
+            let late = Late::of(self, hub.oldest(round));
+            self.wait(late, false, || hub.has_room(round).then_some(()))?;
+            match seat.begin(round, self.fingerprint, self.call.site) {
+                Begun::Same => return Ok(()),
+                Begun::First => {}
+                Begun::Mismatch(peer) => return Err(self.mismatch(peer)),
+            }
+        }
+        let noted = self.comm.note(self.call);
+        seat.write_down(round, self.fingerprint, self.call, noted);
+        Ok(())
+    }
+
+    /// Waits until all ranks have come here.
+    #[inline]
+    pub fn meet(&self) -> Halting<()> {
+        self.meet_with(|| Ok(()), || Ok(()))
+    }
+
+    /// The last rank of each worker to come runs `at_worker`, the last of all then `at_last`,
+    /// before all go on.
+    #[inline]
+    fn meet_with(
+        &self,
+        at_worker: impl FnOnce() -> Halting<()>,
+        at_last: impl FnOnce() -> Halting<()>,
+    ) -> Halting<()> {
+        let (hub, me) = (self.hub, self.comm.me);
+        let meeting = stamp(self.round, 1);
+        if self.seat.arrive() {
+            at_worker()?;
+            match hub.meet(me, self.fingerprint) {
+                Arrival::Early => {}
+                Arrival::Last => {
+                    at_last()?;
+                    let world = &self.comm.endpoint.world;
+                    hub.release(me, meeting, |rank| world.wake_worker_of(rank));
+                    return Ok(());
+                }
+                Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
+            }
+        }
+        self.wait(Late::of(self, self.round), true, || hub.is_over(meeting).then_some(()))
+    }
+
+    /// Copies the root's `bytes` at `buf` to everybody's. The root goes on at once, the others when
+    /// it has come.
+    ///
+    /// # Safety
+    /// `buf` has room for `bytes`, and holds as many on the root.
+    #[inline]
+    pub unsafe fn broadcast(&self, root: usize, buf: *mut u8, bytes: usize) -> Halting<()> {
+        assert!(bytes <= FEW);
+        let (hub, me, round) = (self.hub, self.comm.me, self.round);
+        let world = &self.comm.endpoint.world;
+        if me == root {
+            // SAFETY: the room has `FEW` bytes, and so many has `buf`; nobody reads it before it is
+            // shown, as all have left the round that used it last.
+            unsafe { copy_nonoverlapping(buf, self.seat.to_show(round), bytes) };
+            self.seat.show(round, self.fingerprint);
+            world.ring_hub(hub);
+        } else {
+            let late = Late { on: Some(root), ..Late::of(self, round) };
+            let shown = self.wait(late, false, || hub.shown_by(root, round));
+            let (fingerprint, from) = shown?;
+            if fingerprint != self.fingerprint {
+                return Err(self.mismatch(root));
+            }
+            // SAFETY: the root has shown its room, and does not write it before this rank has left
+            // the round.
+            unsafe { copy_nonoverlapping(from, buf, bytes) };
+        }
+        if self.seat.leave(round) {
+            world.ring_hub(hub);
+        }
+        Ok(())
+    }
+
+    /// Folds `count` elements of `size` bytes at each rank's `send` into `recv`, where that is not
+    /// null. All ranks meet.
+    ///
+    /// # Safety
+    /// [`Comm::folds_in_hub`] so many bytes. `send` holds `count` values of the operation's type,
+    /// any bytes of which are one; `recv` has room for as many, or is null.
+    #[inline]
+    pub unsafe fn reduce(
+        &self,
+        op: ErasedOp<'_>,
+        size: usize,
+        count: usize,
+        send: *const u8,
+        recv: *mut u8,
+    ) -> Halting<()> {
+        let (hub, seat, bytes) = (self.hub, self.seat, count * size);
+        assert!(bytes <= FEW);
+        // SAFETY: the room has `FEW` bytes, and is read by those who fold alone, before the ranks
+        // part.
+        unsafe { copy_nonoverlapping(send, seat.room(bytes), bytes) };
+        let at_worker = || {
+            // SAFETY: all ranks of this worker have filled their rooms, and wait.
+            self.operate(op, || unsafe { seat.fold_tree(op, size, count) })
+        };
+        let at_last = || {
+            let mut input = |worker| hub.folded_by(worker);
+            let (out, workers) = (hub.outcome().cast_mut(), hub.workers());
+            // SAFETY: each worker's fold lies in the room of its first rank; all ranks wait, and
+            // have read the outcome of the meeting before.
+            self.operate(op, || unsafe {
+                fold_ranks(op, size, out, count, workers, &mut input, &mut Vec::new());
+            })
+        };
+        self.meet_with(at_worker, at_last)?;
+        if !recv.is_null() {
+            // SAFETY: the last rank has left the result there, and it stays until this rank comes to
+            // the next meeting.
+            unsafe { copy_nonoverlapping(hub.outcome(), recv, bytes) };
+        }
+        Ok(())
+    }
+
+    /// Runs a part of a reduction, which may be the program's own code unless `op` is trusted. If
+    /// that panics, the others are stopped, and the panic goes on: no peer uses memory of this
+    /// rank.
+    #[inline]
+    fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Halting<()> {
+        if op.trusted() {
+            operation();
+        } else if let Some(payload) = self.waiter().guard(operation) {
+            std::panic::resume_unwind(payload);
+        }
+        Ok(())
+    }
+
+    /// Waits for `poll`. `woken`: whoever makes it true wakes this rank in any case.
+    #[inline(always)]
+    fn wait<T>(
+        &self,
+        mut late: Late<'_, '_>,
+        woken: bool,
+        poll: impl FnMut() -> Option<T>,
+    ) -> Halting<T> {
+        let bell = Bell::common(self.seat.bell(), None);
+        let bell = bell.unasked(woken || self.hub.has_one_worker());
+        wait::until_woken(bell, &mut late, poll)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn waiter(&self) -> Waiter<'_> {
+        let comm = self.comm;
+        Waiter::new(&comm.endpoint, &comm.scope, self.call, comm.note(self.call))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn mismatch(&self, peer: usize) -> Box<Error> {
+        let comm = self.comm;
+        let me = (comm.me, self.round, self.call);
+        Box::new(self.waiter().stop(&comm.endpoint.world.hub_mismatch(self.hub, me, peer)))
+    }
+}
+
+/// The watch of a wait in the hub: it makes what it needs when the wait lasts.
+struct Late<'c, 'a> {
+    call: &'c HubCall<'a>,
+    /// Whom the wait is for: this rank, or whoever has not come to the round.
+    on: Option<usize>,
+    round: u64,
+    waiter: Option<Box<Waiter<'c>>>,
+}
+
+impl<'c, 'a> Late<'c, 'a> {
+    #[inline]
+    fn of(call: &'c HubCall<'a>, round: u64) -> Late<'c, 'a> {
+        Late { call, on: None, round, waiter: None }
+    }
+}
+
+impl Watch for Late<'_, '_> {
+    #[inline]
+    fn interrupted(&self) -> Option<Box<Error>> {
+        self.call.stopped()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn awake(&mut self) {
+        if let Some(waiter) = &self.waiter {
+            Watching { waiter, late: || Ok(()) }.awake();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        let (call, on, round) = (self.call, self.on, self.round);
+        let waiter = self.waiter.get_or_insert_with(|| Box::new(call.waiter()));
+        let waiter = &**waiter;
+        let late = || {
+            if let Some(peer) = call.hub.other_call(call.comm.me) {
+                return Err(*call.mismatch(peer));
+            }
+            waiter.waits_on(on.or_else(|| call.hub.behind(round)));
+            Ok(())
+        };
+        Watching { waiter, late }.overdue(waited, ready)
+    }
+}
