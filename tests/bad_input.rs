@@ -108,7 +108,10 @@ fn algorithms_that_do_not_exist() {
     for (value, words) in [
         ("tree", "'tree' is not of the form call=algorithm"),
         ("allreduse=tree", "no call is named allreduse"),
-        ("allreduce=magic", "the algorithms are flat, tree, central, hub, doubling, chunked, single_copy"),
+        (
+            "allreduce=magic",
+            "the algorithms are flat, tree, central, hub, doubling, chunked, single_copy",
+        ),
         ("allreduce=tree,,", "'' is not of the form"),
     ] {
         let ran = alone("block", &[("SPMD_FORCE", value)]);

@@ -136,10 +136,12 @@ impl Exchange {
         };
         // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last
         // meeting is after the last read.
-        let large = unsafe {
+        let mut large = unsafe {
             let way = segment.map_or(Way::Kernel, |_| Way::Staged(blocks * step * size));
             Large::meet(round, self.dtype, send, nothing, way, |large| fill(large, 0))?
         };
+        let taken = incoming.clone().fold(0usize, |sum, block| sum.saturating_add(block.count));
+        large.writes(taken.saturating_mul(size));
         self.check_agreed(round)?;
         if large.direct || large.kernel {
             for block in incoming {
@@ -152,8 +154,7 @@ impl Exchange {
                 unsafe {
                     let into = self.recv.add(block.into * size);
                     if own(&block) {
-                        let bytes = block.count * size;
-                        std::ptr::copy_nonoverlapping(self.send.add(from.0), into, bytes);
+                        large.take(block.peer, self.send.add(from.0), into, block.count)?;
                     } else {
                         large.fetch(block.peer, from, into, block.count)?;
                     }

@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use spmd_core::algorithm::{LAST_STAGE, Round, copy_from_peer};
+use spmd_core::algorithm::{LAST_STAGE, Round, copy_around, copy_from_peer};
 use spmd_core::{DType, Error, Result};
 
 /// Which of a rank's exposures is which.
@@ -39,6 +39,10 @@ pub(crate) enum Way {
     Kernel,
 }
 
+/// Bytes written by all ranks together from which copies go around caches: with less a later reader
+/// finds them there.
+const ALL: usize = 64 << 20;
+
 /// A round on large data.
 pub(crate) struct Large<'r, 'a> {
     pub(crate) round: &'r Round<'a>,
@@ -49,6 +53,8 @@ pub(crate) struct Large<'r, 'a> {
     pub(crate) kernel: bool,
     /// What this rank sends goes through the staging area.
     pub(crate) staged: bool,
+    /// All ranks together write more than caches can hold.
+    around: bool,
     staging: *mut u8,
     /// Bytes of a place in the staging area.
     place: usize,
@@ -85,6 +91,7 @@ impl<'r, 'a> Large<'r, 'a> {
             direct: true,
             kernel,
             staged: !send_shown && !kernel,
+            around: false,
             staging: std::ptr::null_mut(),
             place,
             places: (AREAS / round.size() / place.max(1)).clamp(2, 16),
@@ -122,6 +129,11 @@ impl<'r, 'a> Large<'r, 'a> {
         self.round.arrive(1)?;
         self.round.learn_reading();
         Ok(())
+    }
+
+    /// Says that every rank writes so many bytes.
+    pub(crate) fn writes(&mut self, bytes: usize) {
+        self.around = bytes.saturating_mul(self.round.size()) >= ALL;
     }
 
     /// Which of a peer's buffers can be reached.
@@ -271,8 +283,17 @@ impl<'r, 'a> Large<'r, 'a> {
         into: *mut u8,
         count: usize,
     ) -> Result<()> {
-        // SAFETY: as the caller promises.
-        unsafe { take(self.round, self.dtype, peer, from, into, count) }
+        let mut room = Vec::new();
+        // SAFETY: as the caller promises; what is large enough to go around caches is a peer's, or
+        // another buffer of this rank's.
+        unsafe {
+            if !self.around {
+                return take(self.round, self.dtype, peer, from, into, count);
+            }
+            let from = checked(self.round, self.dtype, peer, from, count, &mut room)?;
+            copy_around(from, into, count * self.dtype.size as usize);
+        }
+        Ok(())
     }
 }
 

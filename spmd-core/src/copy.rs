@@ -12,8 +12,23 @@ const HUGE: usize = 32 << 20;
 /// arrives, and nothing else.
 #[inline]
 pub unsafe fn copy_from_peer(from: *const u8, into: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        if bytes >= HUGE {
+            copy_around(from, into, bytes);
+        } else {
+            std::ptr::copy_nonoverlapping(from, into, bytes);
+        }
+    }
+}
+
+/// [`copy_from_peer`] of a part of more than caches can hold.
+///
+/// # Safety
+/// As [`copy_from_peer`].
+pub unsafe fn copy_around(from: *const u8, into: *mut u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= HUGE && is_x86_feature_detected!("avx2") {
+    if is_x86_feature_detected!("avx2") {
         // SAFETY: the caller's promises; the machine has AVX2.
         return unsafe { around::copy(from, into, bytes) };
     }
@@ -31,7 +46,7 @@ mod around {
     const PAGES: usize = 4;
 
     /// # Safety
-    /// As [`super::copy_from_peer`], on a machine that has AVX2.
+    /// As [`super::copy_around`], on a machine that has AVX2.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn copy(from: *const u8, into: *mut u8, bytes: usize) {
         // Whole lines are written: what comes before the first one goes by itself.

@@ -26,7 +26,7 @@ pub mod algorithm {
     pub use crate::buffer::{View, ViewMut};
     pub use crate::call::{Call, Kind};
     pub use crate::comm::HubCall;
-    pub use crate::copy::copy_from_peer;
+    pub use crate::copy::{copy_around, copy_from_peer};
     pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
     pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
     pub use crate::transport::shared::layout::PAYLOAD;

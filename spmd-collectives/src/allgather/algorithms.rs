@@ -149,8 +149,9 @@ unsafe fn chunked(
     };
     // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
     // leaves after the last meeting, before which the others have read it.
-    let large =
+    let mut large =
         unsafe { Large::meet(round, dtype, shown, (null(), 0), way, |large| fill(large, 0))? };
+    large.writes((blocks.longest() * size).saturating_mul(round.size()));
     check_counts(round, blocks)?;
     if large.direct || large.kernel {
         for peer in others(round) {
