@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::alone::alone;
@@ -110,14 +110,14 @@ pub(crate) unsafe fn broadcast(
         // SAFETY: nothing is copied.
         return unsafe { alone(comm, call, buf, buf, 0) };
     }
-    let fits = count * dtype.size as usize <= PAYLOAD;
+    let bytes = count * dtype.size as usize;
+    let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => Chunked,
-        0..=FLAT => Flat,
+        ranks if ranks <= comm.one_way_limit() => Flat,
         _ => Tree,
     };
-    let names = [Flat, Tree, Chunked];
-    let choice = choose(comm, Kind::Broadcast, default, &names, |it| fits || it == Chunked);
+    let choice = choose(comm, Kind::Broadcast, bytes, default, |it| fits || it == Chunked);
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {

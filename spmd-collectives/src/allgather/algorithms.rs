@@ -34,9 +34,10 @@ pub(crate) unsafe fn allgather(
         // SAFETY: as the caller promises; this rank's block is the only one.
         return unsafe { alone(comm, call, mine, recv, blocks.longest() * dtype.size as usize) };
     }
-    let fits = blocks.longest() <= PAYLOAD / dtype.size as usize;
+    let bytes = blocks.longest().saturating_mul(dtype.size as usize);
+    let fits = bytes <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
-    let choice = choose(comm, kind, default, &[Flat, Chunked], |it| fits || it == Chunked);
+    let choice = choose(comm, kind, bytes, default, |it| fits || it == Chunked);
     let (start, count) = blocks.of(comm.rank());
     let own = recv.wrapping_add(start * dtype.size as usize);
     if !std::ptr::eq(own.cast_const(), mine) {

@@ -86,7 +86,7 @@ pub(super) unsafe fn unequal(
 fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Algorithm {
     let fits = bytes <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
-    choose(comm, call.kind, default, &[Flat, Chunked], |it| fits || it == Chunked)
+    choose(comm, call.kind, bytes, default, |it| fits || it == Chunked)
 }
 
 /// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
