@@ -75,6 +75,9 @@ pub(crate) enum Command {
     Machine,
     /// Enter the world and leave it: what a start costs
     Empty,
+    /// Measure what plain allocation costs under `SharedAlloc`, beside the system's allocator:
+    /// `spmdrun -n 1 spmd-perf allocation`, and without the launcher
+    Allocation,
     /// Measure which algorithm is the fastest for which size on these ranks, and write that into
     /// the file that later runs load: `spmdrun -n 2 --bind core spmd-perf tune`
     Tune(TuneArgs),

@@ -2,6 +2,7 @@
 //!
 //! `spmdrun -n 2 spmd-perf allreduce --sizes 8,1K,1M`
 
+mod allocation;
 mod args;
 mod collectives;
 mod elements;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Plot { results, output }) => plot::draw_files(results, output),
         Some(Command::Machine) => run(machine::measure).map(drop).map_err(|e| e.to_string()),
         Some(Command::Empty) => run(|_| Ok(())).map(drop).map_err(|e| e.to_string()),
+        Some(Command::Allocation) => run(allocation::measure).map(drop).map_err(|e| e.to_string()),
         Some(Command::Tune(args)) => {
             run(|ctx| tune::tune(ctx, args)).map(drop).map_err(|e| e.to_string())
         }
