@@ -108,10 +108,9 @@ fn algorithms_that_do_not_exist() {
     for (value, words) in [
         ("tree", "'tree' is not of the form call=algorithm"),
         ("allreduse=tree", "no call is named allreduse"),
-        (
-            "allreduce=magic",
-            "the algorithms are flat, tree, central, hub, doubling, chunked, single_copy",
-        ),
+        ("allreduce=magic", "the algorithms of allreduce are flat, central, tree, chunked"),
+        ("allgather=tree", "the algorithms of allgather are flat, chunked"),
+        ("barrier=tree", "barrier has one algorithm, and no choice"),
         ("allreduce=tree,,", "'' is not of the form"),
     ] {
         let ran = alone("block", &[("SPMD_FORCE", value)]);
@@ -123,7 +122,7 @@ fn algorithms_that_do_not_exist() {
         "ended well"
     );
     let forced = Spmd::new(2).force("allreduce", "magic").run(|ctx| ctx.barrier());
-    assert!(forced.unwrap_err().to_string().contains("the algorithms are"));
+    assert!(forced.unwrap_err().to_string().contains("the algorithms of allreduce are"));
 }
 
 #[test]

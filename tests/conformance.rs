@@ -21,6 +21,7 @@ mod conformance {
 
 use conformance::cases::{Choice, cases};
 use spmd::Result;
+use spmd_core::algorithm::CHOICES;
 use support::World;
 
 const RANKS: [usize; 7] = [1, 2, 3, 4, 7, 8, 16];
@@ -59,33 +60,16 @@ fn processes() -> Result<()> {
     RANKS.iter().try_for_each(|ranks| world().processes("processes", *ranks, |ctx| cases(ctx, ALL)))
 }
 
-/// The calls that more than one algorithm can serve, each with this algorithm.
+/// The calls that have a choice, each with this algorithm (`tree`: with one of several steps) if it
+/// knows it.
 fn forced(algorithm: &'static str) -> World {
-    let calls = [
-        "broadcast",
-        "reduce",
-        "allreduce",
-        "gather",
-        "gatherv",
-        "allgather",
-        "allgatherv",
-        "scatter",
-        "scatterv",
-        "alltoall",
-        "alltoallv",
-        "reduce_scatter",
-        "reduce_scatterv",
-        "scan",
-        "exscan",
-        "neighbor_allgather",
-        "neighbor_alltoall",
-        "neighbor_alltoallv",
-    ];
-    let by = |call| match (call, algorithm) {
-        ("scan" | "exscan", "tree") => (call, "doubling"),
-        _ => (call, algorithm),
+    let by = |choice: &spmd_core::algorithm::Choice| {
+        let named = |name| choice.ways.iter().any(|way| way.algorithm.name() == name);
+        let other = if algorithm == "tree" { "doubling" } else { algorithm };
+        let found = [algorithm, other].into_iter().find(|name| named(*name))?;
+        Some((choice.kind.name(), found))
     };
-    World { forced: calls.map(by).into(), ..world() }
+    World { forced: CHOICES.iter().filter_map(by).collect(), ..world() }
 }
 
 const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };

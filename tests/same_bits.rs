@@ -4,6 +4,7 @@
 mod support;
 
 use spmd::prelude::*;
+use spmd_core::algorithm::find;
 use support::element::{bytes, random};
 use support::{World, full};
 
@@ -73,12 +74,13 @@ fn sums(ctx: &Ctx, runs: usize) -> Result<()> {
 
 fn forced(algorithm: &'static str) -> World {
     let scan = if algorithm == "tree" { "doubling" } else { algorithm };
-    let forced = vec![
+    let mut forced = vec![
         ("allreduce", algorithm),
         ("reduce", algorithm),
         ("reduce_scatter", algorithm),
         ("scan", scan),
     ];
+    forced.retain(|(call, algorithm)| find(call, algorithm).is_ok());
     World { forced, segment: Some(2048), ..Default::default() }
 }
 

@@ -32,6 +32,8 @@ fn read(path: &Path) -> BTreeMap<u64, Vec<String>> {
         assert!(event["dur"].as_f64().unwrap() >= 0.0);
         let what = event["args"]["call"].as_str().unwrap().to_owned();
         assert!(what.starts_with(event["name"].as_str().unwrap()), "{what}");
+        let chose = event["args"].get("algorithm").is_some();
+        assert_eq!(chose, what.starts_with("allreduce"), "{what}");
         let start = event["ts"].as_f64().unwrap();
         ranks.entry(event["tid"].as_u64().unwrap()).or_default().push((start, what));
     }

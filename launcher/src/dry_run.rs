@@ -5,14 +5,17 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 
 use crate::environment::Environment;
+use crate::error::Error;
 use crate::job::Job;
 use crate::place::Places;
 use crate::plan::Plan;
 
 /// One line for each process: its rank and CPUs as a comment at the end, after its directory, the
 /// variables that are set for it, and its command.
-pub(crate) fn describe(plan: &Plan, places: &Places, job: Option<&Job>) -> String {
-    let environment = Environment::new();
+///
+/// Errors: as [`Environment::new`].
+pub(crate) fn describe(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<String, Error> {
+    let environment = Environment::new(plan)?;
     let mut text = String::new();
     for (rank, program) in plan.processes().enumerate() {
         if let Some(cwd) = &program.cwd {
@@ -30,7 +33,7 @@ pub(crate) fn describe(plan: &Plan, places: &Places, job: Option<&Job>) -> Strin
             false => writeln!(text, " # {}", places.describe(rank)),
         };
     }
-    text
+    Ok(text)
 }
 
 /// A word as a shell needs it.

@@ -15,7 +15,7 @@ use crate::plan::{Plan, Program};
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.
-pub(crate) const OWN: [&str; 10] = [
+pub(crate) const OWN: [&str; 11] = [
     "SPMD_RANK",
     "SPMD_SIZE",
     "SPMD_ARENA_FD",
@@ -26,7 +26,13 @@ pub(crate) const OWN: [&str; 10] = [
     "SPMD_CPUS",
     "SPMD_CORES",
     "SPMD_JOB",
+    "SPMD_TUNED",
 ];
+
+/// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
+/// that go by different rules would wait for each other in different ways.
+pub(crate) const ALIKE: [&str; 4] =
+    ["SPMD_FORCE", "SPMD_SEGMENT", "SPMD_SINGLE_COPY", boot::variables::TUNING];
 
 /// What all ranks of a job share.
 pub(crate) struct Environment {
@@ -35,10 +41,13 @@ pub(crate) struct Environment {
     port: Option<u16>,
     /// The file to which all ranks write their calls.
     trace: Option<PathBuf>,
+    /// What a tuning file says of these ranks, read once for all of them.
+    tuning: Vec<(&'static str, OsString)>,
 }
 
 impl Environment {
-    pub(crate) fn new() -> Environment {
+    /// Errors: the tuning file makes no sense.
+    pub(crate) fn new(plan: &Plan) -> Result<Environment, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         // A port that is free now; whoever meets there must still bind it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
@@ -46,8 +55,10 @@ impl Environment {
         // Ranks may have another working directory.
         let trace = std::env::var_os("SPMD_TRACE").filter(|path| !path.is_empty());
         let trace = trace.map(|path| std::path::absolute(&path).unwrap_or(path.into()));
+        let tuning = plan.setting(boot::variables::TUNING);
+        let tuning = boot::tuned(tuning.as_deref(), !plan.one_process(), plan.size)?;
         let token = format!("{}-{}", std::process::id(), now.as_nanos());
-        Environment { token, port: port.ok(), trace }
+        Ok(Environment { token, port: port.ok(), trace, tuning })
     }
 
     /// Begins the file of `SPMD_TRACE` anew, before the ranks add to it.
@@ -124,6 +135,8 @@ impl Environment {
             }
         }
         set.extend(program.env.iter().cloned());
+        // With it, `--env` has named a file of the launcher's directory.
+        set.extend(self.tuning.iter().map(|(name, value)| (name.to_string(), value.clone())));
         set
     }
 }

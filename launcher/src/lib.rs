@@ -83,7 +83,7 @@ fn carry_out(request: Request) -> Result<u8, Error> {
     }
     if plan.dry_run {
         let job = create_job(&plan)?;
-        report::print(&dry_run::describe(&plan, &places, job.as_ref()));
+        report::print(&dry_run::describe(&plan, &places, job.as_ref())?);
         return Ok(0);
     }
     run(&plan, &places)
@@ -109,7 +109,7 @@ fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
 
     let (sender, events) = crossbeam_channel::unbounded();
     signals::listen(sender.clone())?;
-    let environment = environment::Environment::new();
+    let environment = environment::Environment::new(plan)?;
     environment.begin_trace()?;
     // Before the job, whose shared memory it would inherit.
     let watchdog = watchdog::Watchdog::start(&environment.token)?;

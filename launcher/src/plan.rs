@@ -105,6 +105,16 @@ impl Plan {
                 "{what} share one process, so there can be only one program; drop `:` or use --as processes"
             ));
         }
+        for name in crate::environment::ALIKE {
+            let mut values = self.programs.iter().map(|program| program.setting(name));
+            let first = values.next();
+            if values.any(|other| Some(other) != first) {
+                return usage(format!(
+                    "--env {name}: all ranks need the same value; give it to every program, or \
+                     before spmdrun"
+                ));
+            }
+        }
         let last = self.size - 1;
         if let Stdin::Rank(rank) = self.stdin
             && rank > last
@@ -124,6 +134,11 @@ impl Plan {
     /// Whether the launcher starts one process that holds all ranks.
     pub(crate) fn one_process(&self) -> bool {
         self.mode != Mode::Processes
+    }
+
+    /// The value of a variable that is the same for all ranks ([`crate::environment::ALIKE`]).
+    pub(crate) fn setting(&self, name: &str) -> Option<OsString> {
+        self.programs.first().and_then(|program| program.setting(name))
     }
 
     /// The program that each process runs, in the order of their first rank.
@@ -170,6 +185,16 @@ impl Program {
             env,
             cwd: section.options.cwd,
         })
+    }
+}
+
+impl Program {
+    /// The value of a variable that its ranks will find, by `--env` or the launcher's own
+    /// environment.
+    fn setting(&self, name: &str) -> Option<OsString> {
+        let mut set = self.env.iter().rev();
+        let given = set.find(|(set, _)| set == name).map(|(_, value)| value.clone());
+        given.or_else(|| env::var_os(name))
     }
 }
 

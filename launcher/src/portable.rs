@@ -28,7 +28,7 @@ pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
     for name in OWN {
         command.env_remove(name);
     }
-    let environment = Environment::new();
+    let environment = Environment::new(plan)?;
     environment.begin_trace()?;
     command.envs(environment.of(plan, program, 0, places, job.as_ref(), false));
     if let Some(cwd) = &program.cwd {

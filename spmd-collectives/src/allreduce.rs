@@ -168,8 +168,7 @@ pub(crate) unsafe fn allreduce(
     } else {
         Tree
     };
-    let names = [Flat, Tree, Central, Hub, Chunked];
-    let choice = choose(comm, call.kind, default, &names, |it| match it {
+    let choice = choose(comm, call.kind, reduction.bytes(), default, |it| match it {
         Central => central,
         Hub => hub,
         _ => fits || it == Chunked,

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::alone::alone;
@@ -115,11 +115,10 @@ pub(crate) unsafe fn broadcast(
     let default = match comm.size() {
         _ if hub => Hub,
         _ if !fits => Chunked,
-        0..=FLAT => Flat,
+        ranks if ranks <= comm.one_way_limit() => Flat,
         _ => Tree,
     };
-    let names = [Flat, Tree, Hub, Chunked];
-    let choice = choose(comm, Kind::Broadcast, default, &names, |it| match it {
+    let choice = choose(comm, Kind::Broadcast, bytes, default, |it| match it {
         Hub => hub,
         _ => fits || it == Chunked,
     });

@@ -223,10 +223,10 @@ unsafe fn equal(
         let (from, into) = (index * block, side * block);
         Incoming { peer: *peer, index, from, total: exchange.total, into, count: block }
     });
-    let fits = exchange.total * exchange.dtype.size as usize <= PAYLOAD;
+    let bytes = exchange.total * exchange.dtype.size as usize;
+    let fits = bytes <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
-    let names = [Flat, Chunked];
-    let choice = choose(grid, call.kind, default, &names, |it| fits || it == Chunked);
+    let choice = choose(grid, call.kind, bytes, default, |it| fits || it == Chunked);
     grid.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {

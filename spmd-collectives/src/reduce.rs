@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null, null_mut};
 
-use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::alone::alone;
@@ -175,10 +175,11 @@ unsafe fn reduce(
     let default = match comm.size() {
         _ if hub => Hub,
         _ if !fits => Chunked,
-        0..=FLAT => Flat,
+        ranks if ranks <= comm.flat_limit() => Flat,
         _ => Tree,
     };
-    let choice = choose(comm, call.kind, default, &[Flat, Tree, Hub, Chunked], |it| match it {
+    let bytes = reduction.bytes();
+    let choice = choose(comm, call.kind, bytes, default, |it| match it {
         Hub => hub,
         _ => fits || it == Chunked,
     });

@@ -216,7 +216,8 @@ unsafe fn reduce_scatter(
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
-    let choice = choose(comm, call.kind, default, &[Flat, Chunked], |it| fits || it == Chunked);
+    let bytes = reduction.bytes();
+    let choice = choose(comm, call.kind, bytes, default, |it| fits || it == Chunked);
     comm.collective(call, |round| {
         round.set_number(DIGEST, blocks.digest());
         // SAFETY: as the caller promises.

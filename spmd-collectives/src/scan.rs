@@ -206,6 +206,9 @@ fn value_of<T: Element, O: Operation<T>>(
     Ok(result)
 }
 
+/// Up to how many virtual ranks of a block everybody reads everybody: to meet costs them little.
+const FLAT_IN_HUB: usize = 64;
+
 /// # Safety
 /// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
 unsafe fn scan(
@@ -226,13 +229,13 @@ unsafe fn scan(
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;
     let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
+    let limit = if comm.has_hub() { FLAT_IN_HUB } else { FLAT };
     let default = match n {
-        0..=FLAT if fits => Flat,
+        n if fits && n <= limit => Flat,
         _ if doubles => Doubling,
         _ => Chunked,
     };
-    let names = [Flat, Doubling, Chunked];
-    let choice = choose(comm, kind, default, &names, |it| match it {
+    let choice = choose(comm, kind, bytes, default, |it| match it {
         Flat => fits,
         Doubling => doubles,
         _ => true,

@@ -1,55 +1,28 @@
-//! Which algorithm a call takes: a default by size and ranks, or the one that the program or
-//! `SPMD_FORCE` asks for, where it can serve the call.
+//! Which algorithm a call takes: a default by size and ranks, or the one that the program,
+//! `SPMD_FORCE` or a tuning file asks for, where it can serve the call. Which there are, and what
+//! they cost, is the table [`spmd_core::algorithm::CHOICES`].
 
 use spmd_core::Comm;
-use spmd_core::algorithm::Kind;
-
-/// An algorithm. What it does on a call, and what that costs, stands where the call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    Flat,
-    Tree,
-    Central,
-    Hub,
-    Doubling,
-    Chunked,
-    SingleCopy,
-}
-
-use Algorithm::*;
-
-impl Algorithm {
-    fn name(self) -> &'static str {
-        match self {
-            Flat => "flat",
-            Tree => "tree",
-            Central => "central",
-            Hub => "hub",
-            Doubling => "doubling",
-            Chunked => "chunked",
-            SingleCopy => "single_copy",
-        }
-    }
-}
+pub(crate) use spmd_core::algorithm::Algorithm;
+use spmd_core::algorithm::{Kind, ways};
 
 /// Bytes of a block from which processes with cores of their own read it through the kernel.
 pub(crate) const SINGLE_COPY: usize = 128 << 10;
 
-/// The forced algorithm if it is one of `known` and can serve the call (`able`), else the default.
-/// All ranks choose alike: the arguments agree, and so does what is forced.
+/// The algorithm that a rule names for a call of so many bytes ([`spmd_core::algorithm::Size`]), if
+/// it can serve the call (`able`), else the default. All ranks choose alike: the arguments agree,
+/// and so do the rules.
 #[inline]
 pub(crate) fn choose(
     comm: &Comm,
     kind: Kind,
+    bytes: usize,
     default: Algorithm,
-    known: &[Algorithm],
     able: impl Fn(Algorithm) -> bool,
 ) -> Algorithm {
-    match comm.forced(kind) {
-        None => default,
-        Some(forced) => {
-            let named = known.iter().copied().find(|algorithm| algorithm.name() == forced);
-            named.filter(|algorithm| able(*algorithm)).unwrap_or(default)
-        }
-    }
+    let ruled = comm.ruled(kind, bytes);
+    let choice = ruled.filter(|algorithm| able(*algorithm)).unwrap_or(default);
+    debug_assert!(ways(kind).iter().any(|way| way.algorithm == choice), "{kind:?}: {choice:?}");
+    comm.note_choice(choice);
+    choice
 }

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Sample, buffer, everywhere, folded};
 use spmd_collectives::{Alltoall, Barrier, ReduceScatter, Scan};
+use spmd_core::algorithm::find;
 use spmd_core::{BitXor, Ctx, Error, Op, Operation, Result, Spmd, Sum, strided, strided_mut};
 
 /// Element `index` of the block that `from` sends to `to`.
@@ -127,7 +128,8 @@ fn every_algorithm_gives_the_same() -> Result<()> {
         let forced = |block: Spmd| {
             let calls = ["alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv"];
             let calls = calls.iter().chain(&["scan", "exscan"]);
-            calls.fold(block, |block, call| block.force(*call, algorithm))
+            let able = calls.filter(|call| find(call, algorithm).is_ok());
+            able.fold(block, |block, call| block.force(*call, algorithm))
         };
         everywhere(forced, |ctx| {
             [0, 1, 3, 100].iter().try_for_each(|count| all_calls(ctx, *count))

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 
 use spmd_collectives::{Allgather, Allreduce, Broadcast, Gather, Objects, Reduce, Scatter};
+use spmd_core::algorithm::find;
 use spmd_core::{
     Comm, Element, Error, LogicalAnd, Max, Op, Operation, Result, Spmd, Sum, spmd, strided,
     strided_mut,
@@ -198,7 +199,8 @@ const CALLS: [&str; 8] =
 
 fn forced(spmd: Spmd, algorithm: Option<&str>) -> Spmd {
     let Some(algorithm) = algorithm else { return spmd };
-    CALLS.iter().fold(spmd, |spmd, call| spmd.force(*call, algorithm))
+    let able = CALLS.iter().filter(|call| find(call, algorithm).is_ok());
+    able.fold(spmd, |spmd, call| spmd.force(*call, algorithm))
 }
 
 fn sweep(spmd: &Spmd, n: usize, counts: &[usize]) {

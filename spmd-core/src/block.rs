@@ -234,7 +234,7 @@ impl Spmd {
     }
 
     /// Bytes of a segment, where large data go through staging areas. Without it: `SPMD_SEGMENT`,
-    /// else 65536.
+    /// else what a tuning file says, else 65536.
     ///
     /// ```
     /// # use spmd_core::Spmd;

@@ -2,25 +2,25 @@
 //! map, and the settings that users give through `SPMD_*` variables.
 
 use std::panic::Location;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::block::{check_all_received, run_rank};
-use crate::call::Kind;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::transport::shared::{Endpoint, Mode, Tuning};
-use crate::transport::wrap::TraceFile;
 use crate::wait;
 use crate::{Bind, Spmd};
 
 #[cfg(target_os = "linux")]
 mod job;
+mod tuning;
 #[cfg(target_os = "linux")]
 pub use job::Job;
+pub(crate) use tuning::measured;
+pub use tuning::{begin_trace, tuned};
 
 /// The version of what launcher and program say to each other.
 pub const PROTOCOL: u32 = 1;
@@ -51,6 +51,10 @@ pub mod variables {
     pub const FORCE: &str = "SPMD_FORCE";
     /// Bytes of a segment, where large data go through staging areas.
     pub const SEGMENT: &str = "SPMD_SEGMENT";
+    /// A file of what was measured, by `spmd-perf tune`.
+    pub const TUNING: &str = "SPMD_TUNING";
+    /// What that file says of this job's process ranks.
+    pub const TUNED: &str = "SPMD_TUNED";
     /// Large messages between processes: `1` reads them through the kernel.
     pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
     /// A file to which every call is written down.
@@ -68,6 +72,8 @@ pub(crate) struct Settings {
     pub(crate) stack_size: Option<usize>,
     pub(crate) cores: Option<usize>,
     pub(crate) bind: Bind,
+    /// Bytes of a segment, whatever was measured.
+    pub(crate) segment: Option<usize>,
     pub(crate) tuning: Tuning,
 }
 
@@ -124,7 +130,8 @@ impl Settings {
             stack_size: positive(STACK_SIZE, "a number of bytes")?,
             cores: positive(CORES, "a number of cores")?,
             bind: bind()?,
-            tuning: tuning()?,
+            segment: tuning::segment()?,
+            tuning: tuning::tuning()?,
         })
     }
 }
@@ -145,68 +152,6 @@ fn bind() -> Result<Bind> {
     let name = variables::CPUS;
     sets.map(Bind::Sets)
         .ok_or_else(|| Error::Boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
-}
-
-/// Says what is wrong with forcing this algorithm on this call, if that can never be meant.
-pub(crate) fn check_forced(call: &str, algorithm: &str) -> std::result::Result<(), String> {
-    if !Kind::is_name(call) {
-        return Err(format!("no call is named {call}"));
-    }
-    if !ALGORITHMS.contains(&algorithm) {
-        return Err(format!("the algorithms are {}", ALGORITHMS.join(", ")));
-    }
-    Ok(())
-}
-
-/// The algorithms that some collective has.
-const ALGORITHMS: [&str; 7] =
-    ["flat", "tree", "central", "hub", "doubling", "chunked", "single_copy"];
-
-fn tuning() -> Result<Tuning> {
-    use variables::*;
-    let mut tuning = Tuning::default();
-    if let Some(bytes) = positive(SEGMENT, "a number of bytes")? {
-        tuning.segment = bytes.clamp(64, 1 << 30);
-    }
-    tuning.single_copy = match parsed::<u8>(SINGLE_COPY, "0 or 1")? {
-        None => None,
-        Some(0) => Some(false),
-        Some(1) => Some(true),
-        Some(other) => return Err(Error::Boot(format!("{SINGLE_COPY}={other} is not 0 or 1"))),
-    };
-    tuning.chaos = parsed(CHAOS, "a number")?;
-    tuning.trace = trace()?;
-    for pair in variable(FORCE)?.iter().flat_map(|text| text.split(',')) {
-        let Some((call, algorithm)) = pair.split_once('=') else {
-            return Err(Error::Boot(format!(
-                "{FORCE}: '{pair}' is not of the form call=algorithm"
-            )));
-        };
-        let (call, algorithm) = (call.trim(), algorithm.trim());
-        check_forced(call, algorithm)
-            .map_err(|what| Error::Boot(format!("{FORCE}: '{pair}': {what}")))?;
-        tuning.forced.push((call.into(), algorithm.into()));
-    }
-    Ok(tuning)
-}
-
-/// The file of `SPMD_TRACE`, opened once a process: anew, unless the launcher has made it.
-fn trace() -> Result<Option<Arc<TraceFile>>> {
-    static OPEN: Mutex<Option<Arc<TraceFile>>> = Mutex::new(None);
-    let Some(path) = variable(variables::TRACE)? else { return Ok(None) };
-    let mut open = OPEN.lock();
-    if open.is_none() {
-        let launched = variable(variables::ARENA)?.is_some();
-        *open = Some(Arc::new(TraceFile::open(Path::new(&path), launched)?));
-    }
-    Ok(open.clone())
-}
-
-/// Begins the file of `SPMD_TRACE`, for the launcher: the processes of its job add to it.
-///
-/// Errors: it cannot be written.
-pub fn begin_trace(path: &Path) -> Result<()> {
-    TraceFile::open(path, false).map(drop)
 }
 
 /// What this process is to the launcher.

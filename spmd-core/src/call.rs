@@ -90,12 +90,21 @@ impl Kind {
 
     /// The name of the method.
     pub fn name(self) -> &'static str {
-        Kind::ALL[self as usize - 1].1
+        Kind::ALL[self.index()].1
     }
 
-    /// Whether a call has this name.
-    pub(crate) fn is_name(name: &str) -> bool {
-        Kind::ALL.iter().any(|(_, known)| *known == name)
+    /// How many there are.
+    pub(crate) const COUNT: usize = Kind::ALL.len();
+
+    /// The call with this name.
+    pub(crate) fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.iter().find(|(_, known)| *known == name).map(|entry| entry.0)
+    }
+
+    /// Its place among all.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self as usize - 1
     }
 
     /// The kind with this number, if a correct rank wrote it.

@@ -1,5 +1,6 @@
 //! Communicators: a group of ranks and a number. Messages are in `messages.rs`.
 
+mod choices;
 mod hub;
 mod messages;
 mod receive;
@@ -9,7 +10,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::call::{Call, Kind};
+use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
 use crate::transport::registry::Route;
@@ -17,6 +18,8 @@ use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Endpoint, Mode};
+use choices::Choices;
+pub use choices::Trial;
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
 /// communicator sees.
@@ -46,6 +49,7 @@ pub struct Comm {
     me: usize,
     board: Board,
     notes: [Cell<(usize, u64, Noted)>; 16],
+    choices: Choices,
     /// The block's own communicator, not one made by the program.
     primary: bool,
 }
@@ -64,7 +68,9 @@ impl Comm {
         let scope = Scope { context: u64::from(block), block, group };
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         let route = Route::of(&endpoint);
-        Comm { endpoint, route, scope, me, board, notes: Default::default(), primary: true }
+        let choices = Choices::of(&endpoint.world, endpoint.world.size());
+        let notes = Default::default();
+        Comm { endpoint, route, scope, me, board, notes, choices, primary: true }
     }
 
     /// Whether this is a communicator of this end.
@@ -158,19 +164,9 @@ impl Comm {
     #[inline(never)]
     fn wrapped<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
         let (mut run, mut result) = (Some(run), None);
-        self.route.transport.around(call, &mut || result = run.take().map(|run| run()));
+        let way = self.choices.take();
+        self.route.transport.around(call, way, &mut || result = run.take().map(|run| run()));
         result.expect("a transport makes each call once")
-    }
-
-    /// The algorithm that is forced for this kind of call, if one is.
-    #[doc(hidden)]
-    #[inline]
-    pub fn forced(&self, kind: Kind) -> Option<&str> {
-        let forced = &self.endpoint.world.tuning.forced;
-        if forced.is_empty() {
-            return None;
-        }
-        forced.iter().find(|(name, _)| name == kind.name()).map(|(_, algorithm)| algorithm.as_str())
     }
 
     /// Up to how many ranks a small collective is best done flat, everybody reading everybody:
@@ -178,6 +174,18 @@ impl Comm {
     #[doc(hidden)]
     pub fn flat_limit(&self) -> usize {
         if self.endpoint.world.mode == Mode::Virtual { 4 } else { FLAT }
+    }
+
+    /// Up to how many ranks small data that go one way are best shown to those alone who want them:
+    /// beyond that, a meeting of all lets more ranks go on at once. Measured (docs/performance.md).
+    #[doc(hidden)]
+    pub fn one_way_limit(&self) -> usize {
+        let world = &self.endpoint.world;
+        match world.mode {
+            Mode::Virtual if self.has_hub() => 1,
+            _ if world.size() > world.policy.cores => 12,
+            _ => FLAT,
+        }
     }
 
     /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
@@ -200,13 +208,6 @@ impl Comm {
         self.endpoint.world.size() > self.endpoint.world.policy.cores
     }
 
-    /// Bytes of a segment, where large data go through staging areas.
-    #[doc(hidden)]
-    pub fn segment(&self) -> usize {
-        self.endpoint.world.tuning.segment
-    }
-
-    #[inline]
     fn check_rank(&self, call: &Call<'_>, what: &'static str, given: usize) -> Result<()> {
         let size = self.size();
         if given < size {
@@ -279,6 +280,7 @@ impl Comm {
             me,
             board: Board::new(board, context),
             notes: Default::default(),
+            choices: Choices::of(&self.endpoint.world, members.len()),
             primary: false,
         })
     }

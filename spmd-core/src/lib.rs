@@ -1,5 +1,6 @@
 //! Ranks, waiting, transports and failure handling of `spmd`.
 
+pub mod algorithm;
 pub mod block;
 pub mod boot;
 pub mod buffer;
@@ -19,18 +20,8 @@ mod shared_buf;
 mod sync;
 mod text;
 pub mod transport;
+pub mod tuning;
 mod wait;
-
-/// What algorithms of collectives are written with (`spmd-collectives`).
-pub mod algorithm {
-    pub use crate::buffer::{View, ViewMut};
-    pub use crate::call::{Call, Kind};
-    pub use crate::comm::HubCall;
-    pub use crate::copy::{copy_around, copy_from_peer};
-    pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
-    pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
-    pub use crate::transport::shared::layout::PAYLOAD;
-}
 
 pub use block::{Bind, Spmd, spmd};
 pub use boot::run;

@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// What to measure
-    #[arg(required_unless_present_any = ["all", "rows"])]
+    #[arg(required_unless_present_any = ["all", "rows", "list_algorithms"])]
     bench: Option<Bench>,
     /// Measure everything
     #[arg(long, conflicts_with = "bench")]
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// The algorithm to use where it can serve a call
     #[arg(long)]
     pub(crate) algorithm: Option<String>,
+    /// Name every algorithm, when it is chosen, and its cost
+    #[arg(long)]
+    pub(crate) list_algorithms: bool,
     /// What the buffers lie in
     #[arg(long, default_value = "vec")]
     pub(crate) memory: Memory,
@@ -72,6 +75,35 @@ pub(crate) enum Command {
     Machine,
     /// Enter the world and leave it: what a start costs
     Empty,
+    /// Measure what plain allocation costs under `SharedAlloc`, beside the system's allocator:
+    /// `spmdrun -n 1 spmd-perf allocation`, and without the launcher
+    Allocation,
+    /// Measure which algorithm is the fastest for which size on these ranks, and write that into
+    /// the file that later runs load: `spmdrun -n 2 --bind core spmd-perf tune`
+    Tune(TuneArgs),
+}
+
+/// What to measure for a tuning file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TuneArgs {
+    /// The file to add to, or to begin; without it, that of SPMD_TUNING, else the default one
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// These collectives alone; the file then says nothing of the others
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Bench>,
+    /// Seconds for each algorithm and size in a round
+    #[arg(long, default_value_t = 0.01, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Rounds, of which the median counts; as many again where the default is not the fastest
+    #[arg(long, default_value_t = 5, value_parser = calls)]
+    pub(crate) rounds: usize,
+}
+
+impl TuneArgs {
+    pub(crate) fn takes(&self, bench: Bench) -> bool {
+        self.only.is_empty() || self.only.contains(&bench)
+    }
 }
 
 /// One bench at one size.
@@ -113,6 +145,11 @@ impl Bench {
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value().expect("no bench is hidden");
         value.get_name().to_owned()
+    }
+
+    /// The bench of a collective, if there is one.
+    pub(crate) fn of(kind: spmd_core::algorithm::Kind) -> Option<Bench> {
+        Bench::value_variants().iter().copied().find(|bench| bench.name() == kind.name())
     }
 }
 

@@ -1,6 +1,9 @@
 //! The collectives under measurement: what each rank sends, and what it must get.
 
+use std::hint::black_box;
+
 use spmd::prelude::*;
+use spmd_core::algorithm::Algorithm;
 
 use crate::args::Bench;
 use crate::elements::{Number, Operator, folded, value};
@@ -22,24 +25,29 @@ where
     Min: Operation<T>,
     Max: Operation<T>,
 {
-    let (n, count) = (ctx.size(), bytes / size_of::<T>());
-    let (send, recv) = match bench {
-        Bench::Gather | Bench::Allgather => (count, n * count),
-        Bench::Scatter | Bench::ReduceScatter => (n * count, count),
-        Bench::Alltoall => (n * count, n * count),
-        _ => (count, count),
-    };
-    let mut subject = Collective {
-        bench,
-        op,
-        rank: ctx.rank(),
-        ranks: n,
-        count,
-        send: memory.zeros(ctx, send)?,
-        recv: memory.zeros(ctx, recv)?,
-        prepared: 0,
-    };
+    let mut subject = Collective::<T>::new(ctx, bench, bytes, op, memory)?;
     measure_subject(ctx, effort, &mut subject)
+}
+
+/// µs of a call, the median, each rank having written its data anew: a rank sends what it has just
+/// made. To read where it lies what has never changed would look too cheap.
+///
+/// Errors: as [`measure`]; a result is wrong.
+pub(crate) fn time_fresh(ctx: &Ctx, bench: Bench, bytes: usize, effort: Effort) -> Result<f64> {
+    let mut subject = Collective::<f64>::new(ctx, bench, bytes, Operator::Sum, Memory::Vec)?;
+    subject.fresh = true;
+    let measured = measure_subject(ctx, effort, &mut subject)?;
+    if measured.wrong > 0 {
+        return Err(format!("{} of {bytes} bytes gives wrong results", bench.name()).into());
+    }
+    Ok(measured.p50)
+}
+
+/// The algorithm that a collective of this size takes now.
+pub(crate) fn choice(ctx: &Ctx, bench: Bench, bytes: usize) -> Result<Option<Algorithm>> {
+    let mut subject = Collective::<f64>::new(ctx, bench, bytes, Operator::Sum, Memory::Vec)?;
+    subject.call(ctx, 0)?;
+    Ok(ctx.last_choice())
 }
 
 struct Collective<T: Number> {
@@ -53,6 +61,8 @@ struct Collective<T: Number> {
     recv: Data<T>,
     /// The turn for which `send` was made.
     prepared: usize,
+    /// Whether each call includes that what is sent is written.
+    fresh: bool,
 }
 
 impl<T: Number> Collective<T>
@@ -61,6 +71,44 @@ where
     Min: Operation<T>,
     Max: Operation<T>,
 {
+    fn new(
+        ctx: &Ctx,
+        bench: Bench,
+        bytes: usize,
+        op: Operator,
+        memory: Memory,
+    ) -> Result<Collective<T>> {
+        let (n, count) = (ctx.size(), bytes / size_of::<T>());
+        let (send, recv) = match bench {
+            Bench::Gather | Bench::Allgather => (count, n * count),
+            Bench::Scatter | Bench::ReduceScatter => (n * count, count),
+            Bench::Alltoall => (n * count, n * count),
+            _ => (count, count),
+        };
+        Ok(Collective {
+            bench,
+            op,
+            rank: ctx.rank(),
+            ranks: n,
+            count,
+            send: memory.zeros(ctx, send)?,
+            recv: memory.zeros(ctx, recv)?,
+            prepared: 0,
+            fresh: false,
+        })
+    }
+
+    /// Writes every cache line of what is sent, each with what it holds.
+    fn write_anew(&mut self, root: usize) {
+        const LINE: usize = 64;
+        let data = match self.bench {
+            Bench::Broadcast if self.rank == root => &mut *self.recv,
+            Bench::Scatter if self.rank != root => return,
+            _ => &mut *self.send,
+        };
+        data.iter_mut().step_by(LINE / size_of::<T>()).for_each(|it| *it = black_box(*it));
+    }
+
     /// The root of a turn: each rank in turn.
     fn root(&self, turn: usize) -> usize {
         turn % self.ranks
@@ -136,6 +184,9 @@ where
 
     fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()> {
         let root = self.root(turn);
+        if self.fresh {
+            self.write_anew(root);
+        }
         match self.bench {
             Bench::Barrier => ctx.barrier(),
             Bench::Broadcast => ctx.broadcast(&mut *self.recv, root),

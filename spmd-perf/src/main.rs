@@ -2,20 +2,24 @@
 //!
 //! `spmdrun -n 2 spmd-perf allreduce --sizes 8,1K,1M`
 
+mod allocation;
 mod args;
 mod collectives;
 mod elements;
+mod list;
 mod machine;
 mod measure;
 mod memory;
 mod messages;
 mod plot;
 mod report;
+mod tune;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use spmd::prelude::*;
+use spmd_core::algorithm::find;
 
 use args::{Args, Bench, Command, Task};
 use elements::Kind;
@@ -28,6 +32,14 @@ fn main() -> ExitCode {
         Some(Command::Plot { results, output }) => plot::draw_files(results, output),
         Some(Command::Machine) => run(machine::measure).map(drop).map_err(|e| e.to_string()),
         Some(Command::Empty) => run(|_| Ok(())).map(drop).map_err(|e| e.to_string()),
+        Some(Command::Allocation) => run(allocation::measure).map(drop).map_err(|e| e.to_string()),
+        Some(Command::Tune(args)) => {
+            run(|ctx| tune::tune(ctx, args)).map(drop).map_err(|e| e.to_string())
+        }
+        None if args.list_algorithms => {
+            print!("{}", list::list());
+            Ok(())
+        }
         None => measure(&args),
     };
     match done {
@@ -41,19 +53,30 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> std::result::Result<(), String> {
     if let Some(algorithm) = &args.algorithm {
-        let mut pairs: Vec<String> = Vec::new();
-        for task in args.tasks().iter().filter(|task| !task.bench.is_message()) {
-            pairs.push(format!("{}={algorithm}", task.bench.name()));
-        }
-        pairs.dedup();
+        let forced = forced(&args.tasks(), algorithm)?;
         // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var("SPMD_FORCE", pairs.join(",")) };
+        unsafe { std::env::set_var("SPMD_FORCE", forced) };
     }
     let wrong = run(|ctx| measure_all(ctx, args)).map_err(|error| error.to_string())?;
     if wrong.iter().any(|wrong| *wrong > 0) {
         return Err("some results are wrong (column #wrong)".into());
     }
     Ok(())
+}
+
+/// `SPMD_FORCE` for the collectives among the tasks that know this algorithm.
+///
+/// Errors: none does.
+fn forced(tasks: &[Task], algorithm: &str) -> std::result::Result<String, String> {
+    let named = tasks.iter().map(|task| task.bench.name());
+    let found = named.map(|name| find(&name, algorithm).map(|_| format!("{name}={algorithm}")));
+    let (found, wrong): (Vec<_>, Vec<_>) = found.partition(|found| found.is_ok());
+    let mut pairs: Vec<String> = found.into_iter().flatten().collect();
+    if let (true, Some(Err(why))) = (pairs.is_empty(), wrong.into_iter().next()) {
+        return Err(format!("--algorithm {algorithm}: {why}; --list-algorithms names them all"));
+    }
+    pairs.dedup();
+    Ok(pairs.join(","))
 }
 
 /// Measures everything that was asked for; rank 0 reports. Gives the number of wrong elements.

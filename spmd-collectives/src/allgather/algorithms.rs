@@ -34,14 +34,15 @@ pub(crate) unsafe fn allgather(
         // SAFETY: as the caller promises; this rank's block is the only one.
         return unsafe { alone(comm, call, mine, recv, blocks.longest() * dtype.size as usize) };
     }
-    let fits = blocks.longest() <= PAYLOAD / dtype.size as usize;
-    let single = !comm.shares_cores() && blocks.longest() * dtype.size as usize >= SINGLE_COPY;
+    let bytes = blocks.longest().saturating_mul(dtype.size as usize);
+    let fits = bytes <= PAYLOAD;
+    let single = !comm.shares_cores() && bytes >= SINGLE_COPY;
     let default = match fits {
         true => Flat,
         false if single && comm.reads_private() => SingleCopy,
         false => Chunked,
     };
-    let choice = choose(comm, kind, default, &[Flat, Chunked, SingleCopy], |it| match it {
+    let choice = choose(comm, kind, bytes, default, |it| match it {
         SingleCopy => comm.reads_private(),
         _ => fits || it == Chunked,
     });

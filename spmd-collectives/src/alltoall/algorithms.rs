@@ -96,7 +96,7 @@ fn choose_by_size(comm: &Comm, call: &Call<'_>, bytes: usize) -> Algorithm {
         false if bytes / comm.size() >= least && comm.reads_private() => SingleCopy,
         false => Chunked,
     };
-    choose(comm, call.kind, default, &[Flat, Chunked, SingleCopy], |it| match it {
+    choose(comm, call.kind, bytes, default, |it| match it {
         SingleCopy => comm.reads_private(),
         _ => fits || it == Chunked,
     })

@@ -35,11 +35,10 @@ pub(super) unsafe fn gather(
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => Chunked,
-        0..=FLAT => Flat,
+        ranks if ranks <= comm.one_way_limit() => Flat,
         _ => Tree,
     };
-    let names = [Flat, Tree, Chunked];
-    let choice = choose(comm, Kind::Gather, default, &names, |it| fits || it == Chunked);
+    let choice = choose(comm, Kind::Gather, bytes, default, |it| fits || it == Chunked);
     let blocks = Blocks::Equal(mine.1);
     let into = recv.map(|ptr| (&blocks, ptr));
     comm.collective(call, |round| {
@@ -87,7 +86,7 @@ pub(super) unsafe fn gatherv(
         return unsafe { alone(comm, call, mine.0, recv, mine.1 * dtype.size as usize) };
     }
     let default = if comm.size() <= FLAT { Flat } else { Chunked };
-    let choice = choose(comm, Kind::Gatherv, default, &[Flat, Chunked], |_| true);
+    let choice = choose(comm, Kind::Gatherv, 0, default, |_| true);
     comm.collective(call, |round| {
         let rooms = choice == Flat;
         // SAFETY: as the caller promises.

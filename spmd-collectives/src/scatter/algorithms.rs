@@ -2,7 +2,7 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, DType, Result};
 
 use crate::alone::alone;
@@ -71,14 +71,14 @@ pub(super) unsafe fn scatter(
         // room, as the root has compared.
         return unsafe { alone(comm, call, from, target.ptr, target.len * dtype.size as usize) };
     }
-    let fits = target.share.all <= PAYLOAD / dtype.size as usize;
+    let bytes = target.share.all.saturating_mul(dtype.size as usize);
+    let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => Chunked,
-        0..=FLAT => Flat,
+        ranks if ranks <= comm.one_way_limit() => Flat,
         _ => Tree,
     };
-    let names = [Flat, Tree, Chunked];
-    let choice = choose(comm, kind, default, &names, |it| fits || it == Chunked);
+    let choice = choose(comm, kind, bytes, default, |it| fits || it == Chunked);
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {

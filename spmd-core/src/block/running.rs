@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::binding::{allowed_cores, bind_to};
 use super::{Bind, Spmd, check_all_received, run_rank};
+use crate::algorithm::find;
 use crate::boot;
 use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
@@ -63,14 +64,14 @@ impl Spmd {
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
         let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
         let memory = memory.map_or_else(own, Ok)?;
-        let mut tuning = settings.tuning;
+        let segment = self.segment.map(|bytes| bytes.max(64)).or(settings.segment);
+        let mut tuning = settings.tuning.with(boot::measured(mode, n)?, segment);
         for (call, algorithm) in &self.forced {
-            boot::check_forced(call, algorithm).map_err(|why| {
+            let (kind, forced) = find(call, algorithm).map_err(|why| {
                 Error::misuse("spmd", site, format!("force({call:?}, {algorithm:?}): {why}"))
             })?;
+            tuning.forced.force(kind, forced);
         }
-        tuning.forced.splice(0..0, self.forced.iter().cloned());
-        tuning.segment = self.segment.unwrap_or(tuning.segment).max(64);
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
         let workers = self.workers.unwrap_or(cores).clamp(1, n);

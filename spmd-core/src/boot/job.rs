@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::FdFlags;
 
-use super::{PROTOCOL, Settings, parsed, variables};
+use super::{PROTOCOL, Settings, parsed, tuning, variables};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::transport::shared::layout::{Agent, Layout, MAGIC};
@@ -101,8 +101,10 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let settings = Settings::from_environment()?;
     let cores = settings.cores.unwrap_or_else(cores);
     let policy = Policy::new(cores, size - 1).with(Fences::new(true, size <= cores));
-    let world =
-        World::new(memory, Mode::Processes, policy, settings.timeout, settings.tuning, None);
+    let tuned = tuning::handed_on()?;
+    let built_in = if size > cores { settings.tuning.crowded() } else { settings.tuning };
+    let tuning = built_in.with(tuned.as_ref(), settings.segment);
+    let world = World::new(memory, Mode::Processes, policy, settings.timeout, tuning, None);
     let endpoint = Endpoint::new(Arc::new(world), rank);
     crate::shared_alloc::attach(endpoint.heap.clone());
     Ok(Some(endpoint))

@@ -10,6 +10,7 @@ pub(crate) mod registry;
 pub mod shared;
 pub(crate) mod wrap;
 
+use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::error::Result;
@@ -38,7 +39,7 @@ pub(crate) trait Transport: Send + Sync {
     /// Looks at the first message that fits, if one has come.
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>>;
 
-    /// Makes one call of the rank API, which is `run`: once. A transport that is wrapped around
-    /// another one does its part before and after.
-    fn around(&self, call: &Call<'_>, run: &mut dyn FnMut());
+    /// Makes one call of the rank API, which is `run`: once, and by this algorithm if it has a
+    /// choice. A transport that is wrapped around another one does its part before and after.
+    fn around(&self, call: &Call<'_>, way: Option<Algorithm>, run: &mut dyn FnMut());
 }

@@ -16,7 +16,12 @@ pub(crate) const ALIGN: usize = 4096;
 /// pages than a message to be copied into them.
 const KEPT: u64 = 64 << 20;
 
-/// First fit over the free ranges, in pages; its own records stay in private memory.
+/// Blocks that were just freed, kept as they are ..
+const RECENT: usize = 4;
+/// .. if they are not longer than this.
+const RECENT_BYTES: u64 = 1 << 20;
+
+/// Best fit over the free ranges, in pages; its own records stay in private memory.
 pub(crate) struct SegmentHeap {
     world: Arc<World>,
     rank: usize,
@@ -28,6 +33,33 @@ struct Free {
     all: Ranges,
     /// Those of them whose memory may hold anything; the rest reads as zeros, and takes no memory.
     used: Ranges,
+    /// Start and end of blocks that were freed last, and belong to both: whoever frees a block
+    /// often asks for one of the same size next, which then costs no search.
+    recent: [Option<(u64, u64)>; RECENT],
+    /// The one that makes room for the next.
+    oldest: usize,
+}
+
+impl Free {
+    /// A block of this length from among the last ones.
+    fn take_recent(&mut self, length: u64) -> Option<u64> {
+        let fits =
+            |it: &&mut Option<(u64, u64)>| it.is_some_and(|(start, end)| end - start == length);
+        let block = self.recent.iter_mut().find(fits).and_then(Option::take);
+        block.map(|(start, _)| start)
+    }
+
+    /// Notes the last ones with all others.
+    fn settle(&mut self) {
+        for (start, end) in std::mem::take(&mut self.recent).into_iter().flatten() {
+            self.insert(start, end);
+        }
+    }
+
+    fn insert(&mut self, start: u64, end: u64) {
+        self.all.insert(start, end);
+        self.used.insert(start, end);
+    }
 }
 
 /// A range of the heap, free again when dropped.
@@ -48,11 +80,12 @@ impl SegmentHeap {
     pub(crate) fn new(world: Arc<World>, rank: usize) -> SegmentHeap {
         let layout = world.memory.layout;
         let (start, end) = (layout.heap_offset() as u64, layout.segment_bytes as u64);
-        let mut all = Ranges::default();
+        let mut all = Ranges::searched();
         if start < end {
             all.insert(start, end);
         }
-        SegmentHeap { world, rank, ranges: Mutex::new(Free { all, used: Ranges::default() }) }
+        let free = Free { all, used: Ranges::default(), recent: Default::default(), oldest: 0 };
+        SegmentHeap { world, rank, ranges: Mutex::new(free) }
     }
 
     /// Zeroed memory of at least `bytes`, on a page boundary.
@@ -79,14 +112,20 @@ impl SegmentHeap {
     pub(crate) fn take(&self, bytes: usize, content: Content) -> Option<u64> {
         let need = pages(bytes);
         let mut free = self.ranges();
-        let start = free.all.first_of(need)?;
-        free.all.remove(start, start + need, |_, _| {});
-        free.used.remove(start, start + need, |start, end| {
+        let clear = |start: u64, end: u64| {
             if content == Content::Zeros {
                 // SAFETY: the range lies in the block just taken, which nobody else uses.
                 unsafe { std::ptr::write_bytes(self.pointer(start), 0, (end - start) as usize) };
             }
-        });
+        };
+        if let Some(start) = free.take_recent(need) {
+            clear(start, start + need);
+            return Some(start);
+        }
+        free.settle();
+        let start = free.all.best_of(need)?;
+        free.all.remove(start, start + need, |_, _| {});
+        free.used.remove(start, start + need, clear);
         Some(start)
     }
 
@@ -99,6 +138,7 @@ impl SegmentHeap {
             return true;
         }
         let mut free = self.ranges();
+        free.settle();
         let fits = new == old || free.all.contains(old, new);
         if fits && new > old {
             free.all.remove(old, new, |_, _| {});
@@ -111,8 +151,14 @@ impl SegmentHeap {
     pub(crate) fn give(&self, offset: u64, bytes: usize) {
         let end = offset + pages(bytes);
         let mut free = self.ranges();
-        free.all.insert(offset, end);
-        free.used.insert(offset, end);
+        if end - offset <= RECENT_BYTES {
+            let place = free.oldest;
+            free.oldest = (place + 1) % RECENT;
+            let Some((start, end)) = free.recent[place].replace((offset, end)) else { return };
+            free.insert(start, end);
+        } else {
+            free.insert(offset, end);
+        }
         if free.used.total() > KEPT {
             for (start, end) in free.used.take_all() {
                 self.clear(start, end);

@@ -39,7 +39,7 @@ use queue::Queue;
 
 use crate::group::Scope;
 use crate::text::Interner;
-use crate::transport::wrap::TraceFile;
+pub(crate) use crate::tuning::Tuning;
 use crate::wait::fleet::Home;
 use crate::wait::{Bell, Policy};
 
@@ -62,37 +62,6 @@ pub enum Mode {
     Virtual,
     /// Each in a process of its own.
     Processes,
-}
-
-/// What tests and the curious may set; the same on all ranks.
-#[derive(Clone, Debug)]
-pub(crate) struct Tuning {
-    /// Kind of call and algorithm.
-    pub(crate) forced: Vec<(String, String)>,
-    /// Bytes of a segment, where large data go through staging areas.
-    pub(crate) segment: usize,
-    /// Whether large data of processes are read through the kernel: messages if it is said, in
-    /// collectives unless it is denied.
-    pub(crate) single_copy: Option<bool>,
-    /// The seed of delays before and after each call.
-    pub(crate) chaos: Option<u64>,
-    /// Where calls are written down.
-    pub(crate) trace: Option<Arc<TraceFile>>,
-    /// Whether ranks of one process take each other's buffers for unreachable, as processes must.
-    pub(crate) unreachable: bool,
-}
-
-impl Default for Tuning {
-    fn default() -> Tuning {
-        Tuning {
-            forced: Vec::new(),
-            segment: 64 * 1024,
-            single_copy: None,
-            chaos: None,
-            trace: None,
-            unreachable: false,
-        }
-    }
 }
 
 /// What all ranks of one world share, as this process sees it.

@@ -7,6 +7,7 @@ use super::Endpoint;
 use super::agents::Waiter;
 use super::queue::Offer;
 use super::ring::{EAGER, RingWriter};
+use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::element::DType;
@@ -68,7 +69,7 @@ impl Transport for Endpoint {
         self.peek_message(wanted)
     }
 
-    fn around(&self, _: &Call<'_>, run: &mut dyn FnMut()) {
+    fn around(&self, _: &Call<'_>, _: Option<Algorithm>, run: &mut dyn FnMut()) {
         run();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::{Call, mix};
 use crate::error::Result;
@@ -82,9 +83,9 @@ impl Transport for Chaos {
         self.inner.peek(wanted)
     }
 
-    fn around(&self, call: &Call<'_>, run: &mut dyn FnMut()) {
+    fn around(&self, call: &Call<'_>, way: Option<Algorithm>, run: &mut dyn FnMut()) {
         self.pause();
-        self.inner.around(call, run);
+        self.inner.around(call, way, run);
         self.pause();
     }
 }

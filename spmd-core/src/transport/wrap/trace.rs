@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::{Call, Description, Kind};
 use crate::element::DType;
@@ -59,6 +60,7 @@ impl TraceFile {
 #[derive(Clone, Copy)]
 struct Event {
     kind: Kind,
+    way: Option<Algorithm>,
     dtype: Option<DType>,
     op: Option<&'static str>,
     count: usize,
@@ -104,9 +106,11 @@ impl Event {
         let (name, what) = (self.kind.name(), escaped(&call.to_string()));
         let (start, took) = (self.start_ns as f64 / 1e3, self.took_ns as f64 / 1e3);
         let pid = std::process::id();
+        let way =
+            self.way.map_or_else(String::new, |way| format!(",\"algorithm\":\"{}\"", way.name()));
         format!(
             "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start:.3},\"dur\":{took:.3},\"pid\":{pid},\
-             \"tid\":{rank},\"args\":{{\"call\":\"{what}\"}}}},\n"
+             \"tid\":{rank},\"args\":{{\"call\":\"{what}\"{way}}}}},\n"
         )
     }
 }
@@ -150,13 +154,13 @@ impl Transport for Traced {
         self.inner.peek(wanted)
     }
 
-    fn around(&self, call: &Call<'_>, run: &mut dyn FnMut()) {
+    fn around(&self, call: &Call<'_>, way: Option<Algorithm>, run: &mut dyn FnMut()) {
         let start_ns = crate::transport::shared::clock_ns();
-        self.inner.around(call, run);
+        self.inner.around(call, way, run);
         let Call { kind, dtype, op, count, root, tag, site } = *call;
         let took_ns = crate::transport::shared::clock_ns() - start_ns;
         let op = op.map(|op| op.name());
-        let event = Event { kind, dtype, op, count, root, tag, site, start_ns, took_ns };
+        let event = Event { kind, way, dtype, op, count, root, tag, site, start_ns, took_ns };
         let mut events = self.events.lock();
         events.push(event);
         if events.len() >= BATCH {

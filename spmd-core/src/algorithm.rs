@@ -1,0 +1,259 @@
+//! What algorithms of collectives are written with (`spmd-collectives`), and the table of those
+//! there are.
+
+pub use crate::buffer::{View, ViewMut};
+pub use crate::call::{Call, Kind};
+pub use crate::comm::{HubCall, Trial};
+pub use crate::copy::{copy_around, copy_from_peer};
+pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
+pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
+pub use crate::transport::shared::layout::PAYLOAD;
+
+/// An algorithm. What it does on a call stands where the call is, in `spmd-collectives`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Algorithm {
+    Flat,
+    Tree,
+    Central,
+    Hub,
+    Doubling,
+    Chunked,
+    SingleCopy,
+}
+
+use Algorithm::*;
+
+impl Algorithm {
+    /// As in `SPMD_FORCE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flat => "flat",
+            Tree => "tree",
+            Central => "central",
+            Hub => "hub",
+            Doubling => "doubling",
+            Chunked => "chunked",
+            SingleCopy => "single_copy",
+        }
+    }
+}
+
+/// A collective that more than one algorithm can serve.
+pub struct Choice {
+    /// The call.
+    pub kind: Kind,
+    /// The bytes by which it chooses.
+    pub by: Size,
+    /// Its algorithms: no other is ever chosen.
+    pub ways: &'static [Way],
+}
+
+/// The bytes by which a call chooses its algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// What one rank contributes, or its longest block.
+    One,
+    /// The blocks of all ranks together, as one of them sends them.
+    All,
+    /// None: all ranks know no size that they agree on. It counts as 0.
+    Unknown,
+}
+
+/// An algorithm of one collective, and what it costs: `n` ranks, `b` bytes of a rank's data, `s` of
+/// a segment, `k` segments.
+pub struct Way {
+    /// Which.
+    pub algorithm: Algorithm,
+    /// When it is chosen by default.
+    pub chosen: &'static str,
+    /// How often a rank waits for others.
+    pub steps: &'static str,
+    /// What a rank reads from others' memory, and what it copies once more.
+    pub bytes: &'static str,
+}
+
+const fn way(
+    algorithm: Algorithm,
+    chosen: &'static str,
+    steps: &'static str,
+    bytes: &'static str,
+) -> Way {
+    Way { algorithm, chosen, steps, bytes }
+}
+
+const fn choice(kind: Kind, by: Size, ways: &'static [Way]) -> Choice {
+    Choice { kind, by, ways }
+}
+
+/// Every collective that has a choice. `docs/algorithms.md` holds the same, with explanations.
+pub const CHOICES: &[Choice] = &[
+    choice(Kind::Broadcast, Size::One, BROADCAST),
+    choice(Kind::Reduce, Size::One, REDUCE),
+    choice(Kind::Allreduce, Size::One, ALLREDUCE),
+    choice(Kind::Gather, Size::One, GATHER),
+    choice(Kind::Gatherv, Size::Unknown, GATHERV),
+    choice(Kind::Allgather, Size::One, ALLGATHER),
+    choice(Kind::Allgatherv, Size::One, ALLGATHER),
+    choice(Kind::Scatter, Size::All, SCATTER),
+    choice(Kind::Scatterv, Size::All, SCATTER),
+    choice(Kind::Alltoall, Size::All, ALLTOALL),
+    choice(Kind::Alltoallv, Size::All, ALLTOALL),
+    choice(Kind::ReduceScatter, Size::All, REDUCE_SCATTER),
+    choice(Kind::ReduceScatterv, Size::All, REDUCE_SCATTER),
+    choice(Kind::Scan, Size::One, SCAN),
+    choice(Kind::Exscan, Size::One, SCAN),
+    choice(Kind::NeighborAllgather, Size::All, NEIGHBORS),
+    choice(Kind::NeighborAlltoall, Size::All, NEIGHBORS),
+    choice(Kind::NeighborAlltoallv, Size::All, NEIGHBORS),
+];
+
+const HUB: &str =
+    "virtual ranks on the block's communicator, b ≤ 48, workers with a power of two of ranks";
+
+const BROADCAST: &[Way] = &[
+    way(Hub, "virtual ranks on the block's communicator, b ≤ 48", "1; the root does not wait", "b"),
+    way(
+        Flat,
+        "b ≤ 4096, n ≤ 16 (ranks that share cores: 12), but not virtual ranks of a block",
+        "1; the root does not wait",
+        "b",
+    ),
+    way(Tree, "b ≤ 4096, other ranks", "1 meeting", "b"),
+    way(Chunked, "b > 4096", "2 meetings; staged: k + 2", "b; the root copies b if staged"),
+];
+
+const REDUCE: &[Way] = &[
+    way(Hub, HUB, "1 meeting", "b; the last of a worker: b of each of its ranks"),
+    way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks: 4)", "1; only the root waits", "root: (n − 1) b"),
+    way(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n; root: b more"),
+    way(
+        Chunked,
+        "b > 4096",
+        "2 meetings; staged: k + 3",
+        "b; staged: b (n − 1) / n copied, root: 2 b",
+    ),
+];
+
+const ALLREDUCE: &[Way] = &[
+    way(Hub, HUB, "1 meeting", "b; the last of a worker: b of each of its ranks"),
+    way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks: 4)", "1 meeting", "n b"),
+    way(
+        Central,
+        "virtual ranks on the block's communicator, b ≤ 4096, n b ≤ 256 KiB",
+        "1 meeting",
+        "the last to arrive: n b; the others: b",
+    ),
+    way(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n, and b"),
+    way(
+        Chunked,
+        "b > 4096",
+        "3 meetings; staged: k + 3",
+        "2 b (n − 1) / n; staged: b (n − 1) / n copied",
+    ),
+];
+
+const GATHER: &[Way] = &[
+    way(
+        Flat,
+        "b ≤ 4096, n ≤ 16 (ranks that share cores: 12), but not virtual ranks of a block",
+        "1; only the root waits",
+        "root: (n − 1) b",
+    ),
+    way(Tree, "b ≤ 4096, other ranks", "1 meeting", "root: (n − 1) b"),
+    way(Chunked, "otherwise", "2 meetings; staged: k + 2", "root: (n − 1) b; staged: b copied"),
+];
+
+const GATHERV: &[Way] = &[
+    way(
+        Flat,
+        "n ≤ 16",
+        "1 meeting if all blocks are ≤ 4096 bytes, else as chunked",
+        "root: the blocks of all",
+    ),
+    way(Chunked, "otherwise", "2 meetings; staged: k + 2", "root: (n − 1) b; staged: b copied"),
+];
+
+const ALLGATHER: &[Way] = &[
+    way(Flat, "b ≤ 4096", "1 meeting", "(n − 1) b"),
+    way(
+        SingleCopy,
+        "processes that may read each other's memory and have cores of their own, b ≥ 131072",
+        "2 meetings",
+        "(n − 1) b, through the kernel",
+    ),
+    way(Chunked, "b > 4096", "2 meetings; staged: k + 2", "(n − 1) b; staged: b copied"),
+];
+
+const SCATTER: &[Way] = &[
+    way(
+        Flat,
+        "all blocks together ≤ 4096, n ≤ 16 (ranks that share cores: 12), but not virtual ranks of a block",
+        "1; the root does not wait",
+        "b",
+    ),
+    way(Tree, "all blocks together ≤ 4096, other ranks", "1 meeting", "b"),
+    way(
+        Chunked,
+        "otherwise",
+        "2 meetings; staged: ⌈n b / s⌉ + 2",
+        "b; staged: the root copies all blocks",
+    ),
+];
+
+const ALLTOALL: &[Way] = &[
+    way(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
+    way(
+        SingleCopy,
+        "processes that may read each other's memory, b ≥ 131072 (where they share cores: 32768)",
+        "2 meetings",
+        "(n − 1) b, through the kernel",
+    ),
+    way(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 2", "n b; staged: n b copied"),
+];
+
+const REDUCE_SCATTER: &[Way] = &[
+    way(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
+    way(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 1", "n b; staged: n b copied"),
+];
+
+const SCAN: &[Way] = &[
+    way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks of a block: 64)", "1 meeting", "up to n b"),
+    way(Doubling, "b log₂ n ≤ 4096, more ranks", "log₂ n, and 1 meeting", "b log₂ n"),
+    way(Chunked, "otherwise", "3 meetings; staged: 2 k + 2", "2 b; staged: b copied"),
+];
+
+const NEIGHBORS: &[Way] = &[
+    way(Flat, "what a rank sends ≤ 4096 bytes in all", "1 meeting", "a block for each neighbour"),
+    way(
+        Chunked,
+        "otherwise, and neighbor_alltoallv",
+        "2 meetings; staged: ⌈bytes sent / s⌉ + 2",
+        "a block for each neighbour; staged: what it sends copied",
+    ),
+];
+
+/// The algorithms of a call; none where it has no choice.
+pub fn ways(kind: Kind) -> &'static [Way] {
+    CHOICES.iter().find(|choice| choice.kind == kind).map_or(&[], |choice| choice.ways)
+}
+
+/// The algorithm with this name, of the call with that one. Errors: what is wrong with them, and
+/// the right names.
+pub fn find(call: &str, algorithm: &str) -> Result<(Kind, Algorithm), String> {
+    let Some(kind) = Kind::named(call) else {
+        let names: Vec<_> = CHOICES.iter().map(|choice| choice.kind.name()).collect();
+        return Err(format!(
+            "no call is named {call}; those with a choice are {}",
+            names.join(", ")
+        ));
+    };
+    let mut known = ways(kind).iter().map(|way| way.algorithm);
+    known.find(|known| known.name() == algorithm).map(|known| (kind, known)).ok_or_else(|| {
+        let names: Vec<_> = ways(kind).iter().map(|way| way.algorithm.name()).collect();
+        match &names[..] {
+            [] => format!("{call} has one algorithm, and no choice"),
+            _ => format!("the algorithms of {call} are {}", names.join(", ")),
+        }
+    })
+}

@@ -1,0 +1,115 @@
+//! The settings that change no result: `SPMD_FORCE`, `SPMD_SEGMENT`, `SPMD_TUNING` and the like.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::{parsed, positive, variable, variables::*};
+use crate::algorithm::find;
+use crate::error::{Error, Result};
+use crate::transport::shared::Mode;
+use crate::transport::wrap::TraceFile;
+use crate::tuning::{File, Rules, Section, Tuning, path};
+
+/// What the variables ask for, all but segments and what was measured.
+pub(super) fn tuning() -> Result<Tuning> {
+    let single_copy = match parsed::<u8>(SINGLE_COPY, "0 or 1")? {
+        None => None,
+        Some(0) => Some(false),
+        Some(1) => Some(true),
+        Some(other) => return Err(Error::Boot(format!("{SINGLE_COPY}={other} is not 0 or 1"))),
+    };
+    Ok(Tuning {
+        forced: forced()?,
+        single_copy,
+        chaos: parsed(CHAOS, "a number")?,
+        trace: trace()?,
+        ..Tuning::default()
+    })
+}
+
+pub(super) fn segment() -> Result<Option<usize>> {
+    Ok(positive(SEGMENT, "a number of bytes")?.map(|bytes| bytes.clamp(64, 1 << 30)))
+}
+
+fn forced() -> Result<Rules> {
+    let mut forced = Rules::default();
+    for pair in variable(FORCE)?.iter().flat_map(|text| text.split(',')) {
+        let Some((call, algorithm)) = pair.split_once('=') else {
+            return Err(Error::Boot(format!(
+                "{FORCE}: '{pair}' is not of the form call=algorithm"
+            )));
+        };
+        let (kind, algorithm) = find(call.trim(), algorithm.trim())
+            .map_err(|what| Error::Boot(format!("{FORCE}: '{pair}': {what}")))?;
+        forced.force(kind, algorithm);
+    }
+    Ok(forced)
+}
+
+/// What was measured for the ranks of a block in this process. The file is read once: whatever
+/// becomes of it later, all ranks of this process know the same.
+pub(crate) fn measured(mode: Mode, ranks: usize) -> Result<Option<&'static Section>> {
+    static READ: OnceLock<std::result::Result<File, String>> = OnceLock::new();
+    let read = READ.get_or_init(|| {
+        File::load(std::env::var_os(TUNING).as_deref()).map_err(|error| match error {
+            Error::Boot(text) => text,
+            other => other.to_string(),
+        })
+    });
+    match read {
+        Ok(file) => Ok(file.section(mode, ranks)),
+        Err(text) => Err(Error::Boot(text.clone())),
+    }
+}
+
+/// What the launcher hands on to process ranks: it has read the file, once for all of them.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes need Linux"))]
+pub(super) fn handed_on() -> Result<Option<Section>> {
+    let Some(text) = variable(TUNED)? else { return Ok(None) };
+    let section = Section::from_inline(&text);
+    section.map(Some).map_err(|what| Error::Boot(format!("{TUNED}={text}: {what}")))
+}
+
+/// What the launcher puts into the environment of a job's ranks, where `SPMD_TUNING` has this value
+/// for them: the file's path from the root, if the variable names one, and, for process ranks, what
+/// the file says of so many. Ranks that are one process read the file themselves.
+///
+/// Errors: the file makes no sense.
+pub fn tuned(
+    tuning: Option<&OsStr>,
+    processes: bool,
+    ranks: usize,
+) -> Result<Vec<(&'static str, OsString)>> {
+    let file = File::load(tuning)?;
+    let mut set = Vec::new();
+    if let (Some(value), Some(path)) = (tuning.filter(|value| !value.is_empty()), path(tuning)) {
+        let path = std::path::absolute(path).map_or_else(|_| value.into(), OsString::from);
+        set.push((TUNING, path));
+    }
+    if let Some(section) = file.section(Mode::Processes, ranks).filter(|_| processes) {
+        set.push((TUNED, section.inline().into()));
+    }
+    Ok(set)
+}
+
+/// The file of `SPMD_TRACE`, opened once a process: anew, unless the launcher has made it.
+fn trace() -> Result<Option<Arc<TraceFile>>> {
+    static OPEN: Mutex<Option<Arc<TraceFile>>> = Mutex::new(None);
+    let Some(path) = variable(TRACE)? else { return Ok(None) };
+    let mut open = OPEN.lock();
+    if open.is_none() {
+        let launched = variable(ARENA)?.is_some();
+        *open = Some(Arc::new(TraceFile::open(Path::new(&path), launched)?));
+    }
+    Ok(open.clone())
+}
+
+/// Begins the file of `SPMD_TRACE`, for the launcher: the processes of its job add to it.
+///
+/// Errors: it cannot be written.
+pub fn begin_trace(path: &Path) -> Result<()> {
+    TraceFile::open(path, false).map(drop)
+}
