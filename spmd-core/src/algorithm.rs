@@ -120,7 +120,12 @@ const BROADCAST: &[Way] = &[
         "b",
     ),
     way(Tree, "b ≤ 4096, other ranks", "1 meeting", "b"),
-    way(Chunked, "b > 4096", "2 meetings; staged: k + 2", "b; the root copies b if staged"),
+    way(
+        Chunked,
+        "b > 4096",
+        "2 meetings; staged: 1 meeting, and k steps",
+        "b; the root copies b if staged",
+    ),
 ];
 
 const REDUCE: &[Way] = &[
@@ -130,7 +135,7 @@ const REDUCE: &[Way] = &[
     way(
         Chunked,
         "b > 4096",
-        "2 meetings; staged: k + 3",
+        "2 meetings; staged: k + 2; two processes: 1 meeting, and k steps",
         "b; staged: b (n − 1) / n copied, root: 2 b",
     ),
 ];
@@ -148,7 +153,7 @@ const ALLREDUCE: &[Way] = &[
     way(
         Chunked,
         "b > 4096",
-        "3 meetings; staged: k + 3",
+        "2 meetings; in shared memory 3; staged: k + 2",
         "2 b (n − 1) / n; staged: b (n − 1) / n copied",
     ),
 ];
@@ -161,7 +166,12 @@ const GATHER: &[Way] = &[
         "root: (n − 1) b",
     ),
     way(Tree, "b ≤ 4096, other ranks", "1 meeting", "root: (n − 1) b"),
-    way(Chunked, "otherwise", "2 meetings; staged: k + 2", "root: (n − 1) b; staged: b copied"),
+    way(
+        Chunked,
+        "otherwise",
+        "2 meetings; staged: 1 meeting, and k steps",
+        "root: (n − 1) b; staged: b copied",
+    ),
 ];
 
 const GATHERV: &[Way] = &[
@@ -171,7 +181,12 @@ const GATHERV: &[Way] = &[
         "1 meeting if all blocks are ≤ 4096 bytes, else as chunked",
         "root: the blocks of all",
     ),
-    way(Chunked, "otherwise", "2 meetings; staged: k + 2", "root: (n − 1) b; staged: b copied"),
+    way(
+        Chunked,
+        "otherwise",
+        "2 meetings; staged: 1 meeting, and k steps",
+        "root: (n − 1) b; staged: b copied",
+    ),
 ];
 
 const ALLGATHER: &[Way] = &[
@@ -182,7 +197,7 @@ const ALLGATHER: &[Way] = &[
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),
-    way(Chunked, "b > 4096", "2 meetings; staged: k + 2", "(n − 1) b; staged: b copied"),
+    way(Chunked, "b > 4096", "2 meetings; staged: k + 1", "(n − 1) b; staged: b copied"),
 ];
 
 const SCATTER: &[Way] = &[
@@ -196,7 +211,7 @@ const SCATTER: &[Way] = &[
     way(
         Chunked,
         "otherwise",
-        "2 meetings; staged: ⌈n b / s⌉ + 2",
+        "2 meetings; staged: 1 meeting, and ⌈n b / s⌉ steps",
         "b; staged: the root copies all blocks",
     ),
 ];
@@ -209,7 +224,7 @@ const ALLTOALL: &[Way] = &[
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),
-    way(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 2", "n b; staged: n b copied"),
+    way(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 1", "n b; staged: n b copied"),
 ];
 
 const REDUCE_SCATTER: &[Way] = &[
@@ -228,7 +243,7 @@ const NEIGHBORS: &[Way] = &[
     way(
         Chunked,
         "otherwise, and neighbor_alltoallv",
-        "2 meetings; staged: ⌈bytes sent / s⌉ + 2",
+        "2 meetings; staged: ⌈bytes sent / s⌉ + 1",
         "a block for each neighbour; staged: what it sends copied",
     ),
 ];
