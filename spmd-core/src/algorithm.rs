@@ -115,7 +115,7 @@ const BROADCAST: &[Way] = &[
     way(Hub, "virtual ranks on the block's communicator, b ≤ 48", "1; the root does not wait", "b"),
     way(
         Flat,
-        "b ≤ 4096, n ≤ 16 (ranks that share cores: 12), but not virtual ranks of a block",
+        "b ≤ 4096, n ≤ 16, but not virtual ranks of a block",
         "1; the root does not wait",
         "b",
     ),
@@ -161,7 +161,7 @@ const ALLREDUCE: &[Way] = &[
 const GATHER: &[Way] = &[
     way(
         Flat,
-        "b ≤ 4096, n ≤ 16 (ranks that share cores: 12), but not virtual ranks of a block",
+        "b ≤ 4096, n ≤ 16, but not virtual ranks of a block",
         "1; only the root waits",
         "root: (n − 1) b",
     ),
@@ -203,7 +203,7 @@ const ALLGATHER: &[Way] = &[
 const SCATTER: &[Way] = &[
     way(
         Flat,
-        "all blocks together ≤ 4096, n ≤ 16 (ranks that share cores: 12), but not virtual ranks of a block",
+        "all blocks together ≤ 4096, n ≤ 16, but not virtual ranks of a block",
         "1; the root does not wait",
         "b",
     ),

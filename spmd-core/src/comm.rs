@@ -177,15 +177,10 @@ impl Comm {
     }
 
     /// Up to how many ranks small data that go one way are best shown to those alone who want them:
-    /// beyond that, a meeting of all lets more ranks go on at once. Measured (docs/performance.md).
+    /// beyond that, and in the hub, a meeting of all lets more ranks go on at once.
     #[doc(hidden)]
     pub fn one_way_limit(&self) -> usize {
-        let world = &self.endpoint.world;
-        match world.mode {
-            Mode::Virtual if self.has_hub() => 1,
-            _ if world.size() > world.policy.cores => 12,
-            _ => FLAT,
-        }
+        if self.has_hub() { 1 } else { FLAT }
     }
 
     /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
