@@ -139,7 +139,7 @@ fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static
 
 /// Bytes of all ranks up to which one of them folds alone: the others may have workers of their
 /// own.
-const CENTRAL: usize = 256 << 10;
+const CENTRAL: usize = 32 << 10;
 
 /// # Safety
 /// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null, null_mut};
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::alone::alone;
@@ -175,7 +175,7 @@ unsafe fn reduce(
     let default = match comm.size() {
         _ if hub => Hub,
         _ if !fits => Chunked,
-        ranks if ranks <= comm.flat_limit() => Flat,
+        0..=FLAT => Flat,
         _ => Tree,
     };
     let bytes = reduction.bytes();

@@ -130,7 +130,7 @@ const BROADCAST: &[Way] = &[
 
 const REDUCE: &[Way] = &[
     way(Hub, HUB, "1 meeting", "b; the last of a worker: b of each of its ranks"),
-    way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks: 4)", "1; only the root waits", "root: (n − 1) b"),
+    way(Flat, "b ≤ 4096, n ≤ 16", "1; only the root waits", "root: (n − 1) b"),
     way(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n; root: b more"),
     way(
         Chunked,
@@ -145,7 +145,7 @@ const ALLREDUCE: &[Way] = &[
     way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks: 4)", "1 meeting", "n b"),
     way(
         Central,
-        "virtual ranks on the block's communicator, b ≤ 4096, n b ≤ 256 KiB",
+        "virtual ranks on the block's communicator, b ≤ 4096, n b ≤ 32 KiB",
         "1 meeting",
         "the last to arrive: n b; the others: b",
     ),
