@@ -1,0 +1,110 @@
+//! Large blocks that the kernel copies from one process to another: from when on, what arrives,
+//! and what happens where a rank must not.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use spmd::prelude::*;
+use spmd_core::algorithm::Algorithm;
+
+use support::processes;
+
+/// Elements of a block that is large enough, and of one that is not.
+const LARGE: usize = 40_000;
+const SMALL: usize = 2_000;
+
+fn block(rank: usize, turn: usize, count: usize) -> impl Iterator<Item = f64> {
+    (0..count).map(move |index| (rank * 1000 + turn * 10) as f64 + index as f64)
+}
+
+/// Allgathers and alltoalls, also of a type whose bytes must be looked at. Gives how many took a
+/// single copy.
+fn exchange(ctx: &Comm, count: usize) -> Result<usize> {
+    let (n, me) = (ctx.size(), ctx.rank());
+    let mut single = 0;
+    let mut note = || single += usize::from(ctx.last_choice() == Some(Algorithm::SingleCopy));
+    for turn in 0..6 {
+        let mine: Vec<f64> = block(me, turn, count).collect();
+        let mut all = vec![0.0; n * count];
+        ctx.allgather(&mine, &mut all)?;
+        note();
+        assert!((0..n).flat_map(|peer| block(peer, turn, count)).eq(all.iter().copied()));
+
+        let send: Vec<f64> = (0..n).flat_map(|peer| block(me * n + peer, turn, count)).collect();
+        ctx.alltoall(&send, &mut all)?;
+        note();
+        assert!((0..n).flat_map(|peer| block(peer * n + me, turn, count)).eq(all.iter().copied()));
+
+        let even = |rank: usize| (0..8 * count).map(move |index| (index + rank + turn) % 3 == 0);
+        let mut flags = vec![false; n * 8 * count];
+        ctx.allgather(&even(me).collect::<Vec<_>>(), &mut flags)?;
+        note();
+        assert!((0..n).flat_map(even).eq(flags));
+    }
+    Ok(single)
+}
+
+#[test]
+fn from_the_third_call_on() -> Result<()> {
+    processes("from_the_third_call_on", 2, &[], |ctx| {
+        assert_eq!(exchange(ctx, SMALL)?, 0);
+        // Ranks that share a core allgather through staging areas.
+        let all = std::thread::available_parallelism()?.get() > 1;
+        assert_eq!(exchange(ctx, LARGE)?, if all { 18 } else { 6 });
+        // A communicator finds out anew.
+        assert_eq!(exchange(&ctx.dup()?, LARGE)?, if all { 16 } else { 5 });
+        Ok(())
+    })
+}
+
+#[test]
+fn where_it_is_forced() -> Result<()> {
+    let forced = [("SPMD_FORCE", "allgather=single_copy,alltoall=single_copy")];
+    processes("where_it_is_forced", 3, &forced, |ctx| {
+        assert_eq!(exchange(ctx, SMALL)?, 16);
+        Ok(())
+    })
+}
+
+#[test]
+fn not_where_it_is_denied() -> Result<()> {
+    processes("not_where_it_is_denied", 2, &[("SPMD_SINGLE_COPY", "0")], |ctx| {
+        assert_eq!(exchange(ctx, LARGE)?, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn not_where_one_rank_denies_it() -> Result<()> {
+    if std::env::var("SPMD_RANK").is_ok_and(|rank| rank == "1") {
+        // SAFETY: this process is one rank of one test; nothing else of it looks at variables now.
+        unsafe { std::env::set_var("SPMD_SINGLE_COPY", "0") };
+    }
+    processes("not_where_one_rank_denies_it", 2, &[], |ctx| {
+        assert_eq!(exchange(ctx, LARGE)?, 0);
+        Ok(())
+    })
+}
+
+/// What is in shared memory is read there, whatever holds for the rest.
+#[test]
+fn beside_shared_memory() -> Result<()> {
+    let forced = [("SPMD_FORCE", "allgather=single_copy,alltoall=single_copy")];
+    processes("beside_shared_memory", 2, &forced, |ctx| {
+        assert_eq!(exchange(ctx, LARGE)?, 16);
+        let mut shared = ctx.alloc_shared::<f64>(LARGE)?;
+        let mut private = vec![0.0; LARGE];
+        let value = ctx.rank() as f64 + 1.0;
+        shared.fill(value);
+        private.fill(value);
+        let mut all = vec![0.0; 2 * LARGE];
+        match ctx.rank() {
+            0 => ctx.allgather(&shared, &mut all)?,
+            _ => ctx.allgather(&private, &mut all)?,
+        }
+        assert!(all[..LARGE].iter().all(|value| *value == 1.0));
+        assert!(all[LARGE..].iter().all(|value| *value == 2.0));
+        Ok(())
+    })
+}
