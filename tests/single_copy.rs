@@ -36,7 +36,8 @@ fn exchange(ctx: &Comm, count: usize) -> Result<usize> {
         note();
         assert!((0..n).flat_map(|peer| block(peer * n + me, turn, count)).eq(all.iter().copied()));
 
-        let even = |rank: usize| (0..8 * count).map(move |index| (index + rank + turn) % 3 == 0);
+        let even =
+            |rank: usize| (0..8 * count).map(move |index| (index + rank + turn).is_multiple_of(3));
         let mut flags = vec![false; n * 8 * count];
         ctx.allgather(&even(me).collect::<Vec<_>>(), &mut flags)?;
         note();

@@ -98,6 +98,10 @@ fn every_listed_algorithm_serves() -> Result<()> {
     for choice in CHOICES {
         for Way { algorithm, .. } in choice.ways {
             let (call, name) = (choice.kind.name(), algorithm.name());
+            if *algorithm == Algorithm::SingleCopy {
+                // Between processes only: see `single_copy.rs`.
+                continue;
+            }
             Spmd::new(4).virtual_ranks().force(call, name).run(|ctx| {
                 make(ctx, choice.kind)?;
                 assert_eq!(ctx.last_choice(), Some(*algorithm), "{call}");
@@ -260,7 +264,7 @@ fn a_bad_file_is_one_error() -> Result<()> {
         (
             &*bad,
             ", line 3: ",
-            "there is no 'ring': the algorithms of reduce are flat, tree, chunked",
+            "there is no 'ring': the algorithms of reduce are hub, flat, tree, chunked",
         ),
         ("/no/such/file", ": ", "cannot be read"),
     ] {
