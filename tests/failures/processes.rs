@@ -55,6 +55,17 @@ fn program() {
         return;
     }
     let name = std::env::var(DEED).expect("set by the test");
+    if name == "kill first" {
+        // Before any rank has entered the world, which the others do nevertheless.
+        // SAFETY: to ignore a signal touches no memory.
+        unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+        std::thread::sleep(Duration::from_millis(500));
+        if std::env::var("SPMD_RANK").is_ok_and(|rank| rank == "1") {
+            say(&name);
+            kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
     let result = run(|ctx| {
         let mut data = vec![1.0; 200_000];
         ctx.allreduce_in_place(&mut data, Sum)?;
@@ -124,6 +135,19 @@ fn every_way_to_fail() {
             assert!(ended.last_line().starts_with(&last), "{deed}: {ended:?}");
         }
     }
+}
+
+#[test]
+fn a_rank_that_dies_before_any_has_entered() {
+    let ended = fail("kill first", &["-n", "2", "--grace", "2s"], &[]);
+    for error in survivors(&ended, 2) {
+        assert!(
+            error.contains("rank 1 failed first: its process was killed by signal 9"),
+            "{error}"
+        );
+    }
+    assert_eq!(ended.code, Some(137), "{ended:?}");
+    assert!(ended.last_line().starts_with("spmdrun: rank 1 failed first: "), "{ended:?}");
 }
 
 #[test]

@@ -226,12 +226,13 @@ impl Job {
     }
 
     /// Says that a rank's process is gone, as the kernel has confirmed: records the cause, if
-    /// its rank was inside a block or never entered one while others did, and wakes those who
-    /// wait for it.
+    /// its rank was inside a block, or never entered one while others did or may still do, and
+    /// wakes those who wait for it.
     pub fn died(&self, rank: usize, status: ExitStatus) {
         use std::os::unix::process::ExitStatusExt;
         let others = (0..self.world.size()).any(|other| other != rank && self.entered(other));
-        let missed = if self.entered(rank) { !self.finished(rank) } else { others };
+        let early = others || !status.success();
+        let missed = if self.entered(rank) { !self.finished(rank) } else { early };
         if missed {
             let cause = match status.signal() {
                 Some(signal) => Cause::Killed(signal),

@@ -72,6 +72,7 @@ impl File {
     ///
     /// Errors: as [`File::load`].
     pub fn read(path: &Path, needed: bool) -> Result<Option<File>> {
+        use std::io::ErrorKind::{NotFound, PermissionDenied};
         let name = variables::TUNING;
         let refused = |place: String, why: String| {
             let shown = path.display();
@@ -80,7 +81,8 @@ impl File {
         };
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !needed => {
+            // Where nobody has named a file, one that is another user's is none.
+            Err(error) if !needed && matches!(error.kind(), NotFound | PermissionDenied) => {
                 return Ok(None);
             }
             Err(error) => return refused(String::new(), format!("it cannot be read: {error}")),
