@@ -97,6 +97,10 @@ fn around(ctx: &Ctx, kind: Kind) -> Result<()> {
 fn every_listed_algorithm_serves() -> Result<()> {
     for choice in CHOICES {
         for Way { algorithm, .. } in choice.ways {
+            // Of processes, and of large data.
+            if *algorithm == Algorithm::SingleCopy {
+                continue;
+            }
             let (call, name) = (choice.kind.name(), algorithm.name());
             if *algorithm == Algorithm::SingleCopy {
                 // Between processes only: see `single_copy.rs`.
@@ -110,6 +114,28 @@ fn every_listed_algorithm_serves() -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[test]
+fn processes_read_each_others_memory_where_they_may() -> Result<()> {
+    let forced = "allgather=single_copy,alltoall=single_copy";
+    let settings = [("SPMD_FORCE", forced), ("SPMD_TUNING", "none")];
+    processes("processes_read_each_others_memory_where_they_may", 3, &settings, |ctx| {
+        let (n, me) = (ctx.size(), ctx.rank());
+        let (mine, mut all) = (vec![me; 1000], vec![0; 1000 * n]);
+        for _ in 0..4 {
+            ctx.allgather(&mine, &mut all)?;
+            assert!(all.iter().enumerate().all(|(at, rank)| *rank == at / 1000));
+        }
+        let expected = ctx.reads_private().then_some(Algorithm::SingleCopy);
+        let expected = expected.or(Some(Algorithm::Chunked));
+        assert_eq!(ctx.last_choice(), expected);
+        let send = vec![me; 1000 * n];
+        ctx.alltoall(&send, &mut all)?;
+        assert!(all.iter().enumerate().all(|(at, rank)| *rank == at / 1000));
+        assert_eq!(ctx.last_choice(), expected);
+        Ok(())
+    })
 }
 
 #[test]
@@ -144,7 +170,7 @@ fn tuning_file(folder: &Path, text: &str) -> String {
     path.to_str().expect("a path of text").to_owned()
 }
 
-/// What an allreduce of so many bytes takes.
+/// What an allreduce of so many bytes takes, where there are rules.
 fn taken(comm: &Comm, bytes: usize) -> Result<Option<Algorithm>> {
     let mut sum = vec![1u8; bytes];
     comm.allreduce_in_place(&mut sum, Sum)?;
@@ -165,7 +191,7 @@ fn follows_the_file(ctx: &Ctx) -> Result<()> {
     // It says nothing of fewer ranks.
     let pair = ctx.split((ctx.rank() < 2).then_some(0), 0)?;
     pair.iter().try_for_each(|pair| {
-        assert_eq!(taken(pair, 8)?, Some(Flat));
+        assert_eq!(taken(pair, 8)?, None);
         Ok(())
     })
 }
@@ -206,7 +232,7 @@ fn what_is_forced_wins() -> Result<()> {
         Ok(())
     })?;
     processes("what_is_forced_wins", 3, &[("SPMD_TUNING", "none")], |ctx| {
-        assert_eq!(taken(ctx, 8)?, Some(Algorithm::Flat));
+        assert_eq!(taken(ctx, 8)?, None);
         Ok(())
     })
 }

@@ -20,9 +20,20 @@ pub(crate) fn choose(
     default: Algorithm,
     able: impl Fn(Algorithm) -> bool,
 ) -> Algorithm {
-    let ruled = comm.ruled(kind, bytes);
+    debug_assert!(ways(kind).iter().any(|way| way.algorithm == default), "{kind:?}: {default:?}");
+    if comm.has_rules() { by_rule(comm, kind, bytes, default, &able) } else { default }
+}
+
+#[cold]
+fn by_rule(
+    comm: &Comm,
+    kind: Kind,
+    bytes: usize,
+    default: Algorithm,
+    able: &dyn Fn(Algorithm) -> bool,
+) -> Algorithm {
+    let ruled = comm.rule(kind, bytes);
     let choice = ruled.filter(|algorithm| able(*algorithm)).unwrap_or(default);
-    debug_assert!(ways(kind).iter().any(|way| way.algorithm == choice), "{kind:?}: {choice:?}");
     comm.note_choice(choice);
     choice
 }

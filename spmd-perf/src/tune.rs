@@ -16,6 +16,10 @@ use thresholds::{Row, rules};
 
 /// A default that is slower than the best by more than this is looked at once more.
 const SURE: f64 = 1.05;
+/// The largest data of one rank, ..
+const BLOCK: usize = 4 << 20;
+/// .. and of all together.
+const ALL: usize = 64 << 20;
 /// What a default may be slower than the best by.
 const ALLOWED: f64 = 1.15;
 
@@ -31,15 +35,21 @@ pub(crate) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<()> {
     let path = args.output.clone().or(named).or_else(|| path(None));
     let path = path.ok_or("there is no home directory to write to; give --output FILE")?;
     measure::settle(ctx)?;
+    warm_up(ctx)?;
     let mut section = Section::default();
     let mut worst: Vec<(f64, String)> = Vec::new();
     for choice in CHOICES.iter() {
         let Some(bench) = Bench::of(choice.kind).filter(|bench| args.takes(*bench)) else {
             continue;
         };
-        let rows = sizes(ctx, choice)
-            .map(|(bytes, by)| row(ctx, args, choice, bench, bytes, by))
-            .collect::<Result<Vec<_>>>()?;
+        let mut rows = Vec::new();
+        for (bytes, by) in sizes(ctx, choice) {
+            let row = row(ctx, args, choice, bench, bytes, by)?;
+            if by > PAYLOAD && row.times.len() < 2 {
+                break;
+            }
+            rows.push(row);
+        }
         section.rules.set(choice.kind, rules(&rows));
         if leads {
             print(ctx, choice.kind, &rows);
@@ -58,12 +68,20 @@ pub(crate) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<()> {
     ctx.barrier()
 }
 
-/// Bytes of one rank's data by powers of two, with those by which the call chooses, as long as they
-/// fit where small data lie: beyond that one algorithm is left.
+/// Bytes of one rank's data by powers of two, with those by which the call chooses. Where small
+/// data no longer fit, one algorithm is left for most calls.
 fn sizes(ctx: &Ctx, choice: &Choice) -> impl Iterator<Item = (usize, usize)> {
-    let blocks = if choice.by == Size::All { ctx.size() } else { 1 };
+    let (ranks, blocks) = (ctx.size(), if choice.by == Size::All { ctx.size() } else { 1 });
     let all = (3..).map(move |power| (1 << power, blocks << power));
-    all.take_while(|(_, by)| *by <= PAYLOAD)
+    all.take_while(move |(bytes, by)| *by <= PAYLOAD || (*bytes <= BLOCK && bytes * ranks <= ALL))
+}
+
+/// Lets processes find out whether they may read each other's memory, which they do in calls on
+/// large data.
+fn warm_up(ctx: &Ctx) -> Result<()> {
+    let mine = vec![0u8; 256 << 10];
+    let mut all = vec![0u8; ctx.size() * mine.len()];
+    (0..3).try_for_each(|_| ctx.allgather(&mine, &mut all))
 }
 
 /// Measures all algorithms that can serve one size, in turns.
