@@ -97,10 +97,6 @@ fn around(ctx: &Ctx, kind: Kind) -> Result<()> {
 fn every_listed_algorithm_serves() -> Result<()> {
     for choice in CHOICES {
         for Way { algorithm, .. } in choice.ways {
-            // Of processes, and of large data.
-            if *algorithm == Algorithm::SingleCopy {
-                continue;
-            }
             let (call, name) = (choice.kind.name(), algorithm.name());
             if *algorithm == Algorithm::SingleCopy {
                 // Between processes only: see `single_copy.rs`.
@@ -114,28 +110,6 @@ fn every_listed_algorithm_serves() -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[test]
-fn processes_read_each_others_memory_where_they_may() -> Result<()> {
-    let forced = "allgather=single_copy,alltoall=single_copy";
-    let settings = [("SPMD_FORCE", forced), ("SPMD_TUNING", "none")];
-    processes("processes_read_each_others_memory_where_they_may", 3, &settings, |ctx| {
-        let (n, me) = (ctx.size(), ctx.rank());
-        let (mine, mut all) = (vec![me; 1000], vec![0; 1000 * n]);
-        for _ in 0..4 {
-            ctx.allgather(&mine, &mut all)?;
-            assert!(all.iter().enumerate().all(|(at, rank)| *rank == at / 1000));
-        }
-        let expected = ctx.reads_private().then_some(Algorithm::SingleCopy);
-        let expected = expected.or(Some(Algorithm::Chunked));
-        assert_eq!(ctx.last_choice(), expected);
-        let send = vec![me; 1000 * n];
-        ctx.alltoall(&send, &mut all)?;
-        assert!(all.iter().enumerate().all(|(at, rank)| *rank == at / 1000));
-        assert_eq!(ctx.last_choice(), expected);
-        Ok(())
-    })
 }
 
 #[test]
