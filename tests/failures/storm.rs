@@ -46,9 +46,28 @@ fn work(ctx: &Ctx) -> Result<()> {
     }
 }
 
+/// Blocks that the kernel copies, so long that a rank reads one while the owner of the next dies.
+fn read(ctx: &Ctx) -> Result<()> {
+    let mine = vec![ctx.rank() as u64; 1 << 20];
+    let mut all = vec![0; ctx.size() * mine.len()];
+    loop {
+        ctx.allgather(&mine, &mut all)?;
+    }
+}
+
 #[test]
-#[ignore = "the program of the other test"]
+#[ignore = "the program of the other tests"]
 fn program() {
+    die_while(work);
+}
+
+#[test]
+#[ignore = "the program of another test"]
+fn reader() {
+    die_while(read);
+}
+
+fn die_while(work: impl Fn(&Ctx) -> Result<()> + Sync) {
     if !is_process_rank() {
         return;
     }
@@ -94,4 +113,19 @@ fn random_kills() {
         }
     }
     println!("{kills} kills: the slowest survivor ended after {slowest:?}");
+}
+
+#[test]
+fn kills_while_the_kernel_copies() {
+    let mut random = Random(now() as u64);
+    for _ in 0..20 {
+        let lives = 200_000 + random.below(50_000);
+        let variables = [(DEED, &*format!("2 {lives}")), ("SPMD_FORCE", "allgather=single_copy")];
+        let ended = Job::start("storm::reader", &["-n", "3"], &variables).end();
+        let cause = "rank 2 failed first: its process was killed by signal 9 (SIGKILL)";
+        assert_eq!(ended.last_line(), format!("spmdrun: {cause}"), "{lives} µs: {ended:?}");
+        for said in ended.said().iter().filter(|said| said.rank != 2) {
+            assert!(said.text.ends_with(cause), "{lives} µs: {said:?}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! come to the same conclusion in the same call, and choose alike from the next one on.
 
 use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
 
 use super::Round;
 use crate::error::{Error, Result};
@@ -25,6 +26,9 @@ pub(super) enum Reading {
 const KNOWN: usize = 4;
 const WORD: usize = 5;
 const ADDRESS: usize = 6;
+
+/// How long a rank whose peer's memory is gone waits for the news of what became of that.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 const NOTHING: u64 = 0;
 const NOT_ALL: u64 = 1;
@@ -82,7 +86,7 @@ impl Round<'_> {
     }
 
     /// Copies `bytes`, `offset` bytes into what `peer` exposes as `which`, of `total` bytes, from
-    /// that process's memory to `into`.
+    /// that process's memory to `into`. Errors: the peer has failed, or the kernel refuses.
     ///
     /// # Safety
     /// `into` has room for them.
@@ -106,6 +110,11 @@ impl Round<'_> {
         if single_copy::read(&self.endpoint.world.memory, rank, address, into, bytes) {
             return Ok(());
         }
+        // Most likely it has just died. Whoever knows of that says so, and why; this rank must not be
+        // the first to say something else.
+        let since = Instant::now();
+        let patience = || (since.elapsed() > PATIENCE).then_some(());
+        self.waiter.until_by(Some(rank), patience)?;
         Err(self.fail(Error::Unavailable {
             what: format!("the memory of rank {peer} of the communicator"),
             reason: "the kernel lets this process read it no more (process_vm_readv)".into(),
