@@ -115,14 +115,14 @@ pub(crate) struct Slot {
     pub(crate) stamp: AtomicU64,
     pub(crate) fingerprint: AtomicU64,
     pub(crate) inline: [AtomicU64; INLINE / 8],
-    pub(crate) call: CallRecord,
-    _pad: [AtomicU64; 4],
+    pub(crate) lengths: [AtomicU64; 8],
     /// Buffers that peers may read until the round is over.
     pub(crate) exposed: [Exposed; 3],
     /// 1 once the owner has taken its exposures back early.
     pub(crate) withdrawn: AtomicU64,
-    _pad2: [AtomicU64; 1],
-    pub(crate) lengths: [AtomicU64; 8],
+    _pad: [AtomicU64; 1],
+    pub(crate) call: CallRecord,
+    _pad2: [AtomicU64; 4],
 }
 
 /// Where a buffer lies, for peers.
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn parts_do_not_overlap_and_lines_do_not_share() {
         assert_eq!(size_of::<Slot>() % 64, 0);
-        assert_eq!(std::mem::offset_of!(Slot, call), 64);
+        assert_eq!(std::mem::offset_of!(Slot, call), 192);
         assert_eq!(std::mem::offset_of!(Slot, exposed), 128);
         assert!(size_of::<Head>() <= PAGE);
         let layouts = [
