@@ -11,7 +11,7 @@ use spmd_core::algorithm::{Algorithm, Trial};
 use support::processes;
 
 /// Elements of a block that is large enough, and of one that is not.
-const LARGE: usize = 40_000;
+const LARGE: usize = 64 << 10;
 const SMALL: usize = 2_000;
 
 fn block(rank: usize, turn: usize, count: usize) -> impl Iterator<Item = f64> {

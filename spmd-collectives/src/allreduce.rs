@@ -264,8 +264,8 @@ unsafe fn tree(
 
 /// Every rank folds one part of all inputs, and writes it into all results, or where that cannot
 /// be, reads the parts of the others (Rabenseifner's reduce-scatter and allgather, over shared
-/// memory). Two meetings in one address space, three in shared memory, or one a segment and three
-/// more where data go through staging; 2 (n − 1)/n reads or writes of the data a rank.
+/// memory). Two meetings, or one a segment and three more where data go through staging;
+/// 2 (n − 1)/n reads or writes of the data a rank.
 ///
 /// # Safety
 /// As [`allreduce`].
@@ -283,10 +283,10 @@ unsafe fn chunked(
     let large = unsafe {
         let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
         let (send, recv) = ((send, total), (recv.cast_const(), total));
-        Large::meet(round, reduction.dtype, send, recv, reduction.place(step), first)?
+        Large::meet(round, reduction.dtype, send, recv, reduction.pieces(step, n), first)?
     };
     let mine = part(reduction.count, n, me);
-    if round.one_address_space() {
+    if large.pushes() {
         let mut others = Vec::with_capacity(n);
         for peer in (1..n).map(|step| (me + step) % n) {
             // SAFETY: the part lies within the peer's buffer, whose length `reach` has checked.

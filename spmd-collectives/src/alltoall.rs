@@ -197,6 +197,7 @@ impl Alltoall for Comm {
             total: input.len(),
             recv: output.ptr(),
             agreed: Some(agreed),
+            by_rank: true,
         };
         // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
         // the exchange gives an error before it moves a byte; the buffers are held here.
@@ -227,6 +228,7 @@ impl Alltoall for Comm {
             total: input.len(),
             recv: recv.as_mut_ptr().cast(),
             agreed: Some(true),
+            by_rank: true,
         };
         // SAFETY: the vector has room for all counts, and all of it is written, or there is an
         // error; the buffers are held here.

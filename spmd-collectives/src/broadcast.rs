@@ -202,7 +202,7 @@ unsafe fn chunked(
     let size = dtype.size as usize;
     let is_root = round.rank() == root;
     let total = count * size;
-    let step = two_segments(segment, total, size);
+    let step = two_segments(segment / 2, total, size);
     let whole = (buf.cast_const(), total);
     let shown = if is_root { whole } else { (null(), 0) };
     let open = if !is_root && round.one_address_space() { whole } else { (null(), 0) };
@@ -221,7 +221,7 @@ unsafe fn chunked(
     if large.direct {
         // What one core can read of another's cache in a time is limited, and so is what it can
         // write: in one address space the root writes the last part itself.
-        let pushed = if round.one_address_space() { count / round.size() } else { 0 };
+        let pushed = if large.pushes() { count / round.size() } else { 0 };
         let pulled = count - pushed;
         // SAFETY: all buffers have `count` elements. A rank that is not the root writes the first
         // part of its own, the root the rest.
@@ -246,6 +246,9 @@ unsafe fn chunked(
     large.consume(turns, std::iter::once(root), |turn| {
         let (start, len) = segment(turn);
         // SAFETY: the root has shown the segment, which lies within `buf`.
-        unsafe { large.take(root, large.place_of(root, turn)?, buf.add(start * size), len) }
+        unsafe {
+            let from = large.source(root, (start * size, total), || large.place_of(root, turn))?;
+            large.take(root, from, buf.add(start * size), len)
+        }
     })
 }

@@ -5,7 +5,7 @@
 use spmd_core::algorithm::{PAYLOAD, Round};
 use spmd_core::{DType, Result};
 
-use crate::large::{Large, Way, take};
+use crate::large::{Large, Way, take, two_segments};
 
 /// A block that this rank reads from a peer; all but `peer` and `index` in elements.
 #[derive(Clone, Copy)]
@@ -33,6 +33,8 @@ pub(crate) struct Exchange {
     /// Whether the ranks' counts fit together, where that is not implied by their making the
     /// same call.
     pub(crate) agreed: Option<bool>,
+    /// Whether there is a block for each rank of the communicator, which it alone reads.
+    pub(crate) by_rank: bool,
 }
 
 /// The number under which a rank says how long its longest block is.
@@ -110,8 +112,14 @@ impl Exchange {
         incoming: impl Iterator<Item = Incoming> + Clone,
     ) -> Result<()> {
         let size = self.size();
-        let step = segment.map_or(0, |segment| (segment / (blocks.max(1) * size)).max(1));
         let longest = (0..blocks).map(|index| block(index).1).max().unwrap_or(0);
+        // Ranks that may have blocks of other lengths must come to the same length of pieces.
+        let step = segment.map_or(0, |segment| match round.size() {
+            2 if self.agreed.is_none() => {
+                two_segments(segment / blocks.max(1), longest * size, size)
+            }
+            _ => (segment / (blocks.max(1) * size)).max(1),
+        });
         round.set_number(LONGEST, longest as u64);
         self.say_agreed(round);
         let send = (self.send, self.total * size);
@@ -129,7 +137,10 @@ impl Exchange {
                 // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
                 unsafe {
                     let from = self.send.wrapping_add((offset + turn * step) * size);
-                    let into = large.place(turn).add(index * step * size);
+                    let into = match self.by_rank {
+                        true => large.next_for(index, turn),
+                        false => large.place(turn).add(index * step * size),
+                    };
                     std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
                 }
             }
@@ -137,7 +148,11 @@ impl Exchange {
         // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last
         // meeting is after the last read.
         let mut large = unsafe {
-            let way = segment.map_or(Way::Kernel, |_| Way::Staged(blocks * step * size));
+            let way = match segment {
+                None => Way::Kernel,
+                Some(_) if self.by_rank => Way::Pieces(step * size),
+                Some(_) => Way::Staged(blocks * step * size),
+            };
             Large::meet(round, self.dtype, send, nothing, way, |large| fill(large, 0))?
         };
         let taken = incoming.clone().fold(0usize, |sum, block| sum.saturating_add(block.count));
@@ -185,7 +200,14 @@ impl Exchange {
                         self.send.add(offset)
                     } else {
                         let direct = (offset, block.total * size);
-                        large.source(block.peer, direct, (turn, block.index * step * size))?
+                        let staged = || match self.by_rank {
+                            true => large.next_from(block.peer, turn),
+                            false => {
+                                let place = large.place_of(block.peer, turn)?;
+                                Ok(place.add(block.index * step * size))
+                            }
+                        };
+                        large.source(block.peer, direct, staged)?
                     };
                     let into = self.recv.add((block.into + start) * size);
                     large.take(block.peer, from, into, count)?;

@@ -7,6 +7,12 @@
 //! ranks a segment is enough: whoever fills a place again has met everybody since it was last
 //! read. Two places would do for that; with more of them, and each call beginning at the next,
 //! what is filled has left the nearest cache of the peer that read it, which takes half the time.
+//!
+//! Half of that again it takes to fill what one has just read oneself: to read a line that a peer has
+//! written brings it over, and its writer must ask for it back. So data for one peer go, where there
+//! is such memory, through what the two of them share ([`Round::share`]): results to where the input
+//! was that they were made of, and every second piece of an exchange to where the piece before came
+//! from.
 
 use std::cell::Cell;
 
@@ -24,17 +30,23 @@ const NOT: u64 = 0;
 const SEND_ONLY: u64 = 1;
 const BOTH: u64 = 2;
 
-/// Bytes of the staging areas of all ranks, as long as two segments of each fit in.
+/// Bytes of the staging areas of all ranks, as long as three segments of each fit in; of what two
+/// ranks share, half as much.
 const AREAS: usize = 1 << 20;
 
 /// Bytes of the shortest segment that is worth a step of its own.
 const LEAST: usize = 16 << 10;
+
+/// A place is written again when those who fold have taken results from it, two turns later.
+const LEAST_PLACES: usize = 3;
 
 /// How large data go that cannot be read in place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Through staging areas with places of so many bytes, the same on all ranks.
     Staged(usize),
+    /// The same, where a place has a piece of so many bytes for each peer, and one more.
+    Pieces(usize),
     /// Through the kernel.
     Kernel,
 }
@@ -56,9 +68,12 @@ pub(crate) struct Large<'r, 'a> {
     /// All ranks together write more than caches can hold.
     around: bool,
     staging: *mut u8,
-    /// Bytes of a place in the staging area.
+    /// Bytes of a place in the staging area, or of a piece if those go through what pairs share.
     place: usize,
     places: usize,
+    piece: usize,
+    /// Each two ranks have memory that both may write.
+    shared: bool,
     /// Meetings after the first.
     steps: Cell<usize>,
 }
@@ -81,10 +96,19 @@ impl<'r, 'a> Large<'r, 'a> {
         // SAFETY: as the caller promises.
         let (send_shown, recv_shown) =
             unsafe { (round.expose(SEND, send.0, send.1), round.expose(RECV, recv.0, recv.1)) };
-        let (kernel, place) = match way {
-            Way::Kernel => (true, 0),
-            Way::Staged(place) => (false, place.next_multiple_of(64)),
+        let (place, piece) = match way {
+            Way::Kernel => (0, 0),
+            Way::Staged(place) => (place.next_multiple_of(64), 0),
+            Way::Pieces(piece) => {
+                let piece = piece.next_multiple_of(64);
+                (piece.saturating_mul(round.size() + 1), piece)
+            }
         };
+        let kernel = way == Way::Kernel;
+        let share = round.share(round.rank(), round.rank()).map_or(0, |share| share.1);
+        let shared = piece > 0 && piece <= share / LEAST_PLACES;
+        let place = if shared { piece } else { place };
+        let places = AREAS / round.size() / if shared { 2 * piece } else { place.max(1) };
         let mut large = Large {
             round,
             dtype,
@@ -94,7 +118,9 @@ impl<'r, 'a> Large<'r, 'a> {
             around: false,
             staging: std::ptr::null_mut(),
             place,
-            places: (AREAS / round.size() / place.max(1)).clamp(2, 16),
+            places: places.clamp(LEAST_PLACES, 16),
+            piece,
+            shared,
             steps: Cell::new(0),
         };
         if round.one_address_space() {
@@ -119,10 +145,12 @@ impl<'r, 'a> Large<'r, 'a> {
 
     fn show_staging(&mut self, first: impl FnOnce(&Large<'r, 'a>)) -> Result<()> {
         self.round.say_reading();
-        let area = self.places * self.place;
-        self.staging = self.round.staging(area)?;
-        // SAFETY: staging memory outlives the round.
-        unsafe { self.round.expose(STAGING, self.staging, area) };
+        if !self.shared {
+            let area = self.places * self.place;
+            self.staging = self.round.staging(area)?;
+            // SAFETY: staging memory outlives the round.
+            unsafe { self.round.expose(STAGING, self.staging, area) };
+        }
         if self.staged {
             first(self);
         }
@@ -133,7 +161,13 @@ impl<'r, 'a> Large<'r, 'a> {
 
     /// Says that every rank writes so many bytes.
     pub(crate) fn writes(&mut self, bytes: usize) {
-        self.around = bytes.saturating_mul(self.round.size()) >= ALL;
+        self.around = goes_around(bytes, self.round.size());
+    }
+
+    /// Whether ranks write into each other's buffers: in one address space, if all bytes are values.
+    /// Others are looked at by who receives them.
+    pub(crate) fn pushes(&self) -> bool {
+        self.round.one_address_space() && !self.round.must_check(self.dtype)
     }
 
     /// Which of a peer's buffers can be reached.
@@ -246,23 +280,79 @@ impl<'r, 'a> Large<'r, 'a> {
         Ok(unsafe { area.add(self.offset(turn)) })
     }
 
+    /// Where a piece of segment `turn` lies in what `owner` shares with `peer`, if it goes there.
+    fn shared_piece(&self, owner: usize, peer: usize, turn: usize) -> Option<*mut u8> {
+        let (share, _) = self.round.share(owner, peer).filter(|_| self.shared)?;
+        // SAFETY: it has so many places, of a piece each.
+        Some(unsafe { share.add(self.offset(turn)) })
+    }
+
+    /// Where this rank shows `peer` its piece of segment `turn`, for that rank alone.
+    pub(crate) fn piece_for(&self, peer: usize, turn: usize) -> *mut u8 {
+        // SAFETY: a place has a piece for each rank.
+        let staged = || unsafe { self.place(turn).add(peer * self.piece) };
+        self.shared_piece(self.round.rank(), peer, turn).unwrap_or_else(staged)
+    }
+
+    /// Where `peer` shows this rank its piece of segment `turn`.
+    pub(crate) fn piece_from(&self, peer: usize, turn: usize) -> Result<*const u8> {
+        let me = self.round.rank();
+        match self.shared_piece(peer, me, turn) {
+            Some(piece) => Ok(piece.cast_const()),
+            // SAFETY: a place has a piece for each rank.
+            None => Ok(unsafe { self.place_of(peer, turn)?.add(me * self.piece) }),
+        }
+    }
+
+    /// [`Large::piece_for`] in an exchange of pieces, in which each is read before the next is
+    /// shown: every second goes where the peer's came from.
+    pub(crate) fn next_for(&self, peer: usize, turn: usize) -> *mut u8 {
+        let swapped = (turn % 2 == 1).then(|| self.shared_piece(peer, self.round.rank(), turn - 1));
+        swapped.flatten().unwrap_or_else(|| self.piece_for(peer, turn))
+    }
+
+    /// [`Large::piece_from`] in such an exchange.
+    pub(crate) fn next_from(&self, peer: usize, turn: usize) -> Result<*const u8> {
+        let swapped = (turn % 2 == 1).then(|| self.shared_piece(self.round.rank(), peer, turn - 1));
+        swapped
+            .flatten()
+            .map_or_else(|| self.piece_from(peer, turn), |piece| Ok(piece.cast_const()))
+    }
+
+    /// Where this rank shows all what it makes of the pieces for it: where the next rank's was, which
+    /// it alone has read, or apart from them.
+    pub(crate) fn result(&self, turn: usize) -> *mut u8 {
+        let (me, ranks) = (self.round.rank(), self.round.size());
+        // SAFETY: a place has a piece more than ranks.
+        let staged = || unsafe { self.place(turn).add(ranks * self.piece) };
+        self.shared_piece((me + 1) % ranks, me, turn).unwrap_or_else(staged)
+    }
+
+    /// [`Large::result`] of a peer.
+    pub(crate) fn result_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
+        let ranks = self.round.size();
+        match self.shared_piece((peer + 1) % ranks, peer, turn) {
+            Some(piece) => Ok(piece.cast_const()),
+            // SAFETY: as above.
+            None => Ok(unsafe { self.place_of(peer, turn)?.add(ranks * self.piece) }),
+        }
+    }
+
     /// Where a peer shows data that start `offset` bytes into what it sends, `total` bytes: there,
-    /// if that can be reached, else `staged` bytes into its place for segment `turn`.
+    /// if that can be reached, else `staged`.
     ///
     /// # Safety
-    /// `offset` is within the data, `staged` within a place.
+    /// `offset` is within the data.
     pub(crate) unsafe fn source(
         &self,
         peer: usize,
         (offset, total): (usize, usize),
-        (turn, staged): (usize, usize),
+        staged: impl FnOnce() -> Result<*const u8>,
     ) -> Result<*const u8> {
-        // SAFETY: as the caller promises, and as `reach` has checked.
-        unsafe {
-            match self.shows(peer) != NOT {
-                true => Ok(self.reach(peer, SEND, total)?.add(offset)),
-                false => Ok(self.place_of(peer, turn)?.add(staged)),
-            }
+        match self.shows(peer) != NOT {
+            // SAFETY: as the caller promises, and as `reach` has checked.
+            true => Ok(unsafe { self.reach(peer, SEND, total)?.add(offset) }),
+            false => staged(),
         }
     }
 
@@ -295,6 +385,11 @@ impl<'r, 'a> Large<'r, 'a> {
         }
         Ok(())
     }
+}
+
+/// Whether copies go around caches where each of `ranks` ranks writes so many bytes.
+pub(crate) fn goes_around(bytes: usize, ranks: usize) -> bool {
+    bytes.saturating_mul(ranks) >= ALL
 }
 
 /// As [`Large::take`], for any round.
@@ -356,8 +451,8 @@ pub(crate) fn part(count: usize, ranks: usize, rank: usize) -> (usize, usize) {
     (start(rank), start(rank + 1) - start(rank))
 }
 
-/// Elements of a segment where one rank fills it while others read the one before: of the usual
-/// bytes, but two segments at least.
+/// Elements of a segment where one rank fills it while others read the one before, or two ranks swap
+/// places: of the usual bytes, but two segments at least.
 pub(crate) fn two_segments(segment: usize, total: usize, size: usize) -> usize {
     (segment.min(total.div_ceil(2).max(LEAST)) / size).max(1)
 }

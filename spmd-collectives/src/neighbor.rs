@@ -125,8 +125,14 @@ impl Neighbor for Cartesian {
         let (dtype, block) = (input.dtype(), input.len());
         let call = Call::new(Kind::NeighborAllgather, Location::caller()).data(dtype, block);
         check::length(&call, "receive buffer", output.len(), sides(self).saturating_mul(block))?;
-        let exchange =
-            Exchange { dtype, send: input.ptr(), total: block, recv: output.ptr(), agreed: None };
+        let exchange = Exchange {
+            dtype,
+            send: input.ptr(),
+            total: block,
+            recv: output.ptr(),
+            agreed: None,
+            by_rank: false,
+        };
         // SAFETY: the buffers hold one block, and one for each side; they are held here.
         unsafe { equal(self, &call, exchange, 1, block)? };
         output.commit();
@@ -145,8 +151,14 @@ impl Neighbor for Cartesian {
         let block = len.div_ceil(sides(self).max(1));
         check::length(&call, "send buffer", len, block * sides(self))?;
         check::length(&call, "receive buffer", output.len(), len)?;
-        let exchange =
-            Exchange { dtype, send: input.ptr(), total: len, recv: output.ptr(), agreed: None };
+        let exchange = Exchange {
+            dtype,
+            send: input.ptr(),
+            total: len,
+            recv: output.ptr(),
+            agreed: None,
+            by_rank: false,
+        };
         // SAFETY: the buffers hold a block for each side, and are held here.
         unsafe { equal(self, &call, exchange, sides(self), block)? };
         output.commit();
@@ -180,6 +192,7 @@ impl Neighbor for Cartesian {
             total: input.len(),
             recv: output.ptr(),
             agreed: Some(agreed),
+            by_rank: false,
         };
         let incoming = incoming.iter().map(|(_, block)| *block);
         self.collective(&call, |round| {
@@ -260,6 +273,7 @@ fn learn(
         total: said.len(),
         recv: heard.as_mut_ptr().cast(),
         agreed: None,
+        by_rank: false,
     };
     // SAFETY: both vectors hold a header for each side.
     unsafe { equal(grid, call, exchange, sides(grid), 1)? };

@@ -270,18 +270,30 @@ unsafe fn chunked(
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let (count, total) = (reduction.count, reduction.bytes());
-    if n == 2 && !round.one_address_space() {
-        // SAFETY: as the caller promises.
-        return unsafe { of_two(round, segment, reduction, root, send, recv) };
-    }
-    let step = reduction.step(segment);
+    // Of two processes the root alone folds what is staged: it would read all of the other's input
+    // anyway.
+    let two = n == 2 && !round.one_address_space();
+    let (step, way) = match two {
+        true => {
+            let step = two_segments(segment / 2, total, size);
+            (step, Way::Staged(step * size))
+        }
+        false => {
+            let step = reduction.step(segment);
+            (step, reduction.pieces(step, n))
+        }
+    };
     let shown = if me == root { (recv.cast_const(), total) } else { (null(), 0) };
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
     let large = unsafe {
-        let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
-        Large::meet(round, reduction.dtype, (send, total), shown, reduction.place(step), first)?
+        let first = |large: &Large<'_, '_>| match two {
+            true if me == root => {}
+            true => fill(large, reduction, step, 0, send),
+            false => reduction.fill(large, step, 0, send),
+        };
+        Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
     };
-    if round.one_address_space() {
+    if large.pushes() {
         let mine = part(count, n, me);
         let into = large.reach(root, RECV, total)?.cast_mut();
         // SAFETY: the root holds `recv` for writing until all ranks have met again, or have left
@@ -290,50 +302,71 @@ unsafe fn chunked(
         unsafe { reduction.fold_direct(&large, count, mine, into.add(mine.0 * size), &[])? };
         return large.arrive();
     }
+    if round.one_address_space() {
+        if me == root {
+            // SAFETY: as the caller promises: `recv` is this rank's own.
+            unsafe { reduction.fold_direct(&large, count, (0, count), recv, &[])? };
+        }
+        return large.arrive();
+    }
     // SAFETY: as the caller promises, and as just met.
-    unsafe { reduction.fold_staged(&large, step, Some(root), send, recv) }
+    unsafe {
+        match two {
+            true => of_two(&large, reduction, step, root, send, recv),
+            false => reduction.fold_staged(&large, step, Some(root), send, recv),
+        }
+    }
+}
+
+/// Shows segment `turn` of `send` to the root, of two ranks.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn fill(
+    large: &Large<'_, '_>,
+    reduction: Reduction<'_>,
+    step: usize,
+    turn: usize,
+    send: *const u8,
+) {
+    let (start, size) = (turn * step, reduction.size());
+    let count = step.min(reduction.count - start);
+    // SAFETY: a place has room for a segment, which lies within `send`.
+    unsafe { copy_nonoverlapping(send.add(start * size), large.place(turn), count * size) };
 }
 
 /// The other process shows its input segment by segment, or where it is; the root folds.
 ///
 /// # Safety
-/// As [`reduce`], of two ranks.
+/// As [`reduce`], of two ranks that have met.
 unsafe fn of_two(
-    round: &Round<'_>,
-    segment: usize,
+    large: &Large<'_, '_>,
     reduction: Reduction<'_>,
+    step: usize,
     root: usize,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
-    let (me, size, total) = (round.rank(), reduction.size(), reduction.bytes());
+    let (me, size, total) = (large.round.rank(), reduction.size(), reduction.bytes());
     let other = 1 - root;
-    let step = two_segments(segment, total, size);
-    let piece = |turn: usize| (turn * step, step.min(reduction.count - turn * step));
-    let fill = |large: &Large<'_, '_>, turn: usize| {
-        let (start, count) = piece(turn);
-        // SAFETY: a place has room for a segment, which lies within `send`.
-        unsafe { copy_nonoverlapping(send.add(start * size), large.place(turn), count * size) };
-    };
-    let shown = if me == root { (null(), 0) } else { (send, total) };
-    // SAFETY: the buffer is the caller's, who writes it no more before the root has read it.
-    let large = unsafe {
-        let first = |large: &Large<'_, '_>| fill(large, 0);
-        Large::meet(round, reduction.dtype, shown, (null(), 0), Way::Staged(step * size), first)?
-    };
     let turns = reduction.count.div_ceil(step);
     if me != root {
-        return large.produce(turns, std::iter::once(root), |turn| fill(&large, turn));
+        return large.produce(turns, std::iter::once(root), |turn| {
+            // SAFETY: as the caller promises.
+            unsafe { fill(large, reduction, step, turn, send) }
+        });
     }
     large.consume(turns, std::iter::once(other), |turn| {
-        let (start, count) = piece(turn);
+        let start = turn * step;
+        let count = step.min(reduction.count - start);
         // SAFETY: the other has shown the segment, which lies within its input and this rank's;
         // `recv` has room for it, and is this rank's input exactly or apart from it.
         unsafe {
-            let theirs = large.source(other, (start * size, total), (turn, 0))?;
+            let theirs =
+                large.source(other, (start * size, total), || large.place_of(other, turn))?;
             let own = send.add(start * size);
             let input = |peer| if peer == me { own } else { theirs };
-            reduction.fold(round, count, 2, recv.add(start * size), input)
+            reduction.fold(large.round, count, 2, recv.add(start * size), input)
         }
     })
 }

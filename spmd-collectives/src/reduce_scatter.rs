@@ -9,7 +9,7 @@ use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, Way};
+use crate::large::{Large, Way, two_segments};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
 
@@ -272,7 +272,11 @@ unsafe fn chunked(
     recv: *mut u8,
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
-    let step = (segment / (n * size)).max(1);
+    let longest = (0..n).map(|rank| blocks.of(rank).1).max().unwrap_or(0);
+    let step = match n {
+        2 => two_segments(segment / n, longest * size, size),
+        _ => (segment / (n * size)).max(1),
+    };
     let input = (send, reduction.bytes());
     let nothing = (std::ptr::null(), 0);
     let piece = |turn: usize, count: usize| count.saturating_sub(turn * step).min(step);
@@ -282,7 +286,7 @@ unsafe fn chunked(
             // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
             unsafe {
                 let from = send.wrapping_add((first + turn * step) * size);
-                let into = large.place(turn).add(rank * step * size);
+                let into = large.next_for(rank, turn);
                 std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
             }
         }
@@ -290,7 +294,7 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
     // is after the last read.
     let large = unsafe {
-        let way = Way::Staged(n * step * size);
+        let way = Way::Pieces(step * size);
         Large::meet(round, reduction.dtype, input, nothing, way, |large| fill(large, 0))?
     };
     check_agreed(round, blocks)?;
@@ -299,7 +303,6 @@ unsafe fn chunked(
         unsafe { reduction.fold_direct(&large, reduction.count, blocks.of(me), recv, &[])? };
         return large.arrive();
     }
-    let longest = (0..n).map(|rank| blocks.of(rank).1).max().unwrap_or(0);
     let mut inputs = Vec::with_capacity(n);
     for turn in 0..longest.div_ceil(step) {
         let (first, all) = blocks.of(me);
@@ -315,7 +318,7 @@ unsafe fn chunked(
                     inputs.push(if peer == me {
                         send.add(offset)
                     } else {
-                        let staged = (turn, me * step * size);
+                        let staged = || large.next_from(peer, turn);
                         large.source(peer, (offset, reduction.bytes()), staged)?
                     });
                 }

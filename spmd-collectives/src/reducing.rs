@@ -158,15 +158,34 @@ impl Reduction<'_> {
             // SAFETY: the share lies within the buffer, whose length `reach` has checked.
             inputs.push(unsafe { large.reach(peer, SEND, total * size)?.add(share.0 * size) });
         }
-        let block = if others.is_empty() { share.1 } else { (BLOCK / size).max(1) };
-        for start in (0..share.1).step_by(block.max(1)) {
-            let (count, offset) = (block.min(share.1 - start), start * size);
-            // SAFETY: as the caller promises; the block lies within the share.
+        // SAFETY: as the caller promises.
+        unsafe { self.fold_and_copy(round, &inputs, share.1, out, others) }
+    }
+
+    /// Folds `count` elements of each of `inputs`, the ranks', into `out`, and copies that to `others`,
+    /// block by block, while it is in the nearest cache.
+    ///
+    /// # Safety
+    /// As [`Reduction::fold`]. Each of `others` has room for the elements, apart from `out` and from
+    /// what the fold reads after the same element.
+    unsafe fn fold_and_copy(
+        &self,
+        round: &Round<'_>,
+        inputs: &[*const u8],
+        count: usize,
+        out: *mut u8,
+        others: &[*mut u8],
+    ) -> Result<()> {
+        let size = self.size();
+        let block = if others.is_empty() { count } else { (BLOCK / size).max(1) };
+        for start in (0..count).step_by(block.max(1)) {
+            let (len, offset) = (block.min(count - start), start * size);
+            // SAFETY: as the caller promises; the block lies within the elements.
             unsafe {
                 let input = |peer: usize| inputs[peer].add(offset);
-                self.fold(round, count, round.size(), out.add(offset), input)?;
+                self.fold(round, len, inputs.len(), out.add(offset), input)?;
                 for other in others {
-                    copy_nonoverlapping(out.add(offset), other.add(offset), count * size);
+                    copy_nonoverlapping(out.add(offset), other.add(offset), len * size);
                 }
             }
         }
@@ -181,10 +200,10 @@ impl Reduction<'_> {
         (bytes / self.size()).max(1).min(self.count.max(1))
     }
 
-    /// Bytes of a place in the staging area for [`Reduction::fold_staged`]: a segment of input,
-    /// then one of results.
-    pub(crate) fn place(&self, step: usize) -> Way {
-        Way::Staged(2 * step * self.size())
+    /// How data go for [`Reduction::fold_staged`] of so many ranks: the part of a segment that each
+    /// of them folds.
+    pub(crate) fn pieces(&self, step: usize, ranks: usize) -> Way {
+        Way::Pieces(step.div_ceil(ranks) * self.size())
     }
 
     /// The start and length of segment `turn`.
@@ -204,15 +223,15 @@ impl Reduction<'_> {
         send: *const u8,
     ) {
         let ((start, count), size) = (self.segment(step, turn), self.size());
-        let (first, share) = part(count, large.round.size(), large.round.rank());
-        let behind = first + share;
-        // SAFETY: the place has room for the segment, which lies within `send`. The others, who
-        // read all but this rank's own part, have read what was here before.
-        unsafe {
-            let (from, into) = (send.add(start * size), large.place(turn));
-            copy_nonoverlapping(from, into, first * size);
-            let (from, into) = (from.add(behind * size), into.add(behind * size));
-            copy_nonoverlapping(from, into, (count - behind) * size);
+        let (n, me) = (large.round.size(), large.round.rank());
+        for peer in (0..n).filter(|peer| *peer != me) {
+            let (first, share) = part(count, n, peer);
+            // SAFETY: the piece has room for the peer's part of the segment, which lies within
+            // `send`. The peer has read what was here before.
+            unsafe {
+                let from = send.add((start + first) * size);
+                copy_nonoverlapping(from, large.piece_for(peer, turn), share * size);
+            }
         }
     }
 
@@ -226,7 +245,7 @@ impl Reduction<'_> {
     ///
     /// # Safety
     /// `send` holds the elements, and `large` exposes it; `recv` has room for them, and is `send`
-    /// or apart from it. `large` has places of [`Reduction::place`], of which the
+    /// or apart from it. `large` has places of [`Reduction::pieces`], of which the
     /// first is filled.
     pub(crate) unsafe fn fold_staged(
         &self,
@@ -250,40 +269,45 @@ impl Reduction<'_> {
                 let (first, share) = part(count, n, me);
                 let offset = (start + first) * size;
                 inputs.clear();
-                // SAFETY: the others have shown the segment before the last meeting. The results
-                // in this place were taken in the turn before. The root's own part goes where it
-                // belongs at once: of the root's `send`, which may be the same memory, nobody else
-                // reads that part.
+                // SAFETY: the others have shown the segment before the last meeting; nobody but this
+                // rank reads its pieces, and their owners show other things there three turns later.
+                // The result, which may lie where such a piece is, has room for the part; what stays on
+                // this rank goes where it belongs at once: of `send`, which may be the same memory,
+                // nobody else reads this part.
                 unsafe {
                     for peer in 0..n {
                         inputs.push(match peer {
                             _ if peer == me => send.add(offset),
                             _ => {
                                 let direct = (offset, self.bytes());
-                                large.source(peer, direct, (turn, first * size))?
+                                large.source(peer, direct, || large.piece_from(peer, turn))?
                             }
                         });
                     }
-                    let out = if root == Some(me) {
-                        recv.add(offset)
-                    } else {
-                        large.place(turn).add((step + first) * size)
-                    };
-                    self.fold(round, share, n, out, |peer| inputs[peer])?;
+                    let place = large.result(turn);
+                    match root {
+                        None => {
+                            let own = recv.add(offset);
+                            self.fold_and_copy(round, &inputs, share, own, &[place])?;
+                        }
+                        Some(root) => {
+                            let out = if root == me { recv.add(offset) } else { place };
+                            self.fold_and_copy(round, &inputs, share, out, &[])?;
+                        }
+                    }
                 }
             }
             if let Some(turn) = turn.checked_sub(2)
                 && root.is_none_or(|root| root == me)
             {
                 let (start, count) = self.segment(step, turn);
-                let peers = (0..n).map(|step| (me + step) % n);
-                for peer in peers.filter(|peer| root != Some(*peer)) {
+                for peer in (1..n).map(|step| (me + step) % n) {
                     let (first, share) = part(count, n, peer);
                     // SAFETY: the peer has folded its part before the last meeting. Of `recv`,
                     // which may be `send`, nobody reads this segment any more.
                     unsafe {
-                        let from = large.place_of(peer, turn)?.add((step + first) * size);
-                        large.take(peer, from, recv.add((start + first) * size), share)?;
+                        let into = recv.add((start + first) * size);
+                        large.take(peer, large.result_of(peer, turn)?, into, share)?;
                     }
                 }
             }

@@ -7,7 +7,7 @@ pub(crate) use spmd_core::algorithm::Algorithm;
 use spmd_core::algorithm::{Kind, ways};
 
 /// Bytes of a block from which processes with cores of their own read it through the kernel.
-pub(crate) const SINGLE_COPY: usize = 128 << 10;
+pub(crate) const SINGLE_COPY: usize = 512 << 10;
 
 /// The algorithm that a rule names for a call of so many bytes ([`spmd_core::algorithm::Size`]), if
 /// it can serve the call (`able`), else the default. All ranks choose alike: the arguments agree,

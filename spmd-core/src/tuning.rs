@@ -13,7 +13,7 @@ use crate::call::Kind;
 use crate::transport::wrap::TraceFile;
 
 /// Bytes of a segment, where nobody asks for another size.
-const SEGMENT: usize = 64 << 10;
+const SEGMENT: usize = 128 << 10;
 /// The same where processes share cores: each segment costs a meeting, in which all of them take
 /// turns. Measured (docs/performance.md).
 const CROWDED: usize = 256 << 10;

@@ -7,7 +7,7 @@ use spmd_core::{Comm, DType, Result};
 
 use crate::alone::alone;
 use crate::blocks::Blocks;
-use crate::large::{Large, Way, take};
+use crate::large::{Large, Way, goes_around, take, two_segments};
 use crate::select::{Algorithm::*, SINGLE_COPY, choose};
 
 /// A number that every rank says: how many elements it sends.
@@ -36,7 +36,9 @@ pub(crate) unsafe fn allgather(
     }
     let bytes = blocks.longest().saturating_mul(dtype.size as usize);
     let fits = bytes <= PAYLOAD;
-    let single = !comm.shares_cores() && bytes >= SINGLE_COPY;
+    // What goes around caches, the kernel does not.
+    let wide = goes_around(bytes.saturating_mul(comm.size()), comm.size());
+    let single = !comm.shares_cores() && bytes >= SINGLE_COPY && !wide;
     let default = match fits {
         true => Flat,
         false if single && comm.reads_private() => SingleCopy,
@@ -137,15 +139,25 @@ unsafe fn chunked(
 ) -> Result<()> {
     let size = dtype.size as usize;
     let own = blocks.of(round.rank()).1;
-    let step = segment.map_or(0, |segment| (segment / size).max(1));
-    let way = segment.map_or(Way::Kernel, |_| Way::Staged(step * size));
+    // Of two ranks each has data for one peer alone.
+    let other = (round.size() == 2).then(|| 1 - round.rank());
+    let step = segment.map_or(0, |segment| match other {
+        Some(_) => two_segments(segment, blocks.longest() * size, size),
+        None => (segment / size).max(1),
+    });
+    let way = match (segment, other) {
+        (None, _) => Way::Kernel,
+        (Some(_), Some(_)) => Way::Pieces(step * size),
+        (Some(_), None) => Way::Staged(step * size),
+    };
     let shown = (mine, own * size);
     let fill = |large: &Large<'_, '_>, turn: usize| {
         let start = turn * step;
         if start < own {
             let len = step.min(own - start);
+            let into = other.map_or_else(|| large.place(turn), |other| large.next_for(other, turn));
             // SAFETY: a place has room for a segment, which lies within `mine`.
-            unsafe { copy_nonoverlapping(mine.add(start * size), large.place(turn), len * size) };
+            unsafe { copy_nonoverlapping(mine.add(start * size), into, len * size) };
         }
     };
     // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
@@ -173,7 +185,11 @@ unsafe fn chunked(
                 // the meeting stands between writing and reading it.
                 unsafe {
                     let direct = (start * size, count * size);
-                    let from = large.source(peer, direct, (turn, 0))?;
+                    let staged = || match other {
+                        Some(_) => large.next_from(peer, turn),
+                        None => large.place_of(peer, turn),
+                    };
+                    let from = large.source(peer, direct, staged)?;
                     let place = recv.add((first + start) * size);
                     large.take(peer, from, place, step.min(count - start))?;
                 }

@@ -28,7 +28,7 @@ pub(crate) unsafe fn equal(
         // SAFETY: as the caller promises.
         return unsafe { alone(comm, call, send, recv, block * dtype.size as usize) };
     }
-    let exchange = Exchange { dtype, send, total, recv, agreed: None };
+    let exchange = Exchange { dtype, send, total, recv, agreed: None, by_rank: true };
     let incoming = (1..=n).map(|step| {
         let peer = (me + step) % n;
         Incoming { peer, index: me, from: me * block, total, into: peer * block, count: block }

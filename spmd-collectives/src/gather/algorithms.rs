@@ -221,7 +221,8 @@ unsafe fn chunked(
                 // SAFETY: the peer has shown the segment, which lies within its block; `recv` has
                 // room.
                 unsafe {
-                    let from = large.source(peer, (start * size, count * size), (turn, 0))?;
+                    let direct = (start * size, count * size);
+                    let from = large.source(peer, direct, || large.place_of(peer, turn))?;
                     let place = recv.add((first + start) * size);
                     large.take(peer, from, place, step.min(count - start))?;
                 }

@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! control   header | bells, one line pair a rank | fault log           all ranks write
-//! segment r head   | text table | boards | ring table | heap           rank r writes, all read
+//! segment r head   | text table | boards | ring table                  rank r writes, all read
+//!           shares, one a peer                       rank r and that peer write, all read
+//!           heap                                     rank r writes, all read
 //! ```
 
 use crate::sync::atomic::AtomicU64 as SharedU64;
@@ -191,7 +193,14 @@ pub(crate) struct Layout {
     pub(crate) control_bytes: usize,
     /// Whether messages have room: a ring from each rank to each.
     pub(crate) rings: bool,
+    /// Bytes of each rank that each peer may write as well.
+    pub(crate) share_bytes: usize,
 }
+
+/// What each of two process ranks has of memory that both may write.
+const SHARE: usize = 1 << 20;
+/// Up to how many process ranks have it.
+const SHARING: usize = 128;
 
 /// Ranks of one process have rings up to this many.
 const RINGED: usize = 256;
@@ -202,8 +211,9 @@ impl Layout {
     pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> Layout {
         let boards = if ranks <= 256 { 1024 } else { 128 };
         let control_bytes = control_bytes(ranks);
+        let rings = ranks <= RINGED;
         let mut layout =
-            Layout { ranks, boards, segment_bytes: 0, control_bytes, rings: ranks <= RINGED };
+            Layout { ranks, boards, segment_bytes: 0, control_bytes, rings, share_bytes: 0 };
         let rings = if layout.rings { ranks * RING_BYTES } else { 0 };
         layout.segment_bytes = layout.heap_offset() + rings + heap_bytes.next_multiple_of(PAGE);
         layout
@@ -216,7 +226,8 @@ impl Layout {
         const TOTAL: usize = 16 << 40;
         let segment_bytes = (TOTAL / ranks.max(1)).min(64 << 30) / PAGE * PAGE;
         let control_bytes = control_bytes(ranks);
-        Layout { ranks, boards: 1024, segment_bytes, control_bytes, rings: true }
+        let share_bytes = if ranks <= SHARING { SHARE } else { 0 };
+        Layout { ranks, boards: 1024, segment_bytes, control_bytes, rings: true, share_bytes }
     }
 
     pub(crate) fn bells_offset(&self) -> usize {
@@ -272,9 +283,15 @@ impl Layout {
         self.acks_offset() + acks
     }
 
-    pub(crate) fn heap_offset(&self) -> usize {
+    /// Where in a rank's segment lies what `peer` may write as well.
+    pub(crate) fn share_offset(&self, peer: usize) -> usize {
         let table = if self.rings { self.ranks * size_of::<AtomicU64>() } else { 0 };
-        (self.ring_table_offset() + table).next_multiple_of(PAGE) + PAGE
+        let records = (self.ring_table_offset() + table).next_multiple_of(PAGE) + PAGE;
+        records + peer * self.share_bytes
+    }
+
+    pub(crate) fn heap_offset(&self) -> usize {
+        self.share_offset(self.ranks)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Memory {
 pub(crate) enum Writable {
     /// Bells and faults.
     Control,
-    /// Those, and this rank's segment.
+    /// Those, this rank's segment, and its shares of the others'.
     Segment(usize),
     /// Everything: all ranks are in this process.
     All,
@@ -107,8 +107,14 @@ impl Memory {
             Writable::All => vec![(0, all)],
             Writable::Control => vec![(0, layout.control_bytes)],
             Writable::Segment(rank) => {
-                let segment = (layout.segment_offset(rank), layout.segment_bytes);
-                vec![(0, layout.control_bytes), segment]
+                let own = (layout.segment_offset(rank), layout.segment_bytes);
+                let share = |peer| {
+                    let offset = layout.segment_offset(peer) + layout.share_offset(rank);
+                    (offset, layout.share_bytes)
+                };
+                let shares = (0..layout.ranks).filter(|peer| *peer != rank).map(share);
+                let shares = shares.filter(|(_, bytes)| *bytes > 0);
+                [(0, layout.control_bytes), own].into_iter().chain(shares).collect()
             }
         };
         let writable = MprotectFlags::READ | MprotectFlags::WRITE;
@@ -207,6 +213,16 @@ impl Memory {
                 && self.layout.heap_offset() > self.layout.ring_table_offset()
         );
         self.in_segment(sender, self.layout.ring_table_offset() + receiver * 8)
+    }
+
+    /// What `owner` has that `peer` may write as well, and how much, if there is any.
+    pub(crate) fn share(&self, owner: usize, peer: usize) -> Option<(*mut u8, usize)> {
+        let layout = &self.layout;
+        assert!(owner < layout.ranks && peer < layout.ranks);
+        let offset = layout.segment_offset(owner) + layout.share_offset(peer);
+        // SAFETY: the share lies within the owner's segment, which lies within the mapping.
+        let start = unsafe { self.base.as_ptr().add(offset) };
+        (layout.share_bytes > 0).then_some((start, layout.share_bytes))
     }
 
     /// The bytes `offset..offset + len` of a rank's segment, if that is within its heap. A peer

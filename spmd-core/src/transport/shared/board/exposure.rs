@@ -120,6 +120,14 @@ impl Round<'_> {
         Ok(staging.as_ref().expect("made just now").pointer())
     }
 
+    /// Memory of `owner` that `peer` may write as well, both ranks of the communicator, and its bytes:
+    /// processes have it, for the world's own communicator. It is never anything else.
+    pub fn share(&self, owner: usize, peer: usize) -> Option<(*mut u8, usize)> {
+        let world = |rank| self.scope.group.world(rank);
+        let memory = &self.endpoint.world.memory;
+        self.scope.is_primary().then(|| memory.share(world(owner), world(peer))).flatten()
+    }
+
     /// Whether data of this type that come from a peer must be looked at before they are used.
     pub fn must_check(&self, dtype: DType) -> bool {
         self.endpoint.must_check(dtype)
