@@ -23,18 +23,17 @@ impl Round<'_> {
     #[inline]
     fn stamp(&self, stage: u32) {
         debug_assert!(stage <= LAST_STAGE);
-        let slot = self.slot(self.me);
-        if !self.shown.replace(true) {
-            slot.fingerprint.store(self.fingerprint, Relaxed);
+        let stamp = stamp(self.round, stage);
+        if self.shown.replace(stamp) == 0 {
+            self.slot.fingerprint.store(self.fingerprint, Relaxed);
         }
-        self.published.set(stage > 0);
-        slot.stamp.store(stamp(self.round, stage), Release);
+        self.slot.stamp.store(stamp, Release);
     }
 
     /// Shows that this rank is in the round, before it waits in it.
     #[inline]
     pub(super) fn show(&self) {
-        if !self.shown.get() {
+        if self.shown.get() == 0 {
             self.stamp(0);
         }
     }
@@ -42,7 +41,7 @@ impl Round<'_> {
     /// The fence between a change and the look at who sleeps. Ranks that share a thread need none.
     #[inline]
     fn fence(&self) {
-        if !self.hub().is_some_and(Hub::has_one_worker) {
+        if !self.hub.is_some_and(Hub::has_one_worker) {
             self.endpoint.world.publish();
         }
     }
@@ -74,7 +73,7 @@ impl Round<'_> {
     /// Looks whether `peer` has reached `stage`, and that it makes the same call.
     #[inline]
     pub(super) fn arrived(&self, peer: usize, stage: u32) -> Option<Result<()>> {
-        let slot = self.slot(peer);
+        let slot = self.slot_of(peer);
         let seen = slot.stamp.load(Acquire);
         if seen < stamp(self.round, stage) {
             // A peer that is in this round, if only in an earlier stage, must be in the same call.
@@ -102,7 +101,7 @@ impl Round<'_> {
             return Some(self.mismatch(other));
         }
         let gone = self.left_by(peer) >= self.round;
-        let seen = self.slot(peer).stamp.load(Acquire);
+        let seen = self.slot_of(peer).stamp.load(Acquire);
         let here = seen < stamp(self.round, stage);
         (gone && here).then(|| self.disagree("ranks took different ways through one call"))
     }
@@ -148,7 +147,7 @@ impl Round<'_> {
     /// communicators that the program has made, over a tree of log₃₂ n steps.
     #[inline]
     pub fn arrive(&self, stage: u32) -> Result<()> {
-        if let Some(hub) = self.hub() {
+        if let Some(hub) = self.hub {
             self.arrive_at_hub(hub, stage, || Ok(()))?;
         } else if self.endpoint.world.mode == Mode::Virtual {
             self.arrive_over_tree(stage, VIRTUAL_RADIX)?;
@@ -166,7 +165,7 @@ impl Round<'_> {
     /// Panics where ranks have no hub ([`crate::Comm::has_hub`]).
     #[inline]
     pub fn arrive_and(&self, stage: u32, work: impl FnOnce() -> Result<()>) -> Result<usize> {
-        let hub = self.hub().expect("the ranks have a hub");
+        let hub = self.hub.expect("the ranks have a hub");
         self.arrive_at_hub(hub, stage, work)?;
         self.met.set(true);
         Ok(hub.last())
@@ -255,7 +254,7 @@ impl Round<'_> {
         self.stamp(stage);
         for child in children.clone() {
             let on = self.scope.group.world(child);
-            let page = self.page(child);
+            let page = self.page_of(child);
             self.waiter.until_by(Some(on), || {
                 if page.arrive.0.load(Acquire) >= want {
                     return self.arrived(child, stage);
@@ -264,13 +263,12 @@ impl Round<'_> {
                 self.arrived(child, stage)?.err().map(Err)
             })??;
         }
-        let page = self.page(self.me);
-        page.arrive.0.store(want, Release);
+        self.page.arrive.0.store(want, Release);
         if v > 0 {
             let parent = rank((v - 1) / radix);
             self.endpoint.world.publish();
             self.ring(parent);
-            let (above, root) = (self.page(parent), self.page(rank(0)));
+            let (above, root) = (self.page_of(parent), self.page_of(rank(0)));
             let on = self.scope.group.world(parent);
             self.waiter.until_by(Some(on), || {
                 if above.release.0.load(Acquire) >= want {
@@ -285,7 +283,7 @@ impl Round<'_> {
                 self.arrived(parent, stage)?.err().map(Err)
             })??;
         }
-        page.release.0.store(want, Release);
+        self.page.release.0.store(want, Release);
         if children.len() > 0 {
             self.endpoint.world.publish();
             children.for_each(|child| self.ring(child));
