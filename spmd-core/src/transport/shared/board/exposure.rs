@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::*;
 use super::{Round, index_of, stamp};
 use crate::element::DType;
 use crate::error::Result;
-use crate::transport::shared::layout::{INLINE, PAYLOAD};
+use crate::transport::shared::layout::{BoardPage, INLINE, PAYLOAD};
 
 impl Round<'_> {
     /// Room for `bytes` (at most [`PAYLOAD`]) in this rank's slot, to be filled before the first
     /// [`Round::publish`].
     #[inline]
     pub fn room(&self, bytes: usize) -> *mut u8 {
-        let place = self.place(self.me, bytes).cast_mut();
+        let place = self.place(self.page, bytes).cast_mut();
         if bytes > INLINE {
             super::prefetch_to_write(place, bytes);
         }
@@ -23,13 +23,12 @@ impl Round<'_> {
     /// What `peer` has put into its room of `bytes`, once it has published.
     #[inline]
     pub fn room_of(&self, peer: usize, bytes: usize) -> *const u8 {
-        self.place(peer, bytes)
+        self.place(self.page_of(peer), bytes)
     }
 
     #[inline]
-    pub(super) fn place(&self, rank: usize, bytes: usize) -> *const u8 {
+    fn place(&self, page: &BoardPage, bytes: usize) -> *const u8 {
         assert!(bytes <= PAYLOAD);
-        let page = if rank == self.me { self.page } else { self.page_of(rank) };
         let index = index_of(self.round);
         if bytes <= INLINE {
             page.slots[index].inline.as_ptr().cast()
