@@ -54,7 +54,6 @@ impl Round<'_> {
     }
 
     /// Says that this rank has left the round.
-    #[inline]
     pub(super) fn leave(&self, hub: &Hub) {
         let seat = hub.seat(self.me);
         seat.say_left(self.round);

@@ -175,7 +175,7 @@ impl<'a> Round<'a> {
     }
 
     /// Notes the call in this rank's slot, once no peer needs what was there before.
-    #[inline]
+    #[inline(always)]
     fn enter(&self) -> Result<()> {
         if let Some(error) = self.waiter.stopped() {
             return Err(error);
@@ -282,7 +282,7 @@ impl<'a> Round<'a> {
     /// sleep until they can use a slot again. If they have, a peer can get to such a sleep only
     /// three rounds later, before this rank has come from its last meeting to here: it looks up
     /// by itself then, or is woken by this rank's next call.
-    #[inline]
+    #[inline(always)]
     fn finish(&self) {
         self.show();
         self.hide();
@@ -298,13 +298,15 @@ impl<'a> Round<'a> {
             self.endpoint.world.publish();
             self.ring_peers();
         }
-        if self.endpoint.world.mode != Mode::Virtual {
+        // Where ranks meet flat, this one has asked while it waited.
+        let asked = self.met.get() && self.size() <= FLAT;
+        if !asked && self.endpoint.world.mode != Mode::Virtual {
             self.ask_for_next();
         }
     }
 
     /// Peers have read what the next round will write, four rounds ago: asks for its lines, as
-    /// many as in this round, so that they come while the program does something else.
+    /// many as in this round, so that they come while this rank waits or does something else.
     #[inline]
     fn ask_for_next(&self) {
         let index = index_of(self.round + 1);
