@@ -133,6 +133,7 @@ impl Allreduce for Comm {
     }
 }
 
+#[inline]
 fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static>) -> Call<'a> {
     Call::new(Kind::Allreduce, site).data(input.dtype(), input.len()).op(op)
 }

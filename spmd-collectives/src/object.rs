@@ -238,9 +238,7 @@ fn message_call<'a>(
     peer: Option<usize>,
     tag: Option<u32>,
 ) -> Call<'a> {
-    let mut call = object_call(kind, site);
-    (call.root, call.tag) = (peer, tag);
-    call
+    object_call(kind, site).message(peer, tag)
 }
 
 fn no_value(call: &Call<'_>) -> Error {

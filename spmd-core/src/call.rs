@@ -131,6 +131,9 @@ pub struct Call<'a> {
     pub tag: Option<u32>,
     /// Where the program made the call.
     pub site: &'static Location<'static>,
+    /// Of what all ranks must agree on, added up as it is said: what the compiler knows where the
+    /// call is made is then computed there, not at every call.
+    fingerprint: u64,
 }
 
 impl<'a> Call<'a> {
@@ -140,7 +143,8 @@ impl<'a> Call<'a> {
     /// A call without data.
     #[inline]
     pub fn new(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
-        Call { kind, dtype: None, op: None, count: 0, root: None, tag: None, site }
+        let fingerprint = mix(kind as u64);
+        Call { kind, dtype: None, op: None, count: 0, root: None, tag: None, site, fingerprint }
     }
 
     /// The same call on `count` elements of this type.
@@ -148,13 +152,21 @@ impl<'a> Call<'a> {
     pub fn data(mut self, dtype: DType, count: usize) -> Call<'a> {
         self.dtype = Some(dtype);
         self.count = count;
-        self
+        self.with(DTYPE, dtype.id.into()).with(COUNT, count as u64)
     }
 
     /// The same call with this root.
     #[inline]
     pub fn root(mut self, root: usize) -> Call<'a> {
         self.root = Some(root);
+        self.with(ROOT, root as u64)
+    }
+
+    /// The same call as a message to or from this peer (`None`: anybody) with this tag (`None`:
+    /// any), on which the ranks need not agree.
+    #[inline]
+    pub fn message(mut self, peer: Option<usize>, tag: Option<u32>) -> Call<'a> {
+        (self.root, self.tag) = (peer, tag);
         self
     }
 
@@ -162,25 +174,27 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn op(mut self, op: ErasedOp<'a>) -> Call<'a> {
         self.op = Some(op);
+        self.with(OP, op.id().into())
+    }
+
+    #[inline]
+    fn with(mut self, part: u64, value: u64) -> Call<'a> {
+        self.fingerprint = self.fingerprint.wrapping_add(mix(part ^ value));
         self
     }
 
     /// A number that differs, but for chance (2⁻⁶⁴), between calls that must not meet.
     #[inline]
     pub fn fingerprint(&self) -> u64 {
-        let dtype = self.dtype.map_or(0, |d| u64::from(d.id));
-        let op = self.op.map_or(0, |o| u64::from(o.id()));
-        // A root that reaches this far is a rank, and there are fewer than 2³² of them.
-        let root = self.root.map_or(0, |r| r as u64 + 1);
-        let what = mix(self.kind as u64 | dtype << 8);
-        let how = mix(HOW ^ (op << 32 | root));
-        what.wrapping_add(how).wrapping_add(mix(MUCH ^ self.count as u64))
+        self.fingerprint
     }
 }
 
-/// Set the words of a fingerprint apart: equal numbers in different words must not cancel out.
-const HOW: u64 = 0x8ebc_6af0_9c88_c6e3;
-const MUCH: u64 = 0x5899_65cc_7537_4cc3;
+/// Set the parts of a fingerprint apart: equal numbers in different parts must not be the same.
+const DTYPE: u64 = 0x1d8e_4e27_c47d_124f;
+const COUNT: u64 = 0x5899_65cc_7537_4cc3;
+const ROOT: u64 = 0xeb44_acca_b455_d165;
+const OP: u64 = 0x8ebc_6af0_9c88_c6e3;
 
 /// One round of folded multiplication (the mixer of wyhash).
 #[inline]
@@ -250,23 +264,25 @@ impl fmt::Display for Description<'_> {
 mod tests {
     use super::*;
     use crate::element::Element;
+    use crate::op::{Max, Sum};
     use std::collections::HashMap;
 
     #[test]
     fn calls_that_differ_have_different_fingerprints() {
-        let site = Location::caller();
+        let (sum, max) = (ErasedOp::new::<f64, _>(&Sum), ErasedOp::new::<f64, _>(&Max));
+        let numbers = [0, 1, 2, 3, 4, 255, 256, 257, Call::UNEQUAL];
         let mut seen = HashMap::new();
-        let dtypes = [None, Some(u8::DTYPE), Some(f64::DTYPE)];
-        for (kind, name) in Kind::ALL {
-            for dtype in dtypes {
-                for root in [None, Some(0), Some(1), Some(2), Some(3), Some(255), Some(256)] {
-                    for count in [0, 1, 2, 3, 4, 255, 256, 257, Call::UNEQUAL] {
-                        let call = Call { dtype, root, count, ..Call::new(kind, site) };
-                        let case = (name, dtype.map(|dtype| dtype.id), root, count);
-                        let before = seen.insert(call.fingerprint(), case);
-                        assert_eq!(before, None, "{case:?}");
-                    }
-                }
+        for (kind, _) in Kind::ALL {
+            let call = Call::new(kind, Location::caller());
+            let mut calls = vec![call];
+            for dtype in [u8::DTYPE, f64::DTYPE] {
+                calls.extend(numbers.map(|count| call.data(dtype, count)));
+            }
+            calls.extend(calls.clone().iter().flat_map(|call| [call.op(sum), call.op(max)]));
+            calls.extend(calls.clone().iter().flat_map(|call| numbers.map(|root| call.root(root))));
+            for call in calls {
+                let before = seen.insert(call.fingerprint(), call.to_string());
+                assert_eq!(before, None, "{call}");
             }
         }
     }

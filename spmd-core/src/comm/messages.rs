@@ -251,8 +251,7 @@ impl Comm {
     #[track_caller]
     pub fn probe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Status> {
         let (source, tag) = (source.source(), tag.tag());
-        let mut call = Call::new(Kind::Probe, Location::caller());
-        (call.root, call.tag) = (source, tag);
+        let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         self.carried(&call, || {
             let waiter = self.waiter(&call)?;
             let wanted = self.wanted(&call, source, tag)?;
@@ -284,8 +283,7 @@ impl Comm {
     #[track_caller]
     pub fn iprobe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Option<Status>> {
         let (source, tag) = (source.source(), tag.tag());
-        let mut call = Call::new(Kind::Probe, Location::caller());
-        (call.root, call.tag) = (source, tag);
+        let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;
         let found = self.route.transport.peek(&wanted)?;
@@ -304,7 +302,5 @@ fn message_call(
     tag: Option<u32>,
     site: &'static Location<'static>,
 ) -> Call<'static> {
-    let mut call = Call::new(kind, site).data(dtype, count);
-    (call.root, call.tag) = (peer, tag);
-    call
+    Call::new(kind, site).data(dtype, count).message(peer, tag)
 }

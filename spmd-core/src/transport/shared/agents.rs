@@ -153,9 +153,11 @@ impl<'a> Waiter<'a> {
     #[inline]
     pub(crate) fn stopped(&self) -> Option<Error> {
         let now = self.endpoint.world.faults_seen();
-        if now == self.faults_seen.get() {
-            return None;
-        }
+        if now == self.faults_seen.get() { None } else { self.stopped_by(now) }
+    }
+
+    #[cold]
+    fn stopped_by(&self, now: u32) -> Option<Error> {
         let found = self.endpoint.first_fault(self.scope);
         if found.is_none() {
             self.faults_seen.set(now);

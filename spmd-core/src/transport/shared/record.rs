@@ -119,6 +119,7 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::Element;
 
     #[test]
     fn calls_differ_by_their_records() {
@@ -133,7 +134,7 @@ mod tests {
         let others = [
             (call(Kind::Dup), Some("calls")),
             (call(Kind::Barrier).root(0), Some("roots")),
-            (Call { count: 1, ..call(Kind::Barrier) }, Some("counts")),
+            (call(Kind::Barrier).data(u8::DTYPE, 1), Some("counts")),
             (call(Kind::Barrier), None),
         ];
         for (other, difference) in others {

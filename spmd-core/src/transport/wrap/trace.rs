@@ -157,7 +157,7 @@ impl Transport for Traced {
     fn around(&self, call: &Call<'_>, way: Option<Algorithm>, run: &mut dyn FnMut()) {
         let start_ns = crate::transport::shared::clock_ns();
         self.inner.around(call, way, run);
-        let Call { kind, dtype, op, count, root, tag, site } = *call;
+        let Call { kind, dtype, op, count, root, tag, site, .. } = *call;
         let took_ns = crate::transport::shared::clock_ns() - start_ns;
         let op = op.map(|op| op.name());
         let event = Event { kind, way, dtype, op, count, root, tag, site, start_ns, took_ns };

@@ -3,17 +3,17 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::Round;
+use super::{Round, index_of, stamp};
 use crate::element::DType;
 use crate::error::Result;
-use crate::transport::shared::layout::{INLINE, PAYLOAD, SLOTS};
+use crate::transport::shared::layout::{BoardPage, INLINE, PAYLOAD};
 
 impl Round<'_> {
     /// Room for `bytes` (at most [`PAYLOAD`]) in this rank's slot, to be filled before the first
     /// [`Round::publish`].
     #[inline]
     pub fn room(&self, bytes: usize) -> *mut u8 {
-        let place = self.place(self.me, bytes).cast_mut();
+        let place = self.place(self.page, bytes).cast_mut();
         if bytes > INLINE {
             super::prefetch_to_write(place, bytes);
         }
@@ -23,14 +23,13 @@ impl Round<'_> {
     /// What `peer` has put into its room of `bytes`, once it has published.
     #[inline]
     pub fn room_of(&self, peer: usize, bytes: usize) -> *const u8 {
-        self.place(peer, bytes)
+        self.place(self.page_of(peer), bytes)
     }
 
     #[inline]
-    pub(super) fn place(&self, rank: usize, bytes: usize) -> *const u8 {
+    fn place(&self, page: &BoardPage, bytes: usize) -> *const u8 {
         assert!(bytes <= PAYLOAD);
-        let page = self.page(rank);
-        let index = (self.round % SLOTS as u64) as usize;
+        let index = index_of(self.round);
         if bytes <= INLINE {
             page.slots[index].inline.as_ptr().cast()
         } else {
@@ -41,12 +40,12 @@ impl Round<'_> {
 
     /// Says a number to all peers, to be read with [`Round::number_of`]; 8 fit.
     pub fn set_number(&self, index: usize, value: u64) {
-        self.slot(self.me).lengths[index].store(value, Relaxed);
+        self.slot.lengths[index].store(value, Relaxed);
     }
 
     /// A number that `peer` said before the stage that was last waited for.
     pub fn number_of(&self, peer: usize, index: usize) -> u64 {
-        self.slot(peer).lengths[index].load(Relaxed)
+        self.slot_of(peer).lengths[index].load(Relaxed)
     }
 
     /// Lets peers read this memory, as number `which`, from the next publish to the end of the
@@ -63,7 +62,7 @@ impl Round<'_> {
         } else {
             world.memory.offset_in_heap(self.endpoint.rank, ptr, bytes)
         };
-        let slot = self.slot(self.me);
+        let slot = self.slot;
         slot.exposed[which].place.store(place.unwrap_or(0), Relaxed);
         slot.exposed[which].bytes.store(bytes as u64, Relaxed);
         slot.withdrawn.store(0, Relaxed);
@@ -78,12 +77,12 @@ impl Round<'_> {
         if bytes == 0 {
             return Ok(Some(std::ptr::NonNull::dangling().as_ptr()));
         }
-        let slot = self.slot(peer);
+        let slot = self.slot_of(peer);
         let place = slot.exposed[which].place.load(Relaxed);
         let len = slot.exposed[which].bytes.load(Relaxed);
         // Between this rank's own stamp of a stage and this look there was a light fence
         // (`World::publish`); between the withdrawal and the owner's look, a heavy one.
-        assert!(self.published.get());
+        assert!(self.shown.get() > stamp(self.round, 0));
         if slot.withdrawn.load(SeqCst) != 0 {
             return Err(self.withdrawn(peer));
         }
@@ -105,7 +104,7 @@ impl Round<'_> {
 
     /// How many bytes `peer` exposes as `which`.
     pub fn exposed_bytes(&self, peer: usize, which: usize) -> usize {
-        self.slot(peer).exposed[which].bytes.load(Relaxed) as usize
+        self.slot_of(peer).exposed[which].bytes.load(Relaxed) as usize
     }
 
     /// Memory of this rank's own, of at least `bytes`, that all peers can reach once it is

@@ -6,12 +6,6 @@ use crate::transport::shared::{Begun, Hub};
 use crate::wait::Bell;
 
 impl Round<'_> {
-    /// Where this communicator's ranks meet, if they are virtual and it is the block's own.
-    #[inline]
-    pub(super) fn hub(&self) -> Option<&Hub> {
-        self.endpoint.hub(self.scope)
-    }
-
     /// Compares this rank's call with those of the ranks that were here before.
     #[inline]
     pub(super) fn begin_in(&self, hub: &Hub) -> Result<()> {
@@ -56,11 +50,10 @@ impl Round<'_> {
 
     /// A rank that has made other calls, where a hub knows of one.
     pub(super) fn in_other_call(&self) -> Option<usize> {
-        self.hub()?.other_call(self.me)
+        self.hub?.other_call(self.me)
     }
 
     /// Says that this rank has left the round.
-    #[inline]
     pub(super) fn leave(&self, hub: &Hub) {
         let seat = hub.seat(self.me);
         seat.say_left(self.round);

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::{FLAT, LAST_STAGE, Round, STAGE_BITS, stamp};
+use super::{FLAT, LAST_STAGE, Round, STAGE_BITS, slot_of, stamp};
 use crate::error::{Error, Result};
+use crate::transport::shared::layout::Slot;
 use crate::transport::shared::{Arrival, Hub, Mode};
 use crate::wait::Fences;
 
@@ -23,18 +24,17 @@ impl Round<'_> {
     #[inline]
     fn stamp(&self, stage: u32) {
         debug_assert!(stage <= LAST_STAGE);
-        let slot = self.slot(self.me);
-        if !self.shown.replace(true) {
-            slot.fingerprint.store(self.fingerprint, Relaxed);
+        let stamp = stamp(self.round, stage);
+        if self.shown.replace(stamp) == 0 {
+            self.slot.fingerprint.store(self.fingerprint, Relaxed);
         }
-        self.published.set(stage > 0);
-        slot.stamp.store(stamp(self.round, stage), Release);
+        self.slot.stamp.store(stamp, Release);
     }
 
     /// Shows that this rank is in the round, before it waits in it.
     #[inline]
     pub(super) fn show(&self) {
-        if !self.shown.get() {
+        if self.shown.get() == 0 {
             self.stamp(0);
         }
     }
@@ -42,7 +42,7 @@ impl Round<'_> {
     /// The fence between a change and the look at who sleeps. Ranks that share a thread need none.
     #[inline]
     fn fence(&self) {
-        if !self.hub().is_some_and(Hub::has_one_worker) {
+        if !self.hub.is_some_and(Hub::has_one_worker) {
             self.endpoint.world.publish();
         }
     }
@@ -73,23 +73,17 @@ impl Round<'_> {
 
     /// Looks whether `peer` has reached `stage`, and that it makes the same call.
     #[inline]
-    pub(super) fn arrived(&self, peer: usize, stage: u32) -> Option<Result<()>> {
-        let slot = self.slot(peer);
+    pub(super) fn arrived(&self, peer: usize, slot: &Slot, stage: u32) -> Option<Result<()>> {
         let seen = slot.stamp.load(Acquire);
-        if seen < stamp(self.round, stage) {
-            // A peer that is in this round, if only in an earlier stage, must be in the same call.
-            if seen >> STAGE_BITS == self.round
-                && slot.fingerprint.load(Relaxed) != self.fingerprint
-            {
-                return Some(Err(self.mismatch(peer)));
-            }
-            return self.waiter.lasts().then(|| self.passed_by(peer, stage)).flatten().map(Err);
-        }
-        if seen >> STAGE_BITS != self.round {
+        if seen >> STAGE_BITS > self.round {
             return Some(Err(self.corrupt(peer, "its round number is ahead of what it can be")));
         }
-        if slot.fingerprint.load(Relaxed) != self.fingerprint {
+        // A peer that is in this round, if only in an earlier stage, must be in the same call.
+        if seen >> STAGE_BITS == self.round && slot.fingerprint.load(Relaxed) != self.fingerprint {
             return Some(Err(self.mismatch(peer)));
+        }
+        if seen < stamp(self.round, stage) {
+            return self.waiter.lasts().then(|| self.passed_by(peer, stage)).flatten().map(Err);
         }
         Some(Ok(()))
     }
@@ -102,7 +96,7 @@ impl Round<'_> {
             return Some(self.mismatch(other));
         }
         let gone = self.left_by(peer) >= self.round;
-        let seen = self.slot(peer).stamp.load(Acquire);
+        let seen = self.slot_of(peer).stamp.load(Acquire);
         let here = seen < stamp(self.round, stage);
         (gone && here).then(|| self.disagree("ranks took different ways through one call"))
     }
@@ -126,8 +120,8 @@ impl Round<'_> {
     #[inline]
     pub fn wait_for(&self, peer: usize, stage: u32) -> Result<()> {
         self.show();
-        let on = self.scope.group.world(peer);
-        self.waiter.until_by(Some(on), || self.arrived(peer, stage))??;
+        let (on, slot) = (self.scope.group.world(peer), self.slot_of(peer));
+        self.waiter.until_by(Some(on), || self.arrived(peer, slot, stage))??;
         if self.size() == 2 {
             self.heard.set(true);
         }
@@ -148,17 +142,23 @@ impl Round<'_> {
     /// communicators that the program has made, over a tree of log₃₂ n steps.
     #[inline]
     pub fn arrive(&self, stage: u32) -> Result<()> {
-        if let Some(hub) = self.hub() {
-            self.arrive_at_hub(hub, stage, || Ok(()))?;
-        } else if self.endpoint.world.mode == Mode::Virtual {
-            self.arrive_over_tree(stage, VIRTUAL_RADIX)?;
-        } else if self.size() <= FLAT {
+        if self.size() <= FLAT && self.endpoint.world.mode != Mode::Virtual {
             self.arrive_flat(stage)?;
         } else {
-            self.arrive_over_tree(stage, RADIX)?;
+            self.arrive_among_many(stage)?;
         }
         self.met.set(true);
         Ok(())
+    }
+
+    fn arrive_among_many(&self, stage: u32) -> Result<()> {
+        match self.hub {
+            Some(hub) => self.arrive_at_hub(hub, stage, || Ok(())),
+            None if self.endpoint.world.mode == Mode::Virtual => {
+                self.arrive_over_tree(stage, VIRTUAL_RADIX)
+            }
+            None => self.arrive_over_tree(stage, RADIX),
+        }
     }
 
     /// [`Round::arrive`]; before all go on, the last rank to arrive runs `work`. Gives that rank.
@@ -166,7 +166,7 @@ impl Round<'_> {
     /// Panics where ranks have no hub ([`crate::Comm::has_hub`]).
     #[inline]
     pub fn arrive_and(&self, stage: u32, work: impl FnOnce() -> Result<()>) -> Result<usize> {
-        let hub = self.hub().expect("the ranks have a hub");
+        let hub = self.hub.expect("the ranks have a hub");
         self.arrive_at_hub(hub, stage, work)?;
         self.met.set(true);
         Ok(hub.last())
@@ -203,7 +203,7 @@ impl Round<'_> {
             return Err(self.mismatch(other));
         }
         let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
-        let late = peers.find_map(|peer| match self.arrived(peer, stage) {
+        let late = peers.find_map(|peer| match self.arrived(peer, self.slot_of(peer), stage) {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(Err(error)),
             None => Some(Ok(peer)),
@@ -215,31 +215,26 @@ impl Round<'_> {
 
     fn arrive_flat(&self, stage: u32) -> Result<()> {
         self.reach_stage(stage);
-        // A look at a line that its owner is about to write makes the owner ask for it once more.
-        std::hint::spin_loop();
-        let mut peer = 0;
-        let mut looked = false;
-        self.waiter.until(|| {
-            while peer < self.size() {
-                if peer != self.me {
-                    match self.arrived(peer, stage) {
-                        None => {
-                            self.waiter.waits_on(Some(self.scope.group.world(peer)));
-                            looked = true;
-                            return None;
-                        }
-                        Some(Err(error)) => return Some(Err(error)),
-                        Some(Ok(())) => {}
-                    }
-                }
-                peer += 1;
-            }
-            Some(Ok(()))
-        })??;
         // Of all that arrive at once, the last by the order of their full fences sees everybody at
         // its first look. Only that one has somebody to wake. Where arrivals execute no fence,
-        // two that arrive at once may both miss the other.
-        if !looked || self.endpoint.world.policy.fences != Fences::Symmetric {
+        // two that arrive at once may both miss the other: each looks, while it has to wait.
+        let symmetric = self.endpoint.world.policy.fences == Fences::Symmetric;
+        if !symmetric {
+            self.ring_peers();
+        }
+        self.ask_for_next();
+        // A look at a line that its owner is about to write makes the owner ask for it once more.
+        std::hint::spin_loop();
+        let mut waited = false;
+        for peer in (0..self.size()).filter(|peer| *peer != self.me) {
+            let (on, slot) = (self.scope.group.world(peer), self.slot_of(peer));
+            self.waiter.until_by(Some(on), || {
+                let arrived = self.arrived(peer, slot, stage);
+                waited |= arrived.is_none();
+                arrived
+            })??;
+        }
+        if symmetric && !waited {
             self.ring_peers();
         }
         Ok(())
@@ -255,23 +250,23 @@ impl Round<'_> {
         self.stamp(stage);
         for child in children.clone() {
             let on = self.scope.group.world(child);
-            let page = self.page(child);
+            let page = self.page_of(child);
+            let slot = slot_of(page, self.round);
             self.waiter.until_by(Some(on), || {
                 if page.arrive.0.load(Acquire) >= want {
-                    return self.arrived(child, stage);
+                    return self.arrived(child, slot, stage);
                 }
                 // A child that makes another call never comes to this stage.
-                self.arrived(child, stage)?.err().map(Err)
+                self.arrived(child, slot, stage)?.err().map(Err)
             })??;
         }
-        let page = self.page(self.me);
-        page.arrive.0.store(want, Release);
+        self.page.arrive.0.store(want, Release);
         if v > 0 {
             let parent = rank((v - 1) / radix);
             self.endpoint.world.publish();
             self.ring(parent);
-            let (above, root) = (self.page(parent), self.page(rank(0)));
-            let on = self.scope.group.world(parent);
+            let (above, root) = (self.page_of(parent), self.page_of(rank(0)));
+            let (on, slot) = (self.scope.group.world(parent), slot_of(above, self.round));
             self.waiter.until_by(Some(on), || {
                 if above.release.0.load(Acquire) >= want {
                     return Some(Ok(()));
@@ -282,10 +277,10 @@ impl Round<'_> {
                 if failures && root.release.0.load(Acquire) >= want {
                     return Some(Ok(()));
                 }
-                self.arrived(parent, stage)?.err().map(Err)
+                self.arrived(parent, slot, stage)?.err().map(Err)
             })??;
         }
-        page.release.0.store(want, Release);
+        self.page.release.0.store(want, Release);
         if children.len() > 0 {
             self.endpoint.world.publish();
             children.for_each(|child| self.ring(child));

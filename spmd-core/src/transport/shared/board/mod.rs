@@ -37,7 +37,7 @@ use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
 use crate::transport::shared::layout::*;
 use crate::transport::shared::record::Noted;
-use crate::transport::shared::{Endpoint, Mode};
+use crate::transport::shared::{Endpoint, Hub, Mode};
 
 pub(crate) const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
@@ -96,24 +96,37 @@ pub struct Round<'a> {
     me: usize,
     round: u64,
     fingerprint: u64,
+    /// Where this communicator's ranks meet, if they are virtual and it is the block's own.
+    hub: Option<&'a Hub>,
+    /// This rank's page, and its slot of this round.
+    page: &'a BoardPage,
+    slot: &'a Slot,
     exposed: Cell<bool>,
     /// Bytes of the rooms outside of slots.
     rooms: Cell<usize>,
-    /// This rank's slot says that it is in this round.
-    shown: Cell<bool>,
-    /// It has reached a stage.
-    published: Cell<bool>,
+    /// The stamp in this rank's slot, 0 before it shows this round.
+    shown: Cell<u64>,
     /// All ranks are known to have entered this round.
     heard: Cell<bool>,
     /// All ranks know that.
     met: Cell<bool>,
-    over: Cell<bool>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
     waiter: Waiter<'a>,
 }
 
 pub(crate) fn stamp(round: u64, stage: u32) -> u64 {
     round << STAGE_BITS | u64::from(stage)
+}
+
+/// Which slot of a page is that of `round`.
+#[inline]
+fn index_of(round: u64) -> usize {
+    (round % SLOTS as u64) as usize
+}
+
+#[inline]
+fn slot_of(page: &BoardPage, round: u64) -> &Slot {
+    &page.slots[index_of(round)]
 }
 
 impl<'a> Round<'a> {
@@ -130,6 +143,7 @@ impl<'a> Round<'a> {
         body: impl FnOnce(&Round<'a>) -> Result<R>,
     ) -> Result<R> {
         let (number, fingerprint) = board.next(call);
+        let page = endpoint.world.memory.board(endpoint.rank, board.index);
         let round = Round {
             endpoint,
             scope,
@@ -137,48 +151,56 @@ impl<'a> Round<'a> {
             me,
             round: number,
             fingerprint,
+            hub: endpoint.hub(scope),
+            page,
+            slot: slot_of(page, number),
             exposed: Cell::new(false),
             rooms: Cell::new(0),
-            shown: Cell::new(false),
-            published: Cell::new(false),
+            shown: Cell::new(0),
             heard: Cell::new(false),
             met: Cell::new(false),
-            over: Cell::new(false),
             panic: Cell::new(None),
             waiter: Waiter::new(endpoint, scope, call, noted),
         };
-        match round.enter().and_then(|()| body(&round)) {
-            Ok(value) => {
+        let result = round.enter().and_then(|()| body(&round));
+        match (result, round.panic.take()) {
+            (Ok(value), None) => {
                 round.finish();
+                // It was not given up, and of what it owns nothing is left.
+                std::mem::forget(round);
                 Ok(value)
             }
-            Err(error) => {
-                // Peers in this round may wait for a stage that never comes.
-                round.waiter.give_up(&error);
-                let panic = round.panic.take();
-                drop(round);
-                panic.map_or(Err(error), |payload| resume_unwind(payload))
-            }
+            (result, panic) => round.give_up(result, panic),
         }
     }
 
     /// Notes the call in this rank's slot, once no peer needs what was there before.
-    #[inline]
+    #[inline(always)]
     fn enter(&self) -> Result<()> {
         if let Some(error) = self.waiter.stopped() {
             return Err(error);
         }
-        if let Some(hub) = self.hub() {
+        if let Some(hub) = self.hub {
             self.begin_in(hub)?;
         }
         let reused = self.round.saturating_sub(SLOTS as u64);
         if reused > self.board.settled.get() {
             self.settle(reused)?;
         }
-        let slot = self.slot(self.me);
-        prefetch_to_write((&raw const *slot).cast(), 1);
-        slot.call.write(self.waiter.call, self.waiter.noted);
+        prefetch_to_write((&raw const *self.slot).cast(), 1);
+        self.slot.call.write(self.waiter.call, self.waiter.noted);
         Ok(())
+    }
+
+    /// Ends a call that has failed, or in which an operation panicked.
+    #[cold]
+    fn give_up<R>(self, result: Result<R>, panic: Option<Box<dyn Any + Send>>) -> Result<R> {
+        if let Err(error) = &result {
+            // Peers in this round may wait for a stage that never comes.
+            self.waiter.give_up(error);
+        }
+        drop(self);
+        panic.map_or(result, |payload| resume_unwind(payload))
     }
 
     /// This rank in the communicator.
@@ -202,24 +224,20 @@ impl<'a> Round<'a> {
     }
 
     #[inline]
-    fn page(&self, rank: usize) -> &BoardPage {
+    fn page_of(&self, rank: usize) -> &BoardPage {
         self.endpoint.world.memory.board(self.scope.group.world(rank), self.board.index)
     }
 
+    /// The slot of `rank` for this round.
     #[inline]
-    fn slot(&self, rank: usize) -> &Slot {
-        self.slot_of(rank, self.round)
-    }
-
-    #[inline]
-    fn slot_of(&self, rank: usize, round: u64) -> &Slot {
-        &self.page(rank).slots[(round % SLOTS as u64) as usize]
+    fn slot_of(&self, rank: usize) -> &Slot {
+        slot_of(self.page_of(rank), self.round)
     }
 
     /// Waits until every peer has left `round`, so that its slot can be used again.
     #[cold]
     fn settle(&self, round: u64) -> Result<()> {
-        if let Some(hub) = self.hub() {
+        if let Some(hub) = self.hub {
             self.wait_in(hub, round + 1, || hub.all_left(round).then_some(()))?;
             self.board.settled.set(round);
             return Ok(());
@@ -229,7 +247,7 @@ impl<'a> Round<'a> {
         self.waiter.until(|| {
             while peer < self.size() {
                 if peer != self.me {
-                    let done = self.page(peer).done.0.load(Acquire);
+                    let done = self.page_of(peer).done.0.load(Acquire);
                     if done < round {
                         self.waiter.waits_on(Some(self.scope.group.world(peer)));
                         return None;
@@ -246,9 +264,9 @@ impl<'a> Round<'a> {
 
     /// The last round that `peer` is known to have left.
     fn left_by(&self, peer: usize) -> u64 {
-        match self.hub() {
+        match self.hub {
             Some(hub) => hub.left_by(peer),
-            None => self.page(peer).done.0.load(Acquire),
+            None => self.page_of(peer).done.0.load(Acquire),
         }
     }
 
@@ -256,7 +274,7 @@ impl<'a> Round<'a> {
     #[inline]
     fn hide(&self) {
         if self.exposed.get() {
-            self.slot(self.me).exposed.iter().for_each(|shown| shown.place.store(0, Relaxed));
+            self.slot.exposed.iter().for_each(|shown| shown.place.store(0, Relaxed));
         }
     }
 
@@ -264,36 +282,36 @@ impl<'a> Round<'a> {
     /// sleep until they can use a slot again. If they have, a peer can get to such a sleep only
     /// three rounds later, before this rank has come from its last meeting to here: it looks up
     /// by itself then, or is woken by this rank's next call.
-    #[inline]
+    #[inline(always)]
     fn finish(&self) {
-        self.over.set(true);
         self.show();
         self.hide();
         if self.met.get() || self.heard.get() {
             self.board.settled.set(self.round - 1);
         }
-        if let Some(hub) = self.hub() {
+        if let Some(hub) = self.hub {
             self.leave(hub);
             return;
         }
-        self.page(self.me).done.0.store(self.round, Release);
+        self.page.done.0.store(self.round, Release);
         if !self.met.get() {
             self.endpoint.world.publish();
             self.ring_peers();
         }
-        if self.endpoint.world.mode != Mode::Virtual {
+        // Where ranks meet flat, this one has asked while it waited.
+        let asked = self.met.get() && self.size() <= FLAT;
+        if !asked && self.endpoint.world.mode != Mode::Virtual {
             self.ask_for_next();
         }
     }
 
     /// Peers have read what the next round will write, four rounds ago: asks for its lines, as
-    /// many as in this round, so that they come while the program does something else.
+    /// many as in this round, so that they come while this rank waits or does something else.
     #[inline]
     fn ask_for_next(&self) {
-        let page = self.page(self.me);
-        let index = ((self.round + 1) % SLOTS as u64) as usize;
-        prefetch_to_write((&raw const page.slots[index]).cast(), 1);
-        prefetch_to_write(page.payload[index].0.as_ptr().cast(), self.rooms.get());
+        let index = index_of(self.round + 1);
+        prefetch_to_write((&raw const self.page.slots[index]).cast(), 1);
+        prefetch_to_write(self.page.payload[index].0.as_ptr().cast(), self.rooms.get());
     }
 
     /// Runs a part of a reduction, which may be the program's own code unless `op` is trusted. If
@@ -334,15 +352,12 @@ impl Drop for Round<'_> {
     /// A round that was given up: this rank reads no peer's memory any more, and says so before
     /// it waits until none reads its own, as two ranks may give up at once.
     fn drop(&mut self) {
-        if self.over.get() {
-            return;
-        }
         if self.waiter.stopped().is_none() {
             self.fail(Error::from("it gave up in the middle of a call"));
         }
-        match self.hub() {
+        match self.hub {
             Some(hub) => hub.seat(self.me).say_left(self.round),
-            None => self.page(self.me).done.0.store(self.round, Release),
+            None => self.page.done.0.store(self.round, Release),
         }
         self.endpoint.world.publish();
         self.ring_peers();
@@ -356,15 +371,14 @@ impl Drop for Round<'_> {
 impl Round<'_> {
     #[cold]
     fn take_back(&self) {
-        let slot = self.slot(self.me);
         let world = &self.endpoint.world;
-        slot.withdrawn.store(1, SeqCst);
+        self.slot.withdrawn.store(1, SeqCst);
         if !world.policy.fences.heavy() {
             eprintln!("spmd: cannot tell whether peers use memory of this rank; aborting");
             std::process::abort();
         }
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
-            let theirs = self.slot(peer);
+            let theirs = self.slot_of(peer);
             self.waiter.until_gone(|| {
                 let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
                     && self.left_by(peer) < self.round;

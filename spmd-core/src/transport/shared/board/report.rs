@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::{Round, STAGE_BITS};
+use super::{Round, STAGE_BITS, slot_of};
 use crate::call::Call;
 use crate::error::Error;
 use crate::fault::Fault;
@@ -25,14 +25,14 @@ impl Round<'_> {
     #[cold]
     pub(super) fn disagreed(&self, round: u64, what: &str) -> Error {
         self.show();
-        if let Some(hub) = self.hub() {
+        if let Some(hub) = self.hub {
             let calls = self.endpoint.world.hub_calls(hub, self.here(), round);
             return self.waiter.stop(&Fault::Mismatch { calls, what: what.into() });
         }
         let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
         let calls = here.map(|peer| {
             let world = self.scope.group.world(peer);
-            let call = &self.slot_of(peer, round).call;
+            let call = &slot_of(self.page_of(peer), round).call;
             (world, self.endpoint.world.describe(world, call))
         });
         let calls = crate::fault::by_call(calls);
@@ -46,25 +46,25 @@ impl Round<'_> {
 
     /// Whether the slots of `rank` show its call of `round`.
     pub(super) fn shows(&self, rank: usize, round: u64) -> bool {
-        self.slot_of(rank, round).stamp.load(Acquire) >> STAGE_BITS == round
+        slot_of(self.page_of(rank), round).stamp.load(Acquire) >> STAGE_BITS == round
     }
 
     /// The fingerprints differ: reports the first round that is still on show in which they do.
     #[cold]
     pub(super) fn mismatch(&self, peer: usize) -> Error {
-        if let Some(hub) = self.hub() {
+        if let Some(hub) = self.hub {
             let fault = self.endpoint.world.hub_mismatch(hub, self.here(), peer);
             return self.waiter.stop(&fault);
         }
         let first = self.round.saturating_sub(SLOTS as u64 - 1).max(1);
         let differs = |round: &u64| {
-            let fingerprint = |rank| self.slot_of(rank, *round).fingerprint.load(Relaxed);
+            let fingerprint = |rank| slot_of(self.page_of(rank), *round).fingerprint.load(Relaxed);
             let both = self.shows(self.me, *round) && self.shows(peer, *round);
             both && fingerprint(self.me) != fingerprint(peer)
         };
         let round = (first..self.round).find(differs).unwrap_or(self.round);
-        let mine = &self.slot_of(self.me, round).call;
-        let theirs = &self.slot_of(peer, round).call;
+        let mine = &slot_of(self.page, round).call;
+        let theirs = &slot_of(self.page_of(peer), round).call;
         let what =
             mine.difference(theirs).unwrap_or("element types or operations, here or earlier");
         self.disagreed(round, &format!("different {what}"))

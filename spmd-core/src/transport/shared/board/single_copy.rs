@@ -54,7 +54,7 @@ impl Round<'_> {
             _ => NOTHING,
         };
         self.set_number(KNOWN, known);
-        self.set_number(WORD, (&raw const self.slot(self.me).stamp) as u64);
+        self.set_number(WORD, (&raw const self.slot.stamp) as u64);
     }
 
     /// After it: tries, or concludes.
@@ -99,7 +99,7 @@ impl Round<'_> {
         bytes: usize,
     ) -> Result<()> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= total));
-        if self.slot(peer).withdrawn.load(SeqCst) != 0 {
+        if self.slot_of(peer).withdrawn.load(SeqCst) != 0 {
             return Err(self.withdrawn(peer));
         }
         if self.exposed_bytes(peer, which) != total {
