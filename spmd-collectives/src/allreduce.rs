@@ -1,16 +1,16 @@
 //! Allreduce (MPI 5.0 section 6.9.6).
 
+mod algorithms;
+
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
+pub(crate) use algorithms::allreduce;
+use spmd_core::algorithm::{Call, ErasedOp, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
-use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, RECV, part};
-use crate::reducing::{Reduction, tell_down_tree};
-use crate::select::{Algorithm::*, choose};
+use crate::reducing::Reduction;
 
 /// Reductions whose result goes to everybody (MPI 5.0 section 6.9.6).
 ///
@@ -136,188 +136,4 @@ impl Allreduce for Comm {
 #[inline]
 fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static>) -> Call<'a> {
     Call::new(Kind::Allreduce, site).data(input.dtype(), input.len()).op(op)
-}
-
-/// Bytes of all ranks up to which one of them folds alone: the others may have workers of their
-/// own.
-const CENTRAL: usize = 32 << 10;
-
-/// # Safety
-/// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
-pub(crate) unsafe fn allreduce(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    if comm.size() == 1 {
-        // SAFETY: as the caller promises.
-        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
-    }
-    let fits = reduction.bytes() <= PAYLOAD;
-    let central = fits && comm.has_hub();
-    let hub = central && comm.folds_in_hub(reduction.bytes(), reduction.dtype);
-    let default = if hub {
-        Hub
-    } else if !fits {
-        Chunked
-    } else if central && reduction.bytes() * comm.size() <= CENTRAL {
-        Central
-    } else if comm.size() <= comm.flat_limit() {
-        Flat
-    } else {
-        Tree
-    };
-    let choice = choose(comm, call.kind, reduction.bytes(), default, |it| match it {
-        Central => central,
-        Hub => hub,
-        _ => fits || it == Chunked,
-    });
-    if choice == Hub {
-        // SAFETY: as the caller promises.
-        return unsafe { reduction.in_hub(comm, call, send, recv) };
-    }
-    comm.collective(call, |round| {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match choice {
-                Flat => flat(round, reduction, send, recv),
-                Tree => tree(round, reduction, send, recv),
-                Central => central_fold(round, reduction, send, recv),
-                _ => chunked(round, comm.segment(), reduction, send, recv),
-            }
-        }
-    })
-}
-
-/// Everybody shows its input, meets, and folds all of them. One step; n − 1 reads of the data a
-/// rank.
-///
-/// # Safety
-/// As [`allreduce`].
-unsafe fn flat(
-    round: &Round<'_>,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let bytes = reduction.bytes();
-    // SAFETY: the room has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
-    round.arrive(1)?;
-    // SAFETY: all have published; `recv` has room.
-    unsafe { reduction.fold_rooms(round, round.size(), send, recv) }
-}
-
-/// Everybody shows its input; the last to arrive folds all of them before the others go on. One
-/// step; n reads of the data on one rank, one on the others.
-///
-/// # Safety
-/// As [`allreduce`], where the ranks have a hub.
-unsafe fn central_fold(
-    round: &Round<'_>,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let bytes = reduction.bytes();
-    let room = round.room(bytes);
-    // SAFETY: the room has that many bytes, and so has `send`; `recv` has room. While one rank
-    // works, the others wait in the meeting. Its room is the result after that, which it does not
-    // write again before all have left this round.
-    unsafe {
-        std::ptr::copy_nonoverlapping(send, room, bytes);
-        let last = round.arrive_and(1, || reduction.fold_rooms(round, round.size(), send, room))?;
-        crate::large::take(
-            round,
-            reduction.dtype,
-            last,
-            round.room_of(last, bytes),
-            recv,
-            reduction.count,
-        )
-    }
-}
-
-/// Folds up a binomial tree, then tells the result down it. 2 log₂ n steps; two reads of the data
-/// a rank.
-///
-/// # Safety
-/// As [`allreduce`].
-unsafe fn tree(
-    round: &Round<'_>,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let (bytes, last) = (reduction.bytes(), round.size() - 1);
-    // SAFETY: the room has that many bytes, and so has `send`; the fold is over when everybody
-    // has been told, and the last rank's room is written no more.
-    unsafe {
-        std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes);
-        reduction.fold_up_tree(round)?;
-        tell_down_tree(round)?;
-        let from = round.room_of(last, bytes);
-        crate::large::take(round, reduction.dtype, last, from, recv, reduction.count)
-    }
-}
-
-/// Every rank folds one part of all inputs, and writes it into all results, or where that cannot
-/// be, reads the parts of the others (Rabenseifner's reduce-scatter and allgather, over shared
-/// memory). Two meetings, or one a segment and three more where data go through staging;
-/// 2 (n − 1)/n reads or writes of the data a rank.
-///
-/// # Safety
-/// As [`allreduce`].
-unsafe fn chunked(
-    round: &Round<'_>,
-    segment: usize,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let (n, me, size) = (round.size(), round.rank(), reduction.size());
-    let total = reduction.bytes();
-    let step = reduction.step(segment);
-    // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
-    let large = unsafe {
-        let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
-        let (send, recv) = ((send, total), (recv.cast_const(), total));
-        Large::meet(round, reduction.dtype, send, recv, reduction.pieces(step, n), first)?
-    };
-    let mine = part(reduction.count, n, me);
-    if large.pushes() {
-        let mut others = Vec::with_capacity(n);
-        for peer in (1..n).map(|step| (me + step) % n) {
-            // SAFETY: the part lies within the peer's buffer, whose length `reach` has checked.
-            others.push(unsafe { large.reach(peer, RECV, total)?.cast_mut().add(mine.0 * size) });
-        }
-        // SAFETY: the peers hold their `recv` for writing until all ranks have met again, or have
-        // left the round if they give up. Only this rank writes this part of them, and reads this
-        // part of any `send` if that is the same memory: an element of it before the fold is
-        // copied on.
-        unsafe {
-            let into = recv.add(mine.0 * size);
-            reduction.fold_direct(&large, reduction.count, mine, into, &others)?;
-        }
-        return large.arrive();
-    }
-    if large.direct {
-        // SAFETY: nobody else writes this part of `recv`, or reads this part of its `send` if
-        // that is the same memory; all parts lie within the buffers.
-        unsafe {
-            let into = recv.add(mine.0 * size);
-            reduction.fold_direct(&large, reduction.count, mine, into, &[])?;
-            large.arrive()?;
-            for peer in (1..n).map(|step| (me + step) % n) {
-                let (start, count) = part(reduction.count, n, peer);
-                let from = large.reach(peer, RECV, total)?.add(start * size);
-                large.take(peer, from, recv.add(start * size), count)?;
-            }
-        }
-        return large.arrive();
-    }
-    // SAFETY: as the caller promises, and as just met.
-    unsafe { reduction.fold_staged(&large, step, None, send, recv) }
 }

@@ -14,10 +14,14 @@
 //! was that they were made of, and every second piece of an exchange to where the piece before came
 //! from.
 
+mod places;
+mod stream;
+
 use std::cell::Cell;
 
 use spmd_core::algorithm::{LAST_STAGE, Round, copy_around, copy_from_peer};
 use spmd_core::{DType, Error, Result};
+pub(crate) use stream::two_segments;
 
 /// Which of a rank's exposures is which.
 pub(crate) const SEND: usize = 0;
@@ -33,9 +37,6 @@ const BOTH: u64 = 2;
 /// Bytes of the staging areas of all ranks, as long as three segments of each fit in; of what two
 /// ranks share, half as much.
 const AREAS: usize = 1 << 20;
-
-/// Bytes of the shortest segment that is worth a step of its own.
-const LEAST: usize = 16 << 10;
 
 /// A place is written again when those who fold have taken results from it, two turns later.
 const LEAST_PLACES: usize = 3;
@@ -210,149 +211,13 @@ impl<'r, 'a> Large<'r, 'a> {
         self.round.arrive(self.stage_after(self.steps.get())?)
     }
 
-    /// Shows this rank's segments `0..turns` one after the other to `readers`, who
-    /// [`consume`](Large::consume) them, each as soon as its place is free. The first is there.
-    pub(crate) fn produce(
-        &self,
-        turns: usize,
-        readers: impl Iterator<Item = usize> + Clone,
-        fill: impl Fn(usize),
-    ) -> Result<()> {
-        let read = |turns: usize| {
-            let stage = self.stage_after(turns)?;
-            readers.clone().try_for_each(|reader| self.round.wait_for(reader, stage))
-        };
-        for turn in 1..turns {
-            if let Some(before) = turn.checked_sub(self.places) {
-                read(before + 1)?;
-            }
-            if self.staged {
-                fill(turn);
-            }
-            self.round.publish_to_each(self.stage_after(turn)?, readers.clone());
-        }
-        read(turns)
-    }
-
-    /// Takes segments `0..turns` of the ranks `from`, each when all have shown it.
-    pub(crate) fn consume(
-        &self,
-        turns: usize,
-        from: impl Iterator<Item = usize> + Clone,
-        mut take: impl FnMut(usize) -> Result<()>,
-    ) -> Result<()> {
-        for turn in 0..turns {
-            if turn > 0 {
-                let stage = self.stage_after(turn)?;
-                from.clone().try_for_each(|peer| self.round.wait_for(peer, stage))?;
-            }
-            take(turn)?;
-            self.round.publish_to_each(self.stage_after(turn + 1)?, from.clone());
-        }
-        Ok(())
-    }
-
     /// The stage in which a rank is after so many steps from the first meeting on.
-    fn stage_after(&self, steps: usize) -> Result<u32> {
+    pub(super) fn stage_after(&self, steps: usize) -> Result<u32> {
         match u32::try_from(1 + steps) {
             Ok(stage) if stage <= LAST_STAGE => Ok(stage),
             _ => Err(Error::Argument(
                 "the data have too many segments for one call; raise SPMD_SEGMENT".into(),
             )),
-        }
-    }
-
-    /// Where segment `turn` lies in a staging area.
-    fn offset(&self, turn: usize) -> usize {
-        (self.round.number() as usize).wrapping_add(turn) % self.places * self.place
-    }
-
-    /// This rank's place for segment `turn`.
-    pub(crate) fn place(&self, turn: usize) -> *mut u8 {
-        // SAFETY: the area has so many places.
-        unsafe { self.staging.add(self.offset(turn)) }
-    }
-
-    /// A peer's place for segment `turn`.
-    pub(crate) fn place_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
-        let area = self.reach(peer, STAGING, self.places * self.place)?;
-        // SAFETY: the area, checked by `reach`, has so many places.
-        Ok(unsafe { area.add(self.offset(turn)) })
-    }
-
-    /// Where a piece of segment `turn` lies in what `owner` shares with `peer`, if it goes there.
-    fn shared_piece(&self, owner: usize, peer: usize, turn: usize) -> Option<*mut u8> {
-        let (share, _) = self.round.share(owner, peer).filter(|_| self.shared)?;
-        // SAFETY: it has so many places, of a piece each.
-        Some(unsafe { share.add(self.offset(turn)) })
-    }
-
-    /// Where this rank shows `peer` its piece of segment `turn`, for that rank alone.
-    pub(crate) fn piece_for(&self, peer: usize, turn: usize) -> *mut u8 {
-        // SAFETY: a place has a piece for each rank.
-        let staged = || unsafe { self.place(turn).add(peer * self.piece) };
-        self.shared_piece(self.round.rank(), peer, turn).unwrap_or_else(staged)
-    }
-
-    /// Where `peer` shows this rank its piece of segment `turn`.
-    pub(crate) fn piece_from(&self, peer: usize, turn: usize) -> Result<*const u8> {
-        let me = self.round.rank();
-        match self.shared_piece(peer, me, turn) {
-            Some(piece) => Ok(piece.cast_const()),
-            // SAFETY: a place has a piece for each rank.
-            None => Ok(unsafe { self.place_of(peer, turn)?.add(me * self.piece) }),
-        }
-    }
-
-    /// [`Large::piece_for`] in an exchange of pieces, in which each is read before the next is
-    /// shown: every second goes where the peer's came from.
-    pub(crate) fn next_for(&self, peer: usize, turn: usize) -> *mut u8 {
-        let swapped = (turn % 2 == 1).then(|| self.shared_piece(peer, self.round.rank(), turn - 1));
-        swapped.flatten().unwrap_or_else(|| self.piece_for(peer, turn))
-    }
-
-    /// [`Large::piece_from`] in such an exchange.
-    pub(crate) fn next_from(&self, peer: usize, turn: usize) -> Result<*const u8> {
-        let swapped = (turn % 2 == 1).then(|| self.shared_piece(self.round.rank(), peer, turn - 1));
-        swapped
-            .flatten()
-            .map_or_else(|| self.piece_from(peer, turn), |piece| Ok(piece.cast_const()))
-    }
-
-    /// Where this rank shows all what it makes of the pieces for it: where the next rank's was, which
-    /// it alone has read, or apart from them.
-    pub(crate) fn result(&self, turn: usize) -> *mut u8 {
-        let (me, ranks) = (self.round.rank(), self.round.size());
-        // SAFETY: a place has a piece more than ranks.
-        let staged = || unsafe { self.place(turn).add(ranks * self.piece) };
-        self.shared_piece((me + 1) % ranks, me, turn).unwrap_or_else(staged)
-    }
-
-    /// [`Large::result`] of a peer.
-    pub(crate) fn result_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
-        let ranks = self.round.size();
-        match self.shared_piece((peer + 1) % ranks, peer, turn) {
-            Some(piece) => Ok(piece.cast_const()),
-            // SAFETY: as above.
-            None => Ok(unsafe { self.place_of(peer, turn)?.add(ranks * self.piece) }),
-        }
-    }
-
-    /// Where a peer shows data that start `offset` bytes into what it sends, `total` bytes: there,
-    /// if that can be reached, else `staged`.
-    ///
-    /// # Safety
-    /// `offset` is within the data.
-    pub(crate) unsafe fn source(
-        &self,
-        peer: usize,
-        (offset, total): (usize, usize),
-        staged: impl FnOnce() -> Result<*const u8>,
-    ) -> Result<*const u8> {
-        match self.shows(peer) != NOT {
-            // SAFETY: as the caller promises, and as `reach` has checked.
-            true => Ok(unsafe { self.reach(peer, SEND, total)?.add(offset) }),
-            false => staged(),
         }
     }
 
@@ -449,10 +314,4 @@ pub(crate) unsafe fn checked(
 pub(crate) fn part(count: usize, ranks: usize, rank: usize) -> (usize, usize) {
     let start = |rank: usize| count / ranks * rank + (count % ranks).min(rank);
     (start(rank), start(rank + 1) - start(rank))
-}
-
-/// Elements of a segment where one rank fills it while others read the one before, or two ranks swap
-/// places: of the usual bytes, but two segments at least.
-pub(crate) fn two_segments(segment: usize, total: usize, size: usize) -> usize {
-    (segment.min(total.div_ceil(2).max(LEAST)) / size).max(1)
 }

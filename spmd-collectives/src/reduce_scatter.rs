@@ -1,17 +1,18 @@
 //! Reduce-scatter (MPI 5.0 section 6.10).
 
+mod algorithms;
+
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, PAYLOAD, Round};
+use algorithms::reduce_scatter;
+use spmd_core::algorithm::{Call, ErasedOp, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
 
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::large::{Large, Way, two_segments};
 use crate::reducing::Reduction;
-use crate::select::{Algorithm::*, choose};
 
 /// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
 ///
@@ -184,151 +185,4 @@ impl ReduceScatter for Comm {
         output.commit();
         Ok(())
     }
-}
-
-/// The number under which a rank says the digest of its blocks.
-const DIGEST: usize = 1;
-
-/// After the first meeting: the same error on all ranks, if their blocks differ.
-fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
-    let Blocks::Varying(_) = blocks else { return Ok(()) };
-    let digest = blocks.digest();
-    if (0..round.size()).any(|peer| round.number_of(peer, DIGEST) != digest) {
-        return Err(round.disagree("different counts"));
-    }
-    Ok(())
-}
-
-/// # Safety
-/// `send` holds the reduction's elements, all blocks among them; `recv` has room for this rank's,
-/// apart from `send`.
-unsafe fn reduce_scatter(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: Reduction<'_>,
-    blocks: &Blocks,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    if comm.size() == 1 {
-        // SAFETY: as the caller promises; this rank's block is the only one.
-        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
-    }
-    let fits = reduction.bytes() <= PAYLOAD;
-    let default = if fits { Flat } else { Chunked };
-    let bytes = reduction.bytes();
-    let choice = choose(comm, call.kind, bytes, default, |it| fits || it == Chunked);
-    comm.collective(call, |round| {
-        round.set_number(DIGEST, blocks.digest());
-        // SAFETY: as the caller promises.
-        unsafe {
-            match choice {
-                Flat => flat(round, reduction, blocks, send, recv),
-                _ => chunked(round, comm.segment(), reduction, blocks, send, recv),
-            }
-        }
-    })
-}
-
-/// Everybody shows its input, meets, and folds its block of all of them. One step; n reads of a
-/// block a rank.
-///
-/// # Safety
-/// As [`reduce_scatter`].
-unsafe fn flat(
-    round: &Round<'_>,
-    reduction: Reduction<'_>,
-    blocks: &Blocks,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let bytes = reduction.bytes();
-    // SAFETY: the room has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
-    round.arrive(1)?;
-    check_agreed(round, blocks)?;
-    let me = round.rank();
-    let (start, count) = blocks.of(me);
-    // SAFETY: all have published rooms of all elements, the block among them, as it is in `send`;
-    // `recv` has room.
-    unsafe {
-        let all = |peer| if peer == me { send } else { round.room_of(peer, bytes) };
-        let input = |peer| all(peer).add(start * reduction.size());
-        reduction.fold(round, count, round.size(), recv, input)
-    }
-}
-
-/// Everybody folds its block of all inputs where they are, or, a piece of every block at a time,
-/// in the staging areas. Two meetings, or one a segment; n reads of a block a rank.
-///
-/// # Safety
-/// As [`reduce_scatter`].
-unsafe fn chunked(
-    round: &Round<'_>,
-    segment: usize,
-    reduction: Reduction<'_>,
-    blocks: &Blocks,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let (n, me, size) = (round.size(), round.rank(), reduction.size());
-    let longest = (0..n).map(|rank| blocks.of(rank).1).max().unwrap_or(0);
-    let step = match n {
-        2 => two_segments(segment / n, longest * size, size),
-        _ => (segment / (n * size)).max(1),
-    };
-    let input = (send, reduction.bytes());
-    let nothing = (std::ptr::null(), 0);
-    let piece = |turn: usize, count: usize| count.saturating_sub(turn * step).min(step);
-    let fill = |large: &Large<'_, '_>, turn: usize| {
-        for rank in (0..n).filter(|rank| *rank != me) {
-            let (first, count) = blocks.of(rank);
-            // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
-            unsafe {
-                let from = send.wrapping_add((first + turn * step) * size);
-                let into = large.next_for(rank, turn);
-                std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
-            }
-        }
-    };
-    // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
-    // is after the last read.
-    let large = unsafe {
-        let way = Way::Pieces(step * size);
-        Large::meet(round, reduction.dtype, input, nothing, way, |large| fill(large, 0))?
-    };
-    check_agreed(round, blocks)?;
-    if large.direct {
-        // SAFETY: the block lies within the inputs, and `recv` has room for it.
-        unsafe { reduction.fold_direct(&large, reduction.count, blocks.of(me), recv, &[])? };
-        return large.arrive();
-    }
-    let mut inputs = Vec::with_capacity(n);
-    for turn in 0..longest.div_ceil(step) {
-        let (first, all) = blocks.of(me);
-        let (start, count) = (turn * step, piece(turn, all));
-        if count > 0 {
-            let offset = (first + start) * size;
-            inputs.clear();
-            // SAFETY: peers' places, whose length is checked, hold a piece of this rank's block,
-            // which lies within all inputs, and for which `recv` has room; meetings order writing
-            // and reading.
-            unsafe {
-                for peer in 0..n {
-                    inputs.push(if peer == me {
-                        send.add(offset)
-                    } else {
-                        let staged = || large.next_from(peer, turn);
-                        large.source(peer, (offset, reduction.bytes()), staged)?
-                    });
-                }
-                reduction.fold(round, count, n, recv.add(start * size), |peer| inputs[peer])?;
-            }
-        }
-        if large.staged {
-            fill(&large, turn + 1);
-        }
-        large.arrive()?;
-    }
-    Ok(())
 }

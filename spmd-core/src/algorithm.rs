@@ -193,7 +193,7 @@ const ALLGATHER: &[Way] = &[
     way(Flat, "b ≤ 4096", "1 meeting", "(n − 1) b"),
     way(
         SingleCopy,
-        "processes that may read each other's memory and have cores of their own, b ≥ 131072",
+        "processes that may read each other's memory and have cores of their own, b ≥ 524288, less than 64 MiB for all",
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),
@@ -220,7 +220,7 @@ const ALLTOALL: &[Way] = &[
     way(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
     way(
         SingleCopy,
-        "processes that may read each other's memory, b ≥ 131072 (where they share cores: 32768)",
+        "processes that may read each other's memory, b ≥ 524288 (where they share cores: 32768)",
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),

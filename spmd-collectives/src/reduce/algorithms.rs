@@ -1,0 +1,228 @@
+//! The algorithms of reduce.
+
+use std::ptr::{copy_nonoverlapping, null, null_mut};
+
+use spmd_core::algorithm::{Call, FLAT, PAYLOAD, Round};
+use spmd_core::{Comm, Result};
+
+use crate::alone::alone;
+use crate::large::{Large, RECV, Way, part, take, two_segments};
+use crate::reducing::{Reduction, tell_down_tree};
+use crate::select::{Algorithm::*, choose};
+
+/// # Safety
+/// `send` holds the reduction's elements. On the root, `recv` has room for them, and is `send` or
+/// apart from it; elsewhere it is not used.
+pub(super) unsafe fn reduce(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    comm.check_root(call)?;
+    if comm.size() == 1 {
+        // SAFETY: as the caller promises; this rank is the root.
+        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
+    let fits = reduction.bytes() <= PAYLOAD;
+    let hub = comm.folds_in_hub(reduction.bytes(), reduction.dtype);
+    let default = match comm.size() {
+        _ if hub => Hub,
+        _ if !fits => Chunked,
+        0..=FLAT => Flat,
+        _ => Tree,
+    };
+    let bytes = reduction.bytes();
+    let choice = choose(comm, call.kind, bytes, default, |it| match it {
+        Hub => hub,
+        _ => fits || it == Chunked,
+    });
+    if choice == Hub {
+        let recv = if comm.rank() == root { recv } else { null_mut() };
+        // SAFETY: as the caller promises.
+        return unsafe { reduction.in_hub(comm, call, send, recv) };
+    }
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match choice {
+                Flat => flat(round, reduction, root, send, recv),
+                Tree => tree(round, reduction, root, send, recv),
+                _ => chunked(round, comm.segment(), reduction, root, send, recv),
+            }
+        }
+    })
+}
+
+/// The others show their inputs and go on; the root waits for all and folds. One step; the root
+/// reads n − 1 inputs.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn flat(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (bytes, me) = (reduction.bytes(), round.rank());
+    if me != root {
+        // SAFETY: the room has that many bytes, and so has `send`.
+        unsafe { copy_nonoverlapping(send, round.room(bytes), bytes) };
+        round.publish_to(1, root);
+        return Ok(());
+    }
+    round.publish_to_each(1, std::iter::empty());
+    round.wait_for_all(1)?;
+    let input = |peer| if peer == me { send } else { round.room_of(peer, bytes) };
+    // SAFETY: the others have published their rooms; `recv` has room, and is this rank's input
+    // exactly or apart from it.
+    unsafe { reduction.fold(round, reduction.count, round.size(), recv, input) }
+}
+
+/// Folds up a binomial tree, tells everybody down it, and the root reads the result. 2 log₂ n
+/// steps; one read of the data a step.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn tree(
+    round: &Round<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (bytes, last) = (reduction.bytes(), round.size() - 1);
+    // SAFETY: the room has that many bytes, and so has `send`; the fold is over when a rank has
+    // been told, and the last rank's room is written no more.
+    unsafe {
+        copy_nonoverlapping(send, round.room(bytes), bytes);
+        reduction.fold_up_tree(round)?;
+        tell_down_tree(round)?;
+        if round.rank() != root {
+            return Ok(());
+        }
+        take(round, reduction.dtype, last, round.room_of(last, bytes), recv, reduction.count)
+    }
+}
+
+/// Every rank folds one part of all inputs: into the root's buffer, if it can be written from
+/// here, else into staging, from where the root takes it. Two meetings, or one a segment and two
+/// more; the inputs are read once, by all ranks together. Of two processes the root alone folds,
+/// as it would read all of the other's input anyway: a meeting, and a step a segment.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (n, me, size) = (round.size(), round.rank(), reduction.size());
+    let (count, total) = (reduction.count, reduction.bytes());
+    // Of two processes the root alone folds what is staged: it would read all of the other's input
+    // anyway.
+    let two = n == 2 && !round.one_address_space();
+    let (step, way) = match two {
+        true => {
+            let step = two_segments(segment / 2, total, size);
+            (step, Way::Staged(step * size))
+        }
+        false => {
+            let step = reduction.step(segment);
+            (step, reduction.pieces(step, n))
+        }
+    };
+    let shown = if me == root { (recv.cast_const(), total) } else { (null(), 0) };
+    // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
+    let large = unsafe {
+        let first = |large: &Large<'_, '_>| match two {
+            true if me == root => {}
+            true => fill(large, reduction, step, 0, send),
+            false => reduction.fill(large, step, 0, send),
+        };
+        Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
+    };
+    if large.pushes() {
+        let mine = part(count, n, me);
+        let into = large.reach(root, RECV, total)?.cast_mut();
+        // SAFETY: the root holds `recv` for writing until all ranks have met again, or have left
+        // the round if it gives up. Only this rank writes this part of it, and reads this part of
+        // the root's `send` if that is the same memory.
+        unsafe { reduction.fold_direct(&large, count, mine, into.add(mine.0 * size), &[])? };
+        return large.arrive();
+    }
+    if round.one_address_space() {
+        if me == root {
+            // SAFETY: as the caller promises: `recv` is this rank's own.
+            unsafe { reduction.fold_direct(&large, count, (0, count), recv, &[])? };
+        }
+        return large.arrive();
+    }
+    // SAFETY: as the caller promises, and as just met.
+    unsafe {
+        match two {
+            true => of_two(&large, reduction, step, root, send, recv),
+            false => reduction.fold_staged(&large, step, Some(root), send, recv),
+        }
+    }
+}
+
+/// Shows segment `turn` of `send` to the root, of two ranks.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn fill(
+    large: &Large<'_, '_>,
+    reduction: Reduction<'_>,
+    step: usize,
+    turn: usize,
+    send: *const u8,
+) {
+    let (start, size) = (turn * step, reduction.size());
+    let count = step.min(reduction.count - start);
+    // SAFETY: a place has room for a segment, which lies within `send`.
+    unsafe { copy_nonoverlapping(send.add(start * size), large.place(turn), count * size) };
+}
+
+/// The other process shows its input segment by segment, or where it is; the root folds.
+///
+/// # Safety
+/// As [`reduce`], of two ranks that have met.
+unsafe fn of_two(
+    large: &Large<'_, '_>,
+    reduction: Reduction<'_>,
+    step: usize,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let (me, size, total) = (large.round.rank(), reduction.size(), reduction.bytes());
+    let other = 1 - root;
+    let turns = reduction.count.div_ceil(step);
+    if me != root {
+        return large.produce(turns, std::iter::once(root), |turn| {
+            // SAFETY: as the caller promises.
+            unsafe { fill(large, reduction, step, turn, send) }
+        });
+    }
+    large.consume(turns, std::iter::once(other), |turn| {
+        let start = turn * step;
+        let count = step.min(reduction.count - start);
+        // SAFETY: the other has shown the segment, which lies within its input and this rank's;
+        // `recv` has room for it, and is this rank's input exactly or apart from it.
+        unsafe {
+            let theirs =
+                large.source(other, (start * size, total), || large.place_of(other, turn))?;
+            let own = send.add(start * size);
+            let input = |peer| if peer == me { own } else { theirs };
+            reduction.fold(large.round, count, 2, recv.add(start * size), input)
+        }
+    })
+}
