@@ -1,7 +1,8 @@
-//! What bounds every transport on this machine: the rate of `memcpy`, and the time that a cache
-//! line takes from one core to another.
+//! What bounds every transport on this machine: the rate of `memcpy`, the time that a cache line
+//! takes from one core to another, and the time to copy what the other core has just written.
 
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -22,7 +23,13 @@ struct Flag(AtomicU32);
 
 static FLAG: Flag = Flag(AtomicU32::new(0));
 
-/// Measures both on two ranks that are threads; rank 0 prints one JSON object.
+/// What each of the two ranks writes and the other copies.
+static WRITTEN: [Mutex<Vec<u8>>; 2] = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+
+/// Bytes of these.
+const EXCHANGED: [(&str, usize); 2] = [("64kib", 64 << 10), ("1mib", 1 << 20)];
+
+/// Measures these on two ranks that are threads; rank 0 prints one JSON object.
 ///
 /// Errors: these are other ranks.
 pub(crate) fn measure(ctx: &Ctx) -> Result<()> {
@@ -32,11 +39,39 @@ pub(crate) fn measure(ctx: &Ctx) -> Result<()> {
             .into());
     }
     let one_way = median((0..SAMPLES).map(|_| one_way_ns(ctx)).collect::<Result<_>>()?);
+    let mut found = json!({ "cache_line_one_way_ns": one_way });
+    for (name, bytes) in EXCHANGED {
+        let times = (0..SAMPLES).map(|turn| copies_us(ctx, bytes, turn as u8));
+        let (own, other) = times.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        found[format!("copy_own_{name}_us")] = json!(median(own));
+        found[format!("copy_other_{name}_us")] = json!(median(other));
+    }
     if ctx.rank() == 0 {
         let rate = median((0..SAMPLES).map(|_| memcpy_gbps()).collect());
-        println!("{}", json!({ "memcpy_1mib_gbps": rate, "cache_line_one_way_ns": one_way }));
+        found["memcpy_1mib_gbps"] = json!(rate);
+        println!("{found}");
     }
     ctx.barrier()
+}
+
+/// Both ranks write so many bytes; then each copies its own, and what the other has written.
+fn copies_us(ctx: &Ctx, bytes: usize, turn: u8) -> Result<(f64, f64)> {
+    let mut target = vec![0; bytes];
+    let mut copy = |from: &Mutex<Vec<u8>>| {
+        let from = from.lock().map_err(|_| "the other rank has panicked")?;
+        let start = Instant::now();
+        target.copy_from_slice(black_box(&from));
+        black_box(&mut target);
+        Ok::<_, &str>(start.elapsed().as_secs_f64() * 1e6)
+    };
+    let mine = &WRITTEN[ctx.rank()];
+    *mine.lock().map_err(|_| "the other rank has panicked")? = vec![turn; bytes];
+    copy(mine)?;
+    let own = copy(mine)?;
+    ctx.barrier()?;
+    let other = copy(&WRITTEN[1 - ctx.rank()])?;
+    ctx.barrier()?;
+    Ok((own, other))
 }
 
 fn one_way_ns(ctx: &Ctx) -> Result<f64> {

@@ -7,6 +7,14 @@ use serde_json::{Value, json};
 use super::run;
 use crate::tools::{self, built};
 
+/// Copies that spmd-perf measures, and what they are.
+const COPIES: [(&str, &str); 4] = [
+    ("copy_own_64kib_us", "64 KiB that a core has written itself, copied"),
+    ("copy_other_64kib_us", "64 KiB that the other core has just written, copied by both at once"),
+    ("copy_own_1mib_us", "1 MiB that a core has written itself, copied"),
+    ("copy_other_1mib_us", "1 MiB that the other core has just written, copied by both at once"),
+];
+
 pub(super) struct Machine {
     pub(super) about: String,
     pub(super) date: String,
@@ -14,6 +22,9 @@ pub(super) struct Machine {
     load: [String; 2],
     memcpy: Vec<f64>,
     cache_line: Vec<f64>,
+    /// Microseconds to copy bytes that a core, or another, has just written, by what spmd-perf
+    /// calls them.
+    copies: [Vec<f64>; COPIES.len()],
     failure: Option<String>,
 }
 
@@ -27,6 +38,7 @@ impl Machine {
             load: [load(), String::new()],
             memcpy: Vec::new(),
             cache_line: Vec::new(),
+            copies: Default::default(),
             failure: None,
         }
     }
@@ -41,6 +53,9 @@ impl Machine {
                 let number = |key: &str| line.get(key).and_then(Value::as_f64);
                 self.memcpy.extend(number("memcpy_1mib_gbps"));
                 self.cache_line.extend(number("cache_line_one_way_ns"));
+                for ((key, _), times) in COPIES.iter().zip(&mut self.copies) {
+                    times.extend(number(key));
+                }
             }
             Err(failure) => self.failure = Some(failure),
         }
@@ -73,6 +88,11 @@ impl Machine {
                  cores: {line:.0} ns\n"
             ));
         }
+        for ((_, what), times) in COPIES.iter().zip(&self.copies) {
+            if let Some(micros) = median(times) {
+                text.push_str(&format!("- {what}: {micros:.1} µs\n"));
+            }
+        }
         if let Some(failure) = &self.failure {
             text.push_str(&format!("- its bounds could not be measured: {failure}\n"));
         }
@@ -84,6 +104,8 @@ impl Machine {
             "about": self.about, "date": self.date, "load_before": self.load[0],
             "load_after": self.load[1], "memcpy_1mib_gbps": self.memcpy(),
             "cache_line_one_way_ns": self.cache_line(),
+            "copies_us": COPIES.iter().zip(&self.copies)
+                .map(|((key, _), times)| json!({ *key: median(times) })).collect::<Vec<_>>(),
         })
     }
 }
