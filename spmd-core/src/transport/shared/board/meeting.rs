@@ -120,6 +120,9 @@ impl Round<'_> {
     #[inline]
     pub fn wait_for(&self, peer: usize, stage: u32) -> Result<()> {
         self.show();
+        if self.endpoint.world.mode != Mode::Virtual {
+            self.ask_for_next();
+        }
         let (on, slot) = (self.scope.group.world(peer), self.slot_of(peer));
         self.waiter.until_by(Some(on), || self.arrived(peer, slot, stage))??;
         if self.size() == 2 {
