@@ -88,6 +88,8 @@ pub(super) struct RingWriter {
     position: u64,
     /// What the receiver is known to have read.
     head: u64,
+    /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
+    cleared: u64,
     pub(super) lanes: [LaneState; LANES],
 }
 
@@ -142,6 +144,7 @@ impl RingWriter {
             block,
             position: 0,
             head: 0,
+            cleared: 0,
             lanes: std::array::from_fn(|_| LaneState::default()),
         })
     }
@@ -182,8 +185,8 @@ impl RingWriter {
         let need = LINE + if lane.is_some() { 0 } else { following(envelope.bytes as u64) };
         let to_end = RING - self.position % RING;
         let skip = if need > to_end { to_end } else { 0 };
-        // One line more, whose stamp is cleared.
-        if !self.fits(endpoint, receiver, skip + need + LINE)? {
+        // Two lines more, whose stamps are cleared.
+        if !self.fits(endpoint, receiver, skip + need + 2 * LINE)? {
             return Ok(None);
         }
         if skip > 0 {
@@ -215,11 +218,20 @@ impl RingWriter {
         let bytes = envelope.bytes as u64 & BYTES;
         record.bytes.store(u64::from(envelope.dtype_text) << 48 | bytes, Relaxed);
         record.count.store(envelope.count, Relaxed);
-        self.record(self.position + need).stamp.store(0, Relaxed);
+        let end = self.position + need;
+        if end != self.cleared {
+            self.record(end).stamp.store(0, Relaxed);
+        }
         record.stamp.store(self.position + 1, Release);
-        self.position += need;
+        self.position = end;
         endpoint.world.publish();
         endpoint.world.bell(receiver).ring_after_fence();
+        // If the next record is one line as well, its stamp need not wait until the receiver's
+        // cache has given up the line after it.
+        if need == LINE {
+            self.cleared = end + LINE;
+            self.record(self.cleared).stamp.store(0, Relaxed);
+        }
         Ok(Some(()))
     }
 }
