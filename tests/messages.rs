@@ -144,6 +144,34 @@ fn rings_wrap_around() -> Result<()> {
     })
 }
 
+/// Data that look like the stamps of later records, where a ring will have those, are not taken
+/// for messages.
+#[test]
+fn data_are_not_taken_for_records() -> Result<()> {
+    const RING: u64 = 64 * 1024;
+    World::default().everywhere("data_are_not_taken_for_records", &[2], |ctx| {
+        let mut position = 0;
+        for number in 0..2000 {
+            let lines = random(4, 0, number) as usize % 3 * (random(5, 0, number) as usize % 129);
+            let lines = lines.min(EAGER / 64) as u64;
+            let to_end = RING - position % RING;
+            position += if 64 * (1 + lines) > to_end { to_end } else { 0 };
+            let line = |index| position + 64 * (1 + index);
+            let stamps: Vec<u64> = (0..lines).flat_map(|it| [line(it) + RING + 1; 8]).collect();
+            position = line(lines);
+            if ctx.rank() == 0 {
+                ctx.send(&stamps, 1, 7)?;
+                ctx.recv(&mut [0u8; 0], 1, 8)?;
+            } else {
+                assert!(ctx.recv_vec::<u64>(0, 7)?.0 == stamps, "message {number}");
+                assert_eq!(ctx.iprobe(0, ANY)?, None, "after message {number}");
+                ctx.send(&[0u8; 0], 0, 8)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Messages of one rank with one tag stay in order, whatever is received in between; receives
 /// choose by source and tag. `large`: some messages wait for the receiver.
 fn order(ctx: &Ctx, large: bool) -> Result<()> {

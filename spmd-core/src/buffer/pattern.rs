@@ -1,6 +1,7 @@
 //! Where the elements of a view lie, and the copying between them and memory in one piece.
 
 use std::ops::Range;
+use std::ptr::copy_nonoverlapping;
 
 /// One level of repetition: `count` times, `stride` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,10 @@ impl Pattern<'_> {
     /// `range` lies within [`bytes`](Pattern::bytes); all runs at `base` are readable, `out` is
     /// writable for the length of `range`, and they don't overlap.
     pub(super) unsafe fn pack(&self, base: *const u8, range: Range<usize>, out: *mut u8) {
+        if self.dims.is_empty() {
+            // SAFETY: all runs are one, in which the range lies; `out` has room for it.
+            return unsafe { copy_nonoverlapping(base.add(range.start), out, range.len()) };
+        }
         let mut to = out;
         self.pieces(range, |from| {
             // SAFETY: the pieces lie within the runs, and `to` has advanced by the sizes of those

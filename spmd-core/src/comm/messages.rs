@@ -94,7 +94,7 @@ impl Comm {
             context: self.scope.context,
             source: self.endpoint.rank as u32,
             tag,
-            count: view.len() as u64,
+            count: waiter.call.count as u64,
             bytes: view.bytes(),
             dtype: dtype.id,
             dtype_text: waiter.noted.dtype(),

@@ -128,14 +128,14 @@ impl Comm {
         let world = envelope.source as usize;
         let (from, tag, len) =
             (self.status(envelope).source, envelope.tag, envelope.count as usize);
-        let table = self.endpoint.world.memory.text(world);
-        let sent_at = || format!("{}:{}", table.get(envelope.file), envelope.line);
+        let text = |number| self.endpoint.world.memory.text(world).get(number);
+        let sent_at = || format!("{}:{}", text(envelope.file), envelope.line);
         if envelope.dtype != dtype.id {
             return Err(Error::ElementType {
                 call: call.to_string(),
                 from,
                 tag,
-                sent: table.get(envelope.dtype_text),
+                sent: text(envelope.dtype_text),
                 expected: dtype.to_string(),
                 sent_at: sent_at(),
             });

@@ -58,6 +58,7 @@ impl Inbox {
     #[inline]
     fn next(&mut self, endpoint: &Endpoint, source: usize) -> Result<Option<Letter>> {
         match self.readers.get_mut(source) {
+            Some(Some(reader)) if !reader.has_next() => Ok(None),
             Some(Some(reader)) => reader.next(endpoint, source),
             _ => self.first(endpoint, source),
         }

@@ -88,6 +88,8 @@ pub(super) struct RingWriter {
     position: u64,
     /// What the receiver is known to have read.
     head: u64,
+    /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
+    cleared: u64,
     pub(super) lanes: [LaneState; LANES],
 }
 
@@ -142,6 +144,7 @@ impl RingWriter {
             block,
             position: 0,
             head: 0,
+            cleared: 0,
             lanes: std::array::from_fn(|_| LaneState::default()),
         })
     }
@@ -157,17 +160,25 @@ impl RingWriter {
     }
 
     /// Whether `need` more bytes fit.
+    #[inline]
     fn fits(&mut self, endpoint: &Endpoint, receiver: usize, need: u64) -> Result<bool> {
         if self.position + need - self.head <= RING {
             return Ok(true);
         }
+        self.look_for_room(endpoint, receiver)?;
+        Ok(self.position + need - self.head <= RING)
+    }
+
+    /// Asks the receiver how far it has read.
+    #[cold]
+    fn look_for_room(&mut self, endpoint: &Endpoint, receiver: usize) -> Result<()> {
         let head = endpoint.world.memory.ack(receiver, endpoint.rank).head.load(Acquire);
         if head < self.head || head > self.position {
             let what = "it says that it has read messages that do not exist";
             return Err(Error::Corrupt { rank: receiver, what });
         }
         self.head = head;
-        Ok(self.position + need - head <= RING)
+        Ok(())
     }
 
     /// Writes a record, if there is room: `None` if not. `pack` writes the data of an eager one.
@@ -182,8 +193,8 @@ impl RingWriter {
         let need = LINE + if lane.is_some() { 0 } else { following(envelope.bytes as u64) };
         let to_end = RING - self.position % RING;
         let skip = if need > to_end { to_end } else { 0 };
-        // One line more, whose stamp is cleared.
-        if !self.fits(endpoint, receiver, skip + need + LINE)? {
+        // Two lines more, whose stamps are cleared.
+        if !self.fits(endpoint, receiver, skip + need + 2 * LINE)? {
             return Ok(None);
         }
         if skip > 0 {
@@ -215,11 +226,20 @@ impl RingWriter {
         let bytes = envelope.bytes as u64 & BYTES;
         record.bytes.store(u64::from(envelope.dtype_text) << 48 | bytes, Relaxed);
         record.count.store(envelope.count, Relaxed);
-        self.record(self.position + need).stamp.store(0, Relaxed);
+        let end = self.position + need;
+        if end != self.cleared {
+            self.record(end).stamp.store(0, Relaxed);
+        }
         record.stamp.store(self.position + 1, Release);
-        self.position += need;
+        self.position = end;
         endpoint.world.publish();
         endpoint.world.bell(receiver).ring_after_fence();
+        // If the next record is one line as well, its stamp need not wait until the receiver's
+        // cache has given up the line after it.
+        if need == LINE {
+            self.cleared = end + LINE;
+            self.record(self.cleared).stamp.store(0, Relaxed);
+        }
         Ok(Some(()))
     }
 }
@@ -228,9 +248,11 @@ impl RingWriter {
 pub(crate) struct RingReader {
     base: *mut u8,
     position: u64,
+    /// Where this rank says how far it has read.
+    head: *const AtomicU64,
 }
 
-// SAFETY: the pointer leads into the arena, which is mapped for the whole process.
+// SAFETY: the pointers lead into the arena, which is mapped for the whole process.
 unsafe impl Send for RingReader {}
 
 impl RingReader {
@@ -242,7 +264,10 @@ impl RingReader {
             return Ok(None);
         }
         match memory.heap(source, place, RING_BYTES) {
-            Some(base) if place.is_multiple_of(4096) => Ok(Some(RingReader { base, position: 0 })),
+            Some(base) if place.is_multiple_of(4096) => {
+                let head = &raw const memory.ack(endpoint.rank, source).head;
+                Ok(Some(RingReader { base, position: 0, head }))
+            }
             _ => Err(Error::Corrupt { rank: source, what: "its ring lies outside its arena" }),
         }
     }
@@ -254,18 +279,25 @@ impl RingReader {
         unsafe { &(&*self.base.cast::<RingHead>()).lanes[lane] }
     }
 
+    /// Whether a message has come.
+    #[inline]
+    pub(super) fn has_next(&self) -> bool {
+        // SAFETY: a header of atomics within the ring, checked to lie within the arena.
+        let record = unsafe { &*record_at(self.base, self.position) };
+        record.stamp.load(Acquire) == self.position + 1
+    }
+
     /// The next message, if there is one; [`RingReader::pass`] comes after it. Its numbers may be
     /// anything: they are checked here.
-    #[inline]
     pub(super) fn next(&mut self, endpoint: &Endpoint, source: usize) -> Result<Option<Letter>> {
         let corrupt = |what| Err(Error::Corrupt { rank: source, what });
         loop {
+            if !self.has_next() {
+                return Ok(None);
+            }
             let place = record_at(self.base, self.position);
             // SAFETY: a header of atomics within the ring, checked to lie within the arena.
             let record = unsafe { &*place };
-            if record.stamp.load(Acquire) != self.position + 1 {
-                return Ok(None);
-            }
             let (kind, tag) = (record.kind.load(Relaxed), record.tag.load(Relaxed));
             let sizes = record.bytes.load(Relaxed);
             let bytes = sizes & BYTES;
@@ -308,7 +340,8 @@ impl RingReader {
     #[inline]
     pub(super) fn pass(&mut self, endpoint: &Endpoint, source: usize, end: u64) {
         self.position = end;
-        endpoint.world.memory.ack(endpoint.rank, source).head.store(end, Release);
+        // SAFETY: it lies in the arena, mapped as long as the endpoint that owns this reader.
+        unsafe { &*self.head }.store(end, Release);
         endpoint.world.publish();
         endpoint.world.bell(source).ring_after_fence();
     }
