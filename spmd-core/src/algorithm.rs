@@ -193,7 +193,7 @@ const ALLGATHER: &[Way] = &[
     way(Flat, "b ≤ 4096", "1 meeting", "(n − 1) b"),
     way(
         SingleCopy,
-        "processes that may read each other's memory and have cores of their own, b ≥ 524288, less than 64 MiB for all",
+        "processes with cores of their own that may read each other's memory, b ≥ 524288, n² b < 2²⁶",
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),

@@ -198,8 +198,10 @@ pub(crate) struct Layout {
 }
 
 /// What each of two process ranks has of memory that both may write.
+#[cfg(target_os = "linux")]
 const SHARE: usize = 1 << 20;
 /// Up to how many process ranks have it.
+#[cfg(target_os = "linux")]
 const SHARING: usize = 128;
 
 /// Ranks of one process have rings up to this many.
