@@ -120,11 +120,12 @@ impl Round<'_> {
     }
 
     /// Memory of `owner` that `peer` may write as well, both ranks of the communicator, and its bytes:
-    /// processes have it, for the world's own communicator. It is never anything else.
+    /// processes with cores of their own have it, for the world's own communicator. It is never
+    /// anything else.
     pub fn share(&self, owner: usize, peer: usize) -> Option<(*mut u8, usize)> {
-        let world = |rank| self.scope.group.world(rank);
-        let memory = &self.endpoint.world.memory;
-        self.scope.is_primary().then(|| memory.share(world(owner), world(peer))).flatten()
+        let (world, rank) = (&self.endpoint.world, |rank| self.scope.group.world(rank));
+        let used = self.scope.is_primary() && world.size() <= world.policy.cores;
+        used.then(|| world.memory.share(rank(owner), rank(peer))).flatten()
     }
 
     /// Whether data of this type that come from a peer must be looked at before they are used.
