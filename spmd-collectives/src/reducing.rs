@@ -226,7 +226,8 @@ impl Reduction<'_> {
         let mut inputs = Vec::with_capacity(n);
         for turn in 1..segments + 2 {
             if turn < segments && large.staged {
-                // SAFETY: as the caller promises. The others read this place last two turns ago.
+                // SAFETY: as the caller promises. What was in this place three turns ago, the others
+                // have taken before the last meeting.
                 unsafe { self.fill(large, step, turn, send) };
             }
             if let Some(turn) = turn.checked_sub(1).filter(|turn| *turn < segments) {

@@ -328,10 +328,14 @@ mod tests {
             #[cfg(target_os = "linux")]
             Layout::processes(1),
             #[cfg(target_os = "linux")]
+            Layout::processes(SHARING),
+            #[cfg(target_os = "linux")]
             Layout::processes(4096),
         ];
         for layout in layouts {
             assert!(layout.heap_offset() <= layout.segment_bytes);
+            assert_eq!(layout.share_offset(0) % PAGE, 0);
+            assert!(layout.share_offset(0) >= layout.ring_table_offset() + PAGE);
             assert_eq!(layout.segment_bytes % PAGE, 0);
             assert_eq!(layout.control_bytes % PAGE, 0);
         }
