@@ -12,6 +12,10 @@ use crate::data::Output;
 use crate::large::{Large, RECV, SEND, Way, take, two_segments};
 use crate::select::{Algorithm::*, choose};
 
+/// Most bytes that two processes send through what they share even if the root's buffer can be read in
+/// place. What one has read in place it must ask back to receive into it when roots change.
+const STAGED: usize = 4 << 20;
+
 /// One rank's data for everybody (MPI 5.0 section 6.4).
 ///
 /// ```
@@ -208,16 +212,17 @@ unsafe fn chunked(
     let open = if !is_root && round.one_address_space() { whole } else { (null(), 0) };
     let segment = |turn: usize| (turn * step, step.min(count - turn * step));
     let fill = |large: &Large<'_, '_>, turn: usize| {
-        let (start, len) = segment(turn);
-        // SAFETY: a place has room for a segment, which lies within the buffer.
-        unsafe { copy_nonoverlapping(buf.add(start * size), large.place(turn), len * size) }
+        if is_root {
+            let (start, len) = segment(turn);
+            // SAFETY: a place has room for a segment, which lies within the buffer.
+            unsafe { copy_nonoverlapping(buf.add(start * size), large.place(turn), len * size) }
+        }
     };
+    let way = Way::From { rank: root, place: step * size, show: total > STAGED };
     // SAFETY: the buffers are the caller's; the root does not write its own. They are left after
     // the last meeting, before which the others have read the root's, and the root has written
     // the last part of theirs.
-    let large = unsafe {
-        Large::meet(round, dtype, shown, open, Way::Staged(step * size), |large| fill(large, 0))?
-    };
+    let large = unsafe { Large::meet(round, dtype, shown, open, way, |large| fill(large, 0))? };
     if large.direct {
         // What one core can read of another's cache in a time is limited, and so is what it can
         // write: in one address space the root writes the last part itself.

@@ -11,8 +11,8 @@
 //! Half of that again it takes to fill what one has just read oneself: to read a line that a peer has
 //! written brings it over, and its writer must ask for it back. So data for one peer go, where there
 //! is such memory, through what the two of them share ([`Round::share`]): results to where the input
-//! was that they were made of, and every second piece of an exchange to where the piece before came
-//! from.
+//! was that they were made of, every second piece of an exchange to where the piece before came
+//! from, and what one sends to where the other's was if they take turns.
 
 mod places;
 mod stream;
@@ -48,6 +48,10 @@ pub(crate) enum Way {
     Staged(usize),
     /// The same, where a place has a piece of so many bytes for each peer, and one more.
     Pieces(usize),
+    /// From `rank` to the others through its staging area with places of so many bytes; of two ranks
+    /// through what they share, for which `rank` must be the same on both, and without `show` even
+    /// where its buffer can be read in place.
+    From { rank: usize, place: usize, show: bool },
     /// Through the kernel.
     Kernel,
 }
@@ -75,13 +79,17 @@ pub(crate) struct Large<'r, 'a> {
     piece: usize,
     /// Each two ranks have memory that both may write.
     shared: bool,
+    /// The memory that two ranks share, if data go from one of them to the other.
+    stream: Option<*mut u8>,
+    /// The place of the first segment.
+    first: usize,
     /// Meetings after the first.
     steps: Cell<usize>,
 }
 
 impl<'r, 'a> Large<'r, 'a> {
     /// Exposes this rank's buffers (address and bytes each; may be empty), and meets everybody. If
-    /// its data go through the staging area, `first` is called before that, to fill the first place.
+    /// its data go through the staging area, `fill` is called before that, for the first segment.
     ///
     /// # Safety
     /// The buffers stay allocated until the round is over. The algorithm orders what this rank
@@ -92,22 +100,34 @@ impl<'r, 'a> Large<'r, 'a> {
         send: (*const u8, usize),
         recv: (*const u8, usize),
         way: Way,
-        first: impl FnOnce(&Large<'r, 'a>),
+        fill: impl FnOnce(&Large<'r, 'a>),
     ) -> Result<Large<'r, 'a>> {
-        // SAFETY: as the caller promises.
-        let (send_shown, recv_shown) =
-            unsafe { (round.expose(SEND, send.0, send.1), round.expose(RECV, recv.0, recv.1)) };
         let (place, piece) = match way {
             Way::Kernel => (0, 0),
-            Way::Staged(place) => (place.next_multiple_of(64), 0),
+            Way::Staged(place) | Way::From { place, .. } => (place.next_multiple_of(64), 0),
             Way::Pieces(piece) => {
                 let piece = piece.next_multiple_of(64);
                 (piece.saturating_mul(round.size() + 1), piece)
             }
         };
         let kernel = way == Way::Kernel;
-        let share = round.share(round.rank(), round.rank()).map_or(0, |share| share.1);
-        let shared = piece > 0 && piece <= share / LEAST_PLACES;
+        let share = round.share(0, 1 % round.size());
+        let most = share.map_or(0, |share| share.1 / LEAST_PLACES);
+        let shared = (1..=most).contains(&piece);
+        // If the two take turns, the place stays the same; if one goes on sending, it moves on.
+        let number = round.number() as usize;
+        let (first, stream) = match way {
+            Way::From { rank, .. } if round.size() == 2 && place <= most => {
+                (number.wrapping_sub(rank), share.map(|share| share.0))
+            }
+            _ => (number, None),
+        };
+        let hidden = stream.is_some() && matches!(way, Way::From { show: false, .. });
+        // SAFETY: as the caller promises.
+        let (send_shown, recv_shown) = unsafe {
+            let shown = !hidden && round.expose(SEND, send.0, send.1);
+            (shown, round.expose(RECV, recv.0, recv.1))
+        };
         let place = if shared { piece } else { place };
         let places = AREAS / round.size() / if shared { 2 * piece } else { place.max(1) };
         let mut large = Large {
@@ -122,6 +142,8 @@ impl<'r, 'a> Large<'r, 'a> {
             places: places.clamp(LEAST_PLACES, 16),
             piece,
             shared,
+            stream,
+            first,
             steps: Cell::new(0),
         };
         if round.one_address_space() {
@@ -138,22 +160,22 @@ impl<'r, 'a> Large<'r, 'a> {
             round.say_address(SEND, send.0);
             round.arrive(1)?;
         } else {
-            large.show_staging(first)?;
+            large.show_staging(fill)?;
         }
         large.direct = (0..round.size()).all(|peer| large.shows(peer) == BOTH);
         Ok(large)
     }
 
-    fn show_staging(&mut self, first: impl FnOnce(&Large<'r, 'a>)) -> Result<()> {
+    fn show_staging(&mut self, fill: impl FnOnce(&Large<'r, 'a>)) -> Result<()> {
         self.round.say_reading();
-        if !self.shared {
+        if !self.shared && self.stream.is_none() {
             let area = self.places * self.place;
             self.staging = self.round.staging(area)?;
             // SAFETY: staging memory outlives the round.
             unsafe { self.round.expose(STAGING, self.staging, area) };
         }
         if self.staged {
-            first(self);
+            fill(self);
         }
         self.round.arrive(1)?;
         self.round.learn_reading();

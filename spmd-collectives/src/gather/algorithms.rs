@@ -170,9 +170,14 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the root has read it.
     let large = unsafe {
-        Large::meet(round, dtype, shown, (null(), 0), Way::Staged(step * size), |large| {
-            fill(large, 0)
-        })?
+        Large::meet(
+            round,
+            dtype,
+            shown,
+            (null(), 0),
+            Way::From { rank: usize::from(root == 0), place: step * size, show: true },
+            |large| fill(large, 0),
+        )?
     };
     if let Some((blocks, _)) = into
         && let Some(peer) =

@@ -7,18 +7,21 @@ use super::{Large, NOT, SEND, STAGING};
 impl Large<'_, '_> {
     /// Where segment `turn` lies in a staging area.
     fn offset(&self, turn: usize) -> usize {
-        (self.round.number() as usize).wrapping_add(turn) % self.places * self.place
+        self.first.wrapping_add(turn) % self.places * self.place
     }
 
     /// This rank's place for segment `turn`.
     pub(crate) fn place(&self, turn: usize) -> *mut u8 {
         // SAFETY: the area has so many places.
-        unsafe { self.staging.add(self.offset(turn)) }
+        unsafe { self.stream.unwrap_or(self.staging).add(self.offset(turn)) }
     }
 
     /// A peer's place for segment `turn`.
     pub(crate) fn place_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
-        let area = self.reach(peer, STAGING, self.places * self.place)?;
+        let area = match self.stream {
+            Some(area) => area.cast_const(),
+            None => self.reach(peer, STAGING, self.places * self.place)?,
+        };
         // SAFETY: the area, checked by `reach`, has so many places.
         Ok(unsafe { area.add(self.offset(turn)) })
     }

@@ -132,7 +132,7 @@ unsafe fn chunked(
     let (step, way) = match two {
         true => {
             let step = two_segments(segment / 2, total, size);
-            (step, Way::Staged(step * size))
+            (step, Way::From { rank: 1 - root, place: step * size, show: true })
         }
         false => {
             let step = reduction.step(segment);

@@ -187,7 +187,7 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the others have read it.
     let large = unsafe {
-        let place = Way::Staged(n * step * size);
+        let place = Way::From { rank: root, place: n * step * size, show: true };
         Large::meet(round, dtype, shown, (null(), 0), place, |large| fill(large, 0))?
     };
     if me != root {
