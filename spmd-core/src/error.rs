@@ -207,6 +207,16 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A library beneath this one, MPI for example, refused something.
+    #[error("{library}: {call}: {text}")]
+    Library {
+        /// Which, with its version.
+        library: String,
+        /// Its function.
+        call: &'static str,
+        /// Its words.
+        text: String,
+    },
     /// A value could not be turned into bytes or back (the `_object` calls).
     #[error("{call}: {reason}")]
     Serialize {

@@ -5,6 +5,8 @@
 //! ranks that share an arena run as concrete code (`board/`). What carries messages, and what may
 //! be wrapped around calls, is a `Transport`. `registry.rs` names them all.
 
+#[doc(hidden)]
+pub mod fabric;
 pub(crate) mod message;
 pub(crate) mod registry;
 pub mod shared;

@@ -1,0 +1,201 @@
+//! What joins the processes of a world that share no memory: a library such as MPI (`spmd-mpi`).
+//!
+//! A process has one [`Fabric`] for its life. Over it go packets, from which messages between ranks
+//! are made, payloads, which go straight from buffer to buffer, and the collectives of its library
+//! among processes. Ranks are not its business: those of one process use it together.
+
+use std::sync::Arc;
+
+use crate::element::DType;
+use crate::error::Result;
+use crate::op::ErasedOp;
+
+/// Most bytes of a packet.
+pub const MAX_PACKET: usize = 16 << 10;
+
+/// A process's way to the others of its world. Any thread may call these functions, at any time;
+/// none of them waits for another process, but where it says so.
+pub trait Fabric: Send + Sync {
+    /// This process, from 0.
+    fn process(&self) -> usize;
+
+    /// How many there are.
+    fn processes(&self) -> usize;
+
+    /// The first process on the host of each process.
+    fn hosts(&self) -> &[u32];
+
+    /// What it is, for people: library, version, file.
+    fn name(&self) -> &str;
+
+    /// All processes.
+    fn world(&self) -> Arc<dyn Processes>;
+
+    /// Sends a packet of at most [`MAX_PACKET`] bytes, which are copied. Packets to one process
+    /// arrive in the order in which they were sent.
+    fn send(&self, to: usize, packet: &[u8]) -> Result<()>;
+
+    /// Calls `take` with the process that sent it, for each packet that has come; sees to what is
+    /// under way. Returns how many there were.
+    fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<usize>;
+
+    /// Begins to send a payload, which is complete once its receiver has begun to take it.
+    ///
+    /// # Safety
+    /// The data stay alive and unwritten until the result is complete or has been dropped.
+    unsafe fn give(
+        &self,
+        to: usize,
+        key: u32,
+        data: *const u8,
+        bytes: usize,
+    ) -> Result<Box<dyn Started>>;
+
+    /// Begins to receive the payload of exactly `bytes` that is given with this key.
+    ///
+    /// # Safety
+    /// The memory stays alive, and nobody reads or writes it, until the result is complete or has
+    /// been dropped.
+    unsafe fn take(
+        &self,
+        from: usize,
+        key: u32,
+        into: *mut u8,
+        bytes: usize,
+    ) -> Result<Box<dyn Started>>;
+
+    /// Ends all processes of the world, this one with this status.
+    fn abort(&self, status: i32) -> !;
+}
+
+/// Something under way. To drop it before it is complete ends the process, unless it could be
+/// taken back: what is under way uses memory of the caller's.
+pub trait Started {
+    /// Whether it is complete now.
+    fn test(&mut self) -> Result<bool>;
+}
+
+/// Some processes of a world, which make collective steps together.
+pub trait Processes: Send + Sync {
+    /// This process among them, from 0.
+    fn rank(&self) -> usize;
+
+    /// How many there are.
+    fn size(&self) -> usize;
+
+    /// These of the processes, in this order; those make it together and wait for each other.
+    /// `key` is the same on all of them, and on no two sets that are made at a time.
+    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>>;
+
+    /// Whether [`Step`]s can fold elements of this type with this operation.
+    fn folds(&self, dtype: DType, op: ErasedOp<'_>) -> bool;
+
+    /// Makes a step together with the others, and waits for them.
+    ///
+    /// # Safety
+    /// All memory that the step names is valid for what it says of it.
+    unsafe fn run(&self, step: Step<'_>) -> Result<()>;
+
+    /// Begins a step.
+    ///
+    /// # Safety
+    /// As [`Processes::run`], until the result is complete.
+    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>>;
+
+    /// The library's own handle.
+    fn handle(&self) -> usize;
+}
+
+/// Blocks of memory, one for each process: bytes of each, and where it starts.
+#[derive(Clone, Copy)]
+pub struct Parts<'a> {
+    /// Where all of them are.
+    pub memory: *mut u8,
+    /// Bytes of each.
+    pub bytes: &'a [usize],
+    /// Where in `memory` each starts, in bytes.
+    pub starts: &'a [usize],
+}
+
+/// Elements to fold.
+#[derive(Clone, Copy)]
+pub struct Fold<'a> {
+    /// What is folded, readable: `count` elements, or one for each of `counts`.
+    pub send: *const u8,
+    /// Where the result goes, writable. It may be `send`.
+    pub recv: *mut u8,
+    /// Elements.
+    pub count: usize,
+    /// Their type, for which [`Processes::folds`] holds.
+    pub dtype: DType,
+    /// The operation, for which it holds.
+    pub op: ErasedOp<'a>,
+}
+
+/// A collective step among processes. Memory is of bytes, where no element type is named.
+#[derive(Clone, Copy)]
+pub enum Step<'a> {
+    /// All wait for all.
+    Barrier,
+    /// The root's bytes to all.
+    Broadcast {
+        /// Whose.
+        root: usize,
+        /// Readable on the root, writable elsewhere.
+        memory: *mut u8,
+        /// The same on all.
+        bytes: usize,
+    },
+    /// Everybody's bytes to the root, which alone has `recv`.
+    Gather {
+        /// To whom.
+        root: usize,
+        /// Readable.
+        send: (*const u8, usize),
+        /// Writable.
+        recv: Option<Parts<'a>>,
+    },
+    /// Everybody's bytes to all.
+    Allgather {
+        /// Readable.
+        send: (*const u8, usize),
+        /// Writable.
+        recv: Parts<'a>,
+    },
+    /// A block for each from the root, which alone has `send`.
+    Scatter {
+        /// Whose.
+        root: usize,
+        /// Readable.
+        send: Option<Parts<'a>>,
+        /// Writable.
+        recv: (*mut u8, usize),
+    },
+    /// A block from each for each.
+    Alltoall {
+        /// Readable.
+        send: Parts<'a>,
+        /// Writable.
+        recv: Parts<'a>,
+    },
+    /// The fold of everybody's elements to the root, which alone has `recv`.
+    Reduce {
+        /// To whom.
+        root: usize,
+        /// What.
+        fold: Fold<'a>,
+    },
+    /// The fold of everybody's elements to all.
+    Allreduce(Fold<'a>),
+    /// Of the fold, so many elements to each; `count` is their sum.
+    ReduceScatter {
+        /// What.
+        fold: Fold<'a>,
+        /// Elements for each.
+        counts: &'a [usize],
+    },
+    /// The fold of what the processes up to this one have.
+    Scan(Fold<'a>),
+    /// The same without this one; the first gets nothing.
+    Exscan(Fold<'a>),
+}
