@@ -5,6 +5,8 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, Kind};
 use spmd_core::{Comm, Result};
 
+use crate::across;
+
 /// Waiting for everybody (MPI 5.0 section 6.3).
 ///
 /// ```
@@ -41,9 +43,16 @@ pub trait Barrier {
 impl Barrier for Comm {
     fn barrier(&self) -> Result<()> {
         let call = Call::new(Kind::Barrier, Location::caller());
-        if self.has_hub() {
-            return self.collective_in_hub(&call, |round| round.meet());
-        }
-        self.collective(&call, |round| round.arrive(1))
+        barrier(self, &call)
     }
+}
+
+pub(crate) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
+    if comm.spans_processes() {
+        return across::barrier(comm, call);
+    }
+    if comm.has_hub() {
+        return comm.collective_in_hub(call, |round| round.meet());
+    }
+    comm.collective(call, |round| round.arrive(1))
 }

@@ -7,6 +7,7 @@ use std::ptr::{copy_nonoverlapping, null};
 use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::data::Output;
 use crate::large::{Large, RECV, SEND, Way, take, two_segments};
@@ -113,6 +114,10 @@ pub(crate) unsafe fn broadcast(
     if comm.size() == 1 {
         // SAFETY: nothing is copied.
         return unsafe { alone(comm, call, buf, buf, 0) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::broadcast(comm, call, dtype, count, root, buf) };
     }
     let bytes = count * dtype.size as usize;
     let (fits, hub) = (bytes <= PAYLOAD, comm.fits_hub(bytes, dtype));

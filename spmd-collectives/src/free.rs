@@ -10,6 +10,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result, with_curren
 
 use crate::allgather::{allgather, allgather_each};
 use crate::allreduce::allreduce;
+use crate::barrier::barrier;
 use crate::blocks::{Blocks, room_for};
 use crate::data::{Input, Output};
 use crate::reducing::Reduction;
@@ -59,7 +60,7 @@ pub fn spmd_size() -> usize {
 #[track_caller]
 pub fn spmd_barrier() -> Result<()> {
     let call = Call::new(Kind::Barrier, Location::caller());
-    inside(|comm| comm.collective(&call, |round| round.arrive(1))).unwrap_or(Ok(()))
+    inside(|comm| barrier(comm, &call)).unwrap_or(Ok(()))
 }
 
 /// [`crate::Allreduce::allreduce_in_place`] on all ranks of the block: folds their `buf`, and

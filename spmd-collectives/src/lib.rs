@@ -1,5 +1,6 @@
 //! The collective calls of `spmd`, as traits on [`spmd_core::Comm`].
 
+mod across;
 mod allgather;
 mod allreduce;
 mod alltoall;

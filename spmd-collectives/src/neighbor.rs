@@ -5,6 +5,7 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, Kind, PAYLOAD};
 use spmd_core::{Buffer, BufferMut, Element, Result};
 
+use crate::across::{self, Beside};
 use crate::blocks::Blocks;
 use crate::cartesian::Cartesian;
 use crate::check;
@@ -194,6 +195,16 @@ impl Neighbor for Cartesian {
             agreed: Some(agreed),
             by_rank: false,
         };
+        if self.spans_processes() {
+            if !across::agree(self, &call, agreed)? {
+                return Err(across::counts_differ(&call));
+            }
+            // SAFETY: the buffers hold the blocks that the counts say, which are those of the
+            // neighbours.
+            unsafe { equal_across(self, &call, exchange, |side| blocks.of(side), &incoming)? };
+            output.commit();
+            return Ok(());
+        }
         let incoming = incoming.iter().map(|(_, block)| *block);
         self.collective(&call, |round| {
             let at = |side: usize| blocks.of(side);
@@ -236,6 +247,12 @@ unsafe fn equal(
         let (from, into) = (index * block, side * block);
         Incoming { peer: *peer, index, from, total: exchange.total, into, count: block }
     });
+    if grid.spans_processes() {
+        let incoming: Vec<_> = around.iter().map(|(side, _)| *side).zip(incoming).collect();
+        let at = |side| if blocks == 1 { (0, block) } else { (side * block, block) };
+        // SAFETY: as the caller promises.
+        return unsafe { equal_across(grid, call, exchange, at, &incoming) };
+    }
     let bytes = exchange.total * exchange.dtype.size as usize;
     let fits = bytes <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
@@ -252,6 +269,32 @@ unsafe fn equal(
             }
         }
     })
+}
+
+/// The same across processes: `at` says where the block for a side lies, and how long it is.
+///
+/// # Safety
+/// The exchange's buffers hold these blocks, and have room for `incoming`.
+unsafe fn equal_across(
+    grid: &Cartesian,
+    call: &Call<'_>,
+    exchange: Exchange,
+    at: impl Fn(usize) -> (usize, usize),
+    incoming: &[(usize, Incoming)],
+) -> Result<()> {
+    let out = around(grid).into_iter().map(|(side, peer)| {
+        let (start, count) = at(side);
+        Beside { peer, side: side ^ 1, start, count }
+    });
+    let came = incoming.iter().map(|(side, block)| Beside {
+        peer: block.peer,
+        side: *side,
+        start: block.into,
+        count: block.count,
+    });
+    let (send, recv) = ((exchange.send, out.collect()), (exchange.recv, came.collect()));
+    // SAFETY: as the caller promises.
+    unsafe { across::neighbors(grid, call, exchange.dtype, send, recv) }
 }
 
 /// Asks the neighbours for the blocks from each side, of which each goes to its place: an

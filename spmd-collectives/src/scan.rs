@@ -5,6 +5,7 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output};
@@ -225,6 +226,10 @@ unsafe fn scan(
     if n == 1 {
         // SAFETY: as the caller promises; an exscan leaves `recv` as it was.
         return unsafe { alone(comm, &call, send, recv, if own { bytes } else { 0 }) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::scan(comm, &call, reduction, own, send, recv) };
     }
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;

@@ -5,6 +5,9 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, ErasedOp, Kind, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
+use crate::across;
+use crate::allgather::allgather;
+use crate::blocks::Blocks;
 use crate::large::take;
 use crate::reducing::{Reduction, tell_down_tree};
 
@@ -94,7 +97,10 @@ impl Split for Comm {
         let call = Call::new(Kind::Dup, Location::caller());
         let members: Vec<usize> = (0..self.size()).collect();
         loop {
-            let agreed = self.collective(&call, |round| agree(self, round))?;
+            let agreed = match self.spans_processes() {
+                true => across_members(self, &call, None, 0, 0)?.0,
+                false => self.collective(&call, |round| agree(self, round))?,
+            };
             if let Some(Some(child)) = agreed.make(self, &call, &members)? {
                 return Ok(child);
             }
@@ -112,8 +118,10 @@ pub(crate) fn split(
     digest: u64,
 ) -> Result<Option<Comm>> {
     loop {
-        let (agreed, members) =
-            comm.collective(call, |round| members(comm, round, color, key, digest))?;
+        let (agreed, members) = match comm.spans_processes() {
+            true => across_members(comm, call, color, key, digest)?,
+            false => comm.collective(call, |round| members(comm, round, color, key, digest))?,
+        };
         if let Some(child) = agreed.make(comm, call, &members)? {
             return Ok(child);
         }
@@ -136,12 +144,55 @@ fn members(
     if round.number_of(0, DIGEST) != digest {
         return Err(round.disagree("different grids"));
     }
-    let Some(color) = color else { return Ok((agreed, Vec::new())) };
-    let same = |rank: &usize| round.number_of(*rank, COLOR) == u64::from(color) + 1;
-    let with_key = |rank| (round.number_of(rank, KEY) as u32 as i32, rank);
-    let mut members: Vec<_> = (0..round.size()).filter(same).map(with_key).collect();
+    let said = |rank| [COLOR, KEY].map(|which| round.number_of(rank, which));
+    Ok((agreed, of_color(color, (0..round.size()).map(said))))
+}
+
+/// The ranks that give this color, in their new order; what each says is its color plus one, or 0,
+/// and its key.
+fn of_color(color: Option<u32>, said: impl Iterator<Item = [u64; 2]>) -> Vec<usize> {
+    let Some(color) = color else { return Vec::new() };
+    let same = |(_, [said, _]): &(usize, [u64; 2])| *said == u64::from(color) + 1;
+    let with_key = |(rank, [_, key]): (usize, [u64; 2])| (key as u32 as i32, rank);
+    let mut members: Vec<_> = said.enumerate().filter(same).map(with_key).collect();
     members.sort_unstable();
-    Ok((agreed, members.into_iter().map(|(_, rank)| rank).collect()))
+    members.into_iter().map(|(_, rank)| rank).collect()
+}
+
+/// [`members`] where ranks live in several processes: everybody tells all.
+fn across_members(
+    comm: &Comm,
+    call: &Call<'_>,
+    color: Option<u32>,
+    key: i32,
+    digest: u64,
+) -> Result<(Offer, Vec<usize>)> {
+    type Said = [u64; BOARDS / 64 + 4];
+    let Offer(own) = Offer::of(comm);
+    let mut said: Said = [0; BOARDS / 64 + 4];
+    said[..own.len()].copy_from_slice(&own);
+    let told = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
+    said[own.len()..].copy_from_slice(&told);
+    let mut heard: Vec<Said> = vec![said; comm.size()];
+    let (blocks, into) = (Blocks::Equal(1), heard.as_mut_ptr().cast());
+    // SAFETY: `said` is one array, and there is room for one of each rank.
+    unsafe { allgather(comm, call, Said::DTYPE, &blocks, (&raw const said).cast(), into)? };
+    let [color_at, key_at, digest_at] = [0, 1, 2].map(|index| own.len() + index);
+    if heard.iter().any(|said| said[digest_at] != digest) {
+        return Err(Error::Argument(format!("{call}: the ranks make different grids")));
+    }
+    let offers =
+        heard.iter().map(|said| -> Words { said[..own.len()].try_into().expect("as long") });
+    let common = offers.fold(own, both);
+    let said = heard.iter().map(|said| [said[color_at], said[key_at]]);
+    Ok((Offer(common), of_color(color, said)))
+}
+
+/// What two ranks can offer.
+fn both(a: Words, b: Words) -> Words {
+    let mut both: Words = std::array::from_fn(|word| a[word] & b[word]);
+    both[BOARDS / 64] = a[BOARDS / 64].max(b[BOARDS / 64]);
+    both
 }
 
 /// The number under which a rank says its color plus one, or 0.
@@ -196,14 +247,22 @@ impl Offer {
         let me = members.iter().position(|rank| *rank == comm.rank());
         // SAFETY: all members have the same list, board and context from the agreement, in which
         // all ranks took part. What one of them has got is dropped unless all have.
-        let child = me.and_then(|me| unsafe { comm.child(members, me, board, self.context()) });
+        let processes = comm.processes_of(call, if me.is_some() { members } else { &[] })?;
+        let make = |me| unsafe { comm.child(members, me, board, self.context(), processes) };
+        let child = me.and_then(make);
         if me.is_none() {
             comm.skip_contexts(self.context());
         }
         // Nobody looks at a page of the board before its owner has cleared it.
         let ok = u64::from(child.is_some() || me.is_none());
-        let [all] = comm.collective(call, |round| fold_words(round, [ok], |[a], [b]| [a & b]))?;
-        Ok((all == 1).then_some(child))
+        let all = match comm.spans_processes() {
+            true => across::agree(comm, call, ok == 1)?,
+            false => {
+                let all = |round: &Round<'_>| fold_words(round, [ok], |[a], [b]| [a & b]);
+                comm.collective(call, all)? == [1]
+            }
+        };
+        Ok(all.then_some(child))
     }
 }
 
@@ -212,11 +271,7 @@ type Words = [u64; BOARDS / 64 + 1];
 /// Finds what all ranks can offer.
 fn agree(comm: &Comm, round: &Round<'_>) -> Result<Offer> {
     let own = Offer::of(comm).0;
-    let common = fold_words(round, own, |a: Words, b: Words| {
-        let mut both: Words = std::array::from_fn(|word| a[word] & b[word]);
-        both[BOARDS / 64] = a[BOARDS / 64].max(b[BOARDS / 64]);
-        both
-    })?;
+    let common = fold_words(round, own, both)?;
     // It may be another process's word.
     let (free, context) = (&common[..BOARDS / 64], common[BOARDS / 64]);
     let not_offered = free.iter().zip(&own).any(|(common, own)| common & !own != 0);

@@ -6,6 +6,8 @@ pub use crate::call::{Call, Kind};
 pub use crate::comm::{HubCall, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
+pub use crate::transport::across::Lead;
+pub use crate::transport::fabric::{Fold, Parts, Step};
 pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 

@@ -5,12 +5,14 @@ mod rank;
 mod running;
 
 use std::panic::Location;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ctx::Ctx;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::transport::across::Across;
 use crate::transport::shared::Mode;
 use crate::transport::shared::memory::Memory;
 pub(crate) use rank::{check_all_received, run_rank};
@@ -36,6 +38,17 @@ where
     R: Send,
 {
     Spmd::new(n).run(f)
+}
+
+/// Where the ranks of a block meet.
+pub(crate) enum Arena {
+    /// In memory of its own.
+    Own,
+    /// In memory that the launcher has made.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
+    Given(Memory),
+    /// In memory of its own, with the ranks of other processes elsewhere.
+    Across(Arc<Across>),
 }
 
 /// To which cores the ranks of a block are bound.
@@ -284,14 +297,14 @@ impl Spmd {
         F: Fn(&Ctx) -> Result<R> + Sync,
         R: Send,
     {
-        self.run_at(Location::caller(), None, f)
+        self.run_at(Location::caller(), Arena::Own, f)
     }
 
-    /// [`Spmd::run`], called at `site`, in an arena that the launcher has made, if one is given.
+    /// [`Spmd::run`], called at `site`, in this arena.
     pub(crate) fn run_at<R, F>(
         self,
         site: &'static Location<'static>,
-        memory: Option<Memory>,
+        arena: Arena,
         f: F,
     ) -> Result<Vec<R>>
     where
@@ -299,7 +312,7 @@ impl Spmd {
         R: Send,
     {
         let shares = vec![(); self.ranks];
-        self.run_all(site, memory, shares, |ctx, ()| f(ctx))
+        self.run_all(site, arena, shares, |ctx, ()| f(ctx))
     }
 
     /// Runs `f` on every rank, the i-th share going to rank i; results in rank order.
@@ -324,6 +337,6 @@ impl Spmd {
         A: Send,
         R: Send,
     {
-        self.run_all(Location::caller(), None, shares, f)
+        self.run_all(Location::caller(), Arena::Own, shares, f)
     }
 }

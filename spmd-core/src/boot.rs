@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::block::{check_all_received, run_rank};
+use crate::block::{Arena, check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
+use crate::transport::across::Across;
+use crate::transport::fabric::Fabric;
 use crate::transport::shared::{Endpoint, Mode, Tuning};
 use crate::wait;
 use crate::{Bind, Spmd};
@@ -37,6 +39,10 @@ pub mod variables {
     pub const PROTOCOL: &str = "SPMD_PROTOCOL";
     /// How many ranks a process runs that is the whole job.
     pub const RANKS: &str = "SPMD_RANKS";
+    /// What joins ranks: `shm` or `mpi`.
+    pub const TRANSPORT: &str = "SPMD_TRANSPORT";
+    /// Ranks of each process of a world that lives in several.
+    pub const RANKS_PER_PROCESS: &str = "SPMD_RANKS_PER_PROCESS";
     /// Where ranks run: `threads` or `virtual`.
     pub const AS: &str = "SPMD_AS";
     /// How long a call may wait, in seconds.
@@ -57,6 +63,8 @@ pub mod variables {
     pub const TUNED: &str = "SPMD_TUNED";
     /// Large messages between processes: `1` reads them through the kernel.
     pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
+    /// `1`: libraries beneath must not fold in an order of their own.
+    pub const REPRODUCIBLE: &str = "SPMD_REPRODUCIBLE";
     /// A file to which every call is written down.
     pub const TRACE: &str = "SPMD_TRACE";
     /// The seed of delays before and after each call.
@@ -161,6 +169,8 @@ enum Entry {
     /// It runs all ranks.
     #[cfg(target_os = "linux")]
     All(job::Shown),
+    /// It runs so many ranks of a world that lives in several processes.
+    Across(Arc<dyn Fabric>, usize),
     /// It is one rank.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
     Rank(Place),
@@ -199,9 +209,24 @@ where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
+    run_with(|| Ok(None), f)
+}
+
+/// Finds what joins this process to others, if something does.
+pub type Attach = fn() -> Result<Option<Arc<dyn Fabric>>>;
+
+/// [`run`] where `attach` finds what joins this process to others, if it was not started by
+/// `spmdrun` alone.
+#[doc(hidden)]
+#[track_caller]
+pub fn run_with<R, F>(attach: Attach, f: F) -> Result<Vec<R>>
+where
+    F: Fn(&Ctx) -> Result<R> + Sync,
+    R: Send,
+{
     let site = Location::caller();
     let entry = ENTRY.get_or_init(|| {
-        enter().map_err(|error| match error {
+        enter(attach).map_err(|error| match error {
             Error::Boot(text) => text,
             other => other.to_string(),
         })
@@ -213,27 +238,41 @@ where
     match entry {
         Ok(Entry::Rank(place)) => run_as_process(place, f, site).map(|value| vec![value]),
         #[cfg(target_os = "linux")]
-        Ok(Entry::All(shown)) => alone()?.run_at(site, shown.memory()?, f),
-        Ok(Entry::Alone) => alone()?.run_at(site, None, f),
+        Ok(Entry::All(shown)) => {
+            let arena = shown.memory()?.map_or(Arena::Own, Arena::Given);
+            alone()?.run_at(site, arena, f)
+        }
+        Ok(Entry::Across(fabric, each)) => {
+            let bind = Settings::from_environment()?.bind;
+            let across = Arena::Across(Arc::new(Across::new(fabric.clone(), *each)));
+            Spmd::new(*each).bind(bind).run_at(site, across, f)
+        }
+        Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
         Err(text) => Err(Error::Boot(text.clone())),
     }
 }
 
+/// The world that this fabric joins, where there is one.
+fn enter_across(attach: Attach) -> Result<Entry> {
+    let each = positive(variables::RANKS_PER_PROCESS, "a number of ranks")?.unwrap_or(1);
+    Ok(attach()?.map_or(Entry::Alone, |fabric| Entry::Across(fabric, each)))
+}
+
 #[cfg(target_os = "linux")]
-fn enter() -> Result<Entry> {
+fn enter(attach: Attach) -> Result<Entry> {
     if let Some(ranks) = Settings::from_environment()?.ranks {
         let shown = job::Shown::find(ranks)?;
         return Ok(shown.map_or(Entry::Alone, Entry::All));
     }
     let endpoint = job::attach()?.map(Arc::new);
     let place = |endpoint| Entry::Rank(Place { endpoint, blocks: Mutex::new(0) });
-    Ok(endpoint.map_or(Entry::Alone, place))
+    endpoint.map_or_else(|| enter_across(attach), |endpoint| Ok(place(endpoint)))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn enter() -> Result<Entry> {
+fn enter(attach: Attach) -> Result<Entry> {
     match variable(variables::ARENA)? {
-        None => Ok(Entry::Alone),
+        None => enter_across(attach),
         Some(_) => Err(Error::Unavailable {
             what: "a world of process ranks".into(),
             reason: "this system is not Linux".into(),

@@ -1,5 +1,6 @@
 //! Communicators: a group of ranks and a number. Messages are in `messages.rs`.
 
+mod across;
 mod choices;
 mod hub;
 mod messages;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
+use crate::transport::across::Spread;
+use crate::transport::fabric::Processes;
 use crate::transport::registry::Route;
 use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
@@ -47,6 +50,10 @@ pub struct Comm {
     route: Route,
     scope: Scope,
     me: usize,
+    /// This rank among those of its process.
+    here: usize,
+    /// How its ranks lie in processes without common memory.
+    spread: Option<Arc<Spread>>,
     board: Board,
     notes: [Cell<(usize, u64, Noted)>; 16],
     choices: Choices,
@@ -65,12 +72,22 @@ pub(crate) fn extra_comms() -> usize {
 impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32) -> Comm {
         let group = Group::World(endpoint.world.size());
-        let scope = Scope { context: u64::from(block), block, group };
+        let (here, spread) = match &endpoint.world.across {
+            None => (group.clone(), None),
+            Some(across) if across.size() == across.local().len() => (group.clone(), None),
+            Some(across) => {
+                let here = Group::Some(across.local().map(|rank| rank as u32).collect());
+                let processes = across.fabric.world();
+                (here, Some(Arc::new(Spread::new(across.clone(), &group, processes))))
+            }
+        };
+        let scope = Scope { context: u64::from(block), block, group, here };
+        let here = scope.here.local(endpoint.rank).expect("a rank lives in its process");
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         let route = Route::of(&endpoint);
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
         let notes = Default::default();
-        Comm { endpoint, route, scope, me, board, notes, choices, primary: true }
+        Comm { endpoint, route, scope, me, here, spread, board, notes, choices, primary: true }
     }
 
     /// Whether this is a communicator of this end.
@@ -149,7 +166,7 @@ impl Comm {
         self.refuse_reentry(call)?;
         let noted = self.note(call);
         self.carried(call, || {
-            Round::run(&self.endpoint, &self.scope, &self.board, self.me, call, noted, body)
+            Round::run(&self.endpoint, &self.scope, &self.board, self.here, call, noted, body)
         })
     }
 
@@ -235,7 +252,7 @@ impl Comm {
     }
 
     /// Makes the communicator of `members` (ranks of this one, in their new order), of which
-    /// this rank is number `me`. `None` if another thread of this rank has taken the board since
+    /// this rank is number `me`, with what [`Comm::processes_of`] gave for them. `None` if another thread of this rank has taken the board since
     /// it was free. Members must meet once more before they use it.
     ///
     /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
@@ -252,6 +269,7 @@ impl Comm {
         me: usize,
         board: usize,
         base: u64,
+        processes: Option<Arc<dyn Processes>>,
     ) -> Option<Comm> {
         self.skip_contexts(base);
         let lowest = members.iter().map(|rank| self.world_rank(*rank)).min().unwrap_or(0);
@@ -265,7 +283,19 @@ impl Comm {
         } else {
             Group::Some(members.iter().map(|rank| self.scope.group.world(*rank) as u32).collect())
         };
-        let scope = Scope { context, block: self.scope.block, group };
+        let spread = processes.and_then(|processes| {
+            let across = self.endpoint.world.across.clone()?;
+            Some(Arc::new(Spread::new(across, &group, processes)))
+        });
+        let here = match &self.endpoint.world.across {
+            None => group.clone(),
+            Some(across) => {
+                let local = group.iter().filter(|rank| across.local().contains(rank));
+                Group::Some(local.map(|rank| rank as u32).collect())
+            }
+        };
+        let scope = Scope { context, block: self.scope.block, group, here };
+        let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);
         Some(Comm {
@@ -273,6 +303,8 @@ impl Comm {
             route: self.route.clone(),
             scope,
             me,
+            here,
+            spread,
             board: Board::new(board, context),
             notes: Default::default(),
             choices: Choices::of(&self.endpoint.world, members.len()),
@@ -290,9 +322,10 @@ impl Comm {
         self.board.index
     }
 
-    /// Which host the ranks of the world are on, as a color for `split`: one host, so far.
+    /// Which host this rank is on, as a color for `split`.
     pub fn host_color(&self) -> u32 {
-        0
+        let across = self.endpoint.world.across.as_ref();
+        across.map_or(0, |across| across.fabric.hosts()[across.fabric.process()])
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Scope {
     /// Which entry into the world; 1 is the first.
     pub(crate) block: u32,
     pub(crate) group: Group,
+    /// Those of its members that share this process's arena, in the same order.
+    pub(crate) here: Group,
 }
 
 /// Numbers of communicators below this belong to blocks.

@@ -34,6 +34,8 @@ pub(crate) struct Tuning {
     pub(crate) single_copy: Option<bool>,
     /// The seed of delays before and after each call.
     pub(crate) chaos: Option<u64>,
+    /// Whether libraries beneath must not fold in an order of their own.
+    pub(crate) reproducible: bool,
     /// Where calls are written down.
     pub(crate) trace: Option<Arc<TraceFile>>,
     /// Whether ranks of one process take each other's buffers for unreachable, as processes must.
@@ -49,6 +51,7 @@ impl Default for Tuning {
             built_in_segment: SEGMENT,
             single_copy: None,
             chaos: None,
+            reproducible: false,
             trace: None,
             unreachable: false,
         }

@@ -5,6 +5,7 @@ use std::ptr::{copy_nonoverlapping, null};
 use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, DType, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, Way, goes_around, take, two_segments};
@@ -33,6 +34,10 @@ pub(crate) unsafe fn allgather(
     if comm.size() == 1 {
         // SAFETY: as the caller promises; this rank's block is the only one.
         return unsafe { alone(comm, call, mine, recv, blocks.longest() * dtype.size as usize) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::allgather(comm, call, dtype, blocks, mine, recv) };
     }
     let bytes = blocks.longest().saturating_mul(dtype.size as usize);
     let fits = bytes <= PAYLOAD;

@@ -3,6 +3,7 @@
 use spmd_core::algorithm::{Call, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::large::{Large, RECV, part};
 use crate::reducing::{Reduction, tell_down_tree};
@@ -24,6 +25,10 @@ pub(crate) unsafe fn allreduce(
     if comm.size() == 1 {
         // SAFETY: as the caller promises.
         return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::allreduce(comm, call, reduction, send, recv) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let central = fits && comm.has_hub();

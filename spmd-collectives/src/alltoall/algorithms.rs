@@ -3,6 +3,7 @@
 use spmd_core::algorithm::{Call, PAYLOAD};
 use spmd_core::{Comm, DType, Element, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::exchange::{Exchange, Incoming};
@@ -27,6 +28,14 @@ pub(crate) unsafe fn equal(
     if n == 1 {
         // SAFETY: as the caller promises.
         return unsafe { alone(comm, call, send, recv, block * dtype.size as usize) };
+    }
+    if comm.spans_processes() {
+        let bytes = block * dtype.size as usize;
+        let blocks: Vec<_> = (0..n).map(|rank| (rank * bytes, bytes)).collect();
+        // SAFETY: as the caller promises.
+        return unsafe {
+            across::alltoall(comm, call, dtype, (send, &blocks), (recv, &blocks), true)
+        };
     }
     let exchange = Exchange { dtype, send, total, recv, agreed: None, by_rank: true };
     let incoming = (1..=n).map(|step| {
@@ -66,6 +75,10 @@ pub(super) unsafe fn unequal(
         // SAFETY: as the caller promises; this rank's block is the whole buffer.
         return unsafe { alone(comm, call, send, recv, total * dtype.size as usize) };
     }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { unequal_across(comm, call, exchange, blocks, incoming) };
+    }
     let largest = incoming.iter().map(|block| block.total).max().unwrap_or(0);
     let bytes = largest.saturating_mul(exchange.dtype.size as usize);
     let choice = choose_by_size(comm, call, bytes);
@@ -83,6 +96,31 @@ pub(super) unsafe fn unequal(
             }
         }
     })
+}
+
+/// # Safety
+/// As [`unequal`].
+unsafe fn unequal_across(
+    comm: &Comm,
+    call: &Call<'_>,
+    exchange: Exchange,
+    blocks: &Blocks,
+    incoming: &[Incoming],
+) -> Result<()> {
+    // All know whether one of them has found its peers' counts to be wrong, before anything goes.
+    if !across::agree(comm, call, exchange.agreed != Some(false))? {
+        return Err(across::counts_differ(call));
+    }
+    let size = exchange.dtype.size as usize;
+    let bytes = |(start, count): (usize, usize)| (start * size, count * size);
+    let outgoing: Vec<_> = (0..comm.size()).map(|rank| bytes(blocks.of(rank))).collect();
+    let mut from = vec![(0, 0); comm.size()];
+    incoming.iter().for_each(|block| from[block.peer] = bytes((block.into, block.count)));
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (send, recv) = ((exchange.send, &outgoing[..]), (exchange.recv, &from[..]));
+        across::alltoall(comm, call, exchange.dtype, send, recv, false)
+    }
 }
 
 /// As [`SINGLE_COPY`], where a segment would cost a switch between ranks that share cores.

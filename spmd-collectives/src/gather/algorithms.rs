@@ -5,6 +5,7 @@ use std::ptr::{copy_nonoverlapping, null};
 use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, DType, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, SEND, Way, take};
@@ -31,6 +32,12 @@ pub(super) unsafe fn gather(
     if let (1, Some(recv)) = (comm.size(), recv) {
         // SAFETY: as the caller promises.
         return unsafe { alone(comm, call, mine.0, recv, bytes) };
+    }
+    if comm.spans_processes() {
+        let blocks = Blocks::Equal(mine.1);
+        let into = recv.map(|ptr| (&blocks, ptr));
+        // SAFETY: as the caller promises.
+        return unsafe { across::gather(comm, call, dtype, root, mine, into, true) };
     }
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
@@ -84,6 +91,10 @@ pub(super) unsafe fn gatherv(
     if let (1, Some((_, recv))) = (comm.size(), into) {
         // SAFETY: as the caller promises; this rank's block is the only one.
         return unsafe { alone(comm, call, mine.0, recv, mine.1 * dtype.size as usize) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::gather(comm, call, dtype, root, mine, into, false) };
     }
     let default = if comm.size() <= FLAT { Flat } else { Chunked };
     let choice = choose(comm, Kind::Gatherv, 0, default, |_| true);

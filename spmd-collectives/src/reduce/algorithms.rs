@@ -5,6 +5,7 @@ use std::ptr::{copy_nonoverlapping, null, null_mut};
 use spmd_core::algorithm::{Call, FLAT, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::large::{Large, RECV, Way, part, take, two_segments};
 use crate::reducing::{Reduction, tell_down_tree};
@@ -25,6 +26,10 @@ pub(super) unsafe fn reduce(
     if comm.size() == 1 {
         // SAFETY: as the caller promises; this rank is the root.
         return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::reduce(comm, call, reduction, root, send, recv) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let hub = comm.folds_in_hub(reduction.bytes(), reduction.dtype);

@@ -3,6 +3,7 @@
 use spmd_core::algorithm::{Call, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, Way, two_segments};
@@ -36,6 +37,10 @@ pub(super) unsafe fn reduce_scatter(
     if comm.size() == 1 {
         // SAFETY: as the caller promises; this rank's block is the only one.
         return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
+    }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { across::reduce_scatter(comm, call, reduction, blocks, send, recv) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };

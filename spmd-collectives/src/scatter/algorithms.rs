@@ -3,8 +3,9 @@
 use std::ptr::{copy_nonoverlapping, null};
 
 use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
-use spmd_core::{Comm, DType, Result};
+use spmd_core::{Comm, DType, Error, Result};
 
+use crate::across;
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::large::{Large, SEND, Way, take};
@@ -71,6 +72,10 @@ pub(super) unsafe fn scatter(
         // room, as the root has compared.
         return unsafe { alone(comm, call, from, target.ptr, target.len * dtype.size as usize) };
     }
+    if comm.spans_processes() {
+        // SAFETY: as the caller promises.
+        return unsafe { scatter_across(comm, call, kind, dtype, root, from, target) };
+    }
     let bytes = target.share.all.saturating_mul(dtype.size as usize);
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
@@ -89,6 +94,32 @@ pub(super) unsafe fn scatter(
             }
         }
     })
+}
+
+/// # Safety
+/// As [`scatter`].
+unsafe fn scatter_across(
+    comm: &Comm,
+    call: &Call<'_>,
+    kind: Kind,
+    dtype: DType,
+    root: usize,
+    from: Option<(&Blocks, *const u8)>,
+    target: Target,
+) -> Result<()> {
+    let (sends, takes) = (target.share.count, target.len);
+    if sends != takes {
+        return Err(Error::Argument(format!(
+            "{call}: rank {root} of the communicator sends {sends} elements to rank {}, which \
+             takes {takes}",
+            comm.rank()
+        )));
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        let into = (target.ptr, takes);
+        across::scatter(comm, call, dtype, root, from, into, kind == Kind::Scatter)
+    }
 }
 
 /// The root puts its own block where it belongs.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use parking_lot::Mutex;
 
 use super::binding::{allowed_cores, bind_to};
-use super::{Bind, Spmd, check_all_received, run_rank};
+use super::{Arena, Bind, Spmd, check_all_received, run_rank};
 use crate::algorithm::find;
 use crate::boot;
 use crate::call::{Call, Kind};
@@ -27,7 +27,7 @@ impl Spmd {
     pub(super) fn run_all<A, R, F>(
         self,
         site: &'static Location<'static>,
-        memory: Option<Memory>,
+        arena: Arena,
         shares: Vec<A>,
         f: F,
     ) -> Result<Vec<R>>
@@ -43,8 +43,13 @@ impl Spmd {
         if n == 0 {
             return Err(Error::misuse("spmd", site, "a block needs at least one rank"));
         }
-        if n > MAX_RANKS {
-            let why = format!("a block has at most {MAX_RANKS} ranks, not {n}");
+        let across = match &arena {
+            Arena::Across(across) => Some(across.clone()),
+            _ => None,
+        };
+        let total = across.as_ref().map_or(n, |across| across.size());
+        if total > MAX_RANKS {
+            let why = format!("a block has at most {MAX_RANKS} ranks, not {total}");
             return Err(Error::misuse("spmd", site, why));
         }
         if shares.len() != n {
@@ -58,14 +63,17 @@ impl Spmd {
             check_threads(n)?;
         }
         let cores = settings.cores.unwrap_or_else(wait::cores);
+        let elsewhere = across.as_ref().map_or(0, |across| across.neighbors());
         let alone = mode == Mode::Threads && n <= cores;
-        let policy = Policy::new(cores, 0).with(Fences::new(false, alone));
+        let policy = Policy::new(cores, elsewhere).with(Fences::new(false, alone));
         let timeout = self.timeout.or(settings.timeout);
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
-        let own = || Memory::anonymous(Layout::anonymous(n, heap_bytes));
-        let memory = memory.map_or_else(own, Ok)?;
+        let memory = match arena {
+            Arena::Given(memory) => memory,
+            _ => Memory::anonymous(Layout::anonymous(total, heap_bytes))?,
+        };
         let segment = self.segment.map(|bytes| bytes.max(64)).or(settings.segment);
-        let mut tuning = settings.tuning.with(boot::measured(mode, n)?, segment);
+        let mut tuning = settings.tuning.with(boot::measured(mode, total)?, segment);
         for (call, algorithm) in &self.forced {
             let (kind, forced) = find(call, algorithm).map_err(|why| {
                 Error::misuse("spmd", site, format!("force({call:?}, {algorithm:?}): {why}"))
@@ -75,25 +83,39 @@ impl Spmd {
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
         let workers = self.workers.unwrap_or(cores).clamp(1, n);
-        let hub = (mode == Mode::Virtual).then(|| Hub::new(n, workers));
-        let world = Arc::new(World::new(memory, mode, policy, timeout, tuning, hub));
+        let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
+        let world =
+            Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));
         let ends: Vec<_> =
-            (0..n).map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
+            world.local().map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
         let shares: Vec<_> = shares.into_iter().map(|share| Mutex::new(Some(share))).collect();
         let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
-        let body = |rank: usize| {
-            let share = shares[rank].lock().take().expect("each rank starts once");
-            let result = run_rank(&ends[rank], 1, |ctx| f(ctx, share));
-            *results[rank].lock() = Some(result.unwrap_or_else(|panic| {
+        let body = |index: usize| {
+            let share = shares[index].lock().take().expect("each rank starts once");
+            let result = run_rank(&ends[index], 1, |ctx| f(ctx, share));
+            let rank = ends[index].rank;
+            *results[index].lock() = Some(result.unwrap_or_else(|panic| {
                 Err(Error::Panicked { rank, message: panic_text(&*panic) })
             }));
         };
         match mode {
+            // The only rank of this process, which is not to differ from a process rank.
+            Mode::Threads if n == 1 && across.is_some() => {
+                let _running = Running::new();
+                body(0);
+            }
             Mode::Virtual => self.run_virtual(&world, settings.stack_size, workers, &body)?,
             _ => self.run_threads(&world, settings.stack_size, &body)?,
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
-        let values = first_cause(&world, results.collect())?;
+        let values = first_cause(&world, results.collect());
+        if let Some(across) = &across {
+            match &values {
+                Ok(_) => across.finish(|| world.take_packets())?,
+                Err(error) => across.fail(&world, error),
+            }
+        }
+        let values = values?;
         world.check_calls(1, &Call::new(Kind::End, site))?;
         for end in &ends {
             check_all_received(end, |_| true)?;
@@ -108,29 +130,30 @@ impl Spmd {
         body: &(dyn Fn(usize) + Sync),
     ) -> Result<()> {
         let n = self.ranks;
-        let cores = self.cores();
+        let (cores, first) = (self.cores(), world.local().start);
         let finished = Finished::new();
         std::thread::scope(|scope| {
-            for rank in 0..n {
+            for index in 0..n {
+                let rank = first + index;
                 let mut thread = std::thread::Builder::new().name(format!("{} {rank}", self.name));
                 if let Some(bytes) = self.stack_size.or(stack) {
                     thread = thread.stack_size(bytes);
                 }
-                let cores = cores.get(rank % cores.len().max(1)).cloned().unwrap_or_default();
+                let cores = cores.get(index % cores.len().max(1)).cloned().unwrap_or_default();
                 let finished = &finished;
                 let running = Running::new();
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
                     let _ended = Ended(finished);
                     bind_to(&cores);
-                    body(rank);
+                    body(index);
                 });
                 if let Err(error) = spawned {
                     // The ranks that do run are told, and end.
                     let cause =
                         Cause::Returned(format!("its thread could not be started: {error}"));
                     world.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
-                    finished.wait_for(rank);
+                    finished.wait_for(index);
                     return Err(Error::system(
                         format!(
                             "starting thread {rank} of {n} (fewer ranks or a smaller stack may help)"
@@ -159,7 +182,8 @@ impl Spmd {
             bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
         });
         let shared = world.clone();
-        options.missing = Box::new(move |rank| {
+        options.missing = Box::new(move |index| {
+            let rank = shared.local().start + index;
             let cause = Cause::Returned("the system gave it no stack".into());
             shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
         });
@@ -263,7 +287,8 @@ fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> 
         return results.into_iter().collect();
     }
     let first = world.first_fault(|_| true).and_then(|fault| fault.rank());
-    let failed = first.filter(|rank| results.get(*rank).is_some_and(Result::is_err));
+    let first = first.and_then(|rank| rank.checked_sub(world.local().start));
+    let failed = first.filter(|index| results.get(*index).is_some_and(Result::is_err));
     let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));
     match results.swap_remove(failed.expect("a result is an error")) {
         Err(error) => Err(error),

@@ -104,7 +104,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let tuned = tuning::handed_on()?;
     let built_in = if size > cores { settings.tuning.crowded() } else { settings.tuning };
     let tuning = built_in.with(tuned.as_ref(), settings.segment);
-    let world = World::new(memory, Mode::Processes, policy, settings.timeout, tuning, None);
+    let world = World::new(memory, Mode::Processes, policy, settings.timeout, tuning, None, None);
     let endpoint = Endpoint::new(Arc::new(world), rank);
     crate::shared_alloc::attach(endpoint.heap.clone());
     Ok(Some(endpoint))
@@ -191,6 +191,7 @@ impl Job {
             Policy::new(1, ranks),
             None,
             Tuning::default(),
+            None,
             None,
         );
         Ok(Job { fd, world })

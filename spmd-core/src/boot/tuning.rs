@@ -13,17 +13,21 @@ use crate::transport::shared::Mode;
 use crate::transport::wrap::TraceFile;
 use crate::tuning::{File, Rules, Section, Tuning, path};
 
+/// What a variable says that is 0 or 1.
+fn switch(name: &str) -> Result<Option<bool>> {
+    match parsed::<u8>(name, "0 or 1")? {
+        None => Ok(None),
+        Some(value @ (0 | 1)) => Ok(Some(value == 1)),
+        Some(other) => Err(Error::Boot(format!("{name}={other} is not 0 or 1"))),
+    }
+}
+
 /// What the variables ask for, all but segments and what was measured.
 pub(super) fn tuning() -> Result<Tuning> {
-    let single_copy = match parsed::<u8>(SINGLE_COPY, "0 or 1")? {
-        None => None,
-        Some(0) => Some(false),
-        Some(1) => Some(true),
-        Some(other) => return Err(Error::Boot(format!("{SINGLE_COPY}={other} is not 0 or 1"))),
-    };
     Ok(Tuning {
         forced: forced()?,
-        single_copy,
+        single_copy: switch(SINGLE_COPY)?,
+        reproducible: switch(REPRODUCIBLE)?.unwrap_or(false),
         chaos: parsed(CHAOS, "a number")?,
         trace: trace()?,
         ..Tuning::default()

@@ -132,7 +132,8 @@ pub struct Fold<'a> {
     pub op: ErasedOp<'a>,
 }
 
-/// A collective step among processes. Memory is of bytes, where no element type is named.
+/// A collective step among processes. Memory is of bytes, where no element type is named. `equal`:
+/// all blocks on all processes have the same length and lie one after the other; all say it or none.
 #[derive(Clone, Copy)]
 pub enum Step<'a> {
     /// All wait for all.
@@ -154,6 +155,8 @@ pub enum Step<'a> {
         send: (*const u8, usize),
         /// Writable.
         recv: Option<Parts<'a>>,
+        /// See above.
+        equal: bool,
     },
     /// Everybody's bytes to all.
     Allgather {
@@ -161,6 +164,8 @@ pub enum Step<'a> {
         send: (*const u8, usize),
         /// Writable.
         recv: Parts<'a>,
+        /// See above.
+        equal: bool,
     },
     /// A block for each from the root, which alone has `send`.
     Scatter {
@@ -170,6 +175,8 @@ pub enum Step<'a> {
         send: Option<Parts<'a>>,
         /// Writable.
         recv: (*mut u8, usize),
+        /// See above.
+        equal: bool,
     },
     /// A block from each for each.
     Alltoall {
@@ -177,6 +184,8 @@ pub enum Step<'a> {
         send: Parts<'a>,
         /// Writable.
         recv: Parts<'a>,
+        /// See above.
+        equal: bool,
     },
     /// The fold of everybody's elements to the root, which alone has `recv`.
     Reduce {

@@ -5,6 +5,7 @@
 //! ranks that share an arena run as concrete code (`board/`). What carries messages, and what may
 //! be wrapped around calls, is a `Transport`. `registry.rs` names them all.
 
+pub(crate) mod across;
 #[doc(hidden)]
 pub mod fabric;
 pub(crate) mod message;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Transport;
+use super::across::Remote;
 use super::shared::Endpoint;
 use super::wrap::{Chaos, Traced};
 
@@ -18,7 +19,10 @@ impl Route {
     /// The transport that the rank of this end takes, and what is wrapped around it.
     pub(crate) fn of(endpoint: &Arc<Endpoint>) -> Route {
         let tuning = &endpoint.world.tuning;
-        let mut transport: Arc<dyn Transport> = endpoint.clone();
+        let mut transport: Arc<dyn Transport> = match endpoint.world.across {
+            None => endpoint.clone(),
+            Some(_) => Arc::new(Remote(endpoint.clone())),
+        };
         if let Some(seed) = tuning.chaos {
             let (rank, size) = (endpoint.rank, endpoint.world.size());
             transport = Arc::new(Chaos::new(transport, seed, rank, size));

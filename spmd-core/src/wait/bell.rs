@@ -7,6 +7,9 @@ use super::fences::Fences;
 use super::fleet::Home;
 use super::word::{self, COROUTINE, THREAD};
 
+/// How long those sleep who must look themselves for what they wait for.
+const NAP: Duration = Duration::from_micros(50);
+
 /// One rank's bell (or a block's): a word that may lie in memory shared by processes, and the
 /// coroutine that lives behind it, if one does.
 ///
@@ -20,19 +23,22 @@ pub struct Bell<'a> {
     shared: bool,
     /// Whoever rings wakes the coroutine, whether it has announced itself or not.
     unasked: bool,
+    /// What is waited for may come without anybody ringing: sleepers look for it themselves.
+    polled: bool,
     fences: Fences,
 }
 
 impl<'a> Bell<'a> {
     /// A bell of this process.
     pub(crate) fn new(word: &'a AtomicU32, home: Option<&'a Home>) -> Bell<'a> {
-        Bell { word, home, common: false, shared: false, unasked: false, fences: Fences::Symmetric }
+        let fences = Fences::Symmetric;
+        Bell { word, home, common: false, shared: false, unasked: false, polled: false, fences }
     }
 
     /// A bell in memory that other processes have mapped.
     pub(crate) fn shared(word: &'a AtomicU32) -> Bell<'a> {
         let fences = Fences::Symmetric;
-        Bell { word, home: None, common: false, shared: true, unasked: false, fences }
+        Bell { shared: true, fences, ..Bell::new(word, None) }
     }
 
     /// A bell of this process on which no other than the coroutines of one worker sleep. All are
@@ -48,6 +54,12 @@ impl<'a> Bell<'a> {
     #[inline]
     pub(crate) fn unasked(self, unasked: bool) -> Bell<'a> {
         Bell { unasked: self.unasked || unasked, ..self }
+    }
+
+    /// The same bell, for those who wait for what another process sends.
+    #[inline]
+    pub(crate) fn polled(self, polled: bool) -> Bell<'a> {
+        Bell { polled, ..self }
     }
 
     /// The same bell, whose ringers and sleepers use these fences.
@@ -100,7 +112,7 @@ impl<'a> Bell<'a> {
     /// Whether the coroutine that runs on this thread lives behind this bell.
     #[inline]
     pub(super) fn is_home(self) -> bool {
-        self.common || self.home.is_some_and(Home::is_current)
+        !self.polled && (self.common || self.home.is_some_and(Home::is_current))
     }
 
     /// Announces that the caller is about to sleep as a coroutine. Whether it must test its
@@ -127,6 +139,7 @@ impl<'a> Bell<'a> {
 
     /// Sleeps until the bell rings after the ticket was taken, or the time is over.
     pub(super) fn sleep(self, ticket: u32, limit: Duration) {
+        let limit = if self.polled { limit.min(NAP) } else { limit };
         futex::wait(self.word, ticket, limit, self.shared);
     }
 }

@@ -80,6 +80,17 @@ pub(crate) fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
+/// Whether this process may use some of the machine's cores only.
+pub(crate) fn is_bound() -> bool {
+    let all = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.trim().parse::<usize>().ok()? - first.trim().parse::<usize>().ok()? + 1)
+    };
+    let online: Option<usize> = all.trim().split(',').map(count).sum();
+    online.is_some_and(|online| cores() < online)
+}
+
 impl Policy {
     /// For ranks on `cores` cores, `elsewhere` of them in other processes.
     pub(crate) fn new(cores: usize, elsewhere: usize) -> Policy {

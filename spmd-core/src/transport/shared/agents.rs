@@ -81,6 +81,8 @@ pub(crate) struct Waiter<'a> {
     pub(crate) noted: Noted,
     /// The world rank plus one that it waits for now, or [`Agent::ANY`].
     on: Cell<u32>,
+    /// What it waits for may come from another process, which rings no bell here.
+    polled: bool,
     faults_seen: Cell<u32>,
     slot: Cell<Option<Option<usize>>>,
     suspicion: Cell<Option<super::deadlock::Suspicion>>,
@@ -99,10 +101,16 @@ impl<'a> Waiter<'a> {
             call,
             noted,
             on: Cell::new(0),
+            polled: false,
             faults_seen: Cell::new(0),
             slot: Cell::new(None),
             suspicion: Cell::new(None),
         }
+    }
+
+    /// The same for what may come from another process.
+    pub(crate) fn across(self) -> Waiter<'a> {
+        Waiter { polled: self.endpoint.world.across.is_some(), ..self }
     }
 
     /// Waits for `poll`, which can be made true by the world rank `on` alone (`None`: by any
@@ -128,7 +136,8 @@ impl<'a> Waiter<'a> {
     pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         let endpoint = self.endpoint;
         let mut watching = Watching { waiter: self, late: || Ok(()) };
-        wait::until(endpoint.bell(), &endpoint.world.policy, &mut watching, poll)
+        let bell = endpoint.bell().polled(self.polled);
+        wait::until(bell, &endpoint.world.policy, &mut watching, poll)
     }
 
     /// [`Waiter::until`] on another bell. `late` is called while the wait lasts: it says whom the

@@ -56,7 +56,7 @@ impl Endpoint {
                     || page.context.0.load(Acquire) != old.scope.context
                     || self.world.is_dead(rank)
             };
-            let settled = old.scope.group.iter().all(left);
+            let settled = old.scope.here.iter().all(left);
             if settled {
                 free[old.board / 64] |= 1 << (old.board % 64);
             }

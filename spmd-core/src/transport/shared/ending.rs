@@ -21,8 +21,8 @@ impl Endpoint {
         site: &'static Location<'static>,
     ) -> Result<()> {
         let call = Call::new(Kind::End, site);
-        let scope =
-            Scope { context: u64::from(block), block, group: Group::World(self.world.size()) };
+        let group = Group::World(self.world.size());
+        let scope = Scope { context: u64::from(block), block, group: group.clone(), here: group };
         let noted = self.note(&call);
         let waiter = Waiter::new(self, &scope, &call, noted);
         let mut rank = 0;
@@ -57,19 +57,20 @@ impl World {
             Some(hub) => hub.fingerprint_of(rank, round).unwrap_or(0),
             None => slot(rank, round).fingerprint.load(Relaxed),
         };
-        let last = rounds(0);
+        let first = self.local().start;
+        let last = rounds(first);
         let alike = |rank: usize| {
-            rounds(rank) == last && (last == 0 || print(rank, last) == print(0, last))
+            rounds(rank) == last && (last == 0 || print(rank, last) == print(first, last))
         };
-        let Some(other) = (1..self.size()).find(|rank| !alike(*rank)) else { return Ok(()) };
+        let Some(other) = self.local().find(|rank| !alike(*rank)) else { return Ok(()) };
         let common = last.min(rounds(other));
         let on_show = common.saturating_sub(SLOTS as u64 - 1).max(1)..=common;
-        let differs = |round: &u64| print(0, *round) != print(other, *round);
+        let differs = |round: &u64| print(first, *round) != print(other, *round);
         let (round, what) = match on_show.clone().find(differs) {
             Some(round) => (round, "different calls"),
             None => (common + 1, "one rank made more calls than another"),
         };
-        let ranks = (0..self.size()).filter(|rank| rounds(*rank) >= round);
+        let ranks = self.local().filter(|rank| rounds(*rank) >= round);
         let calls = ranks.filter_map(|rank| match &self.hub {
             Some(hub) => self.hub_call(hub, rank, round),
             None => Some((rank, self.describe(rank, &slot(rank, round).call))),

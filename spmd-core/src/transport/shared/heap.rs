@@ -243,7 +243,7 @@ mod tests {
     fn heap() -> Arc<SegmentHeap> {
         let memory = Memory::anonymous(Layout::anonymous(1, HEAP)).unwrap();
         let policy = Policy::new(1, 0);
-        let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None);
+        let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None, None);
         Arc::new(SegmentHeap::new(Arc::new(world), 0))
     }
 

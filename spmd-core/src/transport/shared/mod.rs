@@ -18,11 +18,13 @@ mod lane;
 pub(crate) mod layout;
 pub(crate) mod memory;
 mod post;
+pub(crate) use post::packed;
 mod queue;
 pub(crate) mod record;
 mod ring;
 mod single_copy;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -39,6 +41,7 @@ use queue::Queue;
 
 use crate::group::Scope;
 use crate::text::Interner;
+use crate::transport::across::Across;
 pub(crate) use crate::tuning::Tuning;
 use crate::wait::fleet::Home;
 use crate::wait::{Bell, Policy};
@@ -77,6 +80,8 @@ pub(crate) struct World {
     hub: Option<Hub>,
     /// Mailboxes of ranks without rings.
     queues: Box<[Queue]>,
+    /// What joins the processes of a world that lives in several, of which this is one's arena.
+    pub(crate) across: Option<Arc<Across>>,
 }
 
 /// The states in [`layout::Head::state`].
@@ -94,10 +99,11 @@ impl World {
         timeout: Option<Duration>,
         tuning: Tuning,
         hub: Option<Hub>,
+        across: Option<Arc<Across>>,
     ) -> World {
         let ranks = memory.layout.ranks;
         let homes = if mode == Mode::Virtual { ranks } else { 0 };
-        let rings = mode != Mode::Virtual && memory.layout.rings;
+        let rings = mode != Mode::Virtual && memory.layout.rings && across.is_none();
         let queues = if rings { 0 } else { ranks };
         World {
             memory,
@@ -108,7 +114,13 @@ impl World {
             hub,
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new()).collect(),
+            across,
         }
+    }
+
+    /// The ranks that use this arena: all, but of a world that lives in several processes.
+    pub(crate) fn local(&self) -> Range<usize> {
+        self.across.as_ref().map_or(0..self.size(), |across| across.local())
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -163,7 +175,7 @@ impl World {
     /// Wakes every agent of every rank, those too that wait in the hub.
     pub(crate) fn ring_all(&self) {
         self.publish();
-        (0..self.size()).for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
+        self.local().for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
     }
 
     /// Makes all virtual ranks ready that share the worker of this one, which has entered the

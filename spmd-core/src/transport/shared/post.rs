@@ -99,7 +99,7 @@ impl Endpoint {
     }
 }
 
-pub(super) fn packed(data: &View<'_>) -> Vec<u8> {
+pub(crate) fn packed(data: &View<'_>) -> Vec<u8> {
     let mut bytes = Vec::<u8>::with_capacity(data.bytes());
     // SAFETY: the vector has room for all the data, and `pack` writes every byte of it.
     unsafe {

@@ -95,7 +95,7 @@ impl Round<'_> {
         if self.one_address_space() {
             return Ok(Some(place as *const u8));
         }
-        let world = self.scope.group.world(peer);
+        let world = self.scope.here.world(peer);
         match self.endpoint.world.memory.heap(world, place, bytes) {
             Some(ptr) => Ok(Some(ptr)),
             None => Err(self.corrupt(peer, "it exposes a buffer outside its arena")),
@@ -123,7 +123,7 @@ impl Round<'_> {
     /// processes with cores of their own have it, for the world's own communicator. It is never
     /// anything else.
     pub fn share(&self, owner: usize, peer: usize) -> Option<(*mut u8, usize)> {
-        let (world, rank) = (&self.endpoint.world, |rank| self.scope.group.world(rank));
+        let (world, rank) = (&self.endpoint.world, |rank| self.scope.here.world(rank));
         let used = self.scope.is_primary() && world.size() <= world.policy.cores;
         used.then(|| world.memory.share(rank(owner), rank(peer))).flatten()
     }

@@ -64,7 +64,7 @@ impl Round<'_> {
     /// Wakes `peer` after a publish.
     #[inline]
     pub(super) fn ring(&self, peer: usize) {
-        self.endpoint.world.bell(self.scope.group.world(peer)).ring_after_fence();
+        self.endpoint.world.bell(self.scope.here.world(peer)).ring_after_fence();
     }
 
     pub(super) fn ring_peers(&self) {
@@ -101,6 +101,14 @@ impl Round<'_> {
         (gone && here).then(|| self.disagree("ranks took different ways through one call"))
     }
 
+    /// Waits for what comes from another process.
+    pub(crate) fn wait_across<T>(&self, poll: impl FnMut() -> Option<Result<T>>) -> Result<T> {
+        self.show();
+        let bell = self.endpoint.bell().polled(true);
+        self.waiter.waits_on(None);
+        self.waiter.until_at(bell, || Ok(()), poll)?
+    }
+
     /// Says that this rank has reached `stage`, to these peers, who alone may wait for it.
     pub fn publish_to_each(&self, stage: u32, peers: impl Iterator<Item = usize>) {
         self.reach_stage(stage);
@@ -123,7 +131,7 @@ impl Round<'_> {
         if self.endpoint.world.mode != Mode::Virtual {
             self.ask_for_next();
         }
-        let (on, slot) = (self.scope.group.world(peer), self.slot_of(peer));
+        let (on, slot) = (self.scope.here.world(peer), self.slot_of(peer));
         self.waiter.until_by(Some(on), || self.arrived(peer, slot, stage))??;
         if self.size() == 2 {
             self.heard.set(true);
@@ -212,7 +220,7 @@ impl Round<'_> {
             None => Some(Ok(peer)),
         });
         let late = late.transpose()?;
-        self.waiter.waits_on(late.map(|peer| self.scope.group.world(peer)));
+        self.waiter.waits_on(late.map(|peer| self.scope.here.world(peer)));
         Ok(())
     }
 
@@ -230,7 +238,7 @@ impl Round<'_> {
         std::hint::spin_loop();
         let mut waited = false;
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
-            let (on, slot) = (self.scope.group.world(peer), self.slot_of(peer));
+            let (on, slot) = (self.scope.here.world(peer), self.slot_of(peer));
             self.waiter.until_by(Some(on), || {
                 let arrived = self.arrived(peer, slot, stage);
                 waited |= arrived.is_none();
@@ -252,7 +260,7 @@ impl Round<'_> {
         let children = (radix * v + 1..n.min(radix * v + 1 + radix)).map(rank);
         self.stamp(stage);
         for child in children.clone() {
-            let on = self.scope.group.world(child);
+            let on = self.scope.here.world(child);
             let page = self.page_of(child);
             let slot = slot_of(page, self.round);
             self.waiter.until_by(Some(on), || {
@@ -269,7 +277,7 @@ impl Round<'_> {
             self.endpoint.world.publish();
             self.ring(parent);
             let (above, root) = (self.page_of(parent), self.page_of(rank(0)));
-            let (on, slot) = (self.scope.group.world(parent), slot_of(above, self.round));
+            let (on, slot) = (self.scope.here.world(parent), slot_of(above, self.round));
             self.waiter.until_by(Some(on), || {
                 if above.release.0.load(Acquire) >= want {
                     return Some(Ok(()));

@@ -210,7 +210,7 @@ impl<'a> Round<'a> {
 
     /// The communicator's size.
     pub fn size(&self) -> usize {
-        self.scope.group.len()
+        self.scope.here.len()
     }
 
     /// How many collectives the communicator has begun, this one among them.
@@ -225,7 +225,7 @@ impl<'a> Round<'a> {
 
     #[inline]
     fn page_of(&self, rank: usize) -> &BoardPage {
-        self.endpoint.world.memory.board(self.scope.group.world(rank), self.board.index)
+        self.endpoint.world.memory.board(self.scope.here.world(rank), self.board.index)
     }
 
     /// The slot of `rank` for this round.
@@ -249,7 +249,7 @@ impl<'a> Round<'a> {
                 if peer != self.me {
                     let done = self.page_of(peer).done.0.load(Acquire);
                     if done < round {
-                        self.waiter.waits_on(Some(self.scope.group.world(peer)));
+                        self.waiter.waits_on(Some(self.scope.here.world(peer)));
                         return None;
                     }
                     least = least.min(done);
@@ -382,7 +382,7 @@ impl Round<'_> {
             self.waiter.until_gone(|| {
                 let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
                     && self.left_by(peer) < self.round;
-                !inside || world.is_dead(self.scope.group.world(peer))
+                !inside || world.is_dead(self.scope.here.world(peer))
             });
         }
     }

@@ -31,7 +31,7 @@ impl Round<'_> {
         }
         let here = (0..self.size()).filter(|peer| self.shows(*peer, round));
         let calls = here.map(|peer| {
-            let world = self.scope.group.world(peer);
+            let world = self.scope.here.world(peer);
             let call = &slot_of(self.page_of(peer), round).call;
             (world, self.endpoint.world.describe(world, call))
         });
@@ -72,12 +72,12 @@ impl Round<'_> {
 
     #[cold]
     pub(super) fn corrupt(&self, peer: usize, what: &'static str) -> Error {
-        self.fail(Error::Corrupt { rank: self.scope.group.world(peer), what })
+        self.fail(Error::Corrupt { rank: self.scope.here.world(peer), what })
     }
 
     #[cold]
     pub(super) fn withdrawn(&self, peer: usize) -> Error {
-        let rank = self.scope.group.world(peer);
+        let rank = self.scope.here.world(peer);
         let waiter = &self.waiter;
         waiter.stopped().unwrap_or_else(|| {
             self.fail(Error::Corrupt { rank, what: "it took a buffer back without a reason" })

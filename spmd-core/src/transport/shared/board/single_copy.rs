@@ -71,7 +71,7 @@ impl Round<'_> {
             let mut word = [0u8; 8];
             let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
             let all = peers.all(|peer| {
-                let (rank, address) = (self.scope.group.world(peer), self.number_of(peer, WORD));
+                let (rank, address) = (self.scope.here.world(peer), self.number_of(peer, WORD));
                 let memory = &self.endpoint.world.memory;
                 single_copy::read(memory, rank, address, word.as_mut_ptr(), word.len())
             });
@@ -105,7 +105,7 @@ impl Round<'_> {
         if self.exposed_bytes(peer, which) != total {
             return Err(self.corrupt(peer, "it exposes a buffer of another length than it must"));
         }
-        let rank = self.scope.group.world(peer);
+        let rank = self.scope.here.world(peer);
         let address = self.number_of(peer, ADDRESS + which).wrapping_add(offset as u64);
         if single_copy::read(&self.endpoint.world.memory, rank, address, into, bytes) {
             return Ok(());

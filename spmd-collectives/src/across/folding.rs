@@ -1,0 +1,375 @@
+//! Reductions across processes: by the library that joins them where it folds such elements with
+//! such an operation, otherwise, and with `SPMD_REPRODUCIBLE=1`, in the canonical order.
+
+use std::ptr::{copy_nonoverlapping, null_mut};
+
+use spmd_core::algorithm::{Call, Fold, Lead, Parts, Step, fold_ranks};
+use spmd_core::{Comm, Result};
+
+use super::{Packed, check_values, starts_of};
+use crate::blocks::Blocks;
+use crate::large::part;
+use crate::reducing::Reduction;
+
+/// Bytes of the inputs of all ranks that a process holds at a time, about.
+const CHUNK: usize = 4 << 20;
+
+/// A rank's input, and where its result goes: the same or apart, or null where it gets none.
+#[derive(Clone, Copy)]
+struct Held {
+    send: *const u8,
+    recv: *mut u8,
+    blocks: *const Blocks,
+}
+
+impl Held {
+    fn new(send: *const u8, recv: *mut u8) -> Held {
+        Held { send, recv, blocks: std::ptr::null() }
+    }
+}
+
+type Leading<'r> = Lead<'r, Held>;
+
+fn is_native(comm: &Comm, lead: &Leading<'_>, reduction: Reduction<'_>) -> bool {
+    !comm.is_reproducible() && lead.folds(reduction.dtype, reduction.op)
+}
+
+/// The elements of a reduction, for a step.
+fn fold_of<'o>(reduction: Reduction<'o>, send: *const u8, recv: *mut u8) -> Fold<'o> {
+    Fold { send, recv, count: reduction.count, dtype: reduction.dtype, op: reduction.op }
+}
+
+/// The fold to all.
+///
+/// # Safety
+/// As `allreduce`.
+pub(crate) unsafe fn allreduce(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    // SAFETY: all ranks' buffers hold the elements, and are held during the call.
+    unsafe {
+        comm.collective_across(call, Held::new(send, recv), |lead| {
+            if !is_native(comm, lead, reduction) {
+                return in_order(lead, reduction, None);
+            }
+            let first = lead.parts().next().expect("a process holds a rank at least");
+            let mut room = Vec::new();
+            let send = folded_here(lead, reduction, &mut room)?;
+            lead.step(Step::Allreduce(fold_of(reduction, send, first.recv)))?;
+            for part in lead.parts().skip(1) {
+                copy_nonoverlapping(first.recv, part.recv, reduction.bytes());
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The fold to the root, which alone has `recv`.
+///
+/// # Safety
+/// As `reduce`.
+pub(crate) unsafe fn reduce(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    root: usize,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let recv = if comm.rank() == root { recv } else { null_mut() };
+    // SAFETY: all ranks' buffers hold the elements, and are held during the call.
+    unsafe {
+        comm.collective_across(call, Held::new(send, recv), |lead| {
+            let to = lead.process_of(root);
+            if !is_native(comm, lead, reduction) {
+                return in_order(lead, reduction, Some(to));
+            }
+            let target = lead.parts().find(|part| !part.recv.is_null());
+            let mut room = Vec::new();
+            let send = folded_here(lead, reduction, &mut room)?;
+            let recv = target.map_or(null_mut(), |target| target.recv);
+            lead.step(Step::Reduce { root: to, fold: fold_of(reduction, send, recv) })
+        })
+    }
+}
+
+/// The inputs of this process's ranks, folded: in `room`, if they are several.
+///
+/// # Safety
+/// The inputs hold the elements.
+unsafe fn folded_here(
+    lead: &Leading<'_>,
+    reduction: Reduction<'_>,
+    room: &mut Vec<u8>,
+) -> Result<*const u8> {
+    let inputs: Vec<*const u8> = lead.parts().map(|part| part.send).collect();
+    if let [only] = inputs[..] {
+        return Ok(only);
+    }
+    room.resize(reduction.bytes(), 0);
+    let out = room.as_mut_ptr();
+    // SAFETY: as the caller promises; `room` has as many bytes.
+    unsafe { fold(lead, reduction, reduction.count, inputs.len(), out, |rank| inputs[rank])? };
+    Ok(room.as_ptr())
+}
+
+/// Folds `count` elements of each of `ranks` inputs into `out`, in the canonical order.
+///
+/// # Safety
+/// As `fold_ranks`.
+unsafe fn fold(
+    lead: &Leading<'_>,
+    reduction: Reduction<'_>,
+    count: usize,
+    ranks: usize,
+    out: *mut u8,
+    mut input: impl FnMut(usize) -> *const u8,
+) -> Result<()> {
+    if count == 0 || ranks == 0 {
+        return Ok(());
+    }
+    let size = reduction.size();
+    // SAFETY: as the caller promises.
+    lead.operate(reduction.op, || unsafe {
+        fold_ranks(reduction.op, size, out, count, ranks, &mut input, &mut Vec::new());
+    })
+}
+
+/// Of each rank, how many ranks of processes before its own, or before it in its own, there are:
+/// where its data come in what is ordered by process.
+fn order(lead: &Leading<'_>) -> Vec<usize> {
+    let mut order = vec![0; lead.size()];
+    let ranks = (0..lead.processes()).flat_map(|process| lead.members(process));
+    ranks.enumerate().for_each(|(index, rank)| order[*rank] = index);
+    order
+}
+
+/// In the canonical order, to all ranks or those of one process that want it: chunk by chunk, each
+/// process gets its part of all inputs, folds it, and tells its result.
+///
+/// # Safety
+/// The inputs hold the elements; there is room for them where they are wanted.
+unsafe fn in_order(lead: &Leading<'_>, reduction: Reduction<'_>, to: Option<usize>) -> Result<()> {
+    let (size, n, processes) = (reduction.size(), lead.size(), lead.processes());
+    let (me, order) = (lead.process(), order(lead));
+    let step = (CHUNK / (n * size)).max(processes);
+    let mut start = 0;
+    while start < reduction.count {
+        let count = step.min(reduction.count - start);
+        let share = |process| part(count, processes, process);
+        let here = lead.members(me).len();
+        let out = (0..processes).map(|process| here * share(process).1 * size).collect();
+        let mine = share(me).1;
+        let came = (0..processes).map(|process| lead.members(process).len() * mine * size);
+        let (mut out, mut came) = (Packed::room(out), Packed::room(came.collect()));
+        // SAFETY: as the caller promises; the shares lie within the chunk, and that in the inputs.
+        unsafe {
+            let mut place = out.memory.as_mut_ptr();
+            for (first, len) in (0..processes).map(share) {
+                for part in lead.parts() {
+                    copy_nonoverlapping(part.send.add((start + first) * size), place, len * size);
+                    place = place.add(len * size);
+                }
+            }
+            lead.step(Step::Alltoall { send: out.parts(), recv: came.parts(), equal: false })?;
+            check_values(reduction.dtype, came.memory.as_ptr(), came.memory.len() / size)?;
+            let mut folded = vec![0u8; mine * size];
+            let input = |rank: usize| came.memory.as_ptr().add(order[rank] * mine * size);
+            fold(lead, reduction, mine, n, folded.as_mut_ptr(), input)?;
+            let mut result = Packed::room((0..processes).map(|it| share(it).1 * size).collect());
+            let send = (folded.as_ptr(), folded.len());
+            match to {
+                None => {
+                    let recv = result.parts();
+                    lead.step(Step::Allgather { send, recv, equal: false })?;
+                }
+                Some(root) => {
+                    let recv = (root == me).then(|| result.parts());
+                    lead.step(Step::Gather { root, send, recv, equal: false })?;
+                }
+            }
+            for target in lead.parts().filter(|part| !part.recv.is_null()) {
+                check_values(reduction.dtype, result.memory.as_ptr(), count)?;
+                let into = target.recv.add(start * size);
+                copy_nonoverlapping(result.memory.as_ptr(), into, count * size);
+            }
+        }
+        start += count;
+    }
+    Ok(())
+}
+
+/// Each rank gets its block of the fold.
+///
+/// # Safety
+/// As `reduce_scatter`.
+pub(crate) unsafe fn reduce_scatter(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    blocks: &Blocks,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let held = Held { send, recv, blocks };
+    // SAFETY: all ranks' buffers and blocks are held during the call.
+    unsafe {
+        comm.collective_across(call, held, |lead| {
+            if let Blocks::Varying(_) = blocks {
+                agree_on_blocks(lead)?;
+            }
+            if lead.is_flat() && lead.is_ordered() && is_native(comm, lead, reduction) {
+                let counts: Vec<usize> = (0..lead.size()).map(|rank| blocks.of(rank).1).collect();
+                let fold = fold_of(reduction, send, recv);
+                return lead.step(Step::ReduceScatter { fold, counts: &counts });
+            }
+            scatter_in_order(lead, reduction, blocks)
+        })
+    }
+}
+
+/// Each process gets its ranks' blocks of all inputs, and folds them.
+///
+/// # Safety
+/// As [`reduce_scatter`].
+unsafe fn scatter_in_order(
+    lead: &Leading<'_>,
+    reduction: Reduction<'_>,
+    blocks: &Blocks,
+) -> Result<()> {
+    let (size, n, processes) = (reduction.size(), lead.size(), lead.processes());
+    let (me, order) = (lead.process(), order(lead));
+    let of = |process: usize| {
+        lead.members(process).iter().map(|rank| blocks.of(*rank).1 * size).sum::<usize>()
+    };
+    let here = lead.members(me).len();
+    let out = (0..processes).map(|process| here * of(process)).collect();
+    let came = (0..processes).map(|process| lead.members(process).len() * of(me)).collect();
+    let (mut out, mut came) = (Packed::room(out), Packed::room(came));
+    // SAFETY: as the caller promises; the blocks lie within the inputs.
+    unsafe {
+        let mut place = out.memory.as_mut_ptr();
+        for process in 0..processes {
+            for part in lead.parts() {
+                for rank in lead.members(process) {
+                    let (start, count) = blocks.of(*rank);
+                    copy_nonoverlapping(part.send.add(start * size), place, count * size);
+                    place = place.add(count * size);
+                }
+            }
+        }
+        lead.step(Step::Alltoall { send: out.parts(), recv: came.parts(), equal: false })?;
+        check_values(reduction.dtype, came.memory.as_ptr(), came.memory.len() / size)?;
+        let mut first = 0;
+        for (part, rank) in lead.parts().zip(lead.members(me)) {
+            let count = blocks.of(*rank).1;
+            let input = |rank: usize| came.memory.as_ptr().add(order[rank] * of(me) + first);
+            fold(lead, reduction, count, n, part.recv, input)?;
+            first += count * size;
+        }
+    }
+    Ok(())
+}
+
+/// Ranks that go by different blocks must not go on.
+///
+/// # Safety
+/// All ranks show their blocks.
+unsafe fn agree_on_blocks(lead: &Leading<'_>) -> Result<()> {
+    // SAFETY: as the caller promises.
+    let digests: Vec<u64> = lead.parts().map(|part| unsafe { &*part.blocks }.digest()).collect();
+    let differ = digests.iter().any(|digest| *digest != digests[0]);
+    // Two words, of which no two processes' are the same if theirs differ.
+    let said = [digests[0], u64::from(differ)];
+    let mut heard = vec![[0u64; 2]; lead.processes()];
+    let bytes = vec![size_of_val(&said); heard.len()];
+    let (starts, _) = starts_of(&bytes);
+    let recv = Parts { memory: heard.as_mut_ptr().cast(), bytes: &bytes, starts: &starts };
+    let send = (said.as_ptr().cast(), size_of_val(&said));
+    // SAFETY: two words, and room for two of each process.
+    unsafe { lead.step(Step::Allgather { send, recv, equal: true })? };
+    match heard.iter().all(|words| *words == [digests[0], 0]) {
+        true => Ok(()),
+        false => Err(lead.disagree("different counts")),
+    }
+}
+
+/// The fold of the ranks before each, with its own input (`own`) or without.
+///
+/// # Safety
+/// As `scan`.
+pub(crate) unsafe fn scan(
+    comm: &Comm,
+    call: &Call<'_>,
+    reduction: Reduction<'_>,
+    own: bool,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    // SAFETY: all ranks' buffers hold the elements, and are held during the call.
+    unsafe {
+        comm.collective_across(call, Held::new(send, recv), |lead| {
+            if lead.is_flat() && lead.is_ordered() && is_native(comm, lead, reduction) {
+                return native_scan(lead, reduction, own, send, recv);
+            }
+            scan_in_order(lead, reduction, own)
+        })
+    }
+}
+
+/// # Safety
+/// As [`scan`].
+unsafe fn native_scan(
+    lead: &Leading<'_>,
+    reduction: Reduction<'_>,
+    own: bool,
+    send: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    // The first rank's result of an exscan is what it was before, whatever the library does.
+    let mut room = vec![0u8; if !own && lead.process() == 0 { reduction.bytes() } else { 0 }];
+    let recv = if room.is_empty() { recv } else { room.as_mut_ptr() };
+    let fold = fold_of(reduction, send, recv);
+    // SAFETY: as the caller promises; the room has as many bytes.
+    unsafe { lead.step(if own { Step::Scan(fold) } else { Step::Exscan(fold) }) }
+}
+
+/// Chunk by chunk, each process gets all inputs, and folds those before each of its ranks.
+///
+/// # Safety
+/// As [`scan`].
+unsafe fn scan_in_order(lead: &Leading<'_>, reduction: Reduction<'_>, own: bool) -> Result<()> {
+    let (size, n, order) = (reduction.size(), lead.size(), order(lead));
+    let step = (CHUNK / (n * size)).max(1);
+    let mut start = 0;
+    while start < reduction.count {
+        let count = step.min(reduction.count - start);
+        let mut out = Vec::new();
+        for part in lead.parts() {
+            // SAFETY: as the caller promises; the chunk lies within the input.
+            out.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(part.send.add(start * size), count * size)
+            });
+        }
+        let bytes = |process| lead.members(process).len() * count * size;
+        let mut came = Packed::room((0..lead.processes()).map(bytes).collect());
+        let send = (out.as_ptr(), out.len());
+        // SAFETY: as above.
+        unsafe {
+            let recv = came.parts();
+            lead.step(Step::Allgather { send, recv, equal: false })?;
+            check_values(reduction.dtype, came.memory.as_ptr(), came.memory.len() / size)?;
+            let input = |rank: usize| came.memory.as_ptr().add(order[rank] * count * size);
+            for (part, rank) in lead.parts().zip(lead.members(lead.process())) {
+                let ranks = rank + usize::from(own);
+                fold(lead, reduction, count, ranks, part.recv.add(start * size), input)?;
+            }
+        }
+        start += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! Gather, allgather and scatter across processes.
+
+use std::ptr::copy_nonoverlapping;
+
+use spmd_core::algorithm::{Call, Lead, Parts, Step};
+use spmd_core::{Comm, DType, Result};
+
+use super::{Packed, check_values};
+use crate::blocks::Blocks;
+
+/// What a rank calls with: its own data, and on those who get or give them the blocks of all.
+#[derive(Clone, Copy)]
+struct Held {
+    own: *mut u8,
+    /// Elements of its own.
+    count: usize,
+    /// Null where it has none.
+    blocks: *const Blocks,
+    all: *mut u8,
+}
+
+/// Bytes of the blocks of each process's ranks.
+fn bytes_by_process<P: Copy>(lead: &Lead<'_, P>, blocks: &Blocks, size: usize) -> Vec<usize> {
+    let sum = |process| lead.members(process).iter().map(|rank| blocks.of(*rank).1 * size).sum();
+    (0..lead.processes()).map(sum).collect()
+}
+
+/// Where the blocks of each process's ranks start, where these follow each other.
+fn starts_by_process<P: Copy>(lead: &Lead<'_, P>, blocks: &Blocks, size: usize) -> Vec<usize> {
+    (0..lead.processes()).map(|it| blocks.of(lead.members(it)[0]).0 * size).collect()
+}
+
+/// Whether all processes have as many ranks.
+fn is_even<P: Copy>(lead: &Lead<'_, P>) -> bool {
+    (1..lead.processes()).all(|it| lead.members(it).len() == lead.members(0).len())
+}
+
+/// What the ranks of this process send, one after another; `room` holds it if they are several.
+///
+/// # Safety
+/// The data of all of them are there.
+unsafe fn own_of(lead: &Lead<'_, Held>, size: usize, room: &mut Vec<u8>) -> (*const u8, usize) {
+    let mut parts = lead.parts();
+    let first = parts.next().expect("a process holds a rank at least");
+    if parts.len() == 0 {
+        return (first.own, first.count * size);
+    }
+    for part in lead.parts() {
+        // SAFETY: as the caller promises.
+        room.extend_from_slice(unsafe { std::slice::from_raw_parts(part.own, part.count * size) });
+    }
+    (room.as_ptr(), room.len())
+}
+
+/// Every rank's block to the root.
+///
+/// # Safety
+/// As `gather` and `gatherv`.
+pub(crate) unsafe fn gather(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    root: usize,
+    mine: (*const u8, usize),
+    into: Option<(&Blocks, *mut u8)>,
+    equal: bool,
+) -> Result<()> {
+    let (blocks, all) = pointers(into);
+    let held = Held { own: mine.0.cast_mut(), count: mine.1, blocks, all };
+    // SAFETY: all ranks' buffers and blocks are held during the call.
+    unsafe {
+        comm.collective_across(call, held, |lead| {
+            if !equal {
+                agree_on_counts(lead, Some(root))?;
+            }
+            let mut room = Vec::new();
+            let send = own_of(lead, dtype.size as usize, &mut room);
+            let to = lead.process_of(root);
+            let target = lead.parts().find(|part| !part.blocks.is_null());
+            let Some(target) = target else {
+                let equal = equal && is_even(lead);
+                return lead.step(Step::Gather { root: to, send, recv: None, equal });
+            };
+            collect(lead, dtype, equal, &[target], |recv, equal| {
+                lead.step(Step::Gather { root: to, send, recv: Some(recv), equal })
+            })
+        })
+    }
+}
+
+/// Every rank's block to all.
+///
+/// # Safety
+/// As `allgather`, but that `mine` need not be in `recv` yet.
+pub(crate) unsafe fn allgather(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    blocks: &Blocks,
+    mine: *const u8,
+    recv: *mut u8,
+) -> Result<()> {
+    let equal = matches!(blocks, Blocks::Equal(_));
+    let count = blocks.of(comm.rank()).1;
+    let held = Held { own: mine.cast_mut(), count, blocks, all: recv };
+    // SAFETY: all ranks' buffers and blocks are held during the call.
+    unsafe {
+        comm.collective_across(call, held, |lead| {
+            if !equal {
+                agree_on_counts(lead, None)?;
+            }
+            let mut room = Vec::new();
+            let (size, targets) = (dtype.size as usize, lead.parts().collect::<Vec<_>>());
+            let send = own_of(lead, size, &mut room);
+            collect(lead, dtype, equal, &targets, |recv, equal| {
+                lead.step(Step::Allgather { send, recv, equal })
+            })
+        })
+    }
+}
+
+/// Makes a step that brings the blocks of all ranks, and puts them into the buffers of `targets`.
+///
+/// # Safety
+/// Each of these has room for the blocks that it names.
+unsafe fn collect(
+    lead: &Lead<'_, Held>,
+    dtype: DType,
+    equal: bool,
+    targets: &[Held],
+    step: impl FnOnce(Parts<'_>, bool) -> Result<()>,
+) -> Result<()> {
+    let size = dtype.size as usize;
+    // SAFETY: whoever has blocks shows them during the call.
+    let blocks = unsafe { &*targets[0].blocks };
+    let bytes = bytes_by_process(lead, blocks, size);
+    let equal = equal && is_even(lead);
+    let total: usize = bytes.iter().sum();
+    if lead.is_ordered() && dtype.valid.is_none() {
+        let starts = starts_by_process(lead, blocks, size);
+        step(Parts { memory: targets[0].all, bytes: &bytes, starts: &starts }, equal)?;
+        for target in &targets[1..] {
+            // SAFETY: both have room for all blocks, and are buffers of different ranks.
+            unsafe { copy_nonoverlapping(targets[0].all, target.all, total) };
+        }
+        return Ok(());
+    }
+    let mut came = Packed::room(bytes);
+    step(came.parts(), equal)?;
+    // SAFETY: `came` holds all blocks, and each target has room for each.
+    unsafe {
+        check_values(dtype, came.memory.as_ptr(), total / size)?;
+        let mut place = came.memory.as_ptr();
+        for rank in (0..lead.processes()).flat_map(|process| lead.members(process)) {
+            let (start, count) = blocks.of(*rank);
+            for target in targets {
+                copy_nonoverlapping(place, target.all.add(start * size), count * size);
+            }
+            place = place.add(count * size);
+        }
+    }
+    Ok(())
+}
+
+/// A block of the root's for every rank. `count` is this rank's, of which there is room at `target`.
+///
+/// # Safety
+/// As `scatter`.
+pub(crate) unsafe fn scatter(
+    comm: &Comm,
+    call: &Call<'_>,
+    dtype: DType,
+    root: usize,
+    from: Option<(&Blocks, *const u8)>,
+    (target, count): (*mut u8, usize),
+    equal: bool,
+) -> Result<()> {
+    let (blocks, all) = pointers(from.map(|(blocks, from)| (blocks, from.cast_mut())));
+    let held = Held { own: target, count, blocks, all };
+    let size = dtype.size as usize;
+    // SAFETY: all ranks' buffers and blocks are held during the call.
+    unsafe {
+        comm.collective_across(call, held, |lead| {
+            let equal = equal && is_even(lead);
+            let to = lead.process_of(root);
+            let mine: usize = lead.parts().map(|part| part.count * size).sum();
+            let only = lead.parts().next().filter(|_| lead.parts().len() == 1);
+            let direct = only.filter(|_| dtype.valid.is_none());
+            let mut room = vec![0u8; if direct.is_some() { 0 } else { mine }];
+            let recv = (direct.map_or(room.as_mut_ptr(), |only| only.own), mine);
+            let mut packed = Packed::room(Vec::new());
+            let starts;
+            let send = match lead.parts().find(|part| !part.blocks.is_null()) {
+                None => None,
+                Some(source) => {
+                    let blocks = &*source.blocks;
+                    let bytes = bytes_by_process(lead, blocks, size);
+                    if lead.is_ordered() {
+                        packed.bytes = bytes;
+                        starts = starts_by_process(lead, blocks, size);
+                        Some(Parts { memory: source.all, bytes: &packed.bytes, starts: &starts })
+                    } else {
+                        packed = Packed::room(bytes);
+                        let mut place = packed.memory.as_mut_ptr();
+                        for rank in (0..lead.processes()).flat_map(|it| lead.members(it)) {
+                            let (start, count) = blocks.of(*rank);
+                            copy_nonoverlapping(source.all.add(start * size), place, count * size);
+                            place = place.add(count * size);
+                        }
+                        Some(packed.parts())
+                    }
+                }
+            };
+            lead.step(Step::Scatter { root: to, send, recv, equal })?;
+            if direct.is_some() {
+                return Ok(());
+            }
+            check_values(dtype, room.as_ptr(), mine / size)?;
+            let mut place = room.as_ptr();
+            for part in lead.parts() {
+                copy_nonoverlapping(place, part.own, part.count * size);
+                place = place.add(part.count * size);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn pointers(all: Option<(&Blocks, *mut u8)>) -> (*const Blocks, *mut u8) {
+    all.map_or((std::ptr::null(), std::ptr::null_mut()), |(blocks, all)| (&raw const *blocks, all))
+}
+
+/// Compares what each rank sends with what is expected of it, by the root or by all, before the
+/// data go: the same error on all that know.
+///
+/// # Safety
+/// As [`collect`].
+unsafe fn agree_on_counts(lead: &Lead<'_, Held>, root: Option<usize>) -> Result<()> {
+    // SAFETY: whoever has blocks shows them during the call.
+    let digest = |part: Held| unsafe { part.blocks.as_ref() }.map_or(0, Blocks::digest);
+    let words = |part: Held| [part.count as u64, digest(part)];
+    let mine: Vec<[u64; 2]> = lead.parts().map(words).collect();
+    let each = |process| size_of::<[u64; 2]>() * lead.members(process).len();
+    let mut came = Packed::room((0..lead.processes()).map(each).collect());
+    let send = (mine.as_ptr().cast::<u8>(), size_of_val(&mine[..]));
+    let equal = is_even(lead);
+    let to = root.map(|root| lead.process_of(root));
+    let step = match to {
+        None => Step::Allgather { send, recv: came.parts(), equal },
+        Some(to) => {
+            let recv = (to == lead.process()).then(|| came.parts());
+            Step::Gather { root: to, send, recv, equal }
+        }
+    };
+    // SAFETY: the words of this process's ranks, and room for those of all.
+    unsafe { lead.step(step)? };
+    let Some(judge) = lead.parts().find(|part| !part.blocks.is_null()) else { return Ok(()) };
+    // SAFETY: as above.
+    let blocks = unsafe { &*judge.blocks };
+    let word = |at: usize| u64::from_ne_bytes(came.memory[at..at + 8].try_into().expect("8 bytes"));
+    let ranks = (0..lead.processes()).flat_map(|process| lead.members(process));
+    for (index, rank) in ranks.enumerate() {
+        let (sends, expected) = (word(16 * index), blocks.of(*rank).1);
+        if sends != expected as u64 {
+            return Err(lead.disagree(&format!(
+                "different counts: rank {rank} of the communicator sends {sends} elements where \
+                 {expected} are expected"
+            )));
+        }
+        if root.is_none() && word(16 * index + 8) != blocks.digest() {
+            return Err(lead.disagree("different counts: the ranks expect different blocks"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Collectives of a communicator whose ranks live in several processes.
+
+use std::sync::Arc;
+
+use super::Comm;
+use crate::call::Call;
+use crate::error::Result;
+use crate::transport::across::Lead;
+use crate::transport::fabric::Processes;
+
+impl Comm {
+    /// Whether its ranks live in several processes without common memory.
+    #[doc(hidden)]
+    #[inline]
+    pub fn spans_processes(&self) -> bool {
+        self.spread.is_some()
+    }
+
+    /// Whether a library beneath must not fold in an order of its own.
+    #[doc(hidden)]
+    pub fn is_reproducible(&self) -> bool {
+        self.endpoint.world.tuning.reproducible
+    }
+
+    /// Runs a collective of ranks that live in several processes: in each, `lead` on one of them,
+    /// while the others wait. All ranks call it, in the same order, with a `P` of the same type.
+    ///
+    /// # Safety
+    /// What `lead` does with the `P`s of all ranks of its process is sound as long as these are in
+    /// this call.
+    #[doc(hidden)]
+    pub unsafe fn collective_across<P: Copy>(
+        &self,
+        call: &Call<'_>,
+        part: P,
+        lead: impl FnOnce(&Lead<'_, P>) -> Result<()>,
+    ) -> Result<()> {
+        let spread = self.spread.as_ref().expect("the communicator spans processes");
+        self.collective(call, |round| {
+            if round.size() == 1 {
+                return lead(&Lead { round, spread, parts: vec![&raw const part] });
+            }
+            // SAFETY: it stays where it is until this call of `collective` is over, or nobody reads
+            // it any more; nobody writes it.
+            unsafe { round.expose(PART, (&raw const part).cast(), size_of::<P>()) };
+            if round.rank() != 0 {
+                round.publish_to(1, 0);
+                round.wait_for(0, 2)?;
+                // SAFETY: the lead has met all ranks in stage 1 before it came to stage 2.
+                unsafe { round.all_met() };
+                return Ok(());
+            }
+            round.publish(1);
+            round.wait_for_all(1)?;
+            let parts = (0..round.size()).map(|peer| match peer {
+                0 => Ok(&raw const part),
+                _ => {
+                    let shown = round.reach(peer, PART, size_of::<P>())?;
+                    shown.map(|place| place.cast()).ok_or_else(|| round.lied(peer))
+                }
+            });
+            let parts = parts.collect::<Result<Vec<*const P>>>()?;
+            lead(&Lead { round, spread, parts })?;
+            // SAFETY: as just met.
+            unsafe { round.all_met() };
+            round.publish(2);
+            Ok(())
+        })
+    }
+}
+
+/// What a rank gives and gets when sets of processes are made.
+#[derive(Clone, Copy)]
+struct Made {
+    members: *const usize,
+    count: usize,
+    out: *mut Option<Arc<dyn Processes>>,
+}
+
+impl Comm {
+    /// The processes that hold these ranks of this communicator: `None` where it does not span
+    /// processes, or `members` is empty. All ranks of it call this, those with the same members get
+    /// the same.
+    #[doc(hidden)]
+    pub fn processes_of(
+        &self,
+        call: &Call<'_>,
+        members: &[usize],
+    ) -> Result<Option<Arc<dyn Processes>>> {
+        let mut result = None;
+        if !self.spans_processes() {
+            return Ok(result);
+        }
+        let out = &raw mut result;
+        let made = Made { members: members.as_ptr(), count: members.len(), out };
+        // SAFETY: the members and the result of each rank stay where they are during the call, in
+        // which the lead alone touches them.
+        unsafe { self.collective_across(call, made, make_processes)? };
+        Ok(result)
+    }
+}
+
+/// Makes the sets of processes for which there are members here, in the same order everywhere, so
+/// that no two processes wait for each other.
+fn make_processes(lead: &Lead<'_, Made>) -> Result<()> {
+    // SAFETY: `Comm::processes_of` keeps them.
+    let members = |made: Made| unsafe { std::slice::from_raw_parts(made.members, made.count) };
+    let mut groups: Vec<&[usize]> = lead.parts().map(members).filter(|it| !it.is_empty()).collect();
+    groups.sort_unstable_by_key(|group| group[0]);
+    groups.dedup_by_key(|group| group[0]);
+    for group in groups {
+        let mut processes = Vec::new();
+        for process in group.iter().map(|rank| lead.process_of(*rank)) {
+            if !processes.contains(&process) {
+                processes.push(process);
+            }
+        }
+        if processes.len() == 1 {
+            continue; // They have an arena.
+        }
+        let set = lead.spread.processes.subset(&processes, group[0] as u32)?;
+        for made in lead.parts().filter(|made| members(*made).first() == Some(&group[0])) {
+            // SAFETY: as above.
+            unsafe { *made.out = Some(set.clone()) };
+        }
+    }
+    Ok(())
+}
+
+/// Which of a rank's exposures is its `P`.
+const PART: usize = 0;

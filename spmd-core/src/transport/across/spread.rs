@@ -1,0 +1,140 @@
+//! Collectives of a communicator whose ranks live in several processes: in each process one rank
+//! leads, sees the buffers of the others, and makes the steps among processes for all of them.
+
+use std::sync::Arc;
+
+use super::Across;
+use crate::element::DType;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::op::ErasedOp;
+use crate::transport::fabric::{Processes, Step};
+use crate::transport::shared::board::Round;
+
+/// How the ranks of a communicator lie in processes.
+pub(crate) struct Spread {
+    across: Arc<Across>,
+    /// The processes that hold some of them, in the order of their lowest.
+    pub(crate) processes: Arc<dyn Processes>,
+    /// Of each of those, the ranks, ascending, as the communicator numbers them.
+    members: Vec<Vec<usize>>,
+    /// Of each rank, which of those processes holds it.
+    places: Vec<usize>,
+    /// The ranks of each process follow those of the one before.
+    ordered: bool,
+}
+
+impl Spread {
+    /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
+    /// their lowest.
+    pub(crate) fn new(across: Arc<Across>, group: &Group, processes: Arc<dyn Processes>) -> Spread {
+        let (members, places) = Spread::lay_out(&across, group);
+        let ordered = members.iter().flatten().copied().eq(0..group.len());
+        Spread { across, processes, members, places, ordered }
+    }
+
+    /// The ranks of each process that holds some of a group, and of each rank the process.
+    fn lay_out(across: &Across, group: &Group) -> (Vec<Vec<usize>>, Vec<usize>) {
+        let mut number = vec![usize::MAX; across.fabric.processes()];
+        let mut members = Vec::<Vec<usize>>::new();
+        let mut places = Vec::with_capacity(group.len());
+        for (rank, member) in group.iter().enumerate() {
+            let process = across.process_of(member);
+            if number[process] == usize::MAX {
+                number[process] = members.len();
+                members.push(Vec::new());
+            }
+            members[number[process]].push(rank);
+            places.push(number[process]);
+        }
+        (members, places)
+    }
+}
+
+/// One rank of each process, while it works for all of the communicator that live there. What they
+/// call with is a `P`: pointers to their buffers, for example.
+#[doc(hidden)]
+pub struct Lead<'r, P> {
+    pub(crate) round: &'r Round<'r>,
+    pub(crate) spread: &'r Spread,
+    pub(crate) parts: Vec<*const P>,
+}
+
+impl<P: Copy> Lead<'_, P> {
+    /// The communicator's ranks.
+    pub fn size(&self) -> usize {
+        self.spread.places.len()
+    }
+
+    /// The processes that hold them.
+    pub fn processes(&self) -> usize {
+        self.spread.members.len()
+    }
+
+    /// This process among those.
+    pub fn process(&self) -> usize {
+        self.spread.processes.rank()
+    }
+
+    /// The ranks in one of those, ascending.
+    pub fn members(&self, process: usize) -> &[usize] {
+        &self.spread.members[process]
+    }
+
+    /// The process that holds a rank.
+    pub fn process_of(&self, rank: usize) -> usize {
+        self.spread.places[rank]
+    }
+
+    /// Whether the ranks of each process follow those of the process before.
+    pub fn is_ordered(&self) -> bool {
+        self.spread.ordered
+    }
+
+    /// Whether each process holds a single rank.
+    pub fn is_flat(&self) -> bool {
+        self.size() == self.processes()
+    }
+
+    /// What the ranks of this process call with, in the order of [`Lead::members`].
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = P> + Clone + '_ {
+        // SAFETY: each lies on the stack of a rank of this process, which shows it until this rank
+        // has finished (`Comm::collective_across`), or is this rank's own.
+        self.parts.iter().map(|part| unsafe { **part })
+    }
+
+    /// Whether steps can fold elements of this type with this operation.
+    pub fn folds(&self, dtype: DType, op: ErasedOp<'_>) -> bool {
+        self.spread.processes.folds(dtype, op)
+    }
+
+    /// Makes a step with the leads of the other processes, and waits for them.
+    ///
+    /// # Safety
+    /// All memory that the step names is valid for what it says of it.
+    pub unsafe fn step(&self, step: Step<'_>) -> Result<()> {
+        let processes = &self.spread.processes;
+        if self.spread.across.is_alone() {
+            // SAFETY: as the caller promises.
+            return unsafe { processes.run(step) };
+        }
+        // SAFETY: as the caller promises; it is dropped here if it is not complete, which ends the
+        // process where that may still use the memory.
+        let mut started = unsafe { processes.start(step)? };
+        self.round.wait_across(|| match started.test() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// Runs a part of a reduction, which may be the program's own code.
+    pub fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
+        self.round.operate(op, operation)
+    }
+
+    /// The calls of the ranks of this process don't fit together.
+    pub fn disagree(&self, what: &str) -> Error {
+        self.round.disagree(what)
+    }
+}
