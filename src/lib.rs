@@ -33,10 +33,41 @@ pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
     Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, Result,
-    SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_println, run, spmd, strided,
+    SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_println, spmd, strided,
     strided_mut, subarray, subarray_mut, with_current,
 };
 pub use spmd_core::{buffer, element, op};
+
+/// Runs `f` on the ranks of the launched world that this process hosts, and gives their results: one
+/// under `spmdrun` with process ranks or under an MPI launcher (`mpiexec`, `srun`), all with thread or
+/// virtual ranks, and one, rank 0 of 1, without a launcher. A program may enter the world several
+/// times, on all ranks.
+///
+/// It returns when all ranks have left the block, so that nothing is still on the way.
+///
+/// Errors: that of this process's rank, or what stopped it; messages that nobody received; the
+/// launcher's environment cannot be used; there is no MPI library where one is needed. A panic of a
+/// process rank goes on as a panic. Where ranks live in several processes without common memory, a
+/// rank's error ends them all, after this process has said what it was.
+///
+/// ```
+/// # use spmd::{run, Result};
+/// fn main() -> Result<()> {
+///     run(|ctx| {
+///         println!("rank {} of {}", ctx.rank(), ctx.size());
+///         Ok(())
+///     })?;
+///     Ok(())
+/// }
+/// ```
+#[track_caller]
+pub fn run<R, F>(f: F) -> Result<Vec<R>>
+where
+    F: Fn(&Ctx) -> Result<R> + Sync,
+    R: Send,
+{
+    spmd_core::boot::run_with(spmd_mpi::world, f)
+}
 
 /// All that a program needs.
 ///

@@ -248,6 +248,7 @@ impl Offer {
         // SAFETY: all members have the same list, board and context from the agreement, in which
         // all ranks took part. What one of them has got is dropped unless all have.
         let processes = comm.processes_of(call, if me.is_some() { members } else { &[] })?;
+        // SAFETY: see above.
         let make = |me| unsafe { comm.child(members, me, board, self.context(), processes) };
         let child = me.and_then(make);
         if me.is_none() {

@@ -122,7 +122,8 @@ pub struct Parts<'a> {
 pub struct Fold<'a> {
     /// What is folded, readable: `count` elements, or one for each of `counts`.
     pub send: *const u8,
-    /// Where the result goes, writable. It may be `send`.
+    /// Where the result goes, writable. It may be `send`, on all processes or none; of a reduce,
+    /// on the root.
     pub recv: *mut u8,
     /// Elements.
     pub count: usize,
@@ -132,8 +133,11 @@ pub struct Fold<'a> {
     pub op: ErasedOp<'a>,
 }
 
-/// A collective step among processes. Memory is of bytes, where no element type is named. `equal`:
-/// all blocks on all processes have the same length and lie one after the other; all say it or none.
+/// A collective step among processes. Memory is of bytes, where no element type is named.
+///
+/// `equal` says that the blocks of all processes have one length, and lie one after the other in
+/// the order of the processes, from the start of `memory`. All of them say so, or none: libraries
+/// have a faster function for that.
 #[derive(Clone, Copy)]
 pub enum Step<'a> {
     /// All wait for all.
@@ -155,16 +159,16 @@ pub enum Step<'a> {
         send: (*const u8, usize),
         /// Writable.
         recv: Option<Parts<'a>>,
-        /// See above.
+        /// See [`Step`].
         equal: bool,
     },
     /// Everybody's bytes to all.
     Allgather {
-        /// Readable.
+        /// Readable. It may be this process's block of `recv`, on all of them or none.
         send: (*const u8, usize),
         /// Writable.
         recv: Parts<'a>,
-        /// See above.
+        /// See [`Step`].
         equal: bool,
     },
     /// A block for each from the root, which alone has `send`.
@@ -175,16 +179,16 @@ pub enum Step<'a> {
         send: Option<Parts<'a>>,
         /// Writable.
         recv: (*mut u8, usize),
-        /// See above.
+        /// See [`Step`].
         equal: bool,
     },
     /// A block from each for each.
     Alltoall {
-        /// Readable.
+        /// Readable. It may be `recv`, on all processes or none.
         send: Parts<'a>,
         /// Writable.
         recv: Parts<'a>,
-        /// See above.
+        /// See [`Step`].
         equal: bool,
     },
     /// The fold of everybody's elements to the root, which alone has `recv`.

@@ -1,0 +1,123 @@
+//! A library with the standard ABI of MPI 5.0, loaded at run time: nothing of MPI is needed to
+//! build a program, and the same program runs on every library with this ABI.
+
+use std::env;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
+use spmd_core::{Error, Result};
+
+use crate::library::{Functions, Library, text};
+use constants::ABI;
+
+mod constants;
+mod find;
+
+/// The ABI's version that is spoken here.
+const MAJOR: c_int = 1;
+
+/// Finds and loads the library. It is never unloaded.
+pub fn load() -> Result<Library> {
+    let loaded = find::first(|name| env::var_os(name), open)?;
+    let version = symbol(&loaded, "MPI_Abi_get_version").ok_or_else(|| Error::Unavailable {
+        what: "MPI".to_owned(),
+        reason: "the library that was found has no MPI_Abi_get_version, so it does not follow the \
+                 standard ABI of MPI 5.0"
+            .to_owned(),
+        remedy: another(),
+    })?;
+    let file = file_of(version);
+    let (major, minor) = abi_version(version);
+    if major != MAJOR {
+        return Err(Error::Unavailable {
+            what: format!("the MPI library {}", file.display()),
+            reason: format!(
+                "it has version {major}.{minor} of MPI's ABI, where {MAJOR}.x is needed"
+            ),
+            remedy: another(),
+        });
+    }
+    let find = |name: &'static str| {
+        symbol(&loaded, name).ok_or_else(|| Error::Unavailable {
+            what: format!("the MPI library {}", file.display()),
+            reason: format!("it has no function {name}, which MPI 5.0 demands"),
+            remedy: another(),
+        })
+    };
+    // SAFETY: a library with the ABI's version 1 has the standard's functions with the ABI's
+    // prototypes and handles.
+    let functions = unsafe { Functions::fill(find)? };
+    let name = format!("{}, {}", product(find("MPI_Get_library_version")?), place(&file));
+    mem::forget(loaded);
+    Ok(Library { functions, constants: ABI, name })
+}
+
+/// What to do about a library that is not of use.
+fn another() -> String {
+    format!(
+        "use MPICH 5, Intel MPI 2021.17, Open MPI 6 or later ones, and name the library's {} by {}",
+        find::FILE,
+        find::VARIABLE
+    )
+}
+
+fn open(file: &Path) -> Result<Loaded, String> {
+    // SAFETY: the code that runs when the file is loaded is that of the MPI that the user has
+    // chosen, as if the program were linked with it. Its names are not offered to other libraries.
+    unsafe { Loaded::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| error.to_string())
+}
+
+fn symbol(loaded: &Loaded, name: &str) -> Option<NonNull<c_void>> {
+    // SAFETY: the symbol is taken as an address, which every symbol has; the library stays loaded.
+    let symbol = unsafe { loaded.get::<*mut c_void>(name.as_bytes()) }.ok()?;
+    NonNull::new(symbol.as_raw_ptr())
+}
+
+/// What `MPI_Abi_get_version` says.
+fn abi_version(function: NonNull<c_void>) -> (c_int, c_int) {
+    // SAFETY: the standard's prototype; nothing but a library with this ABI has this name.
+    let function: extern "C" fn(*mut c_int, *mut c_int) -> c_int =
+        unsafe { mem::transmute(function) };
+    let (mut major, mut minor) = (0, 0);
+    function(&mut major, &mut minor);
+    (major, minor)
+}
+
+/// Product and version: the first line of what `MPI_Get_library_version` says, which may be called
+/// at any time.
+fn product(function: NonNull<c_void>) -> String {
+    // SAFETY: the standard's prototype.
+    let function: extern "C" fn(*mut c_char, *mut c_int) -> c_int =
+        unsafe { mem::transmute(function) };
+    let all = text(ABI.max_text, |buffer, length| function(buffer, length)).unwrap_or_default();
+    let first = all.lines().next().unwrap_or("MPI");
+    let words: Vec<&str> = first.split_whitespace().filter(|word| *word != "Version:").collect();
+    words.join(" ")
+}
+
+/// The file that a function came from.
+fn file_of(function: NonNull<c_void>) -> PathBuf {
+    // SAFETY: plain data, of which zero is a value.
+    let mut info: libc::Dl_info = unsafe { mem::zeroed() };
+    // SAFETY: any address may be asked about; `info` is writable.
+    let known = unsafe { libc::dladdr(function.as_ptr(), &mut info) } != 0;
+    if !known || info.dli_fname.is_null() {
+        return PathBuf::from(find::FILE);
+    }
+    // SAFETY: the loader's own text, which stays while the library is loaded.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    let file = Path::new(name.to_str().unwrap_or(find::FILE));
+    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+}
+
+/// A file by its name, with its folder behind.
+fn place(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(OsStr::new(find::FILE)).display();
+    match file.parent() {
+        Some(folder) => format!("{name} ({})", folder.display()),
+        None => name.to_string(),
+    }
+}

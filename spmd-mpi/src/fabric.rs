@@ -1,0 +1,229 @@
+//! The MPI of this process as what joins it to the others.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::{env, process, ptr};
+
+use parking_lot::Mutex;
+use spmd_core::transport::fabric::Parts;
+use spmd_core::transport::fabric::{Fabric, Processes, Started, Step};
+use spmd_core::{Error, Result};
+
+use crate::environment::check_pairing;
+use crate::library::{Comm, Count, Request};
+use crate::mpi::{Calls, Mpi, return_errors};
+use crate::packets::Packets;
+use crate::processes::Members;
+use crate::started::{Kind, Underway};
+use crate::{abi, steps};
+
+/// A process's MPI. Of its communicators, `world`'s carries collectives, others packets and
+/// payloads.
+pub struct MpiFabric {
+    mpi: &'static Mpi,
+    /// The operating system's number of the process that initialised it. A forked one is another.
+    process: u32,
+    world: Arc<Members>,
+    packets: Packets,
+    payloads: Comm,
+    hosts: Vec<u32>,
+    /// How many different tags there are.
+    tags: u32,
+}
+
+/// The one of this process, which stays for as long as it lives.
+static ATTACHED: Mutex<Option<Arc<MpiFabric>>> = Mutex::new(None);
+
+/// Finds and initialises MPI, unless that has been done.
+pub fn attach() -> Result<Arc<dyn Fabric>> {
+    let mut attached = ATTACHED.lock();
+    if let Some(fabric) = &*attached {
+        return Ok(fabric.clone());
+    }
+    let (mpi, ours) = Mpi::initialise(abi::load()?)?;
+    let mpi: &'static Mpi = Box::leak(Box::new(mpi));
+    let fabric = Arc::new(MpiFabric::new(mpi)?);
+    fabric.close_with_mpi()?;
+    if ours {
+        // SAFETY: a function that may run at any time. If the system has no place for it, MPI is
+        // not finalised, which launchers complain about.
+        unsafe { libc::atexit(finalise) };
+    }
+    *attached = Some(fabric.clone());
+    Ok(fabric)
+}
+
+/// Finalises MPI when the process exits, unless a thread is inside MPI or the program has done so.
+extern "C" fn finalise() {
+    let Some(attached) = ATTACHED.try_lock() else { return };
+    let Some(fabric) = attached.clone() else { return };
+    if fabric.process == process::id() && fabric.close() {
+        fabric.mpi.finalise();
+    }
+}
+
+/// Called by `MPI_Finalize`, whoever calls that, as the first thing that it does.
+unsafe extern "C" fn closing(_: Comm, _: c_int, fabric: *mut c_void, _: *mut c_void) -> c_int {
+    // SAFETY: the attribute's value is that of `close_with_mpi`.
+    let fabric = unsafe { &*fabric.cast_const().cast::<MpiFabric>() };
+    fabric.close();
+    0
+}
+
+impl MpiFabric {
+    fn new(mpi: &'static Mpi) -> Result<MpiFabric> {
+        let all = mpi.constants().comm_world;
+        let (_, size) = mpi.calls()?.rank_and_size(all)?;
+        check_pairing(size, mpi.name(), |name| env::var(name).ok())?;
+        let tags = tags(&mpi.calls()?)?;
+        let collectives = mpi.calls()?.duplicate(all)?;
+        let world = Arc::new(Members::new(mpi, &mpi.calls()?, collectives, tags)?);
+        let hosts = hosts(&mpi.calls()?, &world)?;
+        let payloads = mpi.calls()?.duplicate(all)?;
+        let calls = mpi.calls()?;
+        let packets = Packets::new(calls.duplicate(all)?, &calls)?;
+        Ok(MpiFabric { mpi, process: process::id(), world, packets, payloads, hosts, tags })
+    }
+
+    /// Has MPI call [`closing`] when it is finalised: it then frees what is attached to
+    /// `MPI_COMM_SELF` before anything else.
+    fn close_with_mpi(self: &Arc<MpiFabric>) -> Result<()> {
+        let calls = self.mpi.calls()?;
+        let own = calls.constants.comm_self;
+        let mut key = 0;
+        let value = Arc::into_raw(self.clone()).cast_mut().cast::<c_void>();
+        // SAFETY: the functions have the prototypes that MPI asks for; the value lives for ever,
+        // since it counts as an owner.
+        unsafe {
+            calls.comm_create_keyval(
+                calls.constants.null_copy,
+                closing,
+                &mut key,
+                ptr::null_mut(),
+            )?;
+            calls.comm_set_attr(own, key, value)
+        }
+    }
+
+    /// Takes the posted receives back, and lets nobody call MPI any more. False if that is not
+    /// possible or has been done.
+    fn close(&self) -> bool {
+        let Some(calls) = self.mpi.last_calls() else { return false };
+        self.packets.withdraw(&calls);
+        calls.close();
+        true
+    }
+
+    fn tag(&self, key: u32) -> c_int {
+        (key % self.tags) as c_int
+    }
+}
+
+/// How many different tags there are.
+fn tags(calls: &Calls<'_>) -> Result<u32> {
+    let (mut highest, mut flag) = (ptr::null::<c_int>(), 0);
+    let (world, key) = (calls.constants.comm_world, calls.constants.tag_ub);
+    // SAFETY: MPI writes the address of a number of its own, which every world has.
+    unsafe { calls.comm_get_attr(world, key, &mut highest, &mut flag)? };
+    if flag == 0 || highest.is_null() {
+        return Err(Error::Library {
+            library: calls.name.clone(),
+            call: "MPI_Comm_get_attr",
+            text: "MPI_TAG_UB is not there".to_owned(),
+        });
+    }
+    // SAFETY: see above.
+    Ok(unsafe { *highest } as u32 + 1)
+}
+
+/// The first process on the host of each. All processes call it together.
+fn hosts(calls: &Calls<'_>, world: &Members) -> Result<Vec<u32>> {
+    let constants = &calls.constants;
+    let (rank, size) = (world.rank(), world.size());
+    let mut host = constants.comm_world;
+    let mut first = rank as u32;
+    let mut hosts = vec![0u32; size];
+    let (memory, bytes) = ((&raw mut first).cast::<u8>(), size_of::<u32>());
+    let (lengths, starts) = (vec![bytes; size], (0..size).map(|of| of * bytes).collect::<Vec<_>>());
+    let all = Parts { memory: hosts.as_mut_ptr().cast(), bytes: &lengths, starts: &starts };
+    // SAFETY: the communicators are valid; a number goes to every process of a host, and then one
+    // from each to an array of as many.
+    unsafe {
+        let (world, kind) = (constants.comm_world, constants.comm_type_shared);
+        calls.comm_split_type(world, kind, rank as c_int, constants.info_null, &mut host)?;
+        return_errors(calls, host)?;
+        steps::make(calls, host, 0, Step::Broadcast { root: 0, memory, bytes }, None)?;
+        calls.comm_free(&mut host)?;
+        let step = Step::Allgather { send: (memory, bytes), recv: all, equal: true };
+        steps::make(calls, world, rank, step, None)?;
+    }
+    Ok(hosts)
+}
+
+impl Fabric for MpiFabric {
+    fn process(&self) -> usize {
+        self.world.rank()
+    }
+
+    fn processes(&self) -> usize {
+        self.world.size()
+    }
+
+    fn hosts(&self) -> &[u32] {
+        &self.hosts
+    }
+
+    fn name(&self) -> &str {
+        self.mpi.name()
+    }
+
+    fn world(&self) -> Arc<dyn Processes> {
+        self.world.clone()
+    }
+
+    fn send(&self, to: usize, packet: &[u8]) -> Result<()> {
+        self.packets.send(self.mpi, to, packet)
+    }
+
+    fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
+        self.packets.receive(self.mpi, take)
+    }
+
+    unsafe fn give(
+        &self,
+        to: usize,
+        key: u32,
+        data: *const u8,
+        bytes: usize,
+    ) -> Result<Box<dyn Started>> {
+        let calls = self.mpi.calls()?;
+        let mut request: Request = calls.constants.request_null;
+        let (bytes, to, tag) = (bytes as Count, to as c_int, self.tag(key));
+        let byte = calls.constants.byte;
+        // SAFETY: the data stay readable until the request is complete or `Underway` is dropped,
+        // by the caller's contract. A synchronous send is complete once its receive has begun.
+        unsafe { calls.issend(data, bytes, byte, to, tag, self.payloads, &mut request)? };
+        Ok(Box::new(Underway { mpi: self.mpi, request, kind: Kind::Give }))
+    }
+
+    unsafe fn take(
+        &self,
+        from: usize,
+        key: u32,
+        into: *mut u8,
+        bytes: usize,
+    ) -> Result<Box<dyn Started>> {
+        let calls = self.mpi.calls()?;
+        let mut request: Request = calls.constants.request_null;
+        let (bytes, from, tag) = (bytes as Count, from as c_int, self.tag(key));
+        let byte = calls.constants.byte;
+        // SAFETY: the memory stays writable until the request is complete or `Underway` is dropped,
+        // by the caller's contract.
+        unsafe { calls.irecv(into, bytes, byte, from, tag, self.payloads, &mut request)? };
+        Ok(Box::new(Underway { mpi: self.mpi, request, kind: Kind::Take }))
+    }
+
+    fn abort(&self, status: i32) -> ! {
+        self.mpi.abort(status)
+    }
+}

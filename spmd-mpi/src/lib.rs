@@ -1,0 +1,88 @@
+//! What joins the processes of a world through MPI.
+//!
+//! [`attach`] finds an MPI library on the machine, when the program runs: nothing of MPI is needed
+//! to build it. Everything else is behind the interface that it returns.
+
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod abi;
+mod environment;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod fabric;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod library;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod mpi;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod packets;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod processes;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod started;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod steps;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod types;
+
+use std::env;
+use std::sync::Arc;
+
+use spmd_core::transport::fabric::Fabric;
+use spmd_core::{Error, Result};
+
+/// Joins the processes that an MPI launcher has started; alone, a process is a world of one.
+///
+/// All processes must call it. The first call loads the library and initialises MPI, unless the
+/// program has done so; what was initialised here is finalised when the process exits. Later calls
+/// return the same.
+///
+/// The library is the one that `SPMD_MPI_LIB` names, a file or its folder; else the one that the
+/// system's loader finds by the name `libmpi_abi.so.1`; else one beside the `mpirun` or `mpiexec`
+/// on `PATH`, or in the active Python environment.
+///
+/// # Errors
+/// [`Error::Unavailable`](spmd_core::Error::Unavailable) where there is no library of use, or one
+/// that does not belong to the launcher; [`Error::Library`](spmd_core::Error::Library) where MPI
+/// refuses.
+///
+/// ```no_run
+/// let fabric = spmd_mpi::attach()?;
+/// println!("process {} of {} on {}", fabric.process(), fabric.processes(), fabric.name());
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+pub fn attach() -> Result<Arc<dyn Fabric>> {
+    #[cfg(all(unix, target_pointer_width = "64"))]
+    return fabric::attach();
+    #[cfg(not(all(unix, target_pointer_width = "64")))]
+    return Err(spmd_core::Error::Unavailable {
+        what: "MPI".to_owned(),
+        reason: "it is supported on 64-bit Unix systems alone".to_owned(),
+        remedy: "run the ranks as threads, or on such a system".to_owned(),
+    });
+}
+
+/// [`attach`], where `SPMD_TRANSPORT` says `mpi`, or an MPI launcher has started this process and it
+/// does not say `shm`.
+///
+/// # Errors
+/// As [`attach`]; the variable says something else.
+pub fn world() -> Result<Option<Arc<dyn Fabric>>> {
+    let wanted = match env::var("SPMD_TRANSPORT").ok().as_deref() {
+        None | Some("" | "auto") => launched(),
+        Some("mpi") => true,
+        Some("shm") => false,
+        Some(other) => {
+            let text = format!("SPMD_TRANSPORT={other} is not auto, shm or mpi");
+            return Err(Error::Boot(text));
+        }
+    };
+    if wanted { attach().map(Some) } else { Ok(None) }
+}
+
+/// Whether an MPI launcher has started this process, as its environment says. Loads nothing.
+///
+/// ```
+/// assert!(!spmd_mpi::launched());
+/// ```
+pub fn launched() -> bool {
+    environment::launched(|name| env::var(name).ok())
+}

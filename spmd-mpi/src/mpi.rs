@@ -1,0 +1,168 @@
+//! The one MPI of this process: who may call it, and its end.
+
+use std::ffi::c_int;
+use std::ops::Deref;
+use std::process;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use spmd_core::{Error, Result};
+
+use crate::library::{Comm, Constants, Library};
+
+/// How long the end of the process waits for a thread that is inside MPI.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// An initialised library. MPI is asked for calls from one thread at a time, which costs less than
+/// calls from all: one lock is held around each.
+pub struct Mpi {
+    library: Library,
+    open: Mutex<bool>,
+    /// Whether the process is being ended by force: then nothing is finalised.
+    aborting: AtomicBool,
+}
+
+/// The right to call MPI, while it lives.
+pub struct Calls<'a> {
+    library: &'a Library,
+    open: MutexGuard<'a, bool>,
+}
+
+impl Deref for Calls<'_> {
+    type Target = Library;
+
+    #[inline(always)]
+    fn deref(&self) -> &Library {
+        self.library
+    }
+}
+
+impl Mpi {
+    /// Initialises `library`, unless the program has done so. Says whether it was done here.
+    pub fn initialise(library: Library) -> Result<(Mpi, bool)> {
+        let (mut initialised, mut finalised) = (0, 0);
+        // SAFETY: these may be called at any time; the flags are writable.
+        unsafe {
+            library.initialized(&mut initialised)?;
+            library.finalized(&mut finalised)?;
+        }
+        if finalised != 0 {
+            return Err(closed(&library));
+        }
+        let wanted = library.constants.thread_serialized;
+        let mut level = wanted;
+        let ours = initialised == 0;
+        if ours {
+            // SAFETY: MPI is not initialised, and no other thread initialises it: `attach` has a
+            // lock. It needs no arguments.
+            unsafe {
+                library.init_thread(ptr::null_mut(), ptr::null_mut(), wanted, &mut level)?;
+            }
+            // A program that initialises MPI itself keeps its own choice for these two.
+            return_errors(&library, library.constants.comm_world)?;
+            return_errors(&library, library.constants.comm_self)?;
+        } else {
+            // SAFETY: MPI is initialised.
+            unsafe { library.query_thread(&mut level)? };
+        }
+        if level < wanted {
+            return Err(Error::Unavailable {
+                what: format!("{} for several threads", library.name),
+                reason: "it was initialised for a thread level below MPI_THREAD_SERIALIZED".into(),
+                remedy:
+                    "initialise it by MPI_Init_thread with MPI_THREAD_SERIALIZED, leave that to \
+                         spmd, or use a library that has this level"
+                        .into(),
+            });
+        }
+        Ok((Mpi { library, open: Mutex::new(true), aborting: AtomicBool::new(false) }, ours))
+    }
+
+    /// What the library was built with can be known without the right to call it.
+    #[inline]
+    pub fn constants(&self) -> &Constants {
+        &self.library.constants
+    }
+
+    /// The library's name, for people.
+    pub fn name(&self) -> &str {
+        &self.library.name
+    }
+
+    /// The right to call MPI. Waits for a thread that has it.
+    #[inline]
+    pub fn calls(&self) -> Result<Calls<'_>> {
+        let open = self.open.lock();
+        if *open { Ok(Calls { library: &self.library, open }) } else { Err(closed(&self.library)) }
+    }
+
+    /// The right to call MPI, to end it: none if it has ended, or a thread stays inside it.
+    pub fn last_calls(&self) -> Option<Calls<'_>> {
+        if self.aborting.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = self.open.try_lock_for(PATIENCE)?;
+        if *open { Some(Calls { library: &self.library, open }) } else { None }
+    }
+
+    /// Finalises MPI, after [`Calls::close`].
+    pub fn finalise(&self) {
+        // SAFETY: nobody else calls MPI any more. An error could be told to nobody.
+        let _ = unsafe { self.library.finalize() };
+    }
+
+    /// Ends all processes.
+    pub fn abort(&self, status: i32) -> ! {
+        self.aborting.store(true, Ordering::Relaxed);
+        // A thread that waits inside MPI must not keep it from ending: then it is called beside
+        // that thread, which the standard does not allow, but nothing is left that could be lost.
+        let _calls = self.open.try_lock_for(PATIENCE);
+        // SAFETY: this is the world's communicator.
+        let _ = unsafe { self.library.abort(self.library.constants.comm_world, status) };
+        process::abort()
+    }
+}
+
+impl Calls<'_> {
+    /// Lets nobody call MPI any more.
+    pub fn close(mut self) {
+        *self.open = false;
+    }
+
+    /// A private copy of a communicator, made together with its other processes.
+    pub fn duplicate(&self, comm: Comm) -> Result<Comm> {
+        let mut new = comm;
+        // SAFETY: the communicator is valid, `new` writable.
+        unsafe { self.comm_dup(comm, &mut new)? };
+        return_errors(self, new)?;
+        Ok(new)
+    }
+
+    /// The calling process in a communicator, and how many there are.
+    pub fn rank_and_size(&self, comm: Comm) -> Result<(usize, usize)> {
+        let (mut rank, mut size): (c_int, c_int) = (0, 0);
+        // SAFETY: the communicator is valid, the numbers writable.
+        unsafe {
+            self.comm_rank(comm, &mut rank)?;
+            self.comm_size(comm, &mut size)?;
+        }
+        Ok((rank as usize, size as usize))
+    }
+}
+
+/// Makes errors of this communicator values; they end the process otherwise.
+pub fn return_errors(library: &Library, comm: Comm) -> Result<()> {
+    // SAFETY: the communicator is valid; the caller holds the right to call, or is initialising.
+    unsafe { library.comm_set_errhandler(comm, library.constants.errors_return) }
+}
+
+#[cold]
+fn closed(library: &Library) -> Error {
+    Error::Unavailable {
+        what: library.name.clone(),
+        reason: "MPI has been finalised in this process".to_owned(),
+        remedy: "call MPI_Finalize after all ranks have ended, or leave it to spmd".to_owned(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Processes that make collective steps together: a communicator.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use spmd_core::element::DType;
+use spmd_core::op::ErasedOp;
+use spmd_core::transport::fabric::{Processes, Started, Step};
+use spmd_core::{Error, Result};
+
+use crate::library::{Comm, Group};
+use crate::mpi::{Calls, Mpi, return_errors};
+use crate::started::{Kind, Underway};
+use crate::steps::make;
+use crate::types::native;
+
+/// A communicator of MPI's, private to this library.
+pub struct Members {
+    mpi: &'static Mpi,
+    comm: Comm,
+    rank: usize,
+    size: usize,
+    /// How many different tags there are.
+    tags: u32,
+}
+
+impl Members {
+    /// The processes of `comm`, which belongs to the result from now on.
+    pub fn new(mpi: &'static Mpi, calls: &Calls<'_>, comm: Comm, tags: u32) -> Result<Members> {
+        let (rank, size) = calls.rank_and_size(comm)?;
+        Ok(Members { mpi, comm, rank, size, tags })
+    }
+}
+
+impl Processes for Members {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
+        if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
+            return Err(Error::Argument(format!(
+                "process {} of {} cannot make the set {members:?}",
+                self.rank, self.size
+            )));
+        }
+        let ranks: Vec<c_int> = members.iter().map(|member| *member as c_int).collect();
+        let tag = (key % self.tags) as c_int;
+        let calls = self.mpi.calls()?;
+        let (mut all, mut some, mut comm) = (Group(0), Group(0), self.comm);
+        // SAFETY: the communicator is valid, `ranks` are of its processes, and the handles that are
+        // written are used once they have been.
+        unsafe {
+            calls.comm_group(self.comm, &mut all)?;
+            calls.group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some)?;
+            calls.comm_create_group(self.comm, some, tag, &mut comm)?;
+            calls.group_free(&mut some)?;
+            calls.group_free(&mut all)?;
+        }
+        return_errors(&calls, comm)?;
+        Ok(Arc::new(Members::new(self.mpi, &calls, comm, self.tags)?))
+    }
+
+    #[inline]
+    fn folds(&self, dtype: DType, op: ErasedOp<'_>) -> bool {
+        native(self.mpi.constants(), dtype, op).is_some()
+    }
+
+    unsafe fn run(&self, step: Step<'_>) -> Result<()> {
+        let calls = self.mpi.calls()?;
+        // SAFETY: the caller's contract; the step is complete before this returns.
+        unsafe { make(&calls, self.comm, self.rank, step, None) }
+    }
+
+    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>> {
+        let calls = self.mpi.calls()?;
+        let mut request = calls.constants.request_null;
+        // SAFETY: the caller's contract, until the step is complete.
+        unsafe { make(&calls, self.comm, self.rank, step, Some(&mut request))? };
+        drop(calls);
+        Ok(Box::new(Underway { mpi: self.mpi, request, kind: Kind::Step }))
+    }
+
+    fn handle(&self) -> usize {
+        self.comm.0
+    }
+}
+
+/// MPI calls it collective to free a communicator, and processes drop theirs at different times.
+/// But the standard expects it to be local, and lets what is under way complete; MPICH, Intel MPI
+/// and Open MPI do so. Not to free would end a program that splits some thousand times, for there
+/// are no more communicators than that.
+impl Drop for Members {
+    fn drop(&mut self) {
+        if let Ok(calls) = self.mpi.calls() {
+            // SAFETY: nobody uses the communicator after this. An error could be told to nobody.
+            let _ = unsafe { calls.comm_free(&mut self.comm) };
+        }
+    }
+}
