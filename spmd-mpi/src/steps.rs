@@ -81,7 +81,6 @@ pub unsafe fn make(
         Step::Alltoall { send, recv, equal } => {
             let (from, sent, leaving) = blocks(send);
             let (to, received, arriving) = blocks(recv);
-            let from = if send.memory == recv.memory { in_place } else { from };
             if equal {
                 let bytes = recv.bytes[rank] as Count;
                 call!(alltoall, ialltoall: from, bytes, byte, to, bytes, byte, comm)

@@ -160,6 +160,82 @@ pub fn processes(
     Ok(())
 }
 
+/// An MPI library in a Python environment that `cargo xtask` has made below the target folder.
+#[derive(Clone, Debug)]
+pub struct Mpi {
+    pub name: &'static str,
+    prefix: PathBuf,
+}
+
+impl Mpi {
+    /// The libraries with MPI's standard interface that are there; which are not is said.
+    pub fn all() -> Vec<Mpi> {
+        let test = std::env::current_exe().expect("a test knows its own path");
+        let target = test.ancestors().nth(3).expect("a test lies in the target folder");
+        let found = |name: &'static str| {
+            let prefix = target.join("peers").join(name);
+            let there = prefix.join("lib/libmpi_abi.so.1").exists();
+            if !there {
+                println!("SKIPPED {name}: it is not in {} (cargo xtask test mpi)", prefix.display());
+            }
+            there.then_some(Mpi { name, prefix })
+        };
+        ["mpich", "impi"].into_iter().filter_map(found).collect()
+    }
+
+    /// Its launcher, for so many processes of this many ranks, which are threads or virtual.
+    pub fn launch(&self, processes: usize, each: usize, mode: &str) -> Command {
+        let mut command = Command::new(self.prefix.join("bin/mpiexec"));
+        command.args(["-n", &processes.to_string()]).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SPMD_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("SPMD_MPI_LIB", self.prefix.join("lib/libmpi_abi.so.1"));
+        command.env("SPMD_RANKS_PER_PROCESS", each.to_string()).env("SPMD_AS", mode);
+        // There are more processes than cores.
+        command.env("I_MPI_FABRICS", "shm").env("I_MPI_WAIT_MODE", "1");
+        command.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
+        command
+    }
+}
+
+/// Whether this process was started by an MPI library's launcher.
+pub fn is_mpi_process() -> bool {
+    std::env::var_os("PMI_RANK").is_some()
+}
+
+/// Runs `body` in a world that lives in several processes, as [`processes`] does.
+pub fn across(
+    test: &str,
+    mpi: &Mpi,
+    (processes, each, mode): (usize, usize, &str),
+    settings: &[(&str, &str)],
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<()> {
+    let world = next_world(test);
+    if is_mpi_process() {
+        let mine = std::env::var(WORLD).is_ok_and(|mine| mine == world);
+        return if mine { spmd::run(body).map(drop) } else { Ok(()) };
+    }
+    let mut job = mpi.launch(processes, each, mode);
+    job.arg(std::env::current_exe().expect("a test knows its own path"));
+    job.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
+    let ran = finish(job.envs(settings.iter().copied()).env(WORLD, &world));
+    let passed = ran.out.matches("1 passed").count();
+    assert!(
+        ran.code == Some(0) && passed == processes,
+        "{test} on {}, {processes} processes of {each} ranks ({mode}), {settings:?}: status {:?}, \
+         {passed} passed\n{}\n{}",
+        mpi.name,
+        ran.code,
+        ran.out,
+        ran.err
+    );
+    Ok(())
+}
+
 /// A world with its settings, before anybody runs in it.
 #[derive(Clone, Debug, Default)]
 pub struct World {
