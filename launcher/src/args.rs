@@ -19,6 +19,7 @@ Examples:
   spmdrun -n 1000 --as virtual ./app         a thousand virtual ranks in one process
   spmdrun -n 1 ./master : -n 8 ./worker      two programs in one world
   spmdrun -n 4 --bind 0-3,4-7 ./app          rank i on the i-th item of the list, in turn
+  spmdrun -n 64 --hostfile hosts ./app       64 processes on several hosts, under MPI
   spmdrun --doctor                           what this machine offers
 
 Environment: SPMD_RANKS, SPMD_AS, SPMD_TRANSPORT, SPMD_BIND and SPMD_GRACE give the options of
@@ -44,11 +45,11 @@ pub(crate) enum Mode {
 /// What carries data between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// The best that this build and machine have
+    /// Shared memory; MPI where hosts are given
     Auto,
     /// Shared memory
     Shm,
-    /// MPI (not in this version)
+    /// MPI: processes under the launcher of an MPI library
     Mpi,
     /// NCCL (not in this version)
     Nccl,
@@ -86,6 +87,15 @@ pub(crate) struct JobOptions {
     /// What carries data between ranks [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
+    /// Under MPI: how many thread or virtual ranks (--as; threads if not said) each process holds
+    #[arg(long, value_name = "K", value_parser = rank_count)]
+    pub(crate) ranks_per_process: Option<usize>,
+    /// Start on these hosts, under MPI: names, each with `:N` where it has room for N ranks only
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "hostfile")]
+    pub(crate) host: Vec<String>,
+    /// Start on the hosts in this file, under MPI: one a line, as NAME, NAME:N or NAME slots=N
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
     /// Bind ranks: none, core, numa, or a list such as 0,1,4-7 whose i-th item is for rank i, in
     /// turn [default: none]
     #[arg(long, value_name = "WHERE", value_parser = bind)]

@@ -5,17 +5,18 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 
 use crate::environment::Environment;
-use crate::error::Error;
 use crate::job::Job;
 use crate::place::Places;
 use crate::plan::Plan;
 
 /// One line for each process: its rank and CPUs as a comment at the end, after its directory, the
 /// variables that are set for it, and its command.
-///
-/// Errors: as [`Environment::new`].
-pub(crate) fn describe(plan: &Plan, places: &Places, job: Option<&Job>) -> Result<String, Error> {
-    let environment = Environment::new(plan)?;
+pub(crate) fn describe(
+    plan: &Plan,
+    places: &Places,
+    environment: &Environment,
+    job: Option<&Job>,
+) -> String {
     let mut text = String::new();
     for (rank, program) in plan.processes().enumerate() {
         if let Some(cwd) = &program.cwd {
@@ -29,11 +30,12 @@ pub(crate) fn describe(plan: &Plan, places: &Places, job: Option<&Job>) -> Resul
             let _ = write!(text, " {}", quoted(argument));
         }
         let _ = match plan.one_process() {
+            true if plan.size == 1 => writeln!(text, " # rank 0"),
             true => writeln!(text, " # ranks 0 to {}", plan.size - 1),
             false => writeln!(text, " # {}", places.describe(rank)),
         };
     }
-    Ok(text)
+    text
 }
 
 /// A word as a shell needs it.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use spmd_core::boot;
@@ -15,7 +15,7 @@ use crate::plan::{Plan, Program};
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.
-pub(crate) const OWN: [&str; 11] = [
+pub(crate) const OWN: [&str; 12] = [
     "SPMD_RANK",
     "SPMD_SIZE",
     "SPMD_ARENA_FD",
@@ -27,6 +27,7 @@ pub(crate) const OWN: [&str; 11] = [
     "SPMD_CORES",
     "SPMD_JOB",
     "SPMD_TUNED",
+    "SPMD_RANKS_PER_PROCESS",
 ];
 
 /// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
@@ -79,28 +80,24 @@ impl Environment {
         job: Option<&Job>,
         captured: bool,
     ) -> Vec<(String, OsString)> {
-        let mut set: Vec<(String, OsString)> = Vec::new();
+        if plan.under.is_some() {
+            // What an MPI launcher finds was decided with its command line.
+            return program.env.clone();
+        }
+        let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: String| set.push((name.to_owned(), value.into()));
-        put("SPMD_JOB", self.token.clone());
         if plan.transport == Transport::Shm {
             put("SPMD_TRANSPORT", "shm".into());
         }
-        if let Some(limit) = plan.timeout
-            && std::env::var_os("SPMD_TIMEOUT").is_none()
-        {
-            put("SPMD_TIMEOUT", limit.as_secs_f64().to_string());
-        }
         let unset = |name: &str| std::env::var_os(name).is_none();
         put("SPMD_CORES", places.cores().to_string());
-        let trace = self.trace.as_ref().map(|path| path.to_string_lossy().into_owned());
-        trace.into_iter().for_each(|path| put("SPMD_TRACE", path));
         let share = places.share(rank).to_string();
         for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"].into_iter().filter(|name| unset(name))
         {
             put(name, share.clone());
         }
         if plan.one_process() {
-            put("SPMD_AS", if plan.mode == Mode::Threads { "threads" } else { "virtual" }.into());
+            put("SPMD_AS", plan.in_process().into());
             put("SPMD_RANKS", plan.size.to_string());
             for (name, value) in job.map(Job::environment_of_one_process).unwrap_or_default() {
                 put(&name, value);
@@ -136,7 +133,36 @@ impl Environment {
         }
         set.extend(program.env.iter().cloned());
         // With it, `--env` has named a file of the launcher's directory.
-        set.extend(self.tuning.iter().map(|(name, value)| (name.to_string(), value.clone())));
+        set.extend(self.tuned());
         set
+    }
+
+    /// What is set for the launcher of an MPI library, and by it for every process of the job.
+    pub(crate) fn under_mpi(&self, plan: &Plan, library: &Path) -> Vec<(String, OsString)> {
+        let mut set = self.of_every_job(plan);
+        let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
+        put("SPMD_TRANSPORT", "mpi".into());
+        put("SPMD_MPI_LIB", library.into());
+        if plan.ranks_per_process > 1 {
+            put("SPMD_RANKS_PER_PROCESS", plan.ranks_per_process.to_string().into());
+            put("SPMD_AS", plan.in_process().into());
+        }
+        set.extend(self.tuned());
+        set
+    }
+
+    fn of_every_job(&self, plan: &Plan) -> Vec<(String, OsString)> {
+        let mut set = vec![("SPMD_JOB".to_owned(), self.token.clone().into())];
+        if let Some(limit) = plan.timeout
+            && std::env::var_os("SPMD_TIMEOUT").is_none()
+        {
+            set.push(("SPMD_TIMEOUT".into(), limit.as_secs_f64().to_string().into()));
+        }
+        set.extend(self.trace.as_ref().map(|path| ("SPMD_TRACE".into(), path.clone().into())));
+        set
+    }
+
+    fn tuned(&self) -> impl Iterator<Item = (String, OsString)> {
+        self.tuning.iter().map(|(name, value)| (name.to_string(), value.clone()))
     }
 }

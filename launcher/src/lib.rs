@@ -2,8 +2,8 @@
 //!
 //! This library holds what the two binaries share; it has no other use. In the order of a job:
 //! `args` reads the command line, `plan` checks it and finds the programs, `place` says which CPUs
-//! each rank may use (`topology`), `environment` what it finds in its environment, `job` makes what
-//! the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
+//! each rank may use (`topology`), `environment` what it finds in its environment, `mpi` puts the job
+//! under an MPI library's own launcher where that is asked for, `job` makes what the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
 //! `output` (`lines`) carry their streams, `signals` and `supervise` watch over them to the end,
 //! and `report` says how it went.
 
@@ -20,6 +20,7 @@ mod input;
 mod job;
 #[cfg(unix)]
 mod lines;
+mod mpi;
 #[cfg(unix)]
 mod output;
 mod place;
@@ -40,7 +41,8 @@ mod watchdog;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::args::Request;
+use crate::args::{Request, Transport};
+use crate::environment::Environment;
 use crate::error::Error;
 use crate::job::Job;
 use crate::place::Places;
@@ -58,7 +60,7 @@ pub fn cargo_spmdrun() -> ExitCode {
 
 fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCode {
     #[cfg(unix)]
-    if let Some(code) = watchdog::main() {
+    if let Some(code) = watchdog::main().or_else(mpi::main) {
         return code;
     }
     let done = parse(std::env::args_os().skip(1).collect()).and_then(carry_out);
@@ -77,20 +79,28 @@ fn carry_out(request: Request) -> Result<u8, Error> {
         Request::Doctor => return Ok(doctor::examine()),
         Request::Run(job, sections) => Plan::new(*job, sections)?,
     };
+    let environment = Environment::new(&plan)?;
+    let plan = match plan.transport {
+        Transport::Mpi => mpi::under(plan, &environment)?,
+        _ => plan,
+    };
     let places = Places::new(&plan.bind, plan.size)?;
     if plan.report_bindings {
         places.report(&plan);
     }
     if plan.dry_run {
         let job = create_job(&plan)?;
-        report::print(&dry_run::describe(&plan, &places, job.as_ref())?);
+        report::print(&dry_run::describe(&plan, &places, &environment, job.as_ref()));
         return Ok(0);
     }
-    run(&plan, &places)
+    run(&plan, &places, &environment)
 }
 
 /// What ranks share with each other, or, where one process runs all, with the launcher.
 fn create_job(plan: &Plan) -> Result<Option<Job>, Error> {
+    if plan.under.is_some() {
+        return Ok(None);
+    }
     if plan.one_process() {
         // Without it a job only tells less.
         return Ok(Job::create_for_one_process(plan.size).ok());
@@ -103,25 +113,28 @@ use portable::run;
 
 /// Runs the job to its end.
 #[cfg(unix)]
-fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
+fn run(plan: &Plan, places: &Places, environment: &Environment) -> Result<u8, Error> {
     use crossbeam_channel::{after, never, select};
     use supervise::{Event, Supervisor};
 
     let (sender, events) = crossbeam_channel::unbounded();
     signals::listen(sender.clone())?;
-    let environment = environment::Environment::new(plan)?;
     environment.begin_trace()?;
     // Before the job, whose shared memory it would inherit.
     let watchdog = watchdog::Watchdog::start(&environment.token)?;
     let job = create_job(plan)?;
     let job = job.as_ref();
-    let mut started = spawn::start(plan, places, job, &environment, watchdog)?;
+    let mut started = spawn::start(plan, places, job, environment, watchdog)?;
     input::forward(started.inputs)?;
     let reader = started.output.map(|output| output.start(sender.clone())).transpose()?;
     let mut reading = reader.is_some();
     let supervisor = Supervisor::new(plan, job, &mut started.processes.all);
     let outcome = supervisor.run(&events, &mut reading);
     started.processes.end();
+    if plan.under.is_some() {
+        // An MPI launcher's processes are in groups of their own.
+        watchdog::kill_strays(&environment.token);
+    }
     drop(reader);
     // Whoever reads our output may have stopped reading: a job that was told to end waits no
     // longer than the grace, and a signal ends any.

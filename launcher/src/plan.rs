@@ -10,6 +10,8 @@ use clap::ValueEnum;
 
 use crate::args::{self, Bind, JobOptions, Mode, OnFailure, Section, Stdin, Transport};
 use crate::error::Error;
+use crate::mpi::{self, hosts};
+use crate::mpi::hosts::Host;
 use crate::topology::{self, Cpus};
 
 /// The most ranks of each kind; the arena, and what a kernel bears, are made for these.
@@ -34,6 +36,12 @@ pub(crate) struct Plan {
     pub(crate) grace: Duration,
     pub(crate) on_failure: OnFailure,
     pub(crate) dry_run: bool,
+    /// The hosts that were named.
+    pub(crate) hosts: Vec<Host>,
+    /// How many ranks each process holds under MPI.
+    pub(crate) ranks_per_process: usize,
+    /// The name of the MPI launcher, where that is the one process of this plan.
+    pub(crate) under: Option<String>,
 }
 
 /// One program of the job, and how many ranks run it.
@@ -50,9 +58,21 @@ pub(crate) struct Program {
 impl Plan {
     /// Checks everything that can be checked before anything is started.
     pub(crate) fn new(job: JobOptions, sections: Vec<Section>) -> Result<Plan, Error> {
-        let mode = job.mode.map_or_else(|| from_env("SPMD_AS", Mode::Processes, named), Ok)?;
+        let mode = job.mode.map_or_else(
+            || from_env("SPMD_AS", None, |text| named(text).map(Some)),
+            |mode| Ok(Some(mode)),
+        )?;
         let transport =
             job.transport.map_or_else(|| from_env("SPMD_TRANSPORT", Transport::Auto, named), Ok)?;
+        let hosts = match &job.hostfile {
+            Some(file) => hosts::from_file(file)?,
+            None => hosts::from_list(&job.host)?,
+        };
+        let transport = carrier(transport, !hosts.is_empty(), job.ranks_per_process)?;
+        let (mode, ranks_per_process) = match transport {
+            Transport::Mpi => hybrid(mode, job.ranks_per_process)?,
+            _ => (mode.unwrap_or(Mode::Processes), 1),
+        };
         let bind = job.bind.map_or_else(|| from_env("SPMD_BIND", Bind::None, args::bind), Ok)?;
         let grace = Duration::from_secs(2);
         let grace = job.grace.map_or_else(|| from_env("SPMD_GRACE", grace, args::duration), Ok)?;
@@ -63,7 +83,10 @@ impl Plan {
         let several = sections.len() > 1;
         let mut programs = Vec::new();
         for section in sections {
-            programs.push(Program::new(section, several)?);
+            programs.push(Program::new(section, several, || match transport {
+                Transport::Mpi => ranks_under_mpi(&hosts, ranks_per_process),
+                _ => Ok(topology::parallelism()),
+            })?);
         }
         let size = programs.iter().map(|program| program.ranks).fold(0, usize::saturating_add);
         let plan = Plan {
@@ -82,28 +105,18 @@ impl Plan {
             grace,
             on_failure: job.on_failure,
             dry_run: job.dry_run,
+            hosts,
+            ranks_per_process,
+            under: None,
         };
         plan.check_together()?;
         Ok(plan)
     }
 
     fn check_together(&self) -> Result<(), Error> {
-        let (most, what) = match self.mode {
-            Mode::Threads => (MOST_THREADS, "thread ranks"),
-            Mode::Virtual => (MOST_VIRTUAL, "virtual ranks"),
-            _ => (MOST_PROCESSES, "process ranks"),
-        };
-        if self.size > most {
-            return usage(format!(
-                "{} {what} are more than the limit of {most}; use fewer{}",
-                self.size,
-                if self.mode == Mode::Virtual { "" } else { ", or --as virtual" }
-            ));
-        }
-        if self.mode != Mode::Processes && self.programs.len() > 1 {
-            return usage(format!(
-                "{what} share one process, so there can be only one program; drop `:` or use --as processes"
-            ));
+        match self.transport {
+            Transport::Mpi => self.check_under_mpi()?,
+            _ => self.check_on_this_host()?,
         }
         for name in crate::environment::ALIKE {
             let mut values = self.programs.iter().map(|program| program.setting(name));
@@ -131,9 +144,59 @@ impl Plan {
         Ok(())
     }
 
+    fn check_on_this_host(&self) -> Result<(), Error> {
+        let (most, what) = match self.mode {
+            Mode::Threads => (MOST_THREADS, "thread ranks"),
+            Mode::Virtual => (MOST_VIRTUAL, "virtual ranks"),
+            _ => (MOST_PROCESSES, "process ranks"),
+        };
+        if self.size > most {
+            return usage(format!(
+                "{} {what} are more than the limit of {most}; use fewer{}",
+                self.size,
+                if self.mode == Mode::Virtual { "" } else { ", or --as virtual" }
+            ));
+        }
+        if self.mode != Mode::Processes && self.programs.len() > 1 {
+            return usage(format!(
+                "{what} share one process, so there can be only one program; drop `:` or use --as processes"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_under_mpi(&self) -> Result<(), Error> {
+        let each = self.ranks_per_process;
+        let most = if self.mode == Mode::Virtual { MOST_VIRTUAL } else { MOST_THREADS };
+        if each > most {
+            return usage(format!("--ranks-per-process {each} is more than the limit of {most}"));
+        }
+        if let Some(program) = self.programs.iter().find(|program| program.ranks % each != 0) {
+            return usage(format!(
+                "{} ranks of {} do not divide into processes of {each} (--ranks-per-process); ask \
+                 for a multiple of {each}",
+                program.ranks,
+                program.name.display()
+            ));
+        }
+        let asked = [
+            (self.show_ranks.is_some(), "--show-ranks: only --tag tells ranks apart under MPI"),
+            (
+                self.on_failure == OnFailure::Continue,
+                "--on-failure continue: an MPI launcher ends the job when a rank fails; drop it",
+            ),
+        ];
+        asked.iter().find(|(given, _)| *given).map_or(Ok(()), |(_, why)| usage((*why).into()))
+    }
+
     /// Whether the launcher starts one process that holds all ranks.
     pub(crate) fn one_process(&self) -> bool {
-        self.mode != Mode::Processes
+        self.under.is_some() || self.mode != Mode::Processes
+    }
+
+    /// What the ranks of a process are that holds several: the value of `SPMD_AS`.
+    pub(crate) fn in_process(&self) -> &'static str {
+        if self.mode == Mode::Virtual { "virtual" } else { "threads" }
     }
 
     /// The value of a variable that is the same for all ranks ([`crate::environment::ALIKE`]).
@@ -150,7 +213,11 @@ impl Plan {
 }
 
 impl Program {
-    fn new(section: Section, several: bool) -> Result<Program, Error> {
+    fn new(
+        section: Section,
+        several: bool,
+        ranks: impl Fn() -> Result<usize, Error>,
+    ) -> Result<Program, Error> {
         let mut command = section.command.into_iter();
         let Some(name) = command.next() else {
             return usage(match several {
@@ -168,7 +235,10 @@ impl Program {
                     name.display()
                 ));
             }
-            None => from_env("SPMD_RANKS", topology::parallelism(), args::rank_count)?,
+            None => match from_env("SPMD_RANKS", None, |text| args::rank_count(text).map(Some))? {
+                Some(said) => said,
+                None => ranks()?,
+            },
         };
         if let Some(cwd) = &section.options.cwd
             && !cwd.is_dir()
@@ -232,14 +302,80 @@ fn from_env<T>(
 fn built_in(mode: Mode, transport: Transport) -> Result<(), Error> {
     let option = match (mode, transport) {
         (Mode::Gpus, _) => "--as gpus",
-        (_, Transport::Mpi) => "--transport mpi",
         (_, Transport::Nccl) => "--transport nccl",
         _ => return Ok(()),
     };
     usage(format!(
         "{option} is not in this version, which runs processes, threads and virtual ranks over \
-         shared memory; leave it out"
+         shared memory and MPI; leave it out"
     ))
+}
+
+/// What carries data, once hosts have been named or not.
+fn carrier(
+    asked: Transport,
+    hosts: bool,
+    ranks_per_process: Option<usize>,
+) -> Result<Transport, Error> {
+    let transport = match asked {
+        Transport::Auto if hosts => Transport::Mpi,
+        other => other,
+    };
+    match transport {
+        Transport::Mpi => mpi::outside()?,
+        _ if hosts => {
+            return usage(
+                "--host and --hostfile mean MPI, the only transport between hosts; drop them, or \
+                 use --transport mpi"
+                    .into(),
+            );
+        }
+        _ if ranks_per_process.is_some() => {
+            return usage(
+                "--ranks-per-process is for jobs under MPI; add --transport mpi, or use --as \
+                 threads for one process"
+                    .into(),
+            );
+        }
+        Transport::Auto => mpi::outside()?,
+        _ => {}
+    }
+    Ok(transport)
+}
+
+/// What ranks are under MPI, and how many of them each process holds.
+fn hybrid(mode: Option<Mode>, each: Option<usize>) -> Result<(Mode, usize), Error> {
+    match (mode, each.unwrap_or(1)) {
+        (None | Some(Mode::Processes), 1) => Ok((Mode::Processes, 1)),
+        (None | Some(Mode::Threads), k) if each.is_some() => Ok((Mode::Threads, k)),
+        (Some(Mode::Virtual), k) if each.is_some() => Ok((Mode::Virtual, k)),
+        (Some(Mode::Processes), k) => usage(format!(
+            "--ranks-per-process {k}: process ranks have a process each; use --as threads or \
+             --as virtual"
+        )),
+        _ => usage(
+            "--as threads and --as virtual under MPI need --ranks-per-process K: how many ranks \
+             each process holds"
+                .into(),
+        ),
+    }
+}
+
+/// How many ranks a job under MPI has where nobody says so: what its hosts or its Slurm
+/// allocation have room for, or this machine's cores.
+fn ranks_under_mpi(hosts: &[Host], each: usize) -> Result<usize, Error> {
+    if !hosts.is_empty() {
+        let slots = hosts::slots(hosts).map(|slots| slots / each * each);
+        return slots.filter(|&slots| slots > 0).map_or_else(
+            || usage("-n is missing; say how many ranks the hosts are to run".into()),
+            Ok,
+        );
+    }
+    let tasks = from_env("SLURM_NTASKS", None, |text| args::rank_count(text).map(Some))?;
+    Ok(match tasks {
+        Some(tasks) => tasks.saturating_mul(each),
+        None => (topology::parallelism() / each).max(1) * each,
+    })
 }
 
 /// Reads `K=V`, or `K` for a variable that the launcher itself must have.

@@ -9,7 +9,11 @@ use crate::place::Places;
 use crate::plan::Plan;
 use crate::report::{Failure, Outcome, ending, say, shell_status};
 
-pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
+pub(crate) fn run(
+    plan: &Plan,
+    places: &Places,
+    environment: &Environment,
+) -> Result<u8, Error> {
     let asked = [
         (plan.tag, "--tag"),
         (plan.timestamps, "--timestamps"),
@@ -28,7 +32,6 @@ pub(crate) fn run(plan: &Plan, places: &Places) -> Result<u8, Error> {
     for name in OWN {
         command.env_remove(name);
     }
-    let environment = Environment::new(plan)?;
     environment.begin_trace()?;
     command.envs(environment.of(plan, program, 0, places, job.as_ref(), false));
     if let Some(cwd) = &program.cwd {

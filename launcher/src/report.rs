@@ -30,14 +30,19 @@ pub(crate) fn shell_status(status: ExitStatus) -> u8 {
     }
 }
 
-/// How a process ended, in words.
+/// How a rank's process ended, in words.
 pub(crate) fn ending(status: ExitStatus) -> String {
+    ending_of("its process", status)
+}
+
+/// How a process of this name ended, in words.
+pub(crate) fn ending_of(who: &str, status: ExitStatus) -> String {
     match (status.code(), signal(status)) {
         (_, Some(number)) => match signal_name(number) {
-            Some(name) => format!("its process was killed by signal {number} ({name})"),
-            None => format!("its process was killed by signal {number}"),
+            Some(name) => format!("{who} was killed by signal {number} ({name})"),
+            None => format!("{who} was killed by signal {number}"),
         },
-        (code, None) => format!("its process exited with status {}", code.unwrap_or(1)),
+        (code, None) => format!("{who} exited with status {}", code.unwrap_or(1)),
     }
 }
 

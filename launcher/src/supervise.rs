@@ -213,7 +213,16 @@ impl<'a> Supervisor<'a> {
                 self.finished += 1;
                 self.never_entered.push(rank);
             }
-            Verdict::Failed => self.on_failure(rank, status, report::ending(status)),
+            Verdict::Failed => {
+                let why = match &self.plan.under {
+                    Some(launcher) => format!(
+                        "a rank failed or could not be started: {}",
+                        report::ending_of(&format!("the launcher of {launcher}"), status)
+                    ),
+                    None => report::ending(status),
+                };
+                self.on_failure(rank, status, why);
+            }
         }
     }
 
@@ -223,7 +232,9 @@ impl<'a> Supervisor<'a> {
         }
         if self.first.is_none() {
             let code = report::shell_status(status).max(1);
-            self.first = Some((rank, Failure { who: Some(self.name(rank)), why, code }));
+            // Which rank it was, an MPI launcher has said itself.
+            let who = self.plan.under.is_none().then(|| self.name(rank));
+            self.first = Some((rank, Failure { who, why, code }));
         }
         if self.phase == Phase::Running && self.plan.on_failure == OnFailure::End {
             // Ranks in the world learn of the failure there, and get time to end by themselves;

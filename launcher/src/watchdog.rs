@@ -95,7 +95,7 @@ pub(crate) fn main() -> Option<ExitCode> {
 
 /// Kills the processes whose environment names the job: the launcher may have died after it
 /// started a rank and before it could say so.
-fn kill_strays(token: &str) {
+pub(crate) fn kill_strays(token: &str) {
     let mark = format!("SPMD_JOB={token}").into_bytes();
     let belongs = |pid: i32| {
         std::fs::read(format!("/proc/{pid}/environ"))

@@ -3,6 +3,7 @@
 use std::process::ExitStatus;
 
 use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Supervisor;
 use crate::args::OnFailure;
@@ -29,7 +30,9 @@ pub(super) fn judge(status: ExitStatus, entered: bool, finished: bool) -> Verdic
 
 impl Supervisor<'_> {
     pub(super) fn name(&self, rank: usize) -> String {
-        if self.plan.one_process() && self.plan.size > 1 {
+        if let Some(launcher) = &self.plan.under {
+            format!("the launcher of {launcher}")
+        } else if self.plan.one_process() && self.plan.size > 1 {
             format!("the process of ranks 0 to {}", self.plan.size - 1)
         } else {
             format!("rank {rank}")
@@ -71,13 +74,19 @@ impl Supervisor<'_> {
         }
         let status = self.processes[rank].status;
         if let Some(signal) = self.passed_on
-            && status.and_then(report::signal).is_some_and(|by| {
-                by == signal || (by == Signal::KILL.as_raw() && self.interrupts > 0)
-            })
+            && (self.ends_by_itself(signal)
+                || status.and_then(report::signal).is_some_and(|by| {
+                    by == signal || (by == Signal::KILL.as_raw() && self.interrupts > 0)
+                }))
         {
             return Outcome::Interrupted { signal };
         }
         Outcome::Failed(self.named_by_job(failure))
+    }
+
+    /// Whether the job's process ends the ranks at this signal and then exits, as MPI launchers do.
+    fn ends_by_itself(&self, signal: i32) -> bool {
+        self.plan.under.is_some() && [SIGINT, SIGTERM, SIGHUP].contains(&signal)
     }
 
     /// What the ranks themselves recorded as the first cause comes before what their deaths show.

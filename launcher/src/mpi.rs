@@ -1,0 +1,119 @@
+//! `--transport mpi`: a job under the launcher that belongs to the MPI library.
+//!
+//! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
+//! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
+//! where ranks are to run, `find` looks for the library and its launcher, `probe` asks both who
+//! they are, `installation` says whether they belong together (`family`), and `command` writes the
+//! command line.
+
+mod command;
+mod family;
+mod find;
+pub(crate) mod hosts;
+mod installation;
+mod probe;
+
+use std::path::absolute;
+
+use crate::args::{Bind, Stdin};
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::plan::{Plan, Program};
+
+use command::{App, Wanted};
+pub(crate) use find::{Here, in_path};
+pub(crate) use installation::Library;
+pub(crate) use probe::main;
+
+/// Variables by which MPI launchers tell a process its rank.
+const RANK_OF: [&str; 4] =
+    ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
+
+/// Errors: `spmdrun` is itself one of the processes that an MPI launcher has started.
+pub(crate) fn outside() -> Result<(), Error> {
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
+    // Ranks of a job of ours over shared memory find such variables, too.
+    let ours = std::env::var_os("SPMD_JOB").is_some() && !is("SPMD_TRANSPORT", "mpi");
+    let set = RANK_OF.into_iter().find(|name| std::env::var_os(name).is_some());
+    match set {
+        Some(name) if !ours => Err(Error::Usage(format!(
+            "spmdrun was itself started by an MPI launcher ({name} is set), once for each \
+             process; start the program in its place (mpiexec -n N ./app), or spmdrun alone; \
+             --transport shm starts a job of its own on this host"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Turns the plan of a job into that of its MPI launcher.
+///
+/// Errors: there is no library or no launcher for it, a host is unknown or too small, or the
+/// launcher cannot do what is asked.
+pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error> {
+    let library = Library::find(&Here)?;
+    let launcher = library.launcher(&Here)?;
+    hosts::check(&plan.hosts, hosts::has_address)?;
+    let each = plan.ranks_per_process;
+    let env = environment.under_mpi(&plan, &library.file);
+    let wanted = Wanted {
+        apps: plan.programs.iter().map(|program| app(program, each)).collect(),
+        hosts: hosts::share(&plan.hosts, plan.size / each, each)?,
+        bind: &plan.bind,
+        per_process: each,
+        tag: plan.tag,
+        report_bindings: plan.report_bindings,
+        output_dir: plan.output_dir.as_ref().map(|dir| absolute(dir).unwrap_or(dir.clone())),
+        stdin: plan.stdin,
+        names: passed_on(&env),
+        as_root: as_root(),
+    };
+    let line = command::line(&launcher.kind, &wanted)?;
+    if let Some(dir) = wanted.output_dir.as_ref().filter(|_| !plan.dry_run) {
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Error::Usage(format!("--output-dir {}: {error}", dir.display())))?;
+    }
+    let program = Program {
+        ranks: plan.size,
+        name: launcher.path.clone().into_os_string(),
+        path: launcher.path,
+        arguments: line.arguments,
+        env: [env, line.env].concat(),
+        cwd: None,
+    };
+    let stdin = if plan.stdin == Stdin::None { Stdin::None } else { Stdin::Rank(0) };
+    Ok(Plan {
+        under: Some(launcher.name),
+        programs: vec![program],
+        bind: Bind::None,
+        report_bindings: false,
+        tag: false,
+        output_dir: None,
+        stdin,
+        ..plan
+    })
+}
+
+fn app(program: &Program, each: usize) -> App<'_> {
+    App {
+        processes: program.ranks / each,
+        path: &program.path,
+        arguments: &program.arguments,
+        env: &program.env,
+        cwd: program.cwd.as_ref().map(|cwd| absolute(cwd).unwrap_or(cwd.clone())),
+    }
+}
+
+/// The variables that a launcher passes on which does not pass on all: ours, and those of Rust.
+fn passed_on(set: &[(String, std::ffi::OsString)]) -> Vec<String> {
+    let here = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = |name: &String| name.starts_with("SPMD_") || name.starts_with("RUST_");
+    let here = here.filter(|name| ours(name) && !crate::environment::OWN.contains(&name.as_str()));
+    let mut names: Vec<String> = here.chain(set.iter().map(|(name, _)| name.clone())).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn as_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

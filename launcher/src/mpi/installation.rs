@@ -1,0 +1,190 @@
+//! The MPI library of this machine, and the launcher that belongs to it.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+use super::family::{self, Family};
+use super::find::{self, Absent, Machine};
+use super::probe;
+
+/// What to do where there is no library that can be used.
+const INSTALL: &str = "install one, for instance by `pip install mpich` in a Python environment, \
+                       or name its file in SPMD_MPI_LIB";
+
+/// A library with the standard ABI.
+#[derive(Clone, Debug)]
+pub(crate) struct Library {
+    pub(crate) file: PathBuf,
+    pub(crate) family: Family,
+    /// `MPICH 5.0.2`
+    pub(crate) name: String,
+    pub(crate) abi: (i32, i32),
+}
+
+/// A program that starts MPI processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launcher {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    /// `Open MPI 5.0.11`, or `Slurm`.
+    pub(crate) name: String,
+}
+
+/// Whose options a launcher understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Hydra,
+    IntelHydra,
+    OpenMpi { major: u32 },
+    /// Slurm's, with the process management that the library is to use.
+    Srun { pmi: &'static str },
+}
+
+impl Library {
+    /// Finds the library and asks it who it is.
+    pub(crate) fn find(machine: &dyn Machine) -> Result<Library, Error> {
+        let file = find::library(machine).map_err(|why| Error::Usage(absent(machine, why)))?;
+        let file = std::path::absolute(&file).unwrap_or(file);
+        let shown = file.display().to_string();
+        let refused = |why: String| Error::Usage(format!("the MPI library {shown}: {why}"));
+        let answer = probe::library(&file).map_err(|why| refused(format!("{why}; {INSTALL}")))?;
+        let (major, minor) = answer.abi;
+        if major != 1 {
+            return Err(refused(format!(
+                "its ABI is version {major}.{minor}, and this build needs version 1; {INSTALL}"
+            )));
+        }
+        let Some(family) = Family::of(&answer.text) else {
+            let first = answer.text.lines().next().unwrap_or("nothing");
+            return Err(refused(format!(
+                "it calls itself `{first}`, of which spmdrun knows no launcher; start the program \
+                 by that library's own, with SPMD_TRANSPORT=mpi and SPMD_MPI_LIB={shown}"
+            )));
+        };
+        let name = named(family, &answer.text);
+        Ok(Library { file, family, name, abi: answer.abi })
+    }
+
+    /// Finds the launcher: Slurm's inside an allocation, if the library can be started so; else
+    /// one of the library's family, from its own folders before others.
+    pub(crate) fn launcher(&self, machine: &dyn Machine) -> Result<Launcher, Error> {
+        if let Some(srun) = self.srun(machine) {
+            return Ok(srun);
+        }
+        let mut others = Vec::new();
+        for path in find::launchers(machine, &self.file) {
+            let text = probe::launcher(&path).unwrap_or_default();
+            match Family::of(&text) {
+                Some(family) if family == self.family => {
+                    return Ok(Launcher { path, kind: kind(family, &text), name: named(family, &text) });
+                }
+                Some(family) => others.push(format!("{} is {family}'s", path.display())),
+                None => others.push(format!("{} is unknown", path.display())),
+            }
+        }
+        let seen = match others.is_empty() {
+            true => "there is no mpiexec or mpirun beside it or in PATH".into(),
+            false => format!("its own is missing, and {}", others.join(", ")),
+        };
+        Err(Error::Usage(format!(
+            "no launcher for {} ({}): {seen}; put the folder with its mpiexec first in PATH, or \
+             name another library in SPMD_MPI_LIB",
+            self.name,
+            self.file.display()
+        )))
+    }
+
+    fn srun(&self, machine: &dyn Machine) -> Option<Launcher> {
+        machine.variable("SLURM_JOB_ID")?;
+        let path = find::in_path(machine, &["srun"]).into_iter().next()?;
+        let offered = probe::slurm(&path)?;
+        let pmi = management(self.family, &offered)?;
+        Some(Launcher { path, kind: Kind::Srun { pmi }, name: "Slurm".into() })
+    }
+
+    /// Whether a launcher lies in the same installation.
+    pub(crate) fn beside(&self, machine: &dyn Machine, launcher: &Path) -> bool {
+        let file = machine.real(&self.file);
+        let launcher = machine.real(launcher);
+        let prefix = launcher.parent().and_then(Path::parent);
+        prefix.is_some_and(|prefix| file.starts_with(prefix))
+    }
+}
+
+/// The process management by which `srun` can start a library's processes.
+fn management(family: Family, offered: &str) -> Option<&'static str> {
+    let wanted: &[&str] = match family {
+        Family::OpenMpi => &["pmix"],
+        Family::Mpich | Family::Intel => &["pmi2", "pmix"],
+    };
+    let has = |name: &&&str| offered.split_whitespace().any(|word| word.trim_matches(',') == **name);
+    wanted.iter().find(has).copied()
+}
+
+fn kind(family: Family, text: &str) -> Kind {
+    match family {
+        Family::Mpich => Kind::Hydra,
+        Family::Intel => Kind::IntelHydra,
+        Family::OpenMpi => {
+            let major = family::version(text).and_then(|version| version.split('.').next());
+            Kind::OpenMpi { major: major.and_then(|major| major.parse().ok()).unwrap_or(5) }
+        }
+    }
+}
+
+fn named(family: Family, text: &str) -> String {
+    match family::version(text) {
+        Some(version) => format!("{family} {version}"),
+        None => family.to_string(),
+    }
+}
+
+/// Says what was looked for, where, and what to do.
+fn absent(machine: &dyn Machine, why: Absent) -> String {
+    const NAME: &str = find::LIBRARY;
+    match why {
+        Absent::NotWhereSaid(path) => format!(
+            "SPMD_MPI_LIB={}: it is neither a library nor a folder with {NAME}; correct it, or \
+             unset it to have the library found",
+            path.display()
+        ),
+        Absent::OtherVersion(path) => format!(
+            "{} is not the library of the MPI 5 standard, which is {NAME}; its version is too \
+             old; {INSTALL}",
+            path.display()
+        ),
+        Absent::OtherAbi(path) => {
+            let text = probe::launcher(&path).unwrap_or_default();
+            let who = Family::of(&text).map_or("an MPI".into(), |family| named(family, &text));
+            format!(
+                "the MPI found here is {who} ({}), which has no library with the standard ABI of \
+                 MPI 5 ({NAME}), and this build needs one; {INSTALL}",
+                path.display()
+            )
+        }
+        Absent::Nowhere => format!(
+            "no MPI library with the standard ABI: looked for {NAME} in the loader's folders, \
+             beside mpirun and mpiexec in PATH, in VIRTUAL_ENV and in CONDA_PREFIX; {INSTALL}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_slurm_offers() {
+        let offered = "MPI plugin types are...\n\tnone\n\tpmi2\n\tcray_shasta\n\tpmix\n";
+        assert_eq!(management(Family::Mpich, offered), Some("pmi2"));
+        assert_eq!(management(Family::OpenMpi, offered), Some("pmix"));
+        assert_eq!(management(Family::OpenMpi, "none pmi2"), None);
+    }
+
+    #[test]
+    fn kinds() {
+        assert_eq!(kind(Family::OpenMpi, "mpirun (Open MPI) 4.1.6"), Kind::OpenMpi { major: 4 });
+        assert_eq!(kind(Family::Mpich, "HYDRA build details"), Kind::Hydra);
+    }
+}
