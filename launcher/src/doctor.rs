@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mpi::{Here, Kind, Library};
 use crate::topology;
 
 /// One thing that was looked at.
@@ -24,8 +25,19 @@ enum State {
 
 /// Prints the findings; the exit status is 1 where process ranks cannot run.
 pub(crate) fn examine() -> u8 {
-    let findings =
-        [cores(), quota(), numa(), shared_memory(), reach(), open_files(), mpi(), gpu(), nccl()];
+    let [library, launcher] = mpi();
+    let findings = [
+        cores(),
+        quota(),
+        numa(),
+        shared_memory(),
+        reach(),
+        open_files(),
+        library,
+        launcher,
+        gpu(),
+        nccl(),
+    ];
     let mut text = String::new();
     for finding in &findings {
         let mark = match finding.state {
@@ -165,20 +177,45 @@ fn open_files() -> Finding {
     good("open files", "not examined here".into())
 }
 
-fn mpi() -> Finding {
-    let found = library("libmpi_abi.so").or_else(|| library("libmpi.so"));
-    match (found, in_path("mpirun")) {
-        (Some(library), Some(_)) => limited("MPI", format!("{library} is here; {NOT_USED}")),
-        (Some(library), None) => {
-            limited("MPI", format!("{library} is here, but no mpirun in PATH; {NOT_USED}"))
+/// The library that `--transport mpi` would use, and the launcher that belongs to it.
+fn mpi() -> [Finding; 2] {
+    let (first, second) = ("MPI library", "MPI launcher");
+    let library = match Library::find(&Here) {
+        Ok(library) => library,
+        Err(why) => {
+            return [limited(first, why.to_string()), limited(second, "none sought".into())];
         }
-        (None, _) => limited(
-            "MPI",
-            "no libmpi_abi.so or libmpi.so among the system's libraries or in LD_LIBRARY_PATH; no \
-             job needs one"
-                .into(),
+    };
+    let (major, minor) = library.abi;
+    let found = good(
+        first,
+        format!(
+            "{}: {}, by the standard ABI {major}.{minor}, loaded at run time",
+            library.name,
+            library.file.display()
         ),
-    }
+    );
+    let launcher = match library.launcher(&Here) {
+        Err(why) => limited(second, why.to_string()),
+        Ok(launcher) => {
+            let path = launcher.path.display();
+            let name = &launcher.name;
+            if matches!(launcher.kind, Kind::Srun { .. }) {
+                good(second, format!("{name}: {path}, as this is an allocation"))
+            } else if library.beside(&Here, &launcher.path) {
+                good(second, format!("{name}: {path}, of the library's installation"))
+            } else {
+                limited(
+                    second,
+                    format!(
+                        "{name}: {path}, of the library's kind but of another installation; if \
+                         every process finds itself alone, put the library's own first in PATH"
+                    ),
+                )
+            }
+        }
+    };
+    [found, launcher]
 }
 
 const NOT_USED: &str = "this version does not use it";
@@ -228,9 +265,4 @@ fn library(name: &str) -> Option<String> {
             text.starts_with('/') && file.is_some_and(|file| file.starts_with(name))
         })
         .map(str::to_owned)
-}
-
-fn in_path(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }

@@ -60,7 +60,10 @@ pub fn cargo_spmdrun() -> ExitCode {
 
 fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCode {
     #[cfg(unix)]
-    if let Some(code) = watchdog::main().or_else(mpi::main) {
+    if let Some(code) = watchdog::main() {
+        return code;
+    }
+    if let Some(code) = mpi::main() {
         return code;
     }
     let done = parse(std::env::args_os().skip(1).collect()).and_then(carry_out);

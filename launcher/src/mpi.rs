@@ -21,13 +21,12 @@ use crate::error::Error;
 use crate::plan::{Plan, Program};
 
 use command::{App, Wanted};
-pub(crate) use find::{Here, in_path};
-pub(crate) use installation::Library;
+pub(crate) use find::Here;
+pub(crate) use installation::{Kind, Library};
 pub(crate) use probe::main;
 
 /// Variables by which MPI launchers tell a process its rank.
-const RANK_OF: [&str; 4] =
-    ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
+const RANK_OF: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
 
 /// Errors: `spmdrun` is itself one of the processes that an MPI launcher has started.
 pub(crate) fn outside() -> Result<(), Error> {
@@ -47,12 +46,11 @@ pub(crate) fn outside() -> Result<(), Error> {
 
 /// Turns the plan of a job into that of its MPI launcher.
 ///
-/// Errors: there is no library or no launcher for it, a host is unknown or too small, or the
-/// launcher cannot do what is asked.
+/// Errors: there is no library or no launcher for it, the hosts have too few slots, or the launcher
+/// cannot do what is asked.
 pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error> {
     let library = Library::find(&Here)?;
     let launcher = library.launcher(&Here)?;
-    hosts::check(&plan.hosts, hosts::has_address)?;
     let each = plan.ranks_per_process;
     let env = environment.under_mpi(&plan, &library.file);
     let wanted = Wanted {
@@ -114,6 +112,10 @@ fn passed_on(set: &[(String, std::ffi::OsString)]) -> Vec<String> {
     names
 }
 
+/// Open MPI's launcher starts nothing for root unless told that it may.
 fn as_root() -> bool {
-    rustix::process::geteuid().is_root()
+    #[cfg(unix)]
+    return rustix::process::geteuid().is_root();
+    #[cfg(not(unix))]
+    false
 }

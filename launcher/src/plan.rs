@@ -10,8 +10,7 @@ use clap::ValueEnum;
 
 use crate::args::{self, Bind, JobOptions, Mode, OnFailure, Section, Stdin, Transport};
 use crate::error::Error;
-use crate::mpi::{self, hosts};
-use crate::mpi::hosts::Host;
+use crate::mpi::{self, hosts, hosts::Host};
 use crate::topology::{self, Cpus};
 
 /// The most ranks of each kind; the arena, and what a kernel bears, are made for these.
@@ -69,6 +68,7 @@ impl Plan {
             None => hosts::from_list(&job.host)?,
         };
         let transport = carrier(transport, !hosts.is_empty(), job.ranks_per_process)?;
+        hosts::check(&hosts, hosts::has_address)?;
         let (mode, ranks_per_process) = match transport {
             Transport::Mpi => hybrid(mode, job.ranks_per_process)?,
             _ => (mode.unwrap_or(Mode::Processes), 1),

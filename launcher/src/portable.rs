@@ -9,11 +9,7 @@ use crate::place::Places;
 use crate::plan::Plan;
 use crate::report::{Failure, Outcome, ending, say, shell_status};
 
-pub(crate) fn run(
-    plan: &Plan,
-    places: &Places,
-    environment: &Environment,
-) -> Result<u8, Error> {
+pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Result<u8, Error> {
     let asked = [
         (plan.tag, "--tag"),
         (plan.timestamps, "--timestamps"),

@@ -114,8 +114,7 @@ fn bind(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> Result<(), Error> 
 
         (Kind::OpenMpi { .. }, Bind::List(_)) => {
             return Err(Error::Usage(
-                "--bind with a list is not for Open MPI's launcher; use --bind core or numa"
-                    .into(),
+                "--bind with a list is not for Open MPI's launcher; use --bind core or numa".into(),
             ));
         }
         (Kind::OpenMpi { .. }, bind) => {
@@ -168,7 +167,9 @@ fn plus(cpus: &Cpus) -> String {
 /// The set as a number in hexadecimal, bit i for CPU i.
 fn mask(cpus: &Cpus) -> String {
     let highest = cpus.0.last().copied().unwrap_or(0) / 4;
-    let digit = |place: usize| (0..4).filter(|bit| cpus.contains(4 * place + bit)).map(|bit| 1 << bit).sum();
+    let digit = |place: usize| {
+        (0..4).filter(|bit| cpus.contains(4 * place + bit)).map(|bit| 1 << bit).sum()
+    };
     (0..=highest).rev().filter_map(|place| char::from_digit(digit(place), 16)).collect()
 }
 
@@ -181,7 +182,9 @@ fn output(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) {
                 line.word("-prepend-rank");
             }
             if let Some(dir) = dir {
-                for (option, stream) in [("-outfile-pattern", "stdout"), ("-errfile-pattern", "stderr")] {
+                for (option, stream) in
+                    [("-outfile-pattern", "stdout"), ("-errfile-pattern", "stderr")]
+                {
                     line.word(option);
                     line.word(file(dir, "%r", stream));
                 }
@@ -260,7 +263,10 @@ fn hosts(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> bool {
         }
         Kind::Srun { .. } => {
             // A host for every process, in the order of ranks.
-            let each = wanted.hosts.iter().flat_map(|(name, count)| std::iter::repeat_n(name.as_str(), *count));
+            let each = wanted
+                .hosts
+                .iter()
+                .flat_map(|(name, count)| std::iter::repeat_n(name.as_str(), *count));
             let list = each.collect::<Vec<_>>().join(",");
             line.words(&["--distribution=arbitrary", &format!("--nodelist={list}")]);
         }

@@ -107,10 +107,8 @@ pub(crate) fn share(
     let limited: usize = hosts.iter().filter_map(room).sum();
     let open = hosts.iter().filter(|host| host.slots.is_none()).count();
     if !hosts.is_empty() && open == 0 && processes > limited {
-        let list: Vec<String> = hosts
-            .iter()
-            .map(|host| format!("{}:{}", host.name, host.slots.unwrap_or(0)))
-            .collect();
+        let list: Vec<String> =
+            hosts.iter().map(|host| format!("{}:{}", host.name, host.slots.unwrap_or(0))).collect();
         let fit = match each {
             1 => String::new(),
             _ => format!(", which hold {limited} processes of {each} ranks"),

@@ -36,24 +36,38 @@ pub(crate) struct Launcher {
 pub(crate) enum Kind {
     Hydra,
     IntelHydra,
-    OpenMpi { major: u32 },
+    OpenMpi {
+        major: u32,
+    },
     /// Slurm's, with the process management that the library is to use.
-    Srun { pmi: &'static str },
+    Srun {
+        pmi: &'static str,
+    },
 }
 
 impl Library {
     /// Finds the library and asks it who it is.
     pub(crate) fn find(machine: &dyn Machine) -> Result<Library, Error> {
-        let file = find::library(machine).map_err(|why| Error::Usage(absent(machine, why)))?;
+        let file = find::library(machine).map_err(|why| Error::Usage(absent(why)))?;
         let file = std::path::absolute(&file).unwrap_or(file);
         let shown = file.display().to_string();
         let refused = |why: String| Error::Usage(format!("the MPI library {shown}: {why}"));
         let answer = probe::library(&file).map_err(|why| refused(format!("{why}; {INSTALL}")))?;
         let (major, minor) = answer.abi;
-        if major != 1 {
-            return Err(refused(format!(
-                "its ABI is version {major}.{minor}, and this build needs version 1; {INSTALL}"
-            )));
+        match major {
+            1 => {}
+            _ if major < 0 => {
+                return Err(refused(format!(
+                    "it has an ABI of its own, and this build needs the standard one, which {} \
+                     has; {INSTALL}",
+                    find::LIBRARY
+                )));
+            }
+            _ => {
+                return Err(refused(format!(
+                    "its ABI is version {major}.{minor}, and this build needs version 1; {INSTALL}"
+                )));
+            }
         }
         let Some(family) = Family::of(&answer.text) else {
             let first = answer.text.lines().next().unwrap_or("nothing");
@@ -77,7 +91,11 @@ impl Library {
             let text = probe::launcher(&path).unwrap_or_default();
             match Family::of(&text) {
                 Some(family) if family == self.family => {
-                    return Ok(Launcher { path, kind: kind(family, &text), name: named(family, &text) });
+                    return Ok(Launcher {
+                        path,
+                        kind: kind(family, &text),
+                        name: named(family, &text),
+                    });
                 }
                 Some(family) => others.push(format!("{} is {family}'s", path.display())),
                 None => others.push(format!("{} is unknown", path.display())),
@@ -118,7 +136,8 @@ fn management(family: Family, offered: &str) -> Option<&'static str> {
         Family::OpenMpi => &["pmix"],
         Family::Mpich | Family::Intel => &["pmi2", "pmix"],
     };
-    let has = |name: &&&str| offered.split_whitespace().any(|word| word.trim_matches(',') == **name);
+    let has =
+        |name: &&&str| offered.split_whitespace().any(|word| word.trim_matches(',') == **name);
     wanted.iter().find(has).copied()
 }
 
@@ -141,7 +160,7 @@ fn named(family: Family, text: &str) -> String {
 }
 
 /// Says what was looked for, where, and what to do.
-fn absent(machine: &dyn Machine, why: Absent) -> String {
+fn absent(why: Absent) -> String {
     const NAME: &str = find::LIBRARY;
     match why {
         Absent::NotWhereSaid(path) => format!(

@@ -87,7 +87,11 @@ fn ask(file: &OsStr) -> Result<Answer, String> {
     // to bear that and does nothing else. The library is never unloaded while its functions are
     // used, as `library` outlives both symbols.
     let library = unsafe { libloading::Library::new(file) };
-    let library = library.map_err(|error| format!("it cannot be loaded: {error}"))?;
+    let library = library.map_err(|error| {
+        // Which file is missing or wrong, the loader's own words say.
+        let loader = std::error::Error::source(&error).map(ToString::to_string);
+        format!("it cannot be loaded: {}", loader.unwrap_or_else(|| error.to_string()))
+    })?;
     let missing = |name| format!("it has no {name}, so it does not have the ABI of MPI 5");
     // SAFETY: the standard gives the function of this name this C signature.
     let abi = unsafe { library.get::<AbiVersion>("MPI_Abi_get_version") };

@@ -76,10 +76,14 @@ fn heed_signals() -> std::io::Result<()> {
 impl Job {
     /// Starts a job and waits for `ready` lines of output.
     pub(crate) fn start(arguments: &[&str], ready: usize) -> Job {
+        Job::of(spmdrun(arguments), ready)
+    }
+
+    /// The same for a command that is made already.
+    pub(crate) fn of(mut command: Command, ready: usize) -> Job {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let value = format!("{}-{number}", std::process::id());
-        let mut command = spmdrun(arguments);
         command.env("LAUNCHER_TEST", &value).stdout(Stdio::piped()).stderr(Stdio::piped());
         // SAFETY: between fork and exec this makes system calls alone.
         unsafe { command.pre_exec(heed_signals) };

@@ -123,8 +123,14 @@ fn binding() {
 #[test]
 fn output_and_input() {
     let cases = [
-        (&HYDRA, "-prepend-rank -outfile-pattern /d/rank-%r.stdout -errfile-pattern /d/rank-%r.stderr"),
-        (&INTEL, "-prepend-rank -outfile-pattern /d/rank-%r.stdout -errfile-pattern /d/rank-%r.stderr -s all"),
+        (
+            &HYDRA,
+            "-prepend-rank -outfile-pattern /d/rank-%r.stdout -errfile-pattern /d/rank-%r.stderr",
+        ),
+        (
+            &INTEL,
+            "-prepend-rank -outfile-pattern /d/rank-%r.stdout -errfile-pattern /d/rank-%r.stderr -s all",
+        ),
         (&OPEN_4, "--tag-output --output-filename /d --stdin all"),
         (&OPEN_5, "--output tag --output dir=/d --stdin all"),
         (&SRUN, "--label --output=/d/rank-%t.stdout --error=/d/rank-%t.stderr --input=all"),

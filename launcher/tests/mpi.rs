@@ -1,0 +1,272 @@
+//! Jobs under an MPI launcher: with a library and launchers that these tests make up, and, where
+//! there are some, with real ones.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::{Job, Ran, finish, spmdrun};
+use tempfile::TempDir;
+
+/// Says what a library is asked for before `MPI_Init`.
+const LIBRARY: &str = r#"
+#[unsafe(no_mangle)]
+pub extern "C" fn MPI_Abi_get_version(major: *mut i32, minor: *mut i32) -> i32 {
+    unsafe { (*major, *minor) = (ABI, 0) };
+    0
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn MPI_Get_library_version(text: *mut u8, length: *mut i32) -> i32 {
+    unsafe {
+        NAME.as_ptr().copy_to(text, NAME.len());
+        *length = NAME.len() as i32;
+    }
+    0
+}
+"#;
+
+/// An installation of an MPI that is made up.
+struct Mpi(TempDir);
+
+impl Mpi {
+    fn new(name: &str, abi: i32) -> Mpi {
+        let mpi = Mpi(tempfile::tempdir().expect("a temporary folder"));
+        fs::create_dir_all(mpi.lib()).expect("writable");
+        let head = format!("const NAME: &str = {name:?};\nconst ABI: i32 = {abi};\n");
+        let source = mpi.0.path().join("library.rs");
+        fs::write(&source, head + LIBRARY).expect("writable");
+        let built = Command::new("rustc")
+            .args(["--edition=2024", "--crate-type=cdylib", "-Cpanic=abort", "-o"])
+            .args([mpi.file(), source])
+            .status();
+        assert!(built.is_ok_and(|status| status.success()), "rustc builds the library");
+        mpi
+    }
+
+    fn lib(&self) -> PathBuf {
+        self.0.path().join("lib")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.lib().join("libmpi_abi.so.1")
+    }
+
+    fn bin(&self) -> PathBuf {
+        self.0.path().join("bin")
+    }
+
+    /// Adds a launcher that says its version, and otherwise what it was told.
+    fn launcher(&self, name: &str, question: &str, version: &str) {
+        fs::create_dir_all(self.bin()).expect("writable");
+        let path = self.bin().join(name);
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = {question} ] && echo '{version}' && exit 0\necho \"$@\"\n\
+             env | grep ^SPMD_ | sort\n"
+        );
+        fs::write(&path, script).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+}
+
+/// `spmdrun` where nothing of MPI is found.
+fn bare(arguments: &[&str]) -> Command {
+    let mut command = spmdrun(arguments);
+    for name in ["SPMD_MPI_LIB", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SLURM_JOB_ID"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn with(mpi: &Mpi, arguments: &[&str]) -> Command {
+    let mut command = bare(arguments);
+    command.env("SPMD_MPI_LIB", mpi.lib());
+    command
+}
+
+#[track_caller]
+fn refused(ran: &Ran, words: &[&str]) {
+    assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    for word in words {
+        assert!(ran.err.contains(word), "{word}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_hybrid_job_under_hydra() {
+    let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
+    mpi.launcher("mpiexec", "--version", "HYDRA build details: Version: 5.0.2");
+    let line = ["--hostfile", "hosts", "--ranks-per-process", "8", "--tag", "--timeout", "9"];
+    let hosts = mpi.0.path().join("hosts");
+    fs::write(&hosts, "localhost slots=64 # here\n").expect("writable");
+    let mut command = with(&mpi, &line);
+    let ran = finish(command.current_dir(mpi.0.path()).args(["-n", "64", "true", "-x"]));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let told = "-genvall -bind-to none -prepend-rank -hosts localhost:8 -n 8 /";
+    let first = ran.out.lines().next().unwrap_or("");
+    assert!(first.starts_with(told) && first.ends_with("/true -x"), "{first}");
+    let library = format!("SPMD_MPI_LIB={}", mpi.file().display());
+    for variable in [
+        "SPMD_TRANSPORT=mpi",
+        &library,
+        "SPMD_RANKS_PER_PROCESS=8",
+        "SPMD_AS=threads",
+        "SPMD_TIMEOUT=9",
+    ] {
+        assert!(ran.out.lines().any(|line| line == variable), "{variable}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_dry_run_starts_nothing() {
+    let mpi = Mpi::new("Open MPI v6.0.0", 1);
+    mpi.launcher("mpirun", "--version", "mpirun (Open MPI) 6.0.0");
+    let ran =
+        finish(&mut with(&mpi, &["--transport", "mpi", "-n", "2", "--dry-run", "true", "a b"]));
+    assert_eq!((ran.code, ran.out.lines().count()), (Some(0), 1), "{ran:?}");
+    assert!(ran.out.contains("SPMD_TRANSPORT=mpi ") && ran.out.contains("/mpirun "), "{ran:?}");
+    assert!(ran.out.contains("-x SPMD_MPI_LIB -x SPMD_TRANSPORT --map-by"), "{ran:?}");
+    assert!(ran.out.contains("/true 'a b' #"), "{ran:?}");
+}
+
+#[test]
+fn slurm_in_an_allocation() {
+    let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
+    mpi.launcher("srun", "--mpi=list", "none pmi2 pmix");
+    let path = format!("{}:/usr/bin:/bin", mpi.bin().display());
+    let mut command = with(&mpi, &["--transport", "mpi", "--bind", "core", "true"]);
+    command.env("PATH", path).env("SLURM_JOB_ID", "7").env("SLURM_NTASKS", "3");
+    let ran = finish(&mut command);
+    assert!(
+        ran.out.starts_with("--mpi=pmi2 --export=ALL --cpu-bind=cores --input=0 -n 3"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn no_library() {
+    let mpi = ["--transport", "mpi", "-n", "2", "/bin/true"];
+    let nowhere = finish(bare(&mpi).env("PATH", "/nowhere"));
+    if nowhere.code == Some(2) {
+        refused(&nowhere, &["no MPI library", "VIRTUAL_ENV", "pip install"]);
+    }
+    let said = finish(bare(&mpi).env("SPMD_MPI_LIB", "/nowhere"));
+    refused(&said, &["SPMD_MPI_LIB=/nowhere", "libmpi_abi.so.1", "unset"]);
+    let wrong = finish(bare(&mpi).env("SPMD_MPI_LIB", "/etc/passwd"));
+    refused(&wrong, &["/etc/passwd", "cannot be loaded", "pip install"]);
+}
+
+#[test]
+fn a_library_that_does_not_fit() {
+    let line = ["--transport", "mpi", "-n", "2", "true"];
+    let old = Mpi::new("MPICH Version: 4.0", 0);
+    refused(&finish(&mut with(&old, &line)), &["version 0.0", "version 1", "pip install"]);
+    let own = Mpi::new("MPICH Version: 5.0", -1);
+    refused(&finish(&mut with(&own, &line)), &["an ABI of its own", "libmpi_abi.so.1"]);
+    let stranger = Mpi::new("Tomorrow's MPI 1.0", 1);
+    refused(&finish(&mut with(&stranger, &line)), &["Tomorrow's MPI", "SPMD_TRANSPORT=mpi"]);
+}
+
+#[test]
+fn an_older_abi_beside() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    fs::write(dir.path().join("libmpi_abi.so.0"), "").expect("writable");
+    let mut command = bare(&["--transport", "mpi", "-n", "2", "true"]);
+    refused(&finish(command.env("SPMD_MPI_LIB", dir.path())), &["libmpi_abi.so.0", "too old"]);
+}
+
+#[test]
+fn a_launcher_that_does_not_belong() {
+    let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
+    let line = ["--transport", "mpi", "-n", "2", "/bin/true"];
+    let absent = finish(with(&mpi, &line).env("PATH", "/nowhere"));
+    refused(&absent, &["no launcher for MPICH 5.0.2", "no mpiexec or mpirun", "PATH"]);
+    mpi.launcher("mpirun", "--version", "mpirun (Open MPI) 5.0.11");
+    let other = finish(with(&mpi, &line).env("PATH", "/nowhere"));
+    refused(&other, &["no launcher for MPICH 5.0.2", "mpirun is Open MPI's", "PATH"]);
+}
+
+#[test]
+fn the_doctor_looks_at_mpi() {
+    let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
+    mpi.launcher("mpiexec", "--version", "HYDRA build details: Version: 5.0.2");
+    let ran = finish(&mut with(&mpi, &["--doctor"]));
+    let found = |what: &str| {
+        let line = ran.out.lines().find(|line| line.contains(what));
+        line.unwrap_or_else(|| panic!("{what}: {ran:?}")).to_owned()
+    };
+    let library = found("MPI library");
+    assert!(library.starts_with("ok") && library.contains("MPICH 5.0.2"), "{library}");
+    assert!(library.contains("ABI 1.0"), "{library}");
+    let launcher = found("MPI launcher");
+    assert!(launcher.starts_with("ok") && launcher.contains("/mpiexec"), "{launcher}");
+}
+
+#[test]
+fn started_by_an_mpi_launcher() {
+    let ran = finish(bare(&["-n", "2", "true"]).env("PMI_RANK", "0"));
+    refused(&ran, &["PMI_RANK", "mpiexec -n N ./app", "--transport shm"]);
+    let ran = finish(bare(&["-n", "2", "--transport", "shm", "true"]).env("PMI_RANK", "0"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// The library folders of the MPIs below the target folder, where `cargo xtask peers` puts them.
+fn real() -> Vec<PathBuf> {
+    let target = Path::new(env!("CARGO_BIN_EXE_spmdrun")).ancestors().nth(2);
+    let peers = target.map(|target| target.join("peers")).unwrap_or_default();
+    let folders = ["mpich", "impi"].map(|name| peers.join(name).join("lib"));
+    let found: Vec<PathBuf> =
+        folders.into_iter().filter(|lib| lib.join("libmpi_abi.so.1").is_file()).collect();
+    if found.is_empty() {
+        eprintln!("skipped: no MPI library in {}", peers.display());
+    }
+    found
+}
+
+#[test]
+fn real_launchers() {
+    for lib in real() {
+        let run = |arguments: &[&str]| {
+            let mut command = bare(&["--transport", "mpi"]);
+            finish(command.env("SPMD_MPI_LIB", &lib).args(arguments))
+        };
+        let show = "echo $SPMD_TRANSPORT $SPMD_RANKS_PER_PROCESS $SPMD_AS $PMI_SIZE $A $PWD";
+        let hybrid = ["--ranks-per-process", "3", "--as", "virtual", "--env", "A=x y"];
+        let ran = run(&[&hybrid[..], &["-n", "6", "--cwd", "/", "sh", "-c", show]].concat());
+        assert_eq!((ran.code, ran.lines()), (Some(0), vec!["mpi 3 virtual 2 x y /"; 2]), "{ran:?}");
+        let ran = run(&["-n", "2", "--tag", "sh", "-c", "echo $PMI_RANK"]);
+        assert_eq!(ran.lines(), ["[0] 0", "[1] 1"], "{ran:?}");
+        let ran = run(&["-n", "2", "sh", "-c", "exit 7"]);
+        assert_eq!(ran.code, Some(7), "{ran:?}");
+        assert!(ran.last_line().contains("status 7"), "{ran:?}");
+        let ran = run(&["-n", "1", "sh", "-c", "echo one", ":", "-n", "2", "sh", "-c", "echo two"]);
+        assert_eq!(ran.lines(), ["one", "two", "two"], "{ran:?}");
+        let ran = run(&["-n", "2", "--timeout", "0.5", "sleep", "60"]);
+        assert_eq!(ran.code, Some(124), "{ran:?}");
+        let ran = run(&["-n", "2", env!("CARGO_BIN_EXE_spmdrun"), "-n", "2", "true"]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+    }
+}
+
+#[test]
+fn signals_end_real_launchers_and_their_ranks() {
+    for lib in real() {
+        for (signal, code) in
+            [(Signal::INT, Some(130)), (Signal::TERM, Some(143)), (Signal::KILL, None)]
+        {
+            let script = "echo ready; exec sleep 60";
+            let mut command = bare(&["--transport", "mpi", "-n", "2", "sh", "-c", script]);
+            command.env("SPMD_MPI_LIB", &lib);
+            let job = Job::of(command, 2);
+            job.signal(signal);
+            let ran = job.end();
+            assert_eq!(ran.code, code, "{signal:?}: {ran:?}");
+        }
+    }
+}
