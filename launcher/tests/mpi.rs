@@ -216,7 +216,7 @@ fn started_by_an_mpi_launcher() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// The library folders of the MPIs below the target folder, where `cargo xtask peers` puts them.
+/// The library folders of the MPIs below the target folder, where `cargo xtask versus` puts them.
 fn real() -> Vec<PathBuf> {
     let target = Path::new(env!("CARGO_BIN_EXE_spmdrun")).ancestors().nth(2);
     let peers = target.map(|target| target.join("peers")).unwrap_or_default();

@@ -98,7 +98,7 @@ fn bind(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> Result<(), Error> 
         (Kind::Hydra, Bind::Core) => line.words(&["-bind-to", &format!("core:{k}")]),
         (Kind::Hydra, Bind::Numa) => line.words(&["-bind-to", "numa"]),
         (Kind::Hydra, Bind::List(items)) => {
-            line.words(&["-bind-to", &format!("user:{}", join(items, |cpus| plus(cpus)))]);
+            line.words(&["-bind-to", &format!("user:{}", join(items, plus))]);
         }
 
         (Kind::IntelHydra, Bind::None) => line.set("I_MPI_PIN", "0"),

@@ -55,7 +55,7 @@ pub(crate) fn library(machine: &dyn Machine) -> Result<PathBuf, Absent> {
         let both = [&inside, &said].into_iter().find(|path| machine.is_file(path));
         return match both {
             Some(found) => Ok(found.clone()),
-            None => Err(other_version(machine, &[said.clone()])
+            None => Err(other_version(machine, std::slice::from_ref(&said))
                 .map_or(Absent::NotWhereSaid(said), Absent::OtherVersion)),
         };
     }
