@@ -28,13 +28,18 @@ pub(crate) use probe::main;
 /// Variables by which MPI launchers tell a process its rank.
 const RANK_OF: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
 
+/// How many tasks a step of Slurm has, whatever library they use.
+const STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
+
 /// Errors: `spmdrun` is itself one of the processes that an MPI launcher has started.
 pub(crate) fn outside() -> Result<(), Error> {
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
     // Ranks of a job of ours over shared memory find such variables, too.
     let ours = std::env::var_os("SPMD_JOB").is_some() && !is("SPMD_TRANSPORT", "mpi");
+    let tasks = std::env::var(STEP_TASKS).ok().and_then(|text| text.parse::<usize>().ok());
+    let step = tasks.filter(|&tasks| tasks > 1).map(|_| STEP_TASKS);
     let set = RANK_OF.into_iter().find(|name| std::env::var_os(name).is_some());
-    match set {
+    match set.or(step) {
         Some(name) if !ours => Err(Error::Usage(format!(
             "spmdrun was itself started by an MPI launcher ({name} is set), once for each \
              process; start the program in its place (mpiexec -n N ./app), or spmdrun alone; \
@@ -49,13 +54,14 @@ pub(crate) fn outside() -> Result<(), Error> {
 /// Errors: there is no library or no launcher for it, the hosts have too few slots, or the launcher
 /// cannot do what is asked.
 pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error> {
+    let each = plan.ranks_per_process;
+    let hosts = hosts::share(&plan.hosts, plan.size / each, each)?;
     let library = Library::find(&Here)?;
     let launcher = library.launcher(&Here)?;
-    let each = plan.ranks_per_process;
     let env = environment.under_mpi(&plan, &library.file);
     let wanted = Wanted {
         apps: plan.programs.iter().map(|program| app(program, each)).collect(),
-        hosts: hosts::share(&plan.hosts, plan.size / each, each)?,
+        hosts,
         bind: &plan.bind,
         per_process: each,
         tag: plan.tag,

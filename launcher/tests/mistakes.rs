@@ -55,6 +55,7 @@ fn usage() {
         (&["--host", "a:0", "true"], "`a:0` is not a host"),
         (&["--host", "nobody.invalid", "-n", "2", "true"], "host nobody.invalid"),
         (&["--host", "localhost", "true"], "-n is missing"),
+        (&["--host", "localhost:2", "-n", "3", "true"], "more than the slots"),
         (&["--hostfile", "/no/such/file", "true"], "hostfile /no/such/file"),
         (&["--hostfile", "/dev/null", "true"], "names no host"),
         (&["--ranks-per-process", "2", "true"], "--transport mpi"),

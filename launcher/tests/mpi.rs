@@ -212,6 +212,8 @@ fn the_doctor_looks_at_mpi() {
 fn started_by_an_mpi_launcher() {
     let ran = finish(bare(&["-n", "2", "true"]).env("PMI_RANK", "0"));
     refused(&ran, &["PMI_RANK", "mpiexec -n N ./app", "--transport shm"]);
+    let ran = finish(bare(&["-n", "2", "true"]).env("SLURM_STEP_NUM_TASKS", "2"));
+    refused(&ran, &["SLURM_STEP_NUM_TASKS", "spmdrun alone"]);
     let ran = finish(bare(&["-n", "2", "--transport", "shm", "true"]).env("PMI_RANK", "0"));
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
