@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{env, hint, thread};
+use std::{env, thread};
 
 use spmd_core::transport::fabric::{Fabric, MAX_PACKET, Processes, Started, Step};
 use spmd_core::{Error, Result};
@@ -115,7 +115,7 @@ fn answers(fabric: &dyn Fabric) -> Result<()> {
 
 fn wait(started: &mut dyn Started) -> Result<()> {
     while !started.test()? {
-        hint::spin_loop();
+        thread::yield_now();
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Every step, made and begun, against its result computed here.
 
 use std::fmt::Debug;
-use std::hint;
+use std::thread;
 
 use num_complex::Complex;
 
@@ -115,7 +115,7 @@ impl World<'_> {
             }
             let mut started = self.processes.start(step)?;
             while !started.test()? {
-                hint::spin_loop();
+                thread::yield_now();
             }
         }
         Ok(())
