@@ -11,7 +11,7 @@ use spmd_core::{Error, Result};
 
 use crate::environment::check_pairing;
 use crate::library::{Comm, Count, Request};
-use crate::mpi::{Calls, Mpi, return_errors};
+use crate::mpi::{Calls, Mpi};
 use crate::packets::Packets;
 use crate::processes::Members;
 use crate::started::{Kind, Underway};
@@ -151,7 +151,7 @@ fn hosts(calls: &Calls<'_>, world: &Members) -> Result<Vec<u32>> {
     unsafe {
         let (world, kind) = (constants.comm_world, constants.comm_type_shared);
         calls.comm_split_type(world, kind, rank as c_int, constants.info_null, &mut host)?;
-        return_errors(calls, host)?;
+        calls.return_errors(host)?;
         steps::make(calls, host, 0, Step::Broadcast { root: 0, memory, bytes }, None)?;
         calls.comm_free(&mut host)?;
         let step = Step::Allgather { send: (memory, bytes), recv: all, equal: true };

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use spmd_core::{Error, Result};
 
@@ -40,6 +41,24 @@ pub struct Status {
 /// What `MPI_Finalize` calls when it frees an attribute.
 pub type DeleteAttribute = unsafe extern "C" fn(Comm, c_int, *mut c_void, *mut c_void) -> c_int;
 
+/// An error handler. MPI passes it more arguments, which are not in the standard.
+pub type HandleError = unsafe extern "C" fn(*mut Comm, *mut c_int);
+
+/// The error that the function under way has met. Functions are called one at a time.
+static RAISED: AtomicI32 = AtomicI32::new(SUCCESS);
+
+/// The error handler of all communicators: has functions return where they would end the process.
+/// It does what `MPI_ERRORS_RETURN` is for, but Intel MPI 2021.18 has another value for that
+/// constant than the ABI says; and it writes the error down, for MPICH 5.0.2 says that all is well
+/// where such a handler was called.
+///
+/// # Safety
+/// `code` is readable.
+pub unsafe extern "C" fn raise(_: *mut Comm, code: *mut c_int) {
+    // SAFETY: the caller's contract.
+    RAISED.store(unsafe { *code }, Ordering::Relaxed);
+}
+
 /// `MPI_SUCCESS`, which the standard fixes.
 const SUCCESS: c_int = 0;
 
@@ -50,7 +69,6 @@ pub struct Constants {
     pub comm_type_shared: c_int,
     pub info_null: Info,
     pub request_null: Request,
-    pub errors_return: Errhandler,
     pub any_source: c_int,
     pub tag_ub: c_int,
     pub thread_serialized: c_int,
@@ -97,6 +115,8 @@ impl Library {
     /// The error that `code` of the function `call` stands for.
     #[cold]
     fn error(&self, call: &'static str, code: c_int) -> Error {
+        let raised = RAISED.swap(SUCCESS, Ordering::Relaxed);
+        let code = if raised == SUCCESS { code } else { raised };
         let text = text(self.constants.max_text, |buffer, length| {
             // SAFETY: the buffer has the length that the library asks for; any code may be asked
             // about.
@@ -157,10 +177,11 @@ macro_rules! functions {
             #[inline(always)]
             pub unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
                 // SAFETY: the caller keeps the contract of the function.
-                match unsafe { (self.functions.$name)($($arg),*) } {
-                    SUCCESS => Ok(()),
-                    code => Err(self.error($symbol, code)),
+                let code = unsafe { (self.functions.$name)($($arg),*) };
+                if code == SUCCESS && RAISED.load(Ordering::Relaxed) == SUCCESS {
+                    return Ok(());
                 }
+                Err(self.error($symbol, code))
             }
         )*}
     };
@@ -179,6 +200,7 @@ functions! {
     comm_size "MPI_Comm_size" (comm: Comm, size: *mut c_int);
     comm_dup "MPI_Comm_dup" (comm: Comm, new: *mut Comm);
     comm_free "MPI_Comm_free" (comm: *mut Comm);
+    comm_create_errhandler "MPI_Comm_create_errhandler" (function: HandleError, new: *mut Errhandler);
     comm_set_errhandler "MPI_Comm_set_errhandler" (comm: Comm, handler: Errhandler);
     comm_get_attr "MPI_Comm_get_attr" (comm: Comm, key: c_int, value: *mut *const c_int, flag: *mut c_int);
     comm_set_attr "MPI_Comm_set_attr" (comm: Comm, key: c_int, value: *mut c_void);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use spmd_core::{Error, Result};
 
-use crate::library::{Comm, Constants, Library};
+use crate::library::{Comm, Constants, Errhandler, Library, raise};
 
 /// How long the end of the process waits for a thread that is inside MPI.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// calls from all: one lock is held around each.
 pub struct Mpi {
     library: Library,
+    handler: Errhandler,
+    /// Whether MPI may be called still.
     open: Mutex<bool>,
     /// Whether the process is being ended by force: then nothing is finalised.
     aborting: AtomicBool,
@@ -26,7 +28,7 @@ pub struct Mpi {
 
 /// The right to call MPI, while it lives.
 pub struct Calls<'a> {
-    library: &'a Library,
+    mpi: &'a Mpi,
     open: MutexGuard<'a, bool>,
 }
 
@@ -35,7 +37,7 @@ impl Deref for Calls<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &Library {
-        self.library
+        &self.mpi.library
     }
 }
 
@@ -60,9 +62,6 @@ impl Mpi {
             unsafe {
                 library.init_thread(ptr::null_mut(), ptr::null_mut(), wanted, &mut level)?;
             }
-            // A program that initialises MPI itself keeps its own choice for these two.
-            return_errors(&library, library.constants.comm_world)?;
-            return_errors(&library, library.constants.comm_self)?;
         } else {
             // SAFETY: MPI is initialised.
             unsafe { library.query_thread(&mut level)? };
@@ -77,7 +76,18 @@ impl Mpi {
                         .into(),
             });
         }
-        Ok((Mpi { library, open: Mutex::new(true), aborting: AtomicBool::new(false) }, ours))
+        let mut handler = Errhandler(0);
+        // SAFETY: MPI is initialised, and `raise` has the prototype of a handler.
+        unsafe { library.comm_create_errhandler(raise, &mut handler)? };
+        let mpi =
+            Mpi { library, handler, open: Mutex::new(true), aborting: AtomicBool::new(false) };
+        if ours {
+            // A program that initialises MPI itself keeps its own choice for these two.
+            let calls = mpi.calls()?;
+            calls.return_errors(calls.constants.comm_world)?;
+            calls.return_errors(calls.constants.comm_self)?;
+        }
+        Ok((mpi, ours))
     }
 
     /// What the library was built with can be known without the right to call it.
@@ -95,7 +105,7 @@ impl Mpi {
     #[inline]
     pub fn calls(&self) -> Result<Calls<'_>> {
         let open = self.open.lock();
-        if *open { Ok(Calls { library: &self.library, open }) } else { Err(closed(&self.library)) }
+        if *open { Ok(Calls { mpi: self, open }) } else { Err(closed(&self.library)) }
     }
 
     /// The right to call MPI, to end it: none if it has ended, or a thread stays inside it.
@@ -104,7 +114,7 @@ impl Mpi {
             return None;
         }
         let open = self.open.try_lock_for(PATIENCE)?;
-        if *open { Some(Calls { library: &self.library, open }) } else { None }
+        if *open { Some(Calls { mpi: self, open }) } else { None }
     }
 
     /// Finalises MPI, after [`Calls::close`].
@@ -131,12 +141,18 @@ impl Calls<'_> {
         *self.open = false;
     }
 
+    /// Makes errors of this communicator values; they end the process otherwise.
+    pub fn return_errors(&self, comm: Comm) -> Result<()> {
+        // SAFETY: the communicator and the handler are valid.
+        unsafe { self.comm_set_errhandler(comm, self.mpi.handler) }
+    }
+
     /// A private copy of a communicator, made together with its other processes.
     pub fn duplicate(&self, comm: Comm) -> Result<Comm> {
         let mut new = comm;
         // SAFETY: the communicator is valid, `new` writable.
         unsafe { self.comm_dup(comm, &mut new)? };
-        return_errors(self, new)?;
+        self.return_errors(new)?;
         Ok(new)
     }
 
@@ -150,12 +166,6 @@ impl Calls<'_> {
         }
         Ok((rank as usize, size as usize))
     }
-}
-
-/// Makes errors of this communicator values; they end the process otherwise.
-pub fn return_errors(library: &Library, comm: Comm) -> Result<()> {
-    // SAFETY: the communicator is valid; the caller holds the right to call, or is initialising.
-    unsafe { library.comm_set_errhandler(comm, library.constants.errors_return) }
 }
 
 #[cold]

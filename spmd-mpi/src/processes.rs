@@ -9,7 +9,7 @@ use spmd_core::transport::fabric::{Processes, Started, Step};
 use spmd_core::{Error, Result};
 
 use crate::library::{Comm, Group};
-use crate::mpi::{Calls, Mpi, return_errors};
+use crate::mpi::{Calls, Mpi};
 use crate::started::{Kind, Underway};
 use crate::steps::make;
 use crate::types::native;
@@ -61,7 +61,7 @@ impl Processes for Members {
             calls.group_free(&mut some)?;
             calls.group_free(&mut all)?;
         }
-        return_errors(&calls, comm)?;
+        calls.return_errors(comm)?;
         Ok(Arc::new(Members::new(self.mpi, &calls, comm, self.tags)?))
     }
 

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::library::{Comm, Constants, Datatype, Errhandler, Info, Op, Request};
+use crate::library::{Comm, Constants, Datatype, Info, Op, Request};
 
 /// What every library with this ABI was built with.
 pub const ABI: Constants = Constants {
@@ -11,7 +11,6 @@ pub const ABI: Constants = Constants {
     comm_type_shared: 221,
     info_null: Info(0x130),
     request_null: Request(0x180),
-    errors_return: Errhandler(0x143),
     any_source: -1,
     tag_ub: 501,
     thread_serialized: 2048,
