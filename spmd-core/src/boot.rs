@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::block::{Arena, check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::transport::across::Across;
+use crate::transport::across::{Across, Joined};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::{Endpoint, Mode, Tuning};
 use crate::wait;
@@ -170,7 +170,7 @@ enum Entry {
     #[cfg(target_os = "linux")]
     All(job::Shown),
     /// It runs so many ranks of a world that lives in several processes.
-    Across(Arc<dyn Fabric>, usize),
+    Across(Joined),
     /// It is one rank.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
     Rank(Place),
@@ -242,10 +242,10 @@ where
             let arena = shown.memory()?.map_or(Arena::Own, Arena::Given);
             alone()?.run_at(site, arena, f)
         }
-        Ok(Entry::Across(fabric, each)) => {
+        Ok(Entry::Across(joined)) => {
             let bind = Settings::from_environment()?.bind;
-            let across = Arena::Across(Arc::new(Across::new(fabric.clone(), *each)));
-            Spmd::new(*each).bind(bind).run_at(site, across, f)
+            let across = Arena::Across(Arc::new(Across::new(joined)));
+            Spmd::new(joined.each()).bind(bind).run_at(site, across, f)
         }
         Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
         Err(text) => Err(Error::Boot(text.clone())),
@@ -255,7 +255,7 @@ where
 /// The world that this fabric joins, where there is one.
 fn enter_across(attach: Attach) -> Result<Entry> {
     let each = positive(variables::RANKS_PER_PROCESS, "a number of ranks")?.unwrap_or(1);
-    Ok(attach()?.map_or(Entry::Alone, |fabric| Entry::Across(fabric, each)))
+    attach()?.map_or(Ok(Entry::Alone), |fabric| Joined::new(fabric, each).map(Entry::Across))
 }
 
 #[cfg(target_os = "linux")]

@@ -78,7 +78,9 @@ impl Comm {
             Some(across) => {
                 let here = Group::Some(across.local().map(|rank| rank as u32).collect());
                 let processes = across.fabric.world();
-                (here, Some(Arc::new(Spread::new(across.clone(), &group, processes))))
+                let at = (u64::from(block), board_of(block));
+                let rank = endpoint.rank;
+                (here, Some(Spread::new(across.clone(), &group, processes, at, rank)))
             }
         };
         let scope = Scope { context: u64::from(block), block, group, here };
@@ -285,7 +287,7 @@ impl Comm {
         };
         let spread = processes.and_then(|processes| {
             let across = self.endpoint.world.across.clone()?;
-            Some(Arc::new(Spread::new(across, &group, processes)))
+            Some(Spread::new(across, &group, processes, (context, board), self.endpoint.rank))
         });
         let here = match &self.endpoint.world.across {
             None => group.clone(),

@@ -25,6 +25,8 @@ pub enum Cause {
     Killed(i32),
     /// It was stopped for longer than the time limit.
     TimedOut(String),
+    /// Its process has ended, or its host cannot be reached any more.
+    Lost,
 }
 
 impl fmt::Display for Cause {
@@ -41,6 +43,9 @@ impl fmt::Display for Cause {
                 signal_name(*signal).map_or(Ok(()), |name| write!(f, " ({name})"))
             }
             Cause::TimedOut(what) => write!(f, "it passed the time limit: {what}"),
+            Cause::Lost => {
+                write!(f, "its process has ended, or its host cannot be reached any more")
+            }
         }
     }
 }
@@ -188,7 +193,7 @@ impl Fault {
                 Cause::Panicked(text) | Cause::Returned(text) | Cause::TimedOut(text) => {
                     *text = cut(text, bytes);
                 }
-                Cause::Exited(_) | Cause::Killed(_) => {}
+                Cause::Exited(_) | Cause::Killed(_) | Cause::Lost => {}
             },
             Fault::Mismatch { calls, what } => {
                 *calls = cut_all(calls);

@@ -176,7 +176,10 @@ impl Mpi {
             let prefix = target.join("peers").join(name);
             let there = prefix.join("lib/libmpi_abi.so.1").exists();
             if !there {
-                println!("SKIPPED {name}: it is not in {} (cargo xtask test mpi)", prefix.display());
+                println!(
+                    "SKIPPED {name}: it is not in {} (cargo xtask test mpi)",
+                    prefix.display()
+                );
             }
             there.then_some(Mpi { name, prefix })
         };

@@ -88,6 +88,7 @@ impl Spmd {
             Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));
         let ends: Vec<_> =
             world.local().map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
+        across.iter().for_each(|across| across.enter(&world));
         let shares: Vec<_> = shares.into_iter().map(|share| Mutex::new(Some(share))).collect();
         let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
         let body = |index: usize| {

@@ -38,7 +38,8 @@ impl Comm {
         let spread = self.spread.as_ref().expect("the communicator spans processes");
         self.collective(call, |round| {
             if round.size() == 1 {
-                return lead(&Lead { round, spread, parts: vec![&raw const part] });
+                let parts = vec![&raw const part];
+                return spread.lead(round, parts, lead);
             }
             // SAFETY: it stays where it is until this call of `collective` is over, or nobody reads
             // it any more; nobody writes it.
@@ -60,7 +61,7 @@ impl Comm {
                 }
             });
             let parts = parts.collect::<Result<Vec<*const P>>>()?;
-            lead(&Lead { round, spread, parts })?;
+            spread.lead(round, parts, lead)?;
             // SAFETY: as just met.
             unsafe { round.all_met() };
             round.publish(2);

@@ -7,14 +7,17 @@
 //! sent before it, once to each process, and kept in the sender's segment of the receiver's arena
 //! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`spread.rs`).
 
+mod leaving;
 mod messages;
+mod now;
 mod packet;
 mod spread;
 mod texts;
+mod watch;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Weak};
 
 pub(crate) use messages::Remote;
 use parking_lot::Mutex;
@@ -24,12 +27,36 @@ pub(crate) use spread::Spread;
 use super::fabric::{Fabric, Parts, Step};
 use super::shared::World;
 use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault};
 use packet::Packet;
 use texts::Texts;
+use watch::Watch;
+
+/// What joins this process to others, for its life.
+#[derive(Clone)]
+pub(crate) struct Joined {
+    fabric: Arc<dyn Fabric>,
+    each: usize,
+    watch: Option<Arc<Watch>>,
+}
+
+impl Joined {
+    /// All processes call it together, each for so many ranks.
+    pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize) -> Result<Joined> {
+        let watch = Watch::start(&fabric, each)?.map(Arc::new);
+        Ok(Joined { fabric, each, watch })
+    }
+
+    /// Ranks of each process.
+    pub(crate) fn each(&self) -> usize {
+        self.each
+    }
+}
 
 /// What one process knows of a world that lives in several, all of which have as many ranks.
 pub(crate) struct Across {
     pub(crate) fabric: Arc<dyn Fabric>,
+    watch: Option<Arc<Watch>>,
     /// Ranks of each process.
     each: usize,
     texts: Mutex<Texts>,
@@ -38,15 +65,25 @@ pub(crate) struct Across {
     /// Packets sent to each process, and taken from each.
     sent: Box<[AtomicU64]>,
     taken: Box<[AtomicU64]>,
+    /// The communicators that span processes, for the watch.
+    comms: Mutex<Vec<Weak<Spread>>>,
 }
 
 impl Across {
-    pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize) -> Across {
+    pub(crate) fn new(joined: &Joined) -> Across {
+        let Joined { fabric, each, watch } = joined.clone();
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let texts = Mutex::new(Texts::new(processes * each));
         let (sent, taken) = (counters(), counters());
-        Across { fabric, each, texts, payloads: AtomicU32::new(0), sent, taken }
+        let (payloads, comms) = Default::default();
+        Across { fabric, watch, each, texts, payloads, sent, taken, comms }
+    }
+
+    fn know(&self, spread: &Arc<Spread>) {
+        let mut comms = self.comms.lock();
+        comms.retain(|comm| comm.strong_count() > 0);
+        comms.push(Arc::downgrade(spread));
     }
 
     /// Ranks of the world.
@@ -79,12 +116,22 @@ impl Across {
         if crate::wait::is_bound() { 0 } else { others * self.each }
     }
 
-    /// Says what went wrong first, and ends the world.
-    pub(crate) fn fail(&self, world: &World, error: &Error) -> ! {
-        let first = world.first_fault(|_| true);
-        let text = first.map_or_else(|| error.to_string(), |fault| fault.to_string());
-        eprintln!("spmd: {text}");
-        self.fabric.abort(1)
+    /// The ranks of this process are about to enter their block.
+    pub(crate) fn enter(&self, world: &Arc<World>) {
+        leaving::enter(self.fabric.clone(), self.watch.clone(), self.local().start);
+        self.watch.iter().for_each(|watch| watch.enter(world));
+    }
+
+    /// They have failed: says so, if it began here, and tells the others.
+    pub(crate) fn fail(&self, world: &World, error: &Error) {
+        leaving::fail();
+        let cause = || Cause::Returned(error.to_string());
+        let own = || Fault::Rank { rank: self.local().start, cause: cause() };
+        let fault = world.first_fault(|_| true).unwrap_or_else(own);
+        if fault.rank().is_some_and(|rank| self.local().contains(&rank)) {
+            eprintln!("spmd: {fault}");
+        }
+        self.watch.iter().for_each(|watch| watch.fail(&fault));
     }
 
     fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
@@ -115,7 +162,10 @@ impl Across {
             taken.fetch_sub(*had, Relaxed);
         });
         // SAFETY: it names no memory.
-        unsafe { world.run(Step::Barrier) }
+        unsafe { world.run(Step::Barrier)? };
+        leaving::leave();
+        self.watch.iter().for_each(|watch| watch.leave());
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Across;
+use super::now::Now;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -22,15 +23,48 @@ pub(crate) struct Spread {
     places: Vec<usize>,
     /// The ranks of each process follow those of the one before.
     ordered: bool,
+    now: Now,
 }
 
 impl Spread {
     /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
-    /// their lowest.
-    pub(crate) fn new(across: Arc<Across>, group: &Group, processes: Arc<dyn Processes>) -> Spread {
+    /// their lowest; as `rank` sees it, one of them, in the communicator of this number and board.
+    pub(crate) fn new(
+        across: Arc<Across>,
+        group: &Group,
+        processes: Arc<dyn Processes>,
+        (context, board): (u64, usize),
+        rank: usize,
+    ) -> Arc<Spread> {
         let (members, places) = Spread::lay_out(&across, group);
         let ordered = members.iter().flatten().copied().eq(0..group.len());
-        Spread { across, processes, members, places, ordered }
+        let leads: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
+        let lead = leads[processes.rank()] as usize;
+        let now = Now::new(context, board, lead, leads);
+        let spread = Arc::new(Spread { across, processes, members, places, ordered, now });
+        if rank == lead {
+            spread.across.know(&spread);
+        }
+        spread
+    }
+
+    /// Runs what the lead does in a round.
+    #[inline]
+    pub(crate) fn lead<P>(
+        &self,
+        round: &Round<'_>,
+        parts: Vec<*const P>,
+        lead: impl FnOnce(&Lead<'_, P>) -> Result<()>,
+    ) -> Result<()> {
+        round.enter_across();
+        self.now.begin(round.number());
+        let result = lead(&Lead { round, spread: self, parts });
+        self.now.end();
+        result
+    }
+
+    pub(crate) fn now(&self) -> &Now {
+        &self.now
     }
 
     /// The ranks of each process that holds some of a group, and of each rank the process.

@@ -101,6 +101,12 @@ impl Round<'_> {
         (gone && here).then(|| self.disagree("ranks took different ways through one call"))
     }
 
+    /// Shows this call to the watch, before the lead waits for other processes.
+    #[inline]
+    pub(crate) fn enter_across(&self) {
+        self.show();
+    }
+
     /// Waits for what comes from another process.
     pub(crate) fn wait_across<T>(&self, poll: impl FnMut() -> Option<Result<T>>) -> Result<T> {
         self.show();

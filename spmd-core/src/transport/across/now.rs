@@ -1,0 +1,86 @@
+//! What the lead of a process is doing in a communicator that spans processes, for the watch.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::watch::state::{On, Progress, Wait};
+use crate::transport::shared::World;
+use crate::transport::shared::layout::SLOTS;
+
+/// The rounds of one communicator in one process. Written by its lead, two words a round; the rest
+/// is in the lead's slots.
+pub(crate) struct Now {
+    context: u64,
+    /// The rank that leads, and its board of the communicator.
+    lead: usize,
+    board: usize,
+    /// The leads of all processes.
+    leads: Vec<u32>,
+    /// The last round that was begun.
+    begun: AtomicU64,
+    /// The round that the lead waits in, or 0.
+    inside: AtomicU64,
+}
+
+impl Now {
+    pub(super) fn new(context: u64, board: usize, lead: usize, leads: Vec<u32>) -> Now {
+        let (begun, inside) = Default::default();
+        Now { context, lead, board, leads, begun, inside }
+    }
+
+    /// The lead is about to wait for the others in this round, which its slot shows.
+    #[inline]
+    pub(crate) fn begin(&self, round: u64) {
+        self.begun.store(round, Release);
+        self.inside.store(round, Release);
+    }
+
+    #[inline]
+    pub(crate) fn end(&self) {
+        self.inside.store(0, Release);
+    }
+
+    /// How far it is, and its wait, if it waits.
+    pub(super) fn look(&self, world: &World) -> (Progress, Option<Wait>) {
+        let mut patience = 100;
+        let (progress, inside) = loop {
+            let round = self.begun.load(Acquire);
+            let progress = self.progress(world, round);
+            let inside = self.inside.load(Acquire) == round;
+            patience -= 1;
+            // Slots are written again while the lead goes on.
+            std::sync::atomic::fence(SeqCst);
+            if self.begun.load(Acquire) == round {
+                break (progress, inside);
+            }
+            if patience == 0 {
+                break (Progress { prints: [0; SLOTS], ..progress }, false);
+            }
+        };
+        let round = progress.round;
+        let wait = (inside && round > 0).then(|| Wait {
+            rank: self.lead as u32,
+            which: (self.context, round),
+            own: true,
+            on: On::Round { context: self.context, round },
+            call: progress.calls.first().cloned().unwrap_or_default(),
+        });
+        (progress, wait)
+    }
+
+    fn progress(&self, world: &World, round: u64) -> Progress {
+        let page = world.memory.board(self.lead, self.board);
+        let mut prints = [0; SLOTS];
+        let mut calls = Vec::new();
+        // Of the slots, the next round may be about to use the oldest.
+        for (back, print) in prints.iter_mut().enumerate().take(SLOTS - 1) {
+            let Some(round) = round.checked_sub(back as u64).filter(|round| *round > 0) else {
+                break;
+            };
+            let slot = &page.slots[(round % SLOTS as u64) as usize];
+            *print = slot.fingerprint.load(Relaxed);
+            calls.push(world.describe(self.lead, &slot.call));
+        }
+        let (context, lead, leads) = (self.context, self.lead as u32, self.leads.clone());
+        Progress { context, lead, round, prints, calls, leads }
+    }
+}

@@ -1,0 +1,273 @@
+//! The watch: a thread of each process that notices what a rank in a native call cannot: that a
+//! process is gone, that another one has failed, that ranks wait for each other for ever.
+//!
+//! The watches are joined to that of process 0, which judges (`judge.rs`), by a connection each, over
+//! which nothing is said as long as all goes well. A watch looks at its ranks twice a second; if a
+//! wait has lasted that long, it says so. Process 0 then asks all how things stand (`state.rs`) until
+//! nobody says so any more. A connection that breaks while ranks are in a block is a dead peer.
+//! Nothing is answered to who does not know the job's secret.
+
+mod judge;
+mod net;
+pub(super) mod state;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::fault::{Cause, Fault};
+use crate::transport::fabric::Fabric;
+use crate::transport::shared::{Reach, World};
+use net::{Event, Net};
+use state::State;
+use wire::Word;
+
+/// How often a watch looks at its ranks.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long ranks have to come to their end by themselves, once the job is known to have failed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The watch of a process, as its ranks know it.
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+}
+
+/// What the thread and the ranks of its process share.
+struct Shared {
+    /// What the ranks are in, as long as they are in a block.
+    world: Mutex<Option<Arc<World>>>,
+    /// What the ranks want to be said.
+    outbox: Mutex<Vec<Word>>,
+    waker: net::Waker,
+}
+
+impl Watch {
+    /// Joins this process's watch to the others. All processes call it, once.
+    pub(crate) fn start(fabric: &Arc<dyn Fabric>, each: usize) -> Result<Option<Watch>> {
+        if fabric.processes() == 1 {
+            return Ok(None);
+        }
+        let (net, waker) = Net::join(fabric)?;
+        let (world, outbox) = Default::default();
+        let shared = Arc::new(Shared { world, outbox, waker });
+        let (process, processes) = (fabric.process(), fabric.processes());
+        let thread = Thread {
+            shared: shared.clone(),
+            net,
+            process,
+            each,
+            looked: Instant::now(),
+            last: State::default(),
+            inside: vec![false; processes],
+            asked: 0,
+            answers: BTreeMap::new(),
+            before: None,
+            waiting: false,
+            failed: None,
+        };
+        let spawned = std::thread::Builder::new().name("spmd watch".into()).spawn(|| thread.run());
+        spawned.map_err(|error| crate::Error::system("starting the watch", error))?;
+        Ok(Some(Watch { shared }))
+    }
+
+    /// The ranks of this process are about to enter a block, in this world.
+    pub(crate) fn enter(&self, world: &Arc<World>) {
+        *self.shared.world.lock() = Some(world.clone());
+        self.say(Word::Inside(true));
+    }
+
+    /// They are through with it, as all others are.
+    pub(crate) fn leave(&self) {
+        *self.shared.world.lock() = None;
+        self.say(Word::Inside(false));
+    }
+
+    /// Tells the others that this has stopped the job, and waits a little for it to be said. The
+    /// ranks of this process have come to their end.
+    pub(crate) fn fail(&self, fault: &Fault) {
+        *self.shared.world.lock() = None;
+        self.say(Word::Fault(fault.clone()));
+        let start = Instant::now();
+        while !self.shared.outbox.lock().is_empty() && start.elapsed() < LOOK {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn say(&self, word: Word) {
+        self.shared.outbox.lock().push(word);
+        self.shared.waker.wake();
+    }
+}
+
+/// The thread's own.
+struct Thread {
+    shared: Arc<Shared>,
+    net: Net,
+    process: usize,
+    each: usize,
+    looked: Instant,
+    last: State,
+    /// Of process 0: which processes are in a block.
+    inside: Vec<bool>,
+    /// Of process 0: the number of the last question, the answers to it, those to the one before.
+    asked: u64,
+    answers: BTreeMap<usize, State>,
+    before: Option<Vec<State>>,
+    /// Of process 0: somebody has said that something waits since the last question was answered.
+    waiting: bool,
+    /// What has stopped the job, and when this was learnt.
+    failed: Option<(Fault, Instant)>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        loop {
+            let events = self.net.wait(LOOK);
+            let said = std::mem::take(&mut *self.shared.outbox.lock());
+            for word in said {
+                self.say_own(word);
+            }
+            for event in events {
+                match event {
+                    Event::Said(process, word) => self.hear(process, word),
+                    Event::Gone(process) => self.lose(process),
+                }
+            }
+            if self.looked.elapsed() >= LOOK {
+                self.looked = Instant::now();
+                self.look();
+            }
+            self.end_if_failed();
+        }
+    }
+
+    /// Says to all what a rank of this process wants to be said.
+    fn say_own(&mut self, word: Word) {
+        match &word {
+            Word::Inside(inside) => self.inside[self.process] = *inside,
+            Word::Fault(fault) => self.failed = Some((fault.clone(), Instant::now())),
+            _ => {}
+        }
+        match (self.process, word) {
+            (0, Word::Fault(fault)) => self.net.say_to_all(&Word::Fault(fault)),
+            (0, _) => {}
+            (_, word) => self.net.say(0, &word),
+        }
+    }
+
+    fn hear(&mut self, process: usize, word: Word) {
+        match word {
+            Word::Hello(..) => {}
+            Word::Inside(inside) => self.inside[process] = inside,
+            Word::Waiting => self.waiting = true,
+            Word::Ask(number) => {
+                let state = self.state();
+                self.net.say(0, &Word::State(number, state));
+            }
+            Word::State(number, state) if number == self.asked => {
+                self.answers.insert(process, state);
+                self.judge();
+            }
+            Word::State(..) => {}
+            Word::Fault(fault) => {
+                if self.process == 0 {
+                    self.net.say_to_all(&Word::Fault(fault.clone()));
+                }
+                self.stop(fault);
+            }
+        }
+    }
+
+    /// A process is gone: without a word, if its ranks are in a block.
+    fn lose(&mut self, process: usize) {
+        let inside = match self.process {
+            0 => self.inside[process],
+            _ => self.shared.world.lock().is_some(),
+        };
+        if inside && self.failed.is_none() {
+            let rank = process * self.each;
+            let fault = Fault::Rank { rank, cause: Cause::Lost };
+            eprintln!("spmd: {fault}");
+            if self.process == 0 {
+                self.net.say_to_all(&Word::Fault(fault.clone()));
+            }
+            self.stop(fault);
+        }
+    }
+
+    /// Ends the waits of this process's ranks.
+    fn stop(&mut self, fault: Fault) {
+        if self.failed.is_some() {
+            return;
+        }
+        if let Some(world) = &*self.shared.world.lock() {
+            world.raise(Reach::All, &fault);
+        }
+        self.failed = Some((fault, Instant::now()));
+    }
+
+    fn state(&self) -> State {
+        match &*self.shared.world.lock() {
+            Some(world) => State::of(world),
+            None => State { ended: true, ..State::default() },
+        }
+    }
+
+    /// Looks whether something has waited since the last look; process 0 asks all, if it or
+    /// another process has seen such a thing.
+    fn look(&mut self) {
+        let state = self.state();
+        let waited = state.has_waited_since(&self.last);
+        self.last = state;
+        if self.process != 0 {
+            if waited {
+                self.net.say(0, &Word::Waiting);
+            }
+            return;
+        }
+        if waited || std::mem::take(&mut self.waiting) {
+            self.asked += 1;
+            self.answers = BTreeMap::from([(0, self.last.clone())]);
+            self.net.say_to_all(&Word::Ask(self.asked));
+        } else {
+            self.before = None;
+        }
+    }
+
+    fn judge(&mut self) {
+        if self.answers.len() < self.inside.len() || self.failed.is_some() {
+            return;
+        }
+        let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();
+        let verdict = self.before.as_ref().and_then(|it| judge::verdict(self.each, it, &now));
+        self.before = Some(now);
+        if let Some(fault) = verdict {
+            eprintln!("spmd: {fault}");
+            self.net.say_to_all(&Word::Fault(fault.clone()));
+            self.stop(fault);
+        }
+    }
+
+    /// Ends the process, if its ranks do not come to an end though the job has failed.
+    fn end_if_failed(&self) {
+        let Some((_, since)) = &self.failed else { return };
+        if since.elapsed() >= GRACE && self.shared.world.lock().is_some() {
+            end_process();
+        }
+    }
+}
+
+/// Without a word to MPI, which another thread may be in: its launcher ends what is left.
+fn end_process() -> ! {
+    #[cfg(unix)]
+    // SAFETY: it ends the process and does nothing else.
+    unsafe {
+        libc::_exit(1)
+    }
+    #[cfg(not(unix))]
+    std::process::abort()
+}

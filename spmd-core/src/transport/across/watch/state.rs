@@ -1,0 +1,119 @@
+//! How things stand in one process, as its watch tells the others.
+
+use std::sync::atomic::Ordering::*;
+
+use serde::{Deserialize, Serialize};
+
+use crate::transport::shared::World;
+use crate::transport::shared::layout::{AGENTS, Agent, SLOTS};
+
+/// What waits in a process, and how far it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct State {
+    /// No rank of it is in the block any more.
+    pub(in super::super) ended: bool,
+    /// Ranks that may act though their waits are on record.
+    pub(in super::super) idle: Vec<u32>,
+    pub(in super::super) waits: Vec<Wait>,
+    /// Communicators that span processes.
+    pub(in super::super) comms: Vec<Progress>,
+    /// Packets that it has sent, and taken, in this block.
+    pub(in super::super) sent: u64,
+    pub(in super::super) taken: u64,
+}
+
+/// One wait of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct Wait {
+    pub(in super::super) rank: u32,
+    /// The same as long as it is the same wait.
+    pub(in super::super) which: (u64, u64),
+    /// It is the rank's own agent that waits, not one to which it gave a communicator.
+    pub(in super::super) own: bool,
+    pub(in super::super) on: On,
+    /// The call, in words.
+    pub(in super::super) call: String,
+}
+
+/// Whom a wait is for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in super::super) enum On {
+    Rank(u32),
+    /// Any rank of the world.
+    Any,
+    /// The leads of other processes, in this round of the communicator of this number.
+    Round {
+        context: u64,
+        round: u64,
+    },
+}
+
+/// How far the lead of a process is in a communicator that spans processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in super::super) struct Progress {
+    pub(in super::super) context: u64,
+    /// The rank that leads here.
+    pub(in super::super) lead: u32,
+    /// The last round that it has begun, and the fingerprints of this and those before it.
+    pub(in super::super) round: u64,
+    pub(in super::super) prints: [u64; SLOTS],
+    /// The calls of these rounds in words.
+    pub(in super::super) calls: Vec<String>,
+    /// The leads of all its processes.
+    pub(in super::super) leads: Vec<u32>,
+}
+
+impl State {
+    /// As the records in this process's arena say.
+    pub(in super::super) fn of(world: &World) -> State {
+        let Some(across) = &world.across else { return State::default() };
+        let mut state = State {
+            sent: across.sent.iter().map(|it| it.load(Relaxed)).sum(),
+            taken: across.taken.iter().map(|it| it.load(Relaxed)).sum(),
+            ..State::default()
+        };
+        let comms: Vec<_> = across.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
+        for comm in comms {
+            let (progress, wait) = comm.now().look(world);
+            state.waits.extend(wait);
+            state.comms.push(progress);
+        }
+        for rank in across.local() {
+            let head = world.memory.head(rank);
+            if head.idle_agents.load(Relaxed) != 0 {
+                state.idle.push(rank as u32);
+            }
+            for slot in 0..AGENTS {
+                let agent = &head.agents[slot];
+                let epoch = agent.epoch.load(Acquire);
+                if !epoch.is_multiple_of(2) && !state.leads(rank, agent.context.load(Relaxed)) {
+                    state.waits.push(Wait {
+                        rank: rank as u32,
+                        which: (slot as u64, epoch),
+                        own: agent.own.load(Relaxed) != 0,
+                        on: match agent.on.load(Relaxed) {
+                            Agent::ANY | 0 => On::Any,
+                            on => On::Rank(on - 1),
+                        },
+                        call: world.describe(rank, &agent.call),
+                    });
+                }
+            }
+        }
+        state
+    }
+
+    /// Whether a rank is on record already as the lead of a round of this communicator.
+    fn leads(&self, rank: usize, context: u64) -> bool {
+        let found = |wait: &Wait| {
+            let here = matches!(wait.on, On::Round { context: led, .. } if led == context);
+            here && wait.rank as usize == rank
+        };
+        self.waits.iter().any(found)
+    }
+
+    /// Whether something waits here that waited in the same way in `before`.
+    pub(in super::super) fn has_waited_since(&self, before: &State) -> bool {
+        self.waits.iter().any(|wait| before.waits.contains(wait))
+    }
+}
