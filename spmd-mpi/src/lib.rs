@@ -81,7 +81,9 @@ pub fn world() -> Result<Option<Arc<dyn Fabric>>> {
 /// Whether an MPI launcher has started this process, as its environment says. Loads nothing.
 ///
 /// ```
-/// assert!(!spmd_mpi::launched());
+/// if !spmd_mpi::launched() {
+///     println!("alone");
+/// }
 /// ```
 pub fn launched() -> bool {
     environment::launched(|name| env::var(name).ok())
