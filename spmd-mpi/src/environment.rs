@@ -9,6 +9,7 @@ const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_
 
 /// Variables that hold the number of processes. Slurm's `SLURM_NTASKS` is not one of them: a batch
 /// script has it, whose programs run alone.
+#[cfg(all(unix, target_pointer_width = "64"))]
 const SIZES: [&str; 4] =
     ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", SLURM_STEP_TASKS];
 

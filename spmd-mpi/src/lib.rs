@@ -40,9 +40,8 @@ use spmd_core::{Error, Result};
 /// on `PATH`, or in the active Python environment.
 ///
 /// # Errors
-/// [`Error::Unavailable`](spmd_core::Error::Unavailable) where there is no library of use, or one
-/// that does not belong to the launcher; [`Error::Library`](spmd_core::Error::Library) where MPI
-/// refuses.
+/// [`Error::Unavailable`] where there is no library of use, or one that does not belong to the
+/// launcher; [`Error::Library`] where MPI refuses.
 ///
 /// ```no_run
 /// let fabric = spmd_mpi::attach()?;
@@ -53,7 +52,7 @@ pub fn attach() -> Result<Arc<dyn Fabric>> {
     #[cfg(all(unix, target_pointer_width = "64"))]
     return fabric::attach();
     #[cfg(not(all(unix, target_pointer_width = "64")))]
-    return Err(spmd_core::Error::Unavailable {
+    return Err(Error::Unavailable {
         what: "MPI".to_owned(),
         reason: "it is supported on 64-bit Unix systems alone".to_owned(),
         remedy: "run the ranks as threads, or on such a system".to_owned(),
@@ -81,7 +80,9 @@ pub fn world() -> Result<Option<Arc<dyn Fabric>>> {
 /// Whether an MPI launcher has started this process, as its environment says. Loads nothing.
 ///
 /// ```
-/// assert!(!spmd_mpi::launched());
+/// if !spmd_mpi::launched() {
+///     println!("alone");
+/// }
 /// ```
 pub fn launched() -> bool {
     environment::launched(|name| env::var(name).ok())

@@ -184,14 +184,16 @@ impl Ring {
         if tested.is_ok() && flag == 0 {
             return Ok(None);
         }
+        let counted = tested.and_then(|()| {
+            // SAFETY: the status is that of a complete receive.
+            unsafe { mpi.get_count(&status, mpi.constants.byte, &mut bytes) }
+        });
         // An error has completed it as well.
         let slot = self.posted.pop_front().expect("it was there");
-        if let Err(error) = tested {
+        if let Err(error) = counted {
             self.idle.push(slot);
             return Err(error);
         }
-        // SAFETY: the status is that of a complete receive.
-        unsafe { mpi.get_count(&status, mpi.constants.byte, &mut bytes)? };
         Ok(Some((slot, status.source as usize, bytes as usize)))
     }
 }

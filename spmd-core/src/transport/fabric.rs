@@ -184,7 +184,7 @@ pub enum Step<'a> {
     },
     /// A block from each for each.
     Alltoall {
-        /// Readable. It may be `recv`, on all processes or none.
+        /// Readable.
         send: Parts<'a>,
         /// Writable.
         recv: Parts<'a>,

@@ -26,8 +26,7 @@ pub fn all(processes: &dyn Processes) -> Result<()> {
                 }
             }
             for equal in [false, true] {
-                world.alltoall(bytes, equal, false)?;
-                world.alltoall(bytes, equal, true)?;
+                world.alltoall(bytes, equal)?;
                 world.allgather(bytes, equal, false)?;
                 world.allgather(bytes, equal, true)?;
             }
@@ -171,24 +170,14 @@ impl World<'_> {
         Ok(())
     }
 
-    fn alltoall(&self, bytes: usize, equal: bool, in_place: bool) -> Result<()> {
+    fn alltoall(&self, bytes: usize, equal: bool) -> Result<()> {
         let (me, size) = (self.rank(), self.size());
         let number = |from, to| from * 10 + to;
-        // In place, what goes to a process has the length and place of what comes from it.
-        let length = |from: usize, to: usize| match in_place {
-            true => self.length(from + to, from + to, bytes, equal),
-            false => self.length(from, to, bytes, equal),
-        };
+        let length = |from, to| self.length(from, to, bytes, equal);
         let mut send = Blocks::new((0..size).map(|to| length(me, to)).collect(), equal);
         let mut recv = Blocks::new((0..size).map(|from| length(from, me)).collect(), equal);
-        if in_place {
-            recv.fill(|to| number(me, to));
-            let both = recv.parts();
-            self.make(Step::Alltoall { send: both, recv: both, equal })?;
-        } else {
-            send.fill(|to| number(me, to));
-            self.make(Step::Alltoall { send: send.parts(), recv: recv.parts(), equal })?;
-        }
+        send.fill(|to| number(me, to));
+        self.make(Step::Alltoall { send: send.parts(), recv: recv.parts(), equal })?;
         recv.check("alltoall", |from| number(from, me));
         Ok(())
     }

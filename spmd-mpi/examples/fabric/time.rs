@@ -38,7 +38,11 @@ pub fn all(fabric: &dyn Fabric) -> Result<()> {
         Ok(())
     })?;
     let me = fabric.process();
-    let one_way = if me < 2 { best(|| round_trip(fabric, 1 - me))? / 2.0 } else { 0.0 };
+    let one_way = if me < 2 && fabric.processes() > 1 {
+        best(|| round_trip(fabric, 1 - me))? / 2.0
+    } else {
+        0.0
+    };
     if me == 0 {
         println!(
             "allreduce {allreduce:.0} barrier {barrier:.0} iallreduce {started:.0} packet {one_way:.0} ns"

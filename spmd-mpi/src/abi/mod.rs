@@ -2,8 +2,10 @@
 //! build a program, and the same program runs on every library with this ABI.
 
 use std::env;
+use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::mem;
+use std::mem::{self, ManuallyDrop};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
@@ -11,7 +13,7 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use spmd_core::{Error, Result};
 
 use crate::library::{Functions, Library, text};
-use constants::ABI;
+pub use constants::ABI;
 
 mod constants;
 mod find;
@@ -19,55 +21,53 @@ mod find;
 /// The ABI's version that is spoken here.
 const MAJOR: c_int = 1;
 
+/// The function that says it.
+const VERSION: &str = "MPI_Abi_get_version";
+
 /// Finds and loads the library. It is never unloaded.
 pub fn load() -> Result<Library> {
-    let loaded = find::first(|name| env::var_os(name), open)?;
-    let version = symbol(&loaded, "MPI_Abi_get_version").ok_or_else(|| Error::Unavailable {
-        what: "MPI".to_owned(),
-        reason: "the library that was found has no MPI_Abi_get_version, so it does not follow the \
-                 standard ABI of MPI 5.0"
-            .to_owned(),
-        remedy: another(),
-    })?;
-    let file = file_of(version);
+    let (file, loaded) = find::first(|name| env::var_os(name), open)?;
+    // Not even one that is of no use: its code may have left something behind.
+    let loaded = ManuallyDrop::new(loaded);
+    let unfit = |file: &Path, reason: String| Error::Unavailable {
+        what: format!("the MPI library {}", file.display()),
+        reason,
+        remedy: format!(
+            "use MPICH 5, Intel MPI 2021.18 or another one with the standard ABI of MPI 5.0, and \
+             name its {} by {}",
+            find::FILE,
+            find::VARIABLE
+        ),
+    };
+    let version = symbol(&loaded, VERSION)
+        .ok_or_else(|| unfit(&file, format!("it has no {VERSION}, as MPI 5.0 demands")))?;
+    let file = file_of(version).unwrap_or(file);
     let (major, minor) = abi_version(version);
     if major != MAJOR {
-        return Err(Error::Unavailable {
-            what: format!("the MPI library {}", file.display()),
-            reason: format!(
-                "it has version {major}.{minor} of MPI's ABI, where {MAJOR}.x is needed"
-            ),
-            remedy: another(),
-        });
+        let reason = match major {
+            ..0 => "it is not the one with the standard ABI".to_owned(),
+            _ => format!("it has version {major}.{minor} of the ABI, where {MAJOR}.x is needed"),
+        };
+        return Err(unfit(&file, reason));
     }
-    let find = |name: &'static str| {
-        symbol(&loaded, name).ok_or_else(|| Error::Unavailable {
-            what: format!("the MPI library {}", file.display()),
-            reason: format!("it has no function {name}, which MPI 5.0 demands"),
-            remedy: another(),
-        })
+    let find = |name| {
+        symbol(&loaded, name)
+            .ok_or_else(|| unfit(&file, format!("it has no {name}, as MPI 5.0 demands")))
     };
     // SAFETY: a library with the ABI's version 1 has the standard's functions with the ABI's
     // prototypes and handles.
     let functions = unsafe { Functions::fill(find)? };
     let name = format!("{}, {}", product(find("MPI_Get_library_version")?), place(&file));
-    mem::forget(loaded);
     Ok(Library { functions, constants: ABI, name })
 }
 
-/// What to do about a library that is not of use.
-fn another() -> String {
-    format!(
-        "use MPICH 5, Intel MPI 2021.17, Open MPI 6 or later ones, and name the library's {} by {}",
-        find::FILE,
-        find::VARIABLE
-    )
-}
-
-fn open(file: &Path) -> Result<Loaded, String> {
+fn open(file: &Path) -> Result<(PathBuf, Loaded), String> {
     // SAFETY: the code that runs when the file is loaded is that of the MPI that the user has
     // chosen, as if the program were linked with it. Its names are not offered to other libraries.
-    unsafe { Loaded::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| error.to_string())
+    match unsafe { Loaded::open(Some(file), RTLD_NOW | RTLD_LOCAL) } {
+        Ok(loaded) => Ok((file.to_owned(), loaded)),
+        Err(error) => Err(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+    }
 }
 
 fn symbol(loaded: &Loaded, name: &str) -> Option<NonNull<c_void>> {
@@ -99,18 +99,18 @@ fn product(function: NonNull<c_void>) -> String {
 }
 
 /// The file that a function came from.
-fn file_of(function: NonNull<c_void>) -> PathBuf {
+fn file_of(function: NonNull<c_void>) -> Option<PathBuf> {
     // SAFETY: plain data, of which zero is a value.
     let mut info: libc::Dl_info = unsafe { mem::zeroed() };
     // SAFETY: any address may be asked about; `info` is writable.
     let known = unsafe { libc::dladdr(function.as_ptr(), &mut info) } != 0;
     if !known || info.dli_fname.is_null() {
-        return PathBuf::from(find::FILE);
+        return None;
     }
     // SAFETY: the loader's own text, which stays while the library is loaded.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    let file = Path::new(name.to_str().unwrap_or(find::FILE));
-    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+    let file = Path::new(OsStr::from_bytes(name.to_bytes()));
+    Some(file.canonicalize().unwrap_or_else(|_| file.to_owned()))
 }
 
 /// A file by its name, with its folder behind.
