@@ -65,6 +65,8 @@ pub mod variables {
     pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
     /// `1`: libraries beneath must not fold in an order of their own.
     pub const REPRODUCIBLE: &str = "SPMD_REPRODUCIBLE";
+    /// `1`: ranks of different processes compare each call before they make it.
+    pub const CHECK: &str = "SPMD_CHECK";
     /// A file to which every call is written down.
     pub const TRACE: &str = "SPMD_TRACE";
     /// The seed of delays before and after each call.

@@ -36,6 +36,8 @@ pub(crate) struct Tuning {
     pub(crate) chaos: Option<u64>,
     /// Whether libraries beneath must not fold in an order of their own.
     pub(crate) reproducible: bool,
+    /// Whether ranks of different processes compare each call before they make it.
+    pub(crate) check: bool,
     /// Where calls are written down.
     pub(crate) trace: Option<Arc<TraceFile>>,
     /// Whether ranks of one process take each other's buffers for unreachable, as processes must.
@@ -52,6 +54,7 @@ impl Default for Tuning {
             single_copy: None,
             chaos: None,
             reproducible: false,
+            check: false,
             trace: None,
             unreachable: false,
         }

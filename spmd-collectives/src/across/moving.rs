@@ -8,10 +8,10 @@ use spmd_core::{Comm, DType, Element, Max, Result};
 use super::{Packed, check_values};
 use crate::reducing::Reduction;
 
-/// The leads meet when all ranks of their processes have come.
+/// The leads meet when all ranks of their processes have come, and compare all calls so far.
 pub(crate) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
     // SAFETY: no memory is named.
-    unsafe { comm.collective_across(call, (), |lead| lead.step(Step::Barrier)) }
+    unsafe { comm.collective_across(call, (), |lead| lead.meet()) }
 }
 
 /// Whether all ranks say yes.

@@ -38,6 +38,7 @@ pub(crate) fn run_rank<R>(
     };
     let left = if let Some(fault) = fault {
         world.raise(Reach::Rank { rank, block }, &fault);
+        world.across.iter().for_each(|across| across.fail(&fault));
         state::FAILED
     } else {
         state::LEFT

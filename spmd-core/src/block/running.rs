@@ -112,8 +112,8 @@ impl Spmd {
         let values = first_cause(&world, results.collect());
         if let Some(across) = &across {
             match &values {
-                Ok(_) => across.finish(|| world.take_packets())?,
-                Err(error) => across.fail(&world, error),
+                Ok(_) => across.finish(&world, 1, &Call::new(Kind::End, site))?,
+                Err(error) => across.give_up(error),
             }
         }
         let values = values?;

@@ -28,6 +28,7 @@ pub(super) fn tuning() -> Result<Tuning> {
         forced: forced()?,
         single_copy: switch(SINGLE_COPY)?,
         reproducible: switch(REPRODUCIBLE)?.unwrap_or(false),
+        check: switch(CHECK)?.unwrap_or(false),
         chaos: parsed(CHAOS, "a number")?,
         trace: trace()?,
         ..Tuning::default()

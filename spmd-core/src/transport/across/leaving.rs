@@ -59,7 +59,7 @@ extern "C" fn at_exit() {
     let Some(ties) = TIES.lock().take() else { return };
     if place == INSIDE {
         let fault = Fault::Rank { rank: ties.rank, cause: Cause::Exited(0) };
-        eprintln!("spmd: {fault}");
+        super::say(&fault);
         ties.watch.iter().for_each(|watch| watch.fail(&fault));
     }
     ties.fabric.abort(1)

@@ -119,6 +119,11 @@ impl World {
         wrong.map_or(Ok(()), Err)
     }
 
+    /// Whether this process is ended once another one has failed.
+    fn is_watched(&self) -> bool {
+        self.across.as_ref().is_some_and(|across| across.watch.is_some())
+    }
+
     fn deliver(&self, across: &Arc<Across>, from: usize, bytes: &[u8]) -> Result<()> {
         let unknown = || nonsense(from, "a packet that this one does not know");
         let (to, mut envelope, data) = match Packet::read(bytes).ok_or_else(unknown)? {
@@ -163,7 +168,15 @@ impl Underway for Given {
     fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
         // Whom it is for may wait for something else that this process is to take first.
         let world = &waiter.endpoint.world;
-        waiter.until_by(Some(self.on), || done(world, &mut **self.started.borrow_mut()))?
+        let result =
+            waiter.until_by(Some(self.on), || done(world, &mut **self.started.borrow_mut()));
+        match result {
+            // The data are on their way, and cannot be taken back: the watch ends the process.
+            Err(error) if error.fault().is_some() && world.is_watched() => loop {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            },
+            result => result?,
+        }
     }
 }
 

@@ -15,8 +15,9 @@ mod spread;
 mod texts;
 mod watch;
 
+use std::io::Write;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Weak};
 
 pub(crate) use messages::Remote;
@@ -24,10 +25,14 @@ use parking_lot::Mutex;
 pub use spread::Lead;
 pub(crate) use spread::Spread;
 
-use super::fabric::{Fabric, Parts, Step};
+use super::fabric::{Fabric, Parts, Processes, Step};
 use super::shared::World;
+use super::shared::contexts::board_of;
+use super::shared::layout::SLOTS;
+use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault};
+use crate::fault::{Cause, Fault, by_call};
+use now::Rounds;
 use packet::Packet;
 use texts::Texts;
 use watch::Watch;
@@ -38,13 +43,17 @@ pub(crate) struct Joined {
     fabric: Arc<dyn Fabric>,
     each: usize,
     watch: Option<Arc<Watch>>,
+    /// All processes, for what the library itself has to settle.
+    control: Arc<dyn Processes>,
 }
 
 impl Joined {
     /// All processes call it together, each for so many ranks.
     pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize) -> Result<Joined> {
         let watch = Watch::start(&fabric, each)?.map(Arc::new);
-        Ok(Joined { fabric, each, watch })
+        let all: Vec<usize> = (0..fabric.processes()).collect();
+        let control = fabric.world().subset(&all, 0)?;
+        Ok(Joined { fabric, each, watch, control })
     }
 
     /// Ranks of each process.
@@ -57,6 +66,9 @@ impl Joined {
 pub(crate) struct Across {
     pub(crate) fabric: Arc<dyn Fabric>,
     watch: Option<Arc<Watch>>,
+    control: Arc<dyn Processes>,
+    /// No rank of this process is in the block any more.
+    ended: AtomicBool,
     /// Ranks of each process.
     each: usize,
     texts: Mutex<Texts>,
@@ -71,13 +83,13 @@ pub(crate) struct Across {
 
 impl Across {
     pub(crate) fn new(joined: &Joined) -> Across {
-        let Joined { fabric, each, watch } = joined.clone();
+        let Joined { fabric, each, watch, control } = joined.clone();
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let texts = Mutex::new(Texts::new(processes * each));
         let (sent, taken) = (counters(), counters());
-        let (payloads, comms) = Default::default();
-        Across { fabric, watch, each, texts, payloads, sent, taken, comms }
+        let (payloads, comms, ended) = Default::default();
+        Across { fabric, watch, control, ended, each, texts, payloads, sent, taken, comms }
     }
 
     fn know(&self, spread: &Arc<Spread>) {
@@ -122,16 +134,23 @@ impl Across {
         self.watch.iter().for_each(|watch| watch.enter(world));
     }
 
-    /// They have failed: says so, if it began here, and tells the others.
-    pub(crate) fn fail(&self, world: &World, error: &Error) {
+    /// A rank of this process has failed, or has learnt of a failure: says so, if it began here, and
+    /// tells the other processes.
+    pub(crate) fn fail(&self, fault: &Fault) {
+        let first = self.fabric.process() == 0;
+        if fault.rank().map_or(first, |rank| self.local().contains(&rank)) {
+            say(fault);
+        }
+        self.watch.iter().for_each(|watch| watch.fail(fault));
+    }
+
+    /// The ranks of this process have come out of a block that failed.
+    pub(crate) fn give_up(&self, error: &Error) {
         leaving::fail();
         let cause = || Cause::Returned(error.to_string());
         let own = || Fault::Rank { rank: self.local().start, cause: cause() };
-        let fault = world.first_fault(|_| true).unwrap_or_else(own);
-        if fault.rank().is_some_and(|rank| self.local().contains(&rank)) {
-            eprintln!("spmd: {fault}");
-        }
-        self.watch.iter().for_each(|watch| watch.fail(&fault));
+        self.fail(&error.fault().cloned().unwrap_or_else(own));
+        self.watch.iter().for_each(|watch| watch.leave());
     }
 
     fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
@@ -139,33 +158,92 @@ impl Across {
         packet.with_bytes(|bytes| self.fabric.send(to, bytes))
     }
 
-    /// Waits until all processes have come here, and all packets that they have sent have been
-    /// taken: called once by each, when its ranks have left the block.
-    pub(crate) fn finish(&self, mut take: impl FnMut() -> Result<()>) -> Result<()> {
+    /// Waits until the ranks of all processes have left the block, as those of this one have, and all
+    /// packets that were sent have been taken. Complains if the ranks of different processes made
+    /// different calls.
+    pub(crate) fn finish(&self, world: &World, block: u32, call: &Call<'_>) -> Result<()> {
+        self.ended.store(true, Release);
         let processes = self.fabric.processes();
-        let sent: Vec<u64> = self.sent.iter().map(|it| it.swap(0, Relaxed)).collect();
+        let sent: Vec<u64> = self.sent.iter().map(|it| it.load(Relaxed)).collect();
         let mut expected = vec![0u64; processes];
         let bytes = vec![8; processes];
         let starts: Vec<usize> = (0..processes).map(|process| 8 * process).collect();
         let parts = |memory: *mut u8| Parts { memory, bytes: &bytes, starts: &starts };
-        let world = self.fabric.world();
         let send = parts(sent.as_ptr().cast_mut().cast());
         let recv = parts(expected.as_mut_ptr().cast());
         // SAFETY: both have eight bytes for each process, and `send` is only read.
-        unsafe { world.run(Step::Alltoall { send, recv, equal: true })? };
+        unsafe { self.control.run(Step::Alltoall { send, recv, equal: true })? };
         let complete = |(taken, expected): (&AtomicU64, &u64)| taken.load(Acquire) >= *expected;
         while !self.taken.iter().zip(&expected).all(complete) {
-            take()?;
+            world.take_packets()?;
             std::thread::yield_now();
         }
-        self.taken.iter().zip(&expected).for_each(|(taken, had)| {
-            taken.fetch_sub(*had, Relaxed);
-        });
-        // SAFETY: it names no memory.
-        unsafe { world.run(Step::Barrier)? };
+        let first = self.local().start;
+        let last = world.memory.board(first, board_of(block)).done.0.load(Acquire);
+        let rounds = Rounds::of(world, first, board_of(block), last, SLOTS);
+        // SAFETY: memory that the step names is held while it is made.
+        let all = tell_all(processes, &rounds, |step| unsafe { self.control.run(step) })?;
         leaving::leave();
         self.watch.iter().for_each(|watch| watch.leave());
-        Ok(())
+        let leads = (0..processes).map(|process| process * self.each);
+        let differ = differences(leads.zip(all), true);
+        differ.map_or(Ok(()), |fault| Err(Error::stopped(fault, call)))
+    }
+}
+
+/// Tells the leads of other processes the calls of this one, and hears theirs.
+fn tell_all(
+    processes: usize,
+    rounds: &Rounds,
+    step: impl FnOnce(Step<'_>) -> Result<()>,
+) -> Result<Vec<Rounds>> {
+    const BYTES: usize = 1024;
+    let mut said = [0u8; BYTES];
+    let mut told = rounds.clone();
+    told.calls.iter_mut().for_each(|call| cut(call, BYTES / SLOTS - 32));
+    let _ = postcard::to_slice(&told, &mut said);
+    let mut heard = vec![0u8; BYTES * processes];
+    let bytes = vec![BYTES; processes];
+    let starts: Vec<usize> = (0..processes).map(|process| BYTES * process).collect();
+    let recv = Parts { memory: heard.as_mut_ptr(), bytes: &bytes, starts: &starts };
+    step(Step::Allgather { send: (said.as_ptr(), BYTES), recv, equal: true })?;
+    let read = |bytes| postcard::take_from_bytes(bytes).map_or(Rounds::default(), |it| it.0);
+    Ok(heard.chunks(BYTES).map(read).collect())
+}
+
+/// In what the calls of ranks of different processes differ; with `to_the_end`, they have made all.
+fn differences(ranks: impl Iterator<Item = (usize, Rounds)>, to_the_end: bool) -> Option<Fault> {
+    let all: Vec<(usize, Rounds)> = ranks.collect();
+    let (_, first) = all.first()?;
+    let different = all.iter().find_map(|(_, other)| first.first_difference(other));
+    let shorter = || {
+        let least = all.iter().map(|(_, rounds)| rounds.last).min()?;
+        (to_the_end && all.iter().any(|(_, rounds)| rounds.last != least)).then_some(least + 1)
+    };
+    let (round, what) = match different {
+        Some(round) => (round, "different calls"),
+        None => (shorter()?, "one rank made more calls than another"),
+    };
+    let calls = all.iter().filter_map(|(rank, rounds)| Some((*rank, rounds.call(round)?)));
+    Some(Fault::Mismatch { calls: by_call(calls), what: what.into() })
+}
+
+/// Cuts a text to so many bytes.
+fn cut(text: &mut String, most: usize) {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}
+
+/// Says in words what has stopped the job, once, and in one piece.
+fn say(fault: &Fault) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        let text = format!("spmd: {fault}\n");
+        // If nobody hears it, the errors of the ranks say the same.
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }
 

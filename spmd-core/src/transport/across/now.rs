@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
+use serde::{Deserialize, Serialize};
+
 use super::watch::state::{On, Progress, Wait};
 use crate::transport::shared::World;
 use crate::transport::shared::layout::SLOTS;
@@ -39,6 +41,16 @@ impl Now {
         self.inside.store(0, Release);
     }
 
+    /// The calls so far, as the lead sees them.
+    pub(super) fn rounds(&self, world: &World) -> Rounds {
+        Rounds::of(world, self.lead, self.board, self.begun.load(Relaxed), SLOTS)
+    }
+
+    /// The leads of all processes.
+    pub(super) fn leads(&self) -> &[u32] {
+        &self.leads
+    }
+
     /// How far it is, and its wait, if it waits.
     pub(super) fn look(&self, world: &World) -> (Progress, Option<Wait>) {
         let mut patience = 100;
@@ -53,34 +65,71 @@ impl Now {
                 break (progress, inside);
             }
             if patience == 0 {
-                break (Progress { prints: [0; SLOTS], ..progress }, false);
+                break (
+                    {
+                        let rounds = Rounds { last: progress.rounds.last, ..Rounds::default() };
+                        Progress { rounds, ..progress }
+                    },
+                    false,
+                );
             }
         };
-        let round = progress.round;
+        let round = progress.rounds.last;
         let wait = (inside && round > 0).then(|| Wait {
             rank: self.lead as u32,
             which: (self.context, round),
             own: true,
             on: On::Round { context: self.context, round },
-            call: progress.calls.first().cloned().unwrap_or_default(),
+            call: progress.rounds.call(round).unwrap_or_default(),
         });
         (progress, wait)
     }
 
     fn progress(&self, world: &World, round: u64) -> Progress {
-        let page = world.memory.board(self.lead, self.board);
-        let mut prints = [0; SLOTS];
-        let mut calls = Vec::new();
         // Of the slots, the next round may be about to use the oldest.
-        for (back, print) in prints.iter_mut().enumerate().take(SLOTS - 1) {
-            let Some(round) = round.checked_sub(back as u64).filter(|round| *round > 0) else {
+        let rounds = Rounds::of(world, self.lead, self.board, round, SLOTS - 1);
+        let (context, lead, leads) = (self.context, self.lead as u32, self.leads.clone());
+        Progress { context, lead, rounds, leads }
+    }
+}
+
+/// The last rounds of a rank on one of its boards: their fingerprints and calls, the last first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Rounds {
+    pub(super) last: u64,
+    pub(super) prints: [u64; SLOTS],
+    pub(super) calls: Vec<String>,
+}
+
+impl Rounds {
+    /// So many at most.
+    pub(super) fn of(world: &World, rank: usize, board: usize, last: u64, most: usize) -> Rounds {
+        let page = world.memory.board(rank, board);
+        let mut rounds = Rounds { last, ..Rounds::default() };
+        for (back, print) in rounds.prints.iter_mut().enumerate().take(most) {
+            let Some(round) = last.checked_sub(back as u64).filter(|round| *round > 0) else {
                 break;
             };
             let slot = &page.slots[(round % SLOTS as u64) as usize];
             *print = slot.fingerprint.load(Relaxed);
-            calls.push(world.describe(self.lead, &slot.call));
+            rounds.calls.push(world.describe(rank, &slot.call));
         }
-        let (context, lead, leads) = (self.context, self.lead as u32, self.leads.clone());
-        Progress { context, lead, round, prints, calls, leads }
+        rounds
+    }
+
+    /// The first round that both have begun, and still have on record, in which their calls differ.
+    pub(super) fn first_difference(&self, other: &Rounds) -> Option<u64> {
+        let last = self.last.min(other.last);
+        let first = (self.last.max(other.last) + 1).saturating_sub(SLOTS as u64).max(1);
+        let print = |it: &Rounds, round: u64| it.prints[(it.last - round) as usize];
+        (first..=last).find(|round| {
+            let (one, other) = (print(self, *round), print(other, *round));
+            one != 0 && other != 0 && one != other
+        })
+    }
+
+    /// The call of a round.
+    pub(super) fn call(&self, round: u64) -> Option<String> {
+        self.calls.get(self.last.checked_sub(round)? as usize).cloned()
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::Across;
 use super::now::Now;
-use crate::element::DType;
+use super::{differences, tell_all};
+use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::op::ErasedOp;
-use crate::transport::fabric::{Processes, Step};
+use crate::op::{ErasedOp, Min};
+use crate::transport::fabric::{Fold, Processes, Step};
 use crate::transport::shared::board::Round;
 
 /// How the ranks of a communicator lie in processes.
@@ -142,11 +143,50 @@ impl<P: Copy> Lead<'_, P> {
         self.spread.processes.folds(dtype, op)
     }
 
+    /// Meets the leads of the other processes, and complains if the ranks of some process have made
+    /// other calls so far, this one among them.
+    pub fn meet(&self) -> Result<()> {
+        let print = self.round.fingerprint();
+        let (said, mut least) = ([print, !print], [0u64; 2]);
+        let (send, recv) = (said.as_ptr().cast(), least.as_mut_ptr().cast());
+        let op = ErasedOp::new::<u64, _>(&Min);
+        let fold = Fold { send, recv, count: 2, dtype: u64::DTYPE, op };
+        // SAFETY: both are two words.
+        unsafe { self.make(Step::Allreduce(fold))? };
+        // The least is the greatest.
+        if least[0] == !least[1] { Ok(()) } else { self.differ() }
+    }
+
+    /// The ranks of some process have made other calls: tells which.
+    #[cold]
+    fn differ(&self) -> Result<()> {
+        let rounds = self.spread.now.rounds(self.round.world());
+        // SAFETY: memory that the step names is held while it is made.
+        let all = tell_all(self.processes(), &rounds, |step| unsafe { self.make(step) })?;
+        let leads = self.spread.now.leads().iter().map(|lead| *lead as usize);
+        match differences(leads.zip(all), false) {
+            Some(fault) => Err(self.round.stopped_with(&fault)),
+            None => Err(self.disagree("different calls, too long ago to be on record")),
+        }
+    }
+
     /// Makes a step with the leads of the other processes, and waits for them.
     ///
     /// # Safety
     /// All memory that the step names is valid for what it says of it.
     pub unsafe fn step(&self, step: Step<'_>) -> Result<()> {
+        if self.round.world().tuning.check {
+            self.meet()?;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.make(step) }
+    }
+
+    /// Makes a step with the leads of the other processes, and waits for them.
+    ///
+    /// # Safety
+    /// All memory that the step names is valid for what it says of it.
+    unsafe fn make(&self, step: Step<'_>) -> Result<()> {
         let processes = &self.spread.processes;
         if self.spread.across.is_alone() {
             // SAFETY: as the caller promises.

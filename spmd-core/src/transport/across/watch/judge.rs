@@ -35,29 +35,14 @@ fn mismatch(states: &States) -> Option<Fault> {
     all.for_each(|progress| seen.entry(progress.context).or_default().push(progress));
     for progresses in seen.values() {
         let first = progresses[0];
-        let differs = |other: &&&Progress| first_difference(first, other).is_some();
+        let differs = |other: &&&Progress| first.rounds.first_difference(&other.rounds).is_some();
         let Some(other) = progresses.iter().find(differs) else { continue };
-        let round = first_difference(first, other)?;
-        let call = |it: &&Progress| {
-            let back = it.round.checked_sub(round)? as usize;
-            Some((it.lead as usize, it.calls.get(back)?.clone()))
-        };
+        let round = first.rounds.first_difference(&other.rounds)?;
+        let call = |it: &&Progress| Some((it.lead as usize, it.rounds.call(round)?));
         let calls = by_call(progresses.iter().filter_map(call));
         return Some(Fault::Mismatch { calls, what: "different calls".into() });
     }
     None
-}
-
-/// The first round that both have begun, and still have on record, in which their calls differ.
-fn first_difference(one: &Progress, other: &Progress) -> Option<u64> {
-    let last = one.round.min(other.round);
-    let kept = one.prints.len() as u64;
-    let first = (one.round.max(other.round) + 1).saturating_sub(kept).max(1);
-    let print = |it: &Progress, round: u64| it.prints[(it.round - round) as usize];
-    (first..=last).find(|round| {
-        let (one, other) = (print(one, *round), print(other, *round));
-        one != 0 && other != 0 && one != other
-    })
 }
 
 /// A wait that is in a circle: its rank, and which it is.
@@ -113,7 +98,7 @@ fn late(each: usize, states: &States, context: u64, round: u64) -> Option<Vec<u3
     let mut late = Vec::new();
     for lead in &all().next()?.leads {
         match all().find(|it| it.lead == *lead) {
-            Some(progress) if progress.round >= round => {}
+            Some(progress) if progress.rounds.last >= round => {}
             Some(_) => late.push(*lead),
             None if home(each, states, *lead)?.ended => late.push(*lead),
             None => return None,
@@ -143,6 +128,7 @@ fn circle(each: usize, states: &States, stuck: &BTreeSet<Stuck>) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::now::Rounds;
     use super::*;
 
     fn wait(rank: u32, on: On) -> Wait {
@@ -151,7 +137,8 @@ mod tests {
 
     fn progress(lead: u32, round: u64, prints: [u64; 4]) -> Progress {
         let calls = prints.iter().map(|print| format!("call {print}")).collect();
-        Progress { context: 1, lead, round, prints, calls, leads: vec![0, 1] }
+        let rounds = Rounds { last: round, prints, calls };
+        Progress { context: 1, lead, rounds, leads: vec![0, 1] }
     }
 
     fn two(waits: [Option<On>; 2]) -> Vec<State> {

@@ -80,16 +80,14 @@ impl Watch {
         self.say(Word::Inside(true));
     }
 
-    /// They are through with it, as all others are.
+    /// They are through with it: as all others are, or the job has failed.
     pub(crate) fn leave(&self) {
         *self.shared.world.lock() = None;
         self.say(Word::Inside(false));
     }
 
-    /// Tells the others that this has stopped the job, and waits a little for it to be said. The
-    /// ranks of this process have come to their end.
+    /// Tells the others that this has stopped the job, and waits a little for it to be said.
     pub(crate) fn fail(&self, fault: &Fault) {
-        *self.shared.world.lock() = None;
         self.say(Word::Fault(fault.clone()));
         let start = Instant::now();
         while !self.shared.outbox.lock().is_empty() && start.elapsed() < LOOK {
@@ -149,6 +147,7 @@ impl Thread {
     fn say_own(&mut self, word: Word) {
         match &word {
             Word::Inside(inside) => self.inside[self.process] = *inside,
+            Word::Fault(_) if self.failed.is_some() => return,
             Word::Fault(fault) => self.failed = Some((fault.clone(), Instant::now())),
             _ => {}
         }
@@ -191,7 +190,7 @@ impl Thread {
         if inside && self.failed.is_none() {
             let rank = process * self.each;
             let fault = Fault::Rank { rank, cause: Cause::Lost };
-            eprintln!("spmd: {fault}");
+            super::say(&fault);
             if self.process == 0 {
                 self.net.say_to_all(&Word::Fault(fault.clone()));
             }
@@ -246,7 +245,7 @@ impl Thread {
         let verdict = self.before.as_ref().and_then(|it| judge::verdict(self.each, it, &now));
         self.before = Some(now);
         if let Some(fault) = verdict {
-            eprintln!("spmd: {fault}");
+            super::say(&fault);
             self.net.say_to_all(&Word::Fault(fault.clone()));
             self.stop(fault);
         }

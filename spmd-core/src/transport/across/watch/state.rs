@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering::*;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::now::Rounds;
 use crate::transport::shared::World;
-use crate::transport::shared::layout::{AGENTS, Agent, SLOTS};
+use crate::transport::shared::layout::{AGENTS, Agent};
 
 /// What waits in a process, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,11 +55,8 @@ pub(in super::super) struct Progress {
     pub(in super::super) context: u64,
     /// The rank that leads here.
     pub(in super::super) lead: u32,
-    /// The last round that it has begun, and the fingerprints of this and those before it.
-    pub(in super::super) round: u64,
-    pub(in super::super) prints: [u64; SLOTS],
-    /// The calls of these rounds in words.
-    pub(in super::super) calls: Vec<String>,
+    /// Those that it has begun.
+    pub(in super::super) rounds: Rounds,
     /// The leads of all its processes.
     pub(in super::super) leads: Vec<u32>,
 }
@@ -68,6 +66,7 @@ impl State {
     pub(in super::super) fn of(world: &World) -> State {
         let Some(across) = &world.across else { return State::default() };
         let mut state = State {
+            ended: across.ended.load(Acquire),
             sent: across.sent.iter().map(|it| it.load(Relaxed)).sum(),
             taken: across.taken.iter().map(|it| it.load(Relaxed)).sum(),
             ..State::default()

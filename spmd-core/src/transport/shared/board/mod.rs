@@ -37,7 +37,7 @@ use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
 use crate::transport::shared::layout::*;
 use crate::transport::shared::record::Noted;
-use crate::transport::shared::{Endpoint, Hub, Mode};
+use crate::transport::shared::{Endpoint, Hub, Mode, World};
 
 pub(crate) const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
@@ -216,6 +216,15 @@ impl<'a> Round<'a> {
     /// How many collectives the communicator has begun, this one among them.
     pub fn number(&self) -> u64 {
         self.round
+    }
+
+    /// The fingerprint of all calls of the communicator so far.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.endpoint.world
     }
 
     /// Whether ranks share an address space, so that every buffer can be reached.

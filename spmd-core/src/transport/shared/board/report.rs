@@ -16,6 +16,12 @@ impl Round<'_> {
         error
     }
 
+    /// All ranks of the communicator here are stopped by this.
+    #[cold]
+    pub(crate) fn stopped_with(&self, fault: &Fault) -> Error {
+        self.waiter.stop(fault)
+    }
+
     /// The ranks do not agree in `what`; all are stopped, and the report shows their calls.
     #[cold]
     pub fn disagree(&self, what: &str) -> Error {
