@@ -68,11 +68,8 @@ impl Transport for Remote {
         // is kept with it.
         let started = unsafe { across.fabric.give(process, payload, ptr, bytes)? };
         let on = to as usize;
-        Ok(Pending::Underway(Box::new(Given {
-            started: RefCell::new(started),
-            on,
-            _packed: packed,
-        })))
+        let (started, across) = (RefCell::new(started), across.clone());
+        Ok(Pending::Underway(Box::new(Given { started, across, on, _packed: packed })))
     }
 
     fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
@@ -119,11 +116,6 @@ impl World {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Whether this process is ended once another one has failed.
-    fn is_watched(&self) -> bool {
-        self.across.as_ref().is_some_and(|across| across.watch.is_some())
-    }
-
     fn deliver(&self, across: &Arc<Across>, from: usize, bytes: &[u8]) -> Result<()> {
         let unknown = || nonsense(from, "a packet that this one does not know");
         let (to, mut envelope, data) = match Packet::read(bytes).ok_or_else(unknown)? {
@@ -160,6 +152,7 @@ impl World {
 /// The sender's side of a payload.
 struct Given {
     started: RefCell<Box<dyn Started>>,
+    across: Arc<Across>,
     on: usize,
     _packed: Option<Vec<u8>>,
 }
@@ -168,15 +161,8 @@ impl Underway for Given {
     fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
         // Whom it is for may wait for something else that this process is to take first.
         let world = &waiter.endpoint.world;
-        let result =
-            waiter.until_by(Some(self.on), || done(world, &mut **self.started.borrow_mut()));
-        match result {
-            // The data are on their way, and cannot be taken back: the watch ends the process.
-            Err(error) if error.fault().is_some() && world.is_watched() => loop {
-                std::thread::sleep(std::time::Duration::from_secs(1));
-            },
-            result => result?,
-        }
+        let sent = || done(world, &mut **self.started.borrow_mut());
+        self.across.unless_failed(waiter.until_by(Some(self.on), sent))?
     }
 }
 

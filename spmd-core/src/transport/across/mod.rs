@@ -137,8 +137,7 @@ impl Across {
     /// A rank of this process has failed, or has learnt of a failure: says so, if it began here, and
     /// tells the other processes.
     pub(crate) fn fail(&self, fault: &Fault) {
-        let first = self.fabric.process() == 0;
-        if fault.rank().map_or(first, |rank| self.local().contains(&rank)) {
+        if fault.rank().is_none_or(|rank| self.local().contains(&rank)) {
             say(fault);
         }
         self.watch.iter().for_each(|watch| watch.fail(fault));
@@ -151,6 +150,26 @@ impl Across {
         let own = || Fault::Rank { rank: self.local().start, cause: cause() };
         self.fail(&error.fault().cloned().unwrap_or_else(own));
         self.watch.iter().for_each(|watch| watch.leave());
+    }
+
+    /// What all processes find out together, the first one says.
+    fn leave_it_to_first(&self) {
+        SAID.fetch_or(self.fabric.process() != 0, Relaxed);
+    }
+
+    /// What `outcome` gives, unless it is that the job has failed while other processes, or the
+    /// library that joins them, are at work on memory of the caller's: then the watch ends this
+    /// process, which has said what was wrong.
+    fn unless_failed<T>(&self, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Err(error) if error.fault().is_some() && self.watch.is_some() => {
+                self.fail(error.fault().expect("there is one"));
+                loop {
+                    std::thread::sleep(std::time::Duration::from_secs(1));
+                }
+            }
+            outcome => outcome,
+        }
     }
 
     fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
@@ -187,6 +206,7 @@ impl Across {
         self.watch.iter().for_each(|watch| watch.leave());
         let leads = (0..processes).map(|process| process * self.each);
         let differ = differences(leads.zip(all), true);
+        self.leave_it_to_first();
         differ.map_or(Ok(()), |fault| Err(Error::stopped(fault, call)))
     }
 }
@@ -237,9 +257,11 @@ fn cut(text: &mut String, most: usize) {
     text.truncate(end);
 }
 
+/// Whether what has stopped the job has been said: here, or by another process.
+static SAID: AtomicBool = AtomicBool::new(false);
+
 /// Says in words what has stopped the job, once, and in one piece.
 fn say(fault: &Fault) {
-    static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         let text = format!("spmd: {fault}\n");
         // If nobody hears it, the errors of the ranks say the same.

@@ -163,6 +163,7 @@ impl<P: Copy> Lead<'_, P> {
         let rounds = self.spread.now.rounds(self.round.world());
         // SAFETY: memory that the step names is held while it is made.
         let all = tell_all(self.processes(), &rounds, |step| unsafe { self.make(step) })?;
+        self.spread.across.leave_it_to_first();
         let leads = self.spread.now.leads().iter().map(|lead| *lead as usize);
         match differences(leads.zip(all), false) {
             Some(fault) => Err(self.round.stopped_with(&fault)),
@@ -195,11 +196,12 @@ impl<P: Copy> Lead<'_, P> {
         // SAFETY: as the caller promises; it is dropped here if it is not complete, which ends the
         // process where that may still use the memory.
         let mut started = unsafe { processes.start(step)? };
-        self.round.wait_across(|| match started.test() {
+        let outcome = self.round.wait_across(|| match started.test() {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
-        })
+        });
+        self.spread.across.unless_failed(outcome)
     }
 
     /// Runs a part of a reduction, which may be the program's own code.

@@ -14,6 +14,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -203,6 +204,7 @@ impl Thread {
         if self.failed.is_some() {
             return;
         }
+        super::SAID.store(true, Relaxed);
         if let Some(world) = &*self.shared.world.lock() {
             world.raise(Reach::All, &fault);
         }
