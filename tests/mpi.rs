@@ -19,8 +19,10 @@ mod conformance {
 }
 
 use conformance::cases::{Choice, cases};
-use spmd::{Ctx, Result};
-use support::{Mpi, across};
+use std::time::{Duration, Instant};
+
+use spmd::prelude::*;
+use support::{Mpi, across, across_to_its_end};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };
 const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
@@ -65,4 +67,121 @@ fn hybrid_of_threads() -> Result<()> {
 fn hybrid_of_virtual_ranks() -> Result<()> {
     let places = [(1, 4, "virtual"), (2, 3, "virtual"), (3, 4, "virtual")];
     everywhere("hybrid_of_virtual_ranks", &places, &[], |ctx| cases(ctx, ONE_TYPE))
+}
+
+/// What a rank does wrong, and what must be said of it.
+type Mistake = (&'static str, fn(&Ctx) -> Result<()>, &'static [&'static str]);
+
+fn is_last(ctx: &Ctx) -> bool {
+    ctx.rank() + 1 == ctx.size()
+}
+
+const MISTAKES: &[Mistake] = &[
+    ("a panic", |ctx| if is_last(ctx) { panic!("oh no") } else { Ok(()) }, &["panicked", "oh no"]),
+    (
+        "an error",
+        |ctx| if is_last(ctx) { Err("no more data".into()) } else { Ok(()) },
+        &["failed: it returned an error: no more data"],
+    ),
+    (
+        "an early exit",
+        |ctx| if is_last(ctx) { std::process::exit(7) } else { Ok(()) },
+        &["failed: its process exited with status 7"],
+    ),
+    (
+        "a rank that leaves",
+        |ctx| if is_last(ctx) { Ok(()) } else { ctx.barrier() },
+        &["ended its block while another rank waited for it", "barrier at tests/mpi.rs"],
+    ),
+    (
+        "different calls",
+        |ctx| if is_last(ctx) { ctx.broadcast(&mut [1], ctx.rank()) } else { ctx.barrier() },
+        &["do not match", "barrier at tests/mpi.rs", "broadcast of 1 i32"],
+    ),
+    (
+        "different operations",
+        |ctx| match is_last(ctx) {
+            true => ctx.allreduce_value(1, Max).map(drop),
+            false => ctx.allreduce_value(1, Sum).map(drop),
+        },
+        &["do not match", "with Max at tests/mpi.rs", "with Sum at tests/mpi.rs"],
+    ),
+    (
+        "different counts",
+        |ctx| {
+            let count = if is_last(ctx) { 1 } else { 2 };
+            ctx.allreduce(&vec![1; count], &mut vec![0; count], Sum)
+        },
+        &["do not match", "allreduce of 1 i32", "allreduce of 2 i32"],
+    ),
+    (
+        "different roots",
+        |ctx| ctx.broadcast(&mut [1], if is_last(ctx) { 1 } else { 0 }),
+        &["do not match", "root 0", "root 1"],
+    ),
+    (
+        "a circle of receives",
+        |ctx| ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop),
+        &["deadlock", "rank 0: recv", "rank 1: recv", "tests/mpi.rs"],
+    ),
+    (
+        "a circle of synchronous sends",
+        |ctx| ctx.ssend(&[0], (ctx.rank() + 1) % ctx.size(), 0),
+        &["deadlock", "rank 0: ssend", "rank 1: ssend", "tests/mpi.rs"],
+    ),
+    (
+        "a receive while the others meet",
+        |ctx| if is_last(ctx) { ctx.recv(&mut [0], ANY, 0).map(drop) } else { ctx.barrier() },
+        &["deadlock", "recv of 1 i32 from any rank", "barrier at tests/mpi.rs"],
+    ),
+    (
+        "a message of another type",
+        |ctx| match ctx.rank() {
+            0 => ctx.recv(&mut [0i32], ctx.size() - 1, 0).map(drop),
+            _ if is_last(ctx) => ctx.send(&[0f32], 0, 0),
+            _ => Ok(()),
+        },
+        &["carries f32", "sent at tests/mpi.rs"],
+    ),
+    (
+        "a message that is too long",
+        |ctx| match ctx.rank() {
+            0 => ctx.recv(&mut [0], ctx.size() - 1, 0).map(drop),
+            _ if is_last(ctx) => ctx.send(&[0; 5], 0, 0),
+            _ => Ok(()),
+        },
+        &["has 5 elements and the buffer holds 1"],
+    ),
+    (
+        "a message that nobody receives",
+        |ctx| if is_last(ctx) { ctx.send(&[0], 0, 0) } else { Ok(()) },
+        &["never received", "sent at tests/mpi.rs"],
+    ),
+];
+
+/// Each mistake ends the job with an error that names it, within some seconds, and leaves nothing.
+#[test]
+fn mistakes_are_named_and_nothing_is_left() -> Result<()> {
+    let test = "mistakes_are_named_and_nothing_is_left";
+    for mpi in Mpi::all() {
+        for place in [(2, 1, "threads"), (2, 2, "threads")] {
+            for (name, mistake, words) in MISTAKES {
+                let start = Instant::now();
+                let body = |ctx: &Ctx| {
+                    // What goes before is right.
+                    ctx.barrier()?;
+                    mistake(ctx)?;
+                    ctx.barrier()
+                };
+                let Some(ran) = across_to_its_end(test, &mpi, place, &[], body)? else { continue };
+                let took = start.elapsed();
+                let told =
+                    words.iter().all(|word| ran.err.contains(word) || ran.out.contains(word));
+                let on = format!("{name} on {}, {place:?}", mpi.name);
+                assert!(ran.code != Some(0) && told, "{on}: {ran:?}, {words:?} expected");
+                assert!(took < Duration::from_secs(20), "{on} took {took:?}");
+            }
+        }
+    }
+    Ok(())
 }

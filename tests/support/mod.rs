@@ -217,15 +217,9 @@ pub fn across(
     settings: &[(&str, &str)],
     body: impl Fn(&Ctx) -> Result<()> + Sync,
 ) -> Result<()> {
-    let world = next_world(test);
-    if is_mpi_process() {
-        let mine = std::env::var(WORLD).is_ok_and(|mine| mine == world);
-        return if mine { spmd::run(body).map(drop) } else { Ok(()) };
-    }
-    let mut job = mpi.launch(processes, each, mode);
-    job.arg(std::env::current_exe().expect("a test knows its own path"));
-    job.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
-    let ran = finish(job.envs(settings.iter().copied()).env(WORLD, &world));
+    let Some(ran) = across_to_its_end(test, mpi, (processes, each, mode), settings, body)? else {
+        return Ok(());
+    };
     let passed = ran.out.matches("1 passed").count();
     assert!(
         ran.code == Some(0) && passed == processes,
@@ -237,6 +231,27 @@ pub fn across(
         ran.err
     );
     Ok(())
+}
+
+/// The same, however it ends; nothing in its processes.
+pub fn across_to_its_end(
+    test: &str,
+    mpi: &Mpi,
+    (processes, each, mode): (usize, usize, &str),
+    settings: &[(&str, &str)],
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<Option<Ran>> {
+    let world = next_world(test);
+    if is_mpi_process() {
+        if std::env::var(WORLD).is_ok_and(|mine| mine == world) {
+            spmd::run(body)?;
+        }
+        return Ok(None);
+    }
+    let mut job = mpi.launch(processes, each, mode);
+    job.arg(std::env::current_exe().expect("a test knows its own path"));
+    job.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
+    Ok(Some(finish(job.envs(settings.iter().copied()).env(WORLD, &world))))
 }
 
 /// A world with its settings, before anybody runs in it.

@@ -28,14 +28,9 @@ static TIES: Mutex<Option<Ties>> = Mutex::new(None);
 /// The ranks of this process, of which `rank` is the first, enter a block.
 pub(super) fn enter(fabric: Arc<dyn Fabric>, watch: Option<Arc<Watch>>, rank: usize) {
     let before = TIES.lock().replace(Ties { fabric, watch, rank });
-    #[cfg(unix)]
     if before.is_none() {
-        // SAFETY: the function has the prototype that is asked for, and may run at any time. Should
-        // there be no memory for it, the process ends as it would without.
-        unsafe { libc::atexit(at_exit) };
+        hook::install();
     }
-    #[cfg(not(unix))]
-    drop(before);
     PLACE.store(INSIDE, Release);
 }
 
@@ -51,16 +46,58 @@ pub(super) fn fail() {
 
 /// Called when the process exits, before what joins it to others is taken down.
 #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such worlds"))]
-extern "C" fn at_exit() {
+fn exiting(status: i32) {
     let place = PLACE.swap(OUTSIDE, AcqRel);
     if place == OUTSIDE {
         return;
     }
     let Some(ties) = TIES.lock().take() else { return };
-    if place == INSIDE {
-        let fault = Fault::Rank { rank: ties.rank, cause: Cause::Exited(0) };
+    // A library that gives up because ranks' calls differ ends the process: it is said what differs.
+    let before = super::SAID.load(Relaxed);
+    ties.watch.iter().filter(|_| place == INSIDE && !before).for_each(|watch| watch.suspect());
+    if place == INSIDE && (before || !super::SAID.load(Relaxed)) {
+        let rank = crate::ctx::with_current(|comm| Ok(comm.world_rank(comm.rank())));
+        let cause = Cause::Exited(status);
+        let fault = Fault::Rank { rank: rank.unwrap_or(ties.rank), cause };
         super::say(&fault);
         ties.watch.iter().for_each(|watch| watch.fail(&fault));
     }
-    ties.fabric.abort(1)
+    ties.fabric.abort(if status == 0 { 1 } else { status })
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod hook {
+    use std::ffi::{c_int, c_void};
+
+    unsafe extern "C" {
+        fn on_exit(f: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    }
+
+    pub(super) fn install() {
+        // SAFETY: the function has the prototype that is asked for, and may run at any time. Should
+        // there be no memory for it, the process ends as it would without.
+        unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    }
+
+    extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+        super::exiting(status);
+    }
+}
+
+#[cfg(all(unix, not(all(target_os = "linux", target_env = "gnu"))))]
+mod hook {
+    pub(super) fn install() {
+        // SAFETY: as above.
+        unsafe { libc::atexit(at_exit) };
+    }
+
+    /// The status cannot be learnt here.
+    extern "C" fn at_exit() {
+        super::exiting(0);
+    }
+}
+
+#[cfg(not(unix))]
+mod hook {
+    pub(super) fn install() {}
 }

@@ -152,6 +152,11 @@ impl Across {
         self.watch.iter().for_each(|watch| watch.leave());
     }
 
+    /// Something is wrong in a call: waits a little for the others to find out what it is.
+    fn suspect(&self) {
+        self.watch.iter().for_each(|watch| watch.suspect());
+    }
+
     /// What all processes find out together, the first one says.
     fn leave_it_to_first(&self) {
         SAID.fetch_or(self.fabric.process() != 0, Relaxed);

@@ -188,6 +188,21 @@ impl<P: Copy> Lead<'_, P> {
     /// # Safety
     /// All memory that the step names is valid for what it says of it.
     unsafe fn make(&self, step: Step<'_>) -> Result<()> {
+        // SAFETY: as the caller promises.
+        let outcome = unsafe { self.attempt(step) };
+        outcome.map_err(|error| match error {
+            // It may be that the ranks' calls differ.
+            Error::Library { .. } => {
+                self.spread.across.suspect();
+                self.round.stopped().unwrap_or(error)
+            }
+            error => error,
+        })
+    }
+
+    /// # Safety
+    /// As [`Lead::step`].
+    unsafe fn attempt(&self, step: Step<'_>) -> Result<()> {
         let processes = &self.spread.processes;
         if self.spread.across.is_alone() {
             // SAFETY: as the caller promises.

@@ -13,10 +13,11 @@ use crate::fault::{Fault, by_call};
 /// The states of all processes, by process.
 pub(super) type States = [State];
 
-/// What is wrong, if two looks at all processes, one after the other, show that something is. Each
-/// process has so many ranks.
-pub(super) fn verdict(each: usize, before: &States, now: &States) -> Option<Fault> {
+/// What is wrong, if this look at all processes, or the one before it and this show that something
+/// is. Each process has so many ranks.
+pub(super) fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Fault> {
     mismatch(now).or_else(|| {
+        let before = before?;
         let (earlier, waits) = (closed(each, before)?, closed(each, now)?);
         let same = earlier == waits && traffic(before) == traffic(now);
         let (sent, taken) = traffic(now);
@@ -150,22 +151,24 @@ mod tests {
     #[test]
     fn ranks_that_wait_for_each_other_are_a_circle_at_the_second_look() {
         let states = two([Some(On::Rank(1)), Some(On::Rank(0))]);
-        let Some(Fault::Deadlock { calls }) = verdict(1, &states, &states) else { panic!("none") };
+        let Some(Fault::Deadlock { calls }) = verdict(1, Some(&states), &states) else {
+            panic!("none")
+        };
         assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
-        assert_eq!(verdict(1, &two([None, None]), &states), None);
+        assert_eq!(verdict(1, Some(&two([None, None])), &states), None);
     }
 
     #[test]
     fn who_computes_and_what_is_on_its_way_may_end_a_wait() {
         let computes = two([Some(On::Rank(1)), None]);
-        assert_eq!(verdict(1, &computes, &computes), None);
+        assert_eq!(verdict(1, Some(&computes), &computes), None);
         let mut underway = two([Some(On::Rank(1)), Some(On::Rank(0))]);
         underway[0].sent = 1;
-        assert_eq!(verdict(1, &underway, &underway), None);
+        assert_eq!(verdict(1, Some(&underway), &underway), None);
         underway[1].taken = 1;
-        assert!(verdict(1, &underway, &underway).is_some());
+        assert!(verdict(1, Some(&underway), &underway).is_some());
         underway[1].idle = vec![1];
-        assert_eq!(verdict(1, &underway, &underway), None);
+        assert_eq!(verdict(1, Some(&underway), &underway), None);
     }
 
     #[test]
@@ -173,12 +176,12 @@ mod tests {
         let mut states = two([Some(On::Rank(1)), None]);
         states[1].ended = true;
         let waiting = "rank 0: call of 0".to_owned();
-        assert_eq!(verdict(1, &states, &states), Some(Fault::Left { rank: 1, waiting }));
+        assert_eq!(verdict(1, Some(&states), &states), Some(Fault::Left { rank: 1, waiting }));
         let mut states = two([Some(On::Round { context: 1, round: 3 }), None]);
         states[0].comms = vec![progress(0, 3, [9, 8, 7, 0])];
-        assert_eq!(verdict(1, &states, &states), None);
+        assert_eq!(verdict(1, Some(&states), &states), None);
         states[1].ended = true;
-        assert!(matches!(verdict(1, &states, &states), Some(Fault::Left { rank: 1, .. })));
+        assert!(matches!(verdict(1, Some(&states), &states), Some(Fault::Left { rank: 1, .. })));
     }
 
     #[test]
@@ -187,10 +190,12 @@ mod tests {
         let mut states = two([round(3), round(4)]);
         states[0].comms = vec![progress(0, 3, [30, 20, 10, 0])];
         states[1].comms = vec![progress(1, 4, [41, 31, 20, 10])];
-        let Some(Fault::Mismatch { calls, .. }) = verdict(1, &states, &states) else { panic!() };
+        let Some(Fault::Mismatch { calls, .. }) = verdict(1, Some(&states), &states) else {
+            panic!()
+        };
         assert_eq!(calls, ["rank 0: call 30", "rank 1: call 31"]);
         states[1].comms = vec![progress(1, 4, [41, 30, 20, 10])];
-        assert_eq!(verdict(1, &states, &states), None);
+        assert_eq!(verdict(1, Some(&states), &states), None);
     }
 
     #[test]
@@ -198,8 +203,8 @@ mod tests {
         let mut states = two([Some(On::Round { context: 1, round: 3 }), Some(On::Rank(0))]);
         states[0].comms = vec![progress(0, 3, [3, 2, 1, 0])];
         states[1].comms = vec![progress(1, 2, [2, 1, 0, 0])];
-        assert!(matches!(verdict(1, &states, &states), Some(Fault::Deadlock { .. })));
+        assert!(matches!(verdict(1, Some(&states), &states), Some(Fault::Deadlock { .. })));
         states[1].comms = vec![progress(1, 3, [3, 2, 1, 0])];
-        assert_eq!(verdict(1, &states, &states), None);
+        assert_eq!(verdict(1, Some(&states), &states), None);
     }
 }

@@ -96,6 +96,16 @@ impl Watch {
         }
     }
 
+    /// Something is wrong in a call of this process: has process 0 look what it is, and waits until
+    /// it has been said, or for a while.
+    pub(crate) fn suspect(&self) {
+        self.say(Word::Waiting);
+        let start = Instant::now();
+        while !super::SAID.load(Relaxed) && start.elapsed() < 3 * LOOK {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn say(&self, word: Word) {
         self.shared.outbox.lock().push(word);
         self.shared.waker.wake();
@@ -148,6 +158,7 @@ impl Thread {
     fn say_own(&mut self, word: Word) {
         match &word {
             Word::Inside(inside) => self.inside[self.process] = *inside,
+            Word::Waiting => self.waiting = true,
             Word::Fault(_) if self.failed.is_some() => return,
             Word::Fault(fault) => self.failed = Some((fault.clone(), Instant::now())),
             _ => {}
@@ -244,7 +255,7 @@ impl Thread {
             return;
         }
         let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();
-        let verdict = self.before.as_ref().and_then(|it| judge::verdict(self.each, it, &now));
+        let verdict = judge::verdict(self.each, self.before.as_deref(), &now);
         self.before = Some(now);
         if let Some(fault) = verdict {
             super::say(&fault);

@@ -16,6 +16,11 @@ impl Round<'_> {
         error
     }
 
+    /// What has stopped the communicator, if something has.
+    pub(crate) fn stopped(&self) -> Option<Error> {
+        self.waiter.stopped()
+    }
+
     /// All ranks of the communicator here are stopped by this.
     #[cold]
     pub(crate) fn stopped_with(&self, fault: &Fault) -> Error {
