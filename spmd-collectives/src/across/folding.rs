@@ -106,10 +106,11 @@ unsafe fn folded_here(
     reduction: Reduction<'_>,
     room: &mut Vec<u8>,
 ) -> Result<*const u8> {
-    let inputs: Vec<*const u8> = lead.parts().map(|part| part.send).collect();
-    if let [only] = inputs[..] {
-        return Ok(only);
+    let mut parts = lead.parts();
+    if let (1, Some(only)) = (parts.len(), parts.next()) {
+        return Ok(only.send);
     }
+    let inputs: Vec<*const u8> = lead.parts().map(|part| part.send).collect();
     room.resize(reduction.bytes(), 0);
     let out = room.as_mut_ptr();
     // SAFETY: as the caller promises; `room` has as many bytes.

@@ -82,7 +82,8 @@ impl Spmd {
         }
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
-        let workers = self.workers.unwrap_or(cores).clamp(1, n);
+        let beside = across.as_ref().map_or(1, |across| across.processes_beside());
+        let workers = self.workers.unwrap_or(cores / beside).clamp(1, n);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
         let world =
             Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));

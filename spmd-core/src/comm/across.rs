@@ -38,8 +38,9 @@ impl Comm {
         let spread = self.spread.as_ref().expect("the communicator spans processes");
         self.collective(call, |round| {
             if round.size() == 1 {
-                let parts = vec![&raw const part];
-                return spread.lead(round, parts, lead);
+                // SAFETY: there is nobody else.
+                unsafe { round.all_met() };
+                return spread.lead(round, &[&raw const part], lead);
             }
             // SAFETY: it stays where it is until this call of `collective` is over, or nobody reads
             // it any more; nobody writes it.
@@ -61,7 +62,7 @@ impl Comm {
                 }
             });
             let parts = parts.collect::<Result<Vec<*const P>>>()?;
-            spread.lead(round, parts, lead)?;
+            spread.lead(round, &parts, lead)?;
             // SAFETY: as just met.
             unsafe { round.all_met() };
             round.publish(2);

@@ -109,6 +109,11 @@ impl<'a> Bell<'a> {
         }
     }
 
+    #[inline]
+    pub(super) fn is_polled(self) -> bool {
+        self.polled
+    }
+
     /// Whether the coroutine that runs on this thread lives behind this bell.
     #[inline]
     pub(super) fn is_home(self) -> bool {

@@ -103,9 +103,13 @@ impl Policy {
     }
 
     /// How often to poll, and then how often to yield.
-    fn patience(&self) -> (u32, u32) {
+    fn patience(&self, polled: bool) -> (u32, u32) {
         let ranks = RUNNING.load(Relaxed).max(1) + self.elsewhere;
-        if ranks <= self.cores { (self.spins, 0) } else { (self.spins_shared, self.yields) }
+        match ranks <= self.cores {
+            true => (self.spins, 0),
+            false if polled => (self.spins_shared, POLLED_YIELDS),
+            false => (self.spins_shared, self.yields),
+        }
     }
 }
 
@@ -120,6 +124,9 @@ pub(crate) trait Watch {
     /// `ready` looks at the condition.
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
 }
+
+/// How often to yield before a sleep from which nobody wakes, as what is waited for is polled.
+pub(super) const POLLED_YIELDS: u32 = 1000;
 
 /// A sleeper looks up by itself after this time, doubling up to [`LONGEST_SLEEP`].
 const FIRST_SLEEP: Duration = Duration::from_millis(20);
@@ -142,7 +149,7 @@ pub(crate) fn until<T>(
     if fleet::in_coroutine() {
         return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
     }
-    let (spins, yields) = policy.patience();
+    let (spins, yields) = policy.patience(bell.is_polled());
     for _ in 0..spins {
         std::hint::spin_loop();
         if let Some(value) = poll() {

@@ -28,6 +28,8 @@ const BUSY_SWEEP: Duration = Duration::from_millis(100);
 /// The longest sleep while a coroutine polls.
 const POLL: Duration = Duration::from_micros(50);
 /// An idle worker gives its core away this many times before it sleeps.
+use super::until::POLLED_YIELDS;
+
 const YIELDS: u32 = 10;
 /// Coroutines resumed between two readings of the clock: at most this many, and one only while
 /// a reading comes later than `CLOCK_LATE` after the last.
@@ -247,7 +249,7 @@ impl Runner<'_> {
         if now >= self.next_sweep {
             self.idle_sweep = (self.idle_sweep * 2).min(IDLE_SWEEP_MAX);
             self.sweep(self.idle_sweep);
-        } else if passes - self.task.spins < YIELDS {
+        } else if passes - self.task.spins < self.yields() {
             thread::yield_now();
         } else if self.local.worker.ready.fall_asleep() {
             let limit = self.next_sweep - now;
@@ -256,6 +258,11 @@ impl Runner<'_> {
             self.take_shared();
             self.local.now.set(Instant::now());
         }
+    }
+
+    /// How often to give the core away before it sleeps: nobody wakes it for what is polled.
+    fn yields(&self) -> u32 {
+        if self.polling.is_empty() { YIELDS } else { POLLED_YIELDS }
     }
 
     /// Resumes all that are suspended, whether woken or not.

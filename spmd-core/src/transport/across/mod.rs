@@ -122,10 +122,17 @@ impl Across {
 
     /// Ranks of other processes on this host, if they use the same cores as this one's.
     pub(crate) fn neighbors(&self) -> usize {
+        (self.processes_beside() - 1) * self.each
+    }
+
+    /// Processes on this host that use the same cores, this one among them.
+    pub(crate) fn processes_beside(&self) -> usize {
         let (hosts, me) = (self.fabric.hosts(), self.fabric.process());
-        let others = hosts.iter().filter(|host| **host == hosts[me]).count() - 1;
         // A process that is bound has its cores for itself.
-        if crate::wait::is_bound() { 0 } else { others * self.each }
+        if crate::wait::is_bound() {
+            return 1;
+        }
+        hosts.iter().filter(|host| **host == hosts[me]).count()
     }
 
     /// The ranks of this process are about to enter their block.

@@ -54,7 +54,7 @@ impl Spread {
     pub(crate) fn lead<P>(
         &self,
         round: &Round<'_>,
-        parts: Vec<*const P>,
+        parts: &[*const P],
         lead: impl FnOnce(&Lead<'_, P>) -> Result<()>,
     ) -> Result<()> {
         round.enter_across();
@@ -92,7 +92,7 @@ impl Spread {
 pub struct Lead<'r, P> {
     pub(crate) round: &'r Round<'r>,
     pub(crate) spread: &'r Spread,
-    pub(crate) parts: Vec<*const P>,
+    pub(crate) parts: &'r [*const P],
 }
 
 impl<P: Copy> Lead<'_, P> {
