@@ -14,7 +14,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -29,6 +29,9 @@ use wire::Word;
 
 /// How often a watch looks at its ranks.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long after a process is gone it is missed: another one may still have to hear that the block
+/// is over.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// How long ranks have to come to their end by themselves, once the job is known to have failed.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -41,6 +44,9 @@ pub(crate) struct Watch {
 struct Shared {
     /// What the ranks are in, as long as they are in a block.
     world: Mutex<Option<Arc<World>>>,
+    /// The last block that they have entered, and the last that those of all processes have left.
+    entered: AtomicU64,
+    left: AtomicU64,
     /// What the ranks want to be said.
     outbox: Mutex<Vec<Word>>,
     waker: net::Waker,
@@ -53,8 +59,8 @@ impl Watch {
             return Ok(None);
         }
         let (net, waker) = Net::join(fabric)?;
-        let (world, outbox) = Default::default();
-        let shared = Arc::new(Shared { world, outbox, waker });
+        let (world, entered, left, outbox) = Default::default();
+        let shared = Arc::new(Shared { world, entered, left, outbox, waker });
         let (process, processes) = (fabric.process(), fabric.processes());
         let thread = Thread {
             shared: shared.clone(),
@@ -63,7 +69,8 @@ impl Watch {
             each,
             looked: Instant::now(),
             last: State::default(),
-            inside: vec![false; processes],
+            entered: vec![0; processes],
+            gone: Vec::new(),
             asked: 0,
             answers: BTreeMap::new(),
             before: None,
@@ -78,13 +85,13 @@ impl Watch {
     /// The ranks of this process are about to enter a block, in this world.
     pub(crate) fn enter(&self, world: &Arc<World>) {
         *self.shared.world.lock() = Some(world.clone());
-        self.say(Word::Inside(true));
+        self.say(Word::Entered(self.shared.entered.fetch_add(1, AcqRel) + 1));
     }
 
     /// They are through with it: as all others are, or the job has failed.
     pub(crate) fn leave(&self) {
         *self.shared.world.lock() = None;
-        self.say(Word::Inside(false));
+        self.shared.left.store(self.shared.entered.load(Acquire), Release);
     }
 
     /// Tells the others that this has stopped the job, and waits a little for it to be said.
@@ -120,8 +127,10 @@ struct Thread {
     each: usize,
     looked: Instant,
     last: State,
-    /// Of process 0: which processes are in a block.
-    inside: Vec<bool>,
+    /// Of process 0: the last block that each process has entered.
+    entered: Vec<u64>,
+    /// Processes that are gone, and since when: they may have left the block, as others have.
+    gone: Vec<(usize, Instant)>,
     /// Of process 0: the number of the last question, the answers to it, those to the one before.
     asked: u64,
     answers: BTreeMap<usize, State>,
@@ -135,7 +144,8 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         loop {
-            let events = self.net.wait(LOOK);
+            let limit = if self.gone.is_empty() { LOOK } else { FAREWELL };
+            let events = self.net.wait(limit);
             let said = std::mem::take(&mut *self.shared.outbox.lock());
             for word in said {
                 self.say_own(word);
@@ -143,13 +153,14 @@ impl Thread {
             for event in events {
                 match event {
                     Event::Said(process, word) => self.hear(process, word),
-                    Event::Gone(process) => self.lose(process),
+                    Event::Gone(process) => self.gone.push((process, Instant::now())),
                 }
             }
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
                 self.look();
             }
+            self.lose_those_gone();
             self.end_if_failed();
         }
     }
@@ -157,7 +168,7 @@ impl Thread {
     /// Says to all what a rank of this process wants to be said.
     fn say_own(&mut self, word: Word) {
         match &word {
-            Word::Inside(inside) => self.inside[self.process] = *inside,
+            Word::Entered(block) => self.entered[self.process] = *block,
             Word::Waiting => self.waiting = true,
             Word::Fault(_) if self.failed.is_some() => return,
             Word::Fault(fault) => self.failed = Some((fault.clone(), Instant::now())),
@@ -173,7 +184,7 @@ impl Thread {
     fn hear(&mut self, process: usize, word: Word) {
         match word {
             Word::Hello(..) => {}
-            Word::Inside(inside) => self.inside[process] = inside,
+            Word::Entered(block) => self.entered[process] = block,
             Word::Waiting => self.waiting = true,
             Word::Ask(number) => {
                 let state = self.state();
@@ -193,20 +204,25 @@ impl Thread {
         }
     }
 
-    /// A process is gone: without a word, if its ranks are in a block.
-    fn lose(&mut self, process: usize) {
-        let inside = match self.process {
-            0 => self.inside[process],
-            _ => self.shared.world.lock().is_some(),
-        };
-        if inside && self.failed.is_none() {
-            let rank = process * self.each;
-            let fault = Fault::Rank { rank, cause: Cause::Lost };
-            super::say(&fault);
-            if self.process == 0 {
-                self.net.say_to_all(&Word::Fault(fault.clone()));
+    /// Processes that have been gone for a while, without a word, while their ranks are in a block,
+    /// have failed.
+    fn lose_those_gone(&mut self) {
+        let (late, still) = self.gone.iter().partition(|(_, since)| since.elapsed() >= FAREWELL);
+        self.gone = still;
+        let late: Vec<(usize, Instant)> = late;
+        for (process, _) in late {
+            let inside = match self.process {
+                0 => self.entered[process] > self.shared.left.load(Acquire),
+                _ => self.shared.world.lock().is_some(),
+            };
+            if inside && self.failed.is_none() {
+                let fault = Fault::Rank { rank: process * self.each, cause: Cause::Lost };
+                super::say(&fault);
+                if self.process == 0 {
+                    self.net.say_to_all(&Word::Fault(fault.clone()));
+                }
+                self.stop(fault);
             }
-            self.stop(fault);
         }
     }
 
@@ -251,7 +267,7 @@ impl Thread {
     }
 
     fn judge(&mut self) {
-        if self.answers.len() < self.inside.len() || self.failed.is_some() {
+        if self.answers.len() < self.entered.len() || self.failed.is_some() {
             return;
         }
         let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();

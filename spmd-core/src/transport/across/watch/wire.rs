@@ -17,8 +17,8 @@ pub(super) type Key = [u64; 2];
 pub(super) enum Word {
     /// The first word of a connection: the secret, and who says it.
     Hello(Key, u32),
-    /// The ranks of this process are in a block from now on, or are through with it.
-    Inside(bool),
+    /// The ranks of this process enter this block, counted from 1.
+    Entered(u64),
     /// Something in this process has waited for a while.
     Waiting,
     /// How do things stand? Answered with the same number.
