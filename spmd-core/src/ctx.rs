@@ -49,7 +49,11 @@ impl Ctx {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     pub fn mode(&self) -> Mode {
-        self.endpoint.world.mode
+        let world = &self.endpoint.world;
+        match &world.across {
+            Some(_) if world.local().len() == 1 => Mode::Processes,
+            _ => world.mode,
+        }
     }
 
     /// Memory for `n` values, all bytes zero at first, that peers on the host can reach: a

@@ -16,6 +16,30 @@ impl Comm {
         self.spread.is_some()
     }
 
+    /// The handle by which an MPI library knows the processes of this communicator, for calls of MPI
+    /// by the program itself: the bits of an `MPI_Comm` of MPI's standard ABI. `None` where ranks share
+    /// memory. Any rank may call it.
+    ///
+    /// The handle is good as long as this communicator. MPI serves one thread at a time here
+    /// (`MPI_THREAD_SERIALIZED`): no rank of the process makes a call of this library meanwhile. What
+    /// goes over it must not be mixed up with this library's own: use `MPI_Comm_dup` of it.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// // Threads need no MPI.
+    /// assert_eq!(spmd(2, |ctx| Ok(ctx.mpi_handle()))?, [None; 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn mpi_handle(&self) -> Option<usize> {
+        self.spread.as_ref().map(|spread| spread.processes.handle())
+    }
+
+    /// What joins its ranks: `shm`, or `mpi`.
+    #[doc(hidden)]
+    pub fn transport(&self) -> &'static str {
+        if self.endpoint.world.across.is_some() { "mpi" } else { "shm" }
+    }
+
     /// Whether a library beneath must not fold in an order of its own.
     #[doc(hidden)]
     pub fn is_reproducible(&self) -> bool {
