@@ -6,6 +6,7 @@
 
 mod support;
 
+#[allow(dead_code, reason = "what other tests use besides")]
 mod conformance {
     pub mod case;
     pub mod cases;
@@ -13,7 +14,6 @@ mod conformance {
     pub mod grids;
     pub mod moves;
     pub mod objects;
-    pub mod random;
     pub mod reductions;
     pub mod types;
 }

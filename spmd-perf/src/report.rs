@@ -54,7 +54,7 @@ impl Line {
             collective: bench.name(),
             ranks,
             mode: mode.into(),
-            transport: "shm".into(),
+            transport: ctx.transport().into(),
             bytes,
             iterations: measured.iterations,
             min_us: measured.min,
