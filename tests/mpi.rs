@@ -69,6 +69,36 @@ fn hybrid_of_virtual_ranks() -> Result<()> {
     everywhere("hybrid_of_virtual_ranks", &places, &[], |ctx| cases(ctx, ONE_TYPE))
 }
 
+/// Threads of a rank make communicators at a time, in any order, and use them.
+fn communicators_at_a_time(ctx: &Ctx) -> Result<()> {
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let comm = ctx.dup()?;
+            let make = move || {
+                for round in 0..20 {
+                    let rank = comm.rank();
+                    let part = comm.split(Some(((rank + round) % 2) as u32), 0)?.expect("a color");
+                    let dup = part.dup()?;
+                    assert_eq!(dup.allreduce_value(1, Sum)?, part.size());
+                }
+                Ok(())
+            };
+            Ok(std::thread::spawn(make))
+        })
+        .collect::<Result<_>>()?;
+    // A virtual rank must not block its worker, on which others run.
+    while threads.iter().any(|thread: &std::thread::JoinHandle<Result<()>>| !thread.is_finished()) {
+        ctx.iprobe(ANY, ANY)?;
+    }
+    threads.into_iter().try_for_each(|thread| thread.join().expect("a failure is an error"))
+}
+
+#[test]
+fn communicators_made_at_a_time() -> Result<()> {
+    let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 3, "virtual")];
+    everywhere("communicators_made_at_a_time", &places, &[], communicators_at_a_time)
+}
+
 /// What a rank does wrong, and what must be said of it.
 type Mistake = (&'static str, fn(&Ctx) -> Result<()>, &'static [&'static str]);
 

@@ -126,9 +126,13 @@ impl Comm {
     }
 }
 
-/// Makes the sets of processes for which there are members here, in the same order everywhere, so
-/// that no two processes wait for each other.
+/// Makes the sets of processes for which there are members here.
 fn make_processes(lead: &Lead<'_, Made>) -> Result<()> {
+    lead.in_turn(|| make_in_turn(lead))
+}
+
+/// Makes them in the same order everywhere, so that no two processes wait for each other.
+fn make_in_turn(lead: &Lead<'_, Made>) -> Result<()> {
     // SAFETY: `Comm::processes_of` keeps them.
     let members = |made: Made| unsafe { std::slice::from_raw_parts(made.members, made.count) };
     let mut groups: Vec<&[usize]> = lead.parts().map(members).filter(|it| !it.is_empty()).collect();

@@ -6,6 +6,7 @@
 //! large ones follow as payloads, once they are wanted. Text that a message refers to by number is
 //! sent before it, once to each process, and kept in the sender's segment of the receiver's arena
 //! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`spread.rs`).
+//! Communicators are made one at a time (`turns.rs`).
 
 mod leaving;
 mod messages;
@@ -13,6 +14,7 @@ mod now;
 mod packet;
 mod spread;
 mod texts;
+mod turns;
 mod watch;
 
 use std::io::Write;
@@ -35,6 +37,7 @@ use crate::fault::{Cause, Fault, by_call};
 use now::Rounds;
 use packet::Packet;
 use texts::Texts;
+use turns::Turns;
 use watch::Watch;
 
 /// What joins this process to others, for its life.
@@ -79,6 +82,7 @@ pub(crate) struct Across {
     taken: Box<[AtomicU64]>,
     /// The communicators that span processes, for the watch.
     comms: Mutex<Vec<Weak<Spread>>>,
+    turns: Turns,
 }
 
 impl Across {
@@ -88,8 +92,8 @@ impl Across {
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let texts = Mutex::new(Texts::new(processes * each));
         let (sent, taken) = (counters(), counters());
-        let (payloads, comms, ended) = Default::default();
-        Across { fabric, watch, control, ended, each, texts, payloads, sent, taken, comms }
+        let (payloads, comms, ended, turns) = Default::default();
+        Across { fabric, watch, control, ended, each, texts, payloads, sent, taken, comms, turns }
     }
 
     fn know(&self, spread: &Arc<Spread>) {

@@ -46,6 +46,11 @@ impl Now {
         Rounds::of(world, self.lead, self.board, self.begun.load(Relaxed), SLOTS)
     }
 
+    /// Its communicator: no other has the same number and the same lowest rank.
+    pub(super) fn key(&self) -> (u64, u32) {
+        (self.context, self.leads[0])
+    }
+
     /// The leads of all processes.
     pub(super) fn leads(&self) -> &[u32] {
         &self.leads

@@ -219,6 +219,23 @@ impl<P: Copy> Lead<'_, P> {
         self.spread.across.unless_failed(outcome)
     }
 
+    /// Runs `make`, which makes communicators, when no other lead of any of these processes does.
+    pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        let wish = self.spread.across.turns.wish(self.spread.now.key());
+        loop {
+            let (mine, mut all) = (u64::from(wish.take()), 0u64);
+            let (send, recv) = ((&raw const mine).cast(), (&raw mut all).cast());
+            let fold =
+                Fold { send, recv, count: 1, dtype: u64::DTYPE, op: ErasedOp::new::<u64, _>(&Min) };
+            // SAFETY: both are a word.
+            unsafe { self.make(Step::Allreduce(fold))? };
+            if all == 1 {
+                return make();
+            }
+            wish.give_back();
+        }
+    }
+
     /// Runs a part of a reduction, which may be the program's own code.
     pub fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
         self.round.operate(op, operation)

@@ -1,0 +1,89 @@
+//! Which lead of this process makes communicators now.
+//!
+//! A library makes a communicator with a call that holds the process up until the others have come,
+//! so two of them must be made one after the other, in one order on all processes that make both.
+//! Nobody knows who those are. So the leads that are about to make some try, all of a communicator
+//! together, to take the turn in each of their processes, and begin again if one of them could not.
+//! A wish that is older than others keeps them from taking the turn, so that it comes to its own.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+
+/// Which communicator's lead: its context, and the lowest rank in it, as communicators that have
+/// no rank in common may have the same context.
+pub(super) type Key = (u64, u32);
+
+/// Those of one process.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    wishes: BTreeSet<Key>,
+    taken: Option<Key>,
+}
+
+impl Turns {
+    /// Announces that the lead of a communicator wants to make others.
+    pub(super) fn wish(&self, key: Key) -> Wish<'_> {
+        self.0.lock().wishes.insert(key);
+        Wish { turns: self, key }
+    }
+}
+
+/// A lead that wants its turn, or has it.
+pub(super) struct Wish<'a> {
+    turns: &'a Turns,
+    key: Key,
+}
+
+impl Wish<'_> {
+    /// Takes the turn, if nobody has it and no older communicator's lead wants it.
+    pub(super) fn take(&self) -> bool {
+        let mut state = self.turns.0.lock();
+        let mine = state.taken.is_none() && state.wishes.first() == Some(&self.key);
+        if mine {
+            state.taken = Some(self.key);
+        }
+        mine
+    }
+
+    /// Lets others take the turn, if it was taken.
+    pub(super) fn give_back(&self) {
+        let mut state = self.turns.0.lock();
+        if state.taken == Some(self.key) {
+            state.taken = None;
+        }
+    }
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        self.give_back();
+        self.turns.0.lock().wishes.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_the_turn_and_the_oldest_wish_comes_first() {
+        let turns = Turns::default();
+        let young = turns.wish((2, 0));
+        assert!(young.take() && !young.take());
+        let (old, beside) = (turns.wish((1, 0)), turns.wish((1, 1)));
+        assert!(!old.take());
+        young.give_back();
+        assert!(!young.take() && !beside.take() && old.take());
+        // Whoever has no turn gives none back.
+        beside.give_back();
+        assert!(!beside.take());
+        drop(old);
+        assert!(!young.take() && beside.take());
+        drop(beside);
+        assert!(young.take());
+    }
+}
