@@ -14,9 +14,13 @@ mod conformance {
     pub mod grids;
     pub mod moves;
     pub mod objects;
+    pub mod random;
     pub mod reductions;
     pub mod types;
 }
+
+#[path = "messages/cases.rs"]
+mod messages;
 
 use conformance::cases::{Choice, cases};
 use std::time::{Duration, Instant};
@@ -69,6 +73,48 @@ fn hybrid_of_virtual_ranks() -> Result<()> {
     everywhere("hybrid_of_virtual_ranks", &places, &[], |ctx| cases(ctx, ONE_TYPE))
 }
 
+/// Cases of messages, and the ranks for which they are made, if it matters.
+const MESSAGES: &[(fn(&Ctx) -> Result<()>, Option<usize>)] = &[
+    (messages::sizes_and_types, None),
+    (messages::rings_wrap_around, Some(2)),
+    (messages::data_are_not_taken_for_records, Some(2)),
+    (messages::order_and_choice, None),
+    (messages::probing, None),
+    (messages::synchronous_sends_wait, Some(2)),
+    (messages::rings_of_sendrecv, None),
+    (messages::views, Some(2)),
+    (messages::several_agents, None),
+    (messages::large_messages_at_once, Some(2)),
+    (messages::messages_that_do_not_fit, Some(2)),
+];
+
+#[test]
+fn messages() -> Result<()> {
+    let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
+    everywhere("messages", &places, &[], |ctx| {
+        for (case, ranks) in MESSAGES {
+            if ranks.is_none_or(|ranks| ranks == ctx.size()) {
+                case(ctx)?;
+                ctx.barrier()?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The same random sequence of calls on every rank.
+#[test]
+fn random_programs() -> Result<()> {
+    let programs = conformance::random::fixed(if support::full() { 300 } else { 20 });
+    let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 3, "virtual")];
+    everywhere("random_programs", &places, &[], |ctx| {
+        programs.iter().enumerate().try_for_each(|(number, steps)| {
+            let run = conformance::random::execute(ctx, steps);
+            run.map_err(|error| format!("program {number}: {error}").into())
+        })
+    })
+}
+
 /// Threads of a rank make communicators at a time, in any order, and use them.
 fn communicators_at_a_time(ctx: &Ctx) -> Result<()> {
     let threads: Vec<_> = (0..3)
@@ -97,6 +143,12 @@ fn communicators_at_a_time(ctx: &Ctx) -> Result<()> {
 fn communicators_made_at_a_time() -> Result<()> {
     let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 3, "virtual")];
     everywhere("communicators_made_at_a_time", &places, &[], communicators_at_a_time)
+}
+
+#[test]
+fn agents() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
+    everywhere("agents", &places, &[], conformance::communicators::agents)
 }
 
 /// What a rank does wrong, and what must be said of it.
