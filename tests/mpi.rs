@@ -241,6 +241,30 @@ const MISTAKES: &[Mistake] = &[
     ),
 ];
 
+/// A rank that computes for ever holds the others up no longer than the limit.
+#[test]
+fn the_time_limit_ends_a_call_of_the_library() -> Result<()> {
+    let test = "the_time_limit_ends_a_call_of_the_library";
+    for mpi in Mpi::all() {
+        for place in [(2, 1, "threads"), (2, 2, "threads")] {
+            let start = Instant::now();
+            let body = |ctx: &Ctx| {
+                if is_last(ctx) {
+                    std::thread::sleep(Duration::from_secs(60));
+                }
+                ctx.barrier()
+            };
+            let limit = [("SPMD_TIMEOUT", "1.5")];
+            let Some(ran) = across_to_its_end(test, &mpi, place, &limit, body)? else { continue };
+            let words = "longer than the limit of 1.5s";
+            let told = ran.err.contains(words) && ran.err.contains("barrier at tests/mpi.rs");
+            assert!(ran.code != Some(0) && told, "{}, {place:?}: {ran:?}", mpi.name);
+            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        }
+    }
+    Ok(())
+}
+
 /// Each mistake ends the job with an error that names it, within some seconds, and leaves nothing.
 #[test]
 fn mistakes_are_named_and_nothing_is_left() -> Result<()> {

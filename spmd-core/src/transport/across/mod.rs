@@ -157,9 +157,7 @@ impl Across {
     /// The ranks of this process have come out of a block that failed.
     pub(crate) fn give_up(&self, error: &Error) {
         leaving::fail();
-        let cause = || Cause::Returned(error.to_string());
-        let own = || Fault::Rank { rank: self.local().start, cause: cause() };
-        self.fail(&error.fault().cloned().unwrap_or_else(own));
+        self.fail(&self.fault_of(error));
         self.watch.iter().for_each(|watch| watch.leave());
     }
 
@@ -173,19 +171,26 @@ impl Across {
         SAID.fetch_or(self.fabric.process() != 0, Relaxed);
     }
 
-    /// What `outcome` gives, unless it is that the job has failed while other processes, or the
-    /// library that joins them, are at work on memory of the caller's: then the watch ends this
-    /// process, which has said what was wrong.
+    /// What `outcome` gives, unless it is that the job has failed, or the time limit has passed,
+    /// while other processes, or the library that joins them, are at work on memory of the caller's:
+    /// then the watch ends this process, which has said what was wrong.
     fn unless_failed<T>(&self, outcome: Result<T>) -> Result<T> {
         match outcome {
-            Err(error) if error.fault().is_some() && self.watch.is_some() => {
-                self.fail(error.fault().expect("there is one"));
+            Err(error) if self.watch.is_some() && stops(&error) => {
+                self.fail(&self.fault_of(&error));
                 loop {
                     std::thread::sleep(std::time::Duration::from_secs(1));
                 }
             }
             outcome => outcome,
         }
+    }
+
+    /// What an error of a rank of this process means to the others.
+    fn fault_of(&self, error: &Error) -> Fault {
+        let cause = || Cause::Returned(error.to_string());
+        let own = || Fault::Rank { rank: self.local().start, cause: cause() };
+        error.fault().cloned().unwrap_or_else(own)
     }
 
     fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
@@ -225,6 +230,11 @@ impl Across {
         self.leave_it_to_first();
         differ.map_or(Ok(()), |fault| Err(Error::stopped(fault, call)))
     }
+}
+
+/// Whether an error says that waiting is over, though what was waited for has not come.
+fn stops(error: &Error) -> bool {
+    error.fault().is_some() || matches!(error, Error::Timeout { .. })
 }
 
 /// Tells the leads of other processes the calls of this one, and hears theirs.

@@ -46,9 +46,9 @@ impl Now {
         Rounds::of(world, self.lead, self.board, self.begun.load(Relaxed), SLOTS)
     }
 
-    /// Its communicator: no other has the same number and the same lowest rank.
-    pub(super) fn key(&self) -> (u64, u32) {
-        (self.context, self.leads[0])
+    /// The communicator's number.
+    pub(super) fn context(&self) -> u64 {
+        self.context
     }
 
     /// The leads of all processes.

@@ -221,7 +221,7 @@ impl<P: Copy> Lead<'_, P> {
 
     /// Runs `make`, which makes communicators, when no other lead of any of these processes does.
     pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
-        let wish = self.spread.across.turns.wish(self.spread.now.key());
+        let wish = self.spread.across.turns.wish(self.spread.now.context());
         loop {
             let (mine, mut all) = (u64::from(wish.take()), 0u64);
             let (send, recv) = ((&raw const mine).cast(), (&raw mut all).cast());

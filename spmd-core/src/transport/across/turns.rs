@@ -10,41 +10,38 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-/// Which communicator's lead: its context, and the lowest rank in it, as communicators that have
-/// no rank in common may have the same context.
-pub(super) type Key = (u64, u32);
-
-/// Those of one process.
+/// The leads of one process, which are known by the numbers of their communicators: an older one
+/// has the smaller number.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    wishes: BTreeSet<Key>,
-    taken: Option<Key>,
+    wishes: BTreeSet<u64>,
+    taken: Option<u64>,
 }
 
 impl Turns {
-    /// Announces that the lead of a communicator wants to make others.
-    pub(super) fn wish(&self, key: Key) -> Wish<'_> {
-        self.0.lock().wishes.insert(key);
-        Wish { turns: self, key }
+    /// Announces that the lead of this communicator wants to make others.
+    pub(super) fn wish(&self, context: u64) -> Wish<'_> {
+        self.0.lock().wishes.insert(context);
+        Wish { turns: self, context }
     }
 }
 
 /// A lead that wants its turn, or has it.
 pub(super) struct Wish<'a> {
     turns: &'a Turns,
-    key: Key,
+    context: u64,
 }
 
 impl Wish<'_> {
     /// Takes the turn, if nobody has it and no older communicator's lead wants it.
     pub(super) fn take(&self) -> bool {
         let mut state = self.turns.0.lock();
-        let mine = state.taken.is_none() && state.wishes.first() == Some(&self.key);
+        let mine = state.taken.is_none() && state.wishes.first() == Some(&self.context);
         if mine {
-            state.taken = Some(self.key);
+            state.taken = Some(self.context);
         }
         mine
     }
@@ -52,7 +49,7 @@ impl Wish<'_> {
     /// Lets others take the turn, if it was taken.
     pub(super) fn give_back(&self) {
         let mut state = self.turns.0.lock();
-        if state.taken == Some(self.key) {
+        if state.taken == Some(self.context) {
             state.taken = None;
         }
     }
@@ -61,7 +58,7 @@ impl Wish<'_> {
 impl Drop for Wish<'_> {
     fn drop(&mut self) {
         self.give_back();
-        self.turns.0.lock().wishes.remove(&self.key);
+        self.turns.0.lock().wishes.remove(&self.context);
     }
 }
 
@@ -72,9 +69,9 @@ mod tests {
     #[test]
     fn one_has_the_turn_and_the_oldest_wish_comes_first() {
         let turns = Turns::default();
-        let young = turns.wish((2, 0));
+        let young = turns.wish(3);
         assert!(young.take() && !young.take());
-        let (old, beside) = (turns.wish((1, 0)), turns.wish((1, 1)));
+        let (old, beside) = (turns.wish(1), turns.wish(2));
         assert!(!old.take());
         young.give_back();
         assert!(!young.take() && !beside.take() && old.take());

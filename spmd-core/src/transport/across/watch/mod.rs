@@ -3,12 +3,13 @@
 //!
 //! The watches are joined to that of process 0, which judges (`judge.rs`), by a connection each, over
 //! which nothing is said as long as all goes well. A watch looks at its ranks twice a second; if a
-//! wait has lasted that long, it says so. Process 0 then asks all how things stand (`state.rs`) until
+//! wait has lasted that long, it says so; a native call ends at its time limit (`overdue.rs`). Process 0 then asks all how things stand (`state.rs`) until
 //! nobody says so any more. A connection that breaks while ranks are in a block is a dead peer.
 //! Nothing is answered to who does not know the job's secret.
 
 mod judge;
 mod net;
+mod overdue;
 pub(super) mod state;
 mod wire;
 
@@ -24,6 +25,7 @@ use crate::fault::{Cause, Fault};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::{Reach, World};
 use net::{Event, Net};
+use overdue::Overdue;
 use state::State;
 use wire::Word;
 
@@ -69,6 +71,7 @@ impl Watch {
             each,
             looked: Instant::now(),
             last: State::default(),
+            overdue: Overdue::default(),
             entered: vec![0; processes],
             gone: Vec::new(),
             asked: 0,
@@ -127,6 +130,7 @@ struct Thread {
     each: usize,
     looked: Instant,
     last: State,
+    overdue: Overdue,
     /// Of process 0: the last block that each process has entered.
     entered: Vec<u64>,
     /// Processes that are gone, and since when: they may have left the block, as others have.
@@ -217,13 +221,19 @@ impl Thread {
             };
             if inside && self.failed.is_none() {
                 let fault = Fault::Rank { rank: process * self.each, cause: Cause::Lost };
-                super::say(&fault);
-                if self.process == 0 {
-                    self.net.say_to_all(&Word::Fault(fault.clone()));
-                }
-                self.stop(fault);
+                self.tell_and_stop(fault);
             }
         }
+    }
+
+    /// Ends the job for something that was found here.
+    fn tell_and_stop(&mut self, fault: Fault) {
+        super::say(&fault);
+        match self.process {
+            0 => self.net.say_to_all(&Word::Fault(fault.clone())),
+            _ => self.net.say(0, &Word::Fault(fault.clone())),
+        }
+        self.stop(fault);
     }
 
     /// Ends the waits of this process's ranks.
@@ -251,6 +261,11 @@ impl Thread {
         let state = self.state();
         let waited = state.has_waited_since(&self.last);
         self.last = state;
+        let limit = self.shared.world.lock().as_ref().and_then(|world| world.timeout);
+        if let Some(fault) = self.overdue.look(&self.last, limit) {
+            self.tell_and_stop(fault);
+            return;
+        }
         if self.process != 0 {
             if waited {
                 self.net.say(0, &Word::Waiting);
@@ -274,9 +289,7 @@ impl Thread {
         let verdict = judge::verdict(self.each, self.before.as_deref(), &now);
         self.before = Some(now);
         if let Some(fault) = verdict {
-            super::say(&fault);
-            self.net.say_to_all(&Word::Fault(fault.clone()));
-            self.stop(fault);
+            self.tell_and_stop(fault);
         }
     }
 
