@@ -241,6 +241,20 @@ const MISTAKES: &[Mistake] = &[
     ),
 ];
 
+/// A setting for one process would make each of several a world of its own.
+#[test]
+fn the_number_of_ranks_of_a_lone_process_is_refused() -> Result<()> {
+    let test = "the_number_of_ranks_of_a_lone_process_is_refused";
+    for mpi in Mpi::all() {
+        let (place, ranks) = ((2, 1, "threads"), [("SPMD_RANKS", "2")]);
+        let ran = across_to_its_end(test, &mpi, place, &ranks, |_| Ok(()))?;
+        let said = |ran: support::Ran| ran.out + &ran.err;
+        let words = "SPMD_RANKS=2 gives a process that runs alone its ranks";
+        assert!(ran.map(said).is_none_or(|said| said.contains(words)), "{}", mpi.name);
+    }
+    Ok(())
+}
+
 /// A rank that computes for ever holds the others up no longer than the limit.
 #[test]
 fn the_time_limit_ends_a_call_of_the_library() -> Result<()> {

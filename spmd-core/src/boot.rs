@@ -260,11 +260,29 @@ fn enter_across(attach: Attach) -> Result<Entry> {
     attach()?.map_or(Ok(Entry::Alone), |fabric| Joined::new(fabric, each).map(Entry::Across))
 }
 
+/// This process with so many ranks, unless it is one of several that were started together: each of
+/// them would be a world of its own.
+#[cfg(target_os = "linux")]
+fn enter_alone(attach: Attach, ranks: usize) -> Result<Entry> {
+    let processes = attach()?.map_or(1, |fabric| fabric.processes());
+    if processes == 1 {
+        return Ok(Entry::Alone);
+    }
+    let (name, each) = (variables::RANKS, variables::RANKS_PER_PROCESS);
+    Err(Error::Boot(format!(
+        "{name}={ranks} gives a process that runs alone its ranks, but this is one of {processes} that \
+         a launcher has started together; unset {name}, and say by {each} how many ranks each of them \
+         has"
+    )))
+}
+
 #[cfg(target_os = "linux")]
 fn enter(attach: Attach) -> Result<Entry> {
     if let Some(ranks) = Settings::from_environment()?.ranks {
-        let shown = job::Shown::find(ranks)?;
-        return Ok(shown.map_or(Entry::Alone, Entry::All));
+        return match job::Shown::find(ranks)? {
+            Some(shown) => Ok(Entry::All(shown)),
+            None => enter_alone(attach, ranks),
+        };
     }
     let endpoint = job::attach()?.map(Arc::new);
     let place = |endpoint| Entry::Rank(Place { endpoint, blocks: Mutex::new(0) });

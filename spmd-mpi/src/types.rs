@@ -67,17 +67,25 @@ pub fn native(mpi: &Constants, dtype: DType, op: ErasedOp<'_>) -> Option<(Dataty
     };
     let ordered = if kind == Kind::Signed { mpi.signed[width] } else { wrapping };
     let integer = matches!(kind, Kind::Signed | Kind::Unsigned);
-    match op.name() {
-        "Sum" => Some((wrapping, mpi.sum)),
-        "Prod" if kind != Kind::Complex => Some((wrapping, mpi.prod)),
-        "Min" if integer => Some((ordered, mpi.min)),
-        "Max" if integer => Some((ordered, mpi.max)),
-        "BitAnd" if integer => Some((wrapping, mpi.band)),
-        "BitOr" if integer => Some((wrapping, mpi.bor)),
-        "BitXor" if integer => Some((wrapping, mpi.bxor)),
+    match op.id() {
+        SUM => Some((wrapping, mpi.sum)),
+        PROD if kind != Kind::Complex => Some((wrapping, mpi.prod)),
+        MIN if integer => Some((ordered, mpi.min)),
+        MAX if integer => Some((ordered, mpi.max)),
+        BIT_AND if integer => Some((wrapping, mpi.band)),
+        BIT_OR if integer => Some((wrapping, mpi.bor)),
+        BIT_XOR if integer => Some((wrapping, mpi.bxor)),
         _ => None,
     }
 }
+
+const SUM: u32 = ErasedOp::id_of("Sum");
+const PROD: u32 = ErasedOp::id_of("Prod");
+const MIN: u32 = ErasedOp::id_of("Min");
+const MAX: u32 = ErasedOp::id_of("Max");
+const BIT_AND: u32 = ErasedOp::id_of("BitAnd");
+const BIT_OR: u32 = ErasedOp::id_of("BitOr");
+const BIT_XOR: u32 = ErasedOp::id_of("BitXor");
 
 #[cfg(test)]
 mod tests;

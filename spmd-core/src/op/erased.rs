@@ -35,7 +35,7 @@ impl<'a> ErasedOp<'a> {
             op: (&raw const *op).cast(),
             fold: best_fold::<T, O>(),
             name: O::NAME,
-            id: const { hash_text(O::NAME) },
+            id: const { ErasedOp::id_of(O::NAME) },
             trusted: O::TRUST.is_trusted(),
             commutative: op.commutative(),
             borrow: PhantomData,
@@ -52,6 +52,11 @@ impl<'a> ErasedOp<'a> {
     #[inline]
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// The [`ErasedOp::id`] of an operation of this name.
+    pub const fn id_of(name: &str) -> u32 {
+        hash_text(name)
     }
 
     /// Whether its arguments may be swapped.

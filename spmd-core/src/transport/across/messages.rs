@@ -91,8 +91,13 @@ impl Remote {
     /// Tells a process what the numbers in an envelope mean, if it does not know.
     fn tell(&self, envelope: &Envelope, process: usize) -> Result<()> {
         let across = self.across();
-        for number in [envelope.file, envelope.dtype_text] {
-            if across.texts.lock().is_news(envelope.source, number, process) {
+        let numbers = [envelope.file, envelope.dtype_text];
+        let news = {
+            let mut texts = across.texts.lock();
+            numbers.map(|number| texts.is_news(self.0.rank, number, process))
+        };
+        for (number, news) in numbers.into_iter().zip(news) {
+            if news {
                 let text = self.0.world.memory.text(self.0.rank).get(number);
                 let of = envelope.source;
                 across.send(process, &Packet::Text { of, number, text: &text })?;

@@ -90,7 +90,8 @@ impl Across {
         let Joined { fabric, each, watch, control } = joined.clone();
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
-        let texts = Mutex::new(Texts::new(processes * each));
+        let first = fabric.process() * each;
+        let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
         let (payloads, comms, ended, turns) = Default::default();
         Across { fabric, watch, control, ended, each, texts, payloads, sent, taken, comms, turns }
