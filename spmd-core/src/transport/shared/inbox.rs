@@ -104,7 +104,10 @@ impl Endpoint {
         if let Some(index) = inbox.position(wanted) {
             return Ok(inbox.waiting.remove(index).map(Arrived::from));
         }
-        if self.world.queue(self.rank).is_some() {
+        if let Some(queue) = self.world.queue(self.rank) {
+            if queue.is_empty() {
+                return Ok(None);
+            }
             let before = inbox.waiting.len();
             self.collect(&mut inbox, wanted.source)?;
             let found = inbox.position(wanted);

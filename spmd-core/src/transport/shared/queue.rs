@@ -30,6 +30,10 @@ impl Queue {
         self.sender.send(message).expect("this queue holds both ends of its channel");
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.receiver.is_empty()
+    }
+
     pub(super) fn drain(&self) -> impl Iterator<Item = Kept> + '_ {
         self.receiver.try_iter()
     }
