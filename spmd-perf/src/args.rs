@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::elements::{Kind, Operator};
 use crate::measure::Effort;
 use crate::memory::Memory;
+use crate::sweep::args::SweepArgs;
 
 /// Measures collectives and messages on the ranks it is started with, and checks the results:
 /// `spmdrun -n 2 spmd-perf allreduce --sizes 8,1K,1M`.
@@ -53,6 +54,9 @@ pub(crate) struct Args {
     /// One JSON object a line instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+    /// After the results of --json, a line that describes hosts, network and versions
+    #[arg(long, requires = "json")]
+    pub(crate) describe: bool,
     /// Draw latency against size into this SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
@@ -81,6 +85,19 @@ pub(crate) enum Command {
     /// Measure which algorithm is the fastest for which size on these ranks, and write that into
     /// the file that later runs load: `spmdrun -n 2 --bind core spmd-perf tune`
     Tune(TuneArgs),
+    /// Measure over hosts, ranks on each host and sizes, a job under spmdrun for each placement and
+    /// benchmark, and draw how it scales. Runs by itself, outside of spmdrun; after an interruption
+    /// the same command goes on: `spmd-perf sweep --hosts n1,n2 --ranks-per-host 1,16 --out results`
+    Sweep(Box<SweepArgs>),
+    /// Draw the results of several sweeps beside each other, and print how they compare
+    Compare {
+        /// Folders of sweeps; times of the first are 1
+        #[arg(required = true)]
+        sweeps: Vec<PathBuf>,
+        /// The folder for the pictures
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 /// What to measure for a tuning file.
@@ -129,9 +146,9 @@ pub(crate) enum Bench {
     ReduceScatter,
     Scan,
     Exscan,
-    /// Half of a round trip between ranks 0 and 1
+    /// Half of a round trip between the first and the last rank
     Latency,
-    /// Windows of 64 messages from rank 0 to rank 1
+    /// Windows of 64 messages from the first to the last rank
     Bandwidth,
     /// The same in both directions at once
     Bidirectional,
@@ -145,6 +162,12 @@ impl Bench {
     pub(crate) fn name(self) -> String {
         let value = self.to_possible_value().expect("no bench is hidden");
         value.get_name().to_owned()
+    }
+
+    /// Whether ranks send or get a block for each rank.
+    pub(crate) fn has_blocks(self) -> bool {
+        use Bench::*;
+        matches!(self, Gather | Allgather | Scatter | Alltoall | ReduceScatter)
     }
 
     /// The bench of a collective, if there is one.
@@ -176,7 +199,7 @@ impl Args {
     }
 }
 
-fn size(text: &str) -> Result<usize, String> {
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" | "B" => 1,
@@ -189,7 +212,7 @@ fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(unit).filter(|bytes| *bytes <= 1 << 40).ok_or("too large".to_owned())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
     if value > 0.0 && value <= 3600.0 { Ok(value) } else { Err("between 0 and 3600".into()) }
 }

@@ -5,6 +5,7 @@
 mod allocation;
 mod args;
 mod collectives;
+mod describe;
 mod elements;
 mod list;
 mod machine;
@@ -13,6 +14,7 @@ mod memory;
 mod messages;
 mod plot;
 mod report;
+mod sweep;
 mod tune;
 
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Some(Command::Machine) => run(machine::measure).map(drop).map_err(|e| e.to_string()),
         Some(Command::Empty) => run(|_| Ok(())).map(drop).map_err(|e| e.to_string()),
         Some(Command::Allocation) => run(allocation::measure).map(drop).map_err(|e| e.to_string()),
+        Some(Command::Sweep(args)) => sweep::sweep(args),
+        Some(Command::Compare { sweeps, out }) => sweep::compare(sweeps, out),
         Some(Command::Tune(args)) => {
             run(|ctx| tune::tune(ctx, args)).map(drop).map_err(|e| e.to_string())
         }
@@ -83,6 +87,7 @@ fn forced(tasks: &[Task], algorithm: &str) -> std::result::Result<String, String
 fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     let mut lines: Vec<Line> = Vec::new();
     let mut wrong = 0;
+    let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
     for task in args.tasks() {
         let measured = measure_one(ctx, args, &task)?;
@@ -92,7 +97,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
         }
         let line = Line::new(ctx, args, &task, &measured);
         if args.json {
-            println!("{}", serde_json::to_string(&line).map_err(|error| error.to_string())?);
+            print_json(&line)?;
         } else {
             if lines.last().is_none_or(|last| last.collective != line.collective) {
                 line.print_heading();
@@ -101,10 +106,20 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
         }
         lines.push(line);
     }
+    if let Some(begun) = begun
+        && let Some(machine) = begun.end(ctx)?
+    {
+        print_json(&describe::Description { machine })?;
+    }
     if let (Some(file), 0) = (&args.plot, ctx.rank()) {
         plot::draw(&lines, file)?;
     }
     Ok(wrong)
+}
+
+fn print_json(it: &impl serde::Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string(it).map_err(|error| error.to_string())?);
+    Ok(())
 }
 
 fn measure_one(ctx: &Ctx, args: &Args, task: &Task) -> Result<Measured> {

@@ -26,8 +26,9 @@ pub(crate) fn measure(
     let half = n / 2;
     let peer = match (bench, rank) {
         (Bench::MessageRate, _) => Some((rank + half) % n),
-        (_, 0) => Some(1),
-        (_, 1) => Some(0),
+        // As far apart as ranks are: between hosts, where there are several.
+        (_, 0) => Some(n - 1),
+        (_, last) if last == n - 1 => Some(0),
         _ => None,
     };
     let sends = if bench == Bench::MessageRate { rank < half } else { rank == 0 };

@@ -125,7 +125,7 @@ impl Bench {
     fn moved(self, bytes: usize, ranks: usize) -> usize {
         use Bench::*;
         match self {
-            Gather | Allgather | Scatter | Alltoall | ReduceScatter => ranks * bytes,
+            _ if self.has_blocks() => ranks * bytes,
             Bandwidth => WINDOW * bytes,
             Bidirectional => 2 * WINDOW * bytes,
             MessageRate => WINDOW * bytes * ranks / 2,
@@ -139,7 +139,7 @@ impl Bench {
         let n = ranks as f64;
         match self {
             Allreduce => 2.0 * (n - 1.0) / n,
-            Gather | Allgather | Scatter | Alltoall | ReduceScatter => (n - 1.0) / n,
+            _ if self.has_blocks() => (n - 1.0) / n,
             _ => 1.0,
         }
     }

@@ -40,6 +40,12 @@ impl Comm {
         if self.endpoint.world.across.is_some() { "mpi" } else { "shm" }
     }
 
+    /// What joins its processes, in that library's own words. `None` where ranks share memory.
+    #[doc(hidden)]
+    pub fn library(&self) -> Option<&str> {
+        self.endpoint.world.across.as_ref().map(|across| across.fabric.name())
+    }
+
     /// Whether a library beneath must not fold in an order of its own.
     #[doc(hidden)]
     pub fn is_reproducible(&self) -> bool {

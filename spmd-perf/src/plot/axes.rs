@@ -1,43 +1,43 @@
-//! The axes: where sizes and times lie on logarithmic scales, and how their ticks read.
+//! The axes: where sizes, ranks, times and rates lie on logarithmic scales, and how their ticks read.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// Labels of a size axis, at most.
+/// Labels of the horizontal axis, at most.
 const LABELS: f64 = 7.0;
 
-/// Where a size lies: powers of two are one apart. No data lie where one byte does.
-pub(crate) fn size(bytes: usize) -> f64 {
-    (bytes.max(1) as f64).log2()
+/// Where a size or a number of ranks lies: powers of two are one apart. No data lie where one byte
+/// does.
+pub(crate) fn place(step: usize) -> f64 {
+    (step.max(1) as f64).log2()
 }
 
-/// Where a time lies, in µs: powers of ten are one apart.
-pub(crate) fn height(micros: f64) -> f64 {
+/// Where a time or a rate lies: powers of ten are one apart.
+pub(crate) fn height(value: f64) -> f64 {
     // A clock may say that something took no time.
-    micros.max(1e-4).log10()
+    value.max(1e-4).log10()
 }
 
-/// The axis of sizes: those of a panel, in order.
+/// The horizontal axis: what was measured of a panel, in order.
 #[derive(Clone)]
-pub(crate) struct Sizes(Vec<usize>);
+pub(crate) struct Steps(Vec<usize>);
 
-impl Sizes {
-    pub(crate) fn of(sizes: impl Iterator<Item = usize>) -> Sizes {
-        let mut sizes: Vec<usize> = sizes.collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        Sizes(sizes)
+impl Steps {
+    pub(crate) fn of(steps: impl Iterator<Item = usize>) -> Steps {
+        let mut steps: Vec<usize> = steps.collect();
+        steps.sort_unstable();
+        steps.dedup();
+        Steps(steps)
     }
 
-    /// The label of a tick.
-    pub(crate) fn text(&self, tick: f64) -> String {
-        let found = self.0.iter().find(|bytes| size(**bytes) == tick);
-        bytes(found.copied().unwrap_or(0))
+    /// What lies at a tick.
+    pub(crate) fn at(&self, tick: f64) -> usize {
+        self.0.iter().copied().find(|step| place(*step) == tick).unwrap_or(0)
     }
 }
 
-impl Ranged for Sizes {
+impl Ranged for Steps {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
@@ -45,21 +45,21 @@ impl Ranged for Sizes {
         pixel(self.range(), *value, limit)
     }
 
-    /// Labels stand at sizes that were measured, as far apart as a label is wide.
+    /// Labels stand at what was measured, as far apart as a label is wide.
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
         let range = self.range();
         let apart = (range.end - range.start) / LABELS;
         let mut points: Vec<f64> = Vec::new();
-        for bytes in &self.0 {
-            if points.last().is_none_or(|last| size(*bytes) - last >= apart) {
-                points.push(size(*bytes));
+        for step in &self.0 {
+            if points.last().is_none_or(|last| place(*step) - last >= apart) {
+                points.push(place(*step));
             }
         }
         points
     }
 
     fn range(&self) -> Range<f64> {
-        let ends = [self.0.first(), self.0.last()].map(|end| size(end.copied().unwrap_or(0)));
+        let ends = [self.0.first(), self.0.last()].map(|end| place(end.copied().unwrap_or(0)));
         ends[0] - 0.5..ends[1] + 0.5
     }
 }
@@ -69,7 +69,8 @@ fn pixel(range: Range<f64>, value: f64, limit: (i32, i32)) -> i32 {
     limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
 }
 
-fn bytes(bytes: usize) -> String {
+/// The label of a size.
+pub(crate) fn bytes(bytes: usize) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let Some((shift, unit)) = units.into_iter().find(|(shift, _)| bytes >= 1 << shift) else {
         return format!("{bytes} B");
@@ -77,20 +78,21 @@ fn bytes(bytes: usize) -> String {
     format!("{} {unit}", three_digits(bytes as f64 / (1u64 << shift) as f64))
 }
 
-/// The axis of times: from one power of ten to another.
-pub(crate) struct Times {
+/// The vertical axis: from one power of ten to another.
+pub(crate) struct Decades {
     from: i32,
     to: i32,
 }
 
-impl Times {
-    pub(crate) fn of(micros: impl Iterator<Item = f64>) -> Times {
+impl Decades {
+    /// The axis that holds these heights.
+    pub(crate) fn of(heights: impl Iterator<Item = f64>) -> Decades {
         let (mut from, mut to) = (i32::MAX, i32::MIN);
-        for micros in micros {
-            from = from.min(height(micros).floor() as i32);
-            to = to.max(height(micros).ceil() as i32);
+        for height in heights {
+            from = from.min(height.floor() as i32);
+            to = to.max(height.ceil() as i32);
         }
-        Times { from, to: to.max(from.saturating_add(1)) }
+        Decades { from, to: to.max(from.saturating_add(1)) }
     }
 
     fn multiples(&self, of: &[i32]) -> Vec<f64> {
@@ -101,7 +103,7 @@ impl Times {
     }
 }
 
-impl Ranged for Times {
+impl Ranged for Decades {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
@@ -136,6 +138,15 @@ pub(crate) fn time(at: f64) -> String {
     format!("{} {name}", three_digits(micros / unit))
 }
 
+/// The label of a rate, of which 1 GB/s lies at 0.
+pub(crate) fn rate(at: f64) -> String {
+    let giga = 10f64.powf(at);
+    let units = [(1.0, "GB/s"), (1e-3, "MB/s")];
+    let found = units.into_iter().find(|(unit, _)| giga > unit * 0.999);
+    let (unit, name) = found.unwrap_or((1e-6, "kB/s"));
+    format!("{} {name}", three_digits(giga / unit))
+}
+
 /// A number with three digits, and no zeros at its end.
 fn three_digits(number: f64) -> String {
     let digits = (2 - number.log10().floor() as i32).max(0) as usize;
@@ -157,18 +168,19 @@ mod tests {
         assert_eq!(["1.5 KiB", "1 MiB", "16 MiB"], [1536, 1 << 20, 16 << 20].map(bytes));
         assert_eq!(["0.1 µs", "1 µs", "1 ms", "10 s"], [-1.0, 0.0, 3.0, 7.0].map(time));
         assert_eq!("0.2 µs", time(0.2f64.log10()));
+        assert_eq!(["10 GB/s", "1 GB/s", "50 MB/s"], [1.0, 0.0, 0.05f64.log10()].map(rate));
     }
 
     #[test]
     fn axes_hold_what_is_drawn() {
-        let times = Times::of([0.15, 80.0].into_iter());
+        let times = Decades::of([0.15, 80.0].into_iter().map(height));
         assert_eq!(times.range(), -1.0..2.0);
         assert_eq!(times.key_points(BoldPoints(9)), [-1.0, 0.0, 1.0, 2.0]);
         assert_eq!(times.map(&0.5, (300, 0)), 150);
-        let one = Times::of([1.0].into_iter());
+        let one = Decades::of([height(1.0)].into_iter());
         assert_eq!(one.range(), 0.0..1.0);
-        let sizes = Sizes::of((3..20).map(|power| 1 << power));
+        let sizes = Steps::of((3..20).map(|power| 1 << power));
         assert_eq!(sizes.key_points(BoldPoints(9)), [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);
-        assert_eq!(sizes.text(3.0), "8 B");
+        assert_eq!(sizes.at(3.0), 8);
     }
 }
