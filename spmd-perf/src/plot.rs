@@ -47,8 +47,8 @@ fn picture(lines: &[Line]) -> Picture {
         let title = format!("{}, {} ranks", line.collective, line.ranks);
         let at = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
             let what = times_of_what(&line.collective);
-            let (across, up, points) = (Across::Size, Up::Time, Vec::new());
-            panels.push(Panel { title, across, up, what, points });
+            let (across, up) = (Across::Size, Up::Time);
+            panels.push(Panel { title, across, up, what, points: Vec::new(), held: Vec::new() });
             panels.len() - 1
         });
         panels[at].points.push((picture.label(&label(line)), line.bytes, line.p50_us));

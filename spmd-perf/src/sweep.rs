@@ -13,7 +13,7 @@ mod table;
 use std::fs;
 use std::path::Path;
 
-use args::SweepArgs;
+use args::{Carrier, SweepArgs};
 pub(crate) use compare::compare;
 use hosts::Hosts;
 use placement::{Placement, placements};
@@ -29,7 +29,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), String> {
     outside()?;
     let hosts = Hosts::new(args)?;
     let jobs = jobs(args, placements(args, &hosts)?)?;
-    let runner = Runner::new(args.timeout)?;
+    let mpi = jobs.iter().any(|job| job.placement.transport == Carrier::Mpi);
+    let runner = Runner::new(args.timeout, mpi)?;
     let folder = &args.out;
     let known: Vec<Option<Record>> = if folder.exists() {
         jobs.iter().map(|job| job.known(folder)).collect::<Result<_, _>>()?

@@ -138,17 +138,17 @@ pub(crate) fn time(at: f64) -> String {
     format!("{} {name}", three_digits(micros / unit))
 }
 
-/// The label of a rate, of which 1 GB/s lies at 0.
+/// The label of a rate that lies here, in kB/s.
 pub(crate) fn rate(at: f64) -> String {
-    let giga = 10f64.powf(at);
-    let units = [(1.0, "GB/s"), (1e-3, "MB/s")];
-    let found = units.into_iter().find(|(unit, _)| giga > unit * 0.999);
-    let (unit, name) = found.unwrap_or((1e-6, "kB/s"));
-    format!("{} {name}", three_digits(giga / unit))
+    let kilo = 10f64.powf(at);
+    let units = [(1e6, "GB/s"), (1e3, "MB/s")];
+    let found = units.into_iter().find(|(unit, _)| kilo > unit * 0.999);
+    let (unit, name) = found.unwrap_or((1.0, "kB/s"));
+    format!("{} {name}", three_digits(kilo / unit))
 }
 
 /// A number with three digits, and no zeros at its end.
-fn three_digits(number: f64) -> String {
+pub(crate) fn three_digits(number: f64) -> String {
     let digits = (2 - number.log10().floor() as i32).max(0) as usize;
     let text = format!("{number:.digits$}");
     if !text.contains('.') {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(["1.5 KiB", "1 MiB", "16 MiB"], [1536, 1 << 20, 16 << 20].map(bytes));
         assert_eq!(["0.1 µs", "1 µs", "1 ms", "10 s"], [-1.0, 0.0, 3.0, 7.0].map(time));
         assert_eq!("0.2 µs", time(0.2f64.log10()));
-        assert_eq!(["10 GB/s", "1 GB/s", "50 MB/s"], [1.0, 0.0, 0.05f64.log10()].map(rate));
+        assert_eq!(["10 GB/s", "1 GB/s", "50 MB/s"], [7.0, 6.0, 50e3f64.log10()].map(rate));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) enum Across {
 pub(crate) enum Up {
     /// In µs.
     Time,
-    /// In GB/s.
+    /// In kB/s.
     Rate,
 }
 
@@ -55,6 +55,8 @@ pub(crate) struct Panel {
     pub(crate) what: &'static str,
     /// Number of a label, and a point of its line.
     pub(crate) points: Vec<(usize, usize, f64)>,
+    /// Values that the vertical axis must hold besides, so that panels can be compared.
+    pub(crate) held: Vec<f64>,
 }
 
 /// Rows of panels, and the labels of the lines in them.
@@ -111,7 +113,8 @@ impl Picture {
 impl Panel {
     fn draw(&self, area: &Area, labels: usize) -> Drawn {
         let steps = Steps::of(self.points.iter().map(|(_, step, _)| *step));
-        let decades = Decades::of(self.points.iter().map(|(.., value)| axes::height(*value)));
+        let values = self.points.iter().map(|(.., value)| value).chain(&self.held);
+        let decades = Decades::of(values.map(|value| axes::height(*value)));
         let mut chart = ChartBuilder::on(area)
             .caption(&self.title, (FONT, 18))
             .margin(8)

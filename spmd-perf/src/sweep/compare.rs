@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::result::Record;
 use super::scaling::{self, Named};
-use crate::plot::axes::{bytes, height, time};
+use crate::plot::axes::{bytes, height, three_digits, time};
 use crate::report::Line;
 
 /// Draws all of these sweeps into pictures there, and prints a table: the time of the first, and how
@@ -42,12 +42,12 @@ fn table(sweeps: &[Named]) -> String {
     records.sort_by_key(|it| (&it.benchmark, it.placement.ranks(), it.placement.name()));
     for record in records {
         for line in &record.results {
+            let size = if line.bytes > 0 { bytes(line.bytes) } else { String::new() };
             let what = format!("{} {}", record.benchmark, record.placement.name());
-            text +=
-                &format!("{what:<40} {:>8} {:>12}", bytes(line.bytes), time(height(line.p50_us)));
+            text += &format!("{what:<40} {size:>8} {:>12}", time(height(line.p50_us)));
             for (_, others) in others {
                 let ratio = same(others, record, line).map(|other| other.p50_us / line.p50_us);
-                let ratio = ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+                let ratio = ratio.map_or("-".into(), three_digits);
                 text += &format!(" {ratio:>12}");
             }
             text.push('\n');

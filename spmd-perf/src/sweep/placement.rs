@@ -30,13 +30,17 @@ impl Placement {
         self.host_count() * self.ranks_per_host
     }
 
-    /// What ranks are, for people: `threads, 8 a process`.
-    pub(crate) fn shape(&self) -> String {
+    /// Whether a host has several processes of several ranks each.
+    pub(crate) fn is_shared_out(&self) -> bool {
+        self.mode != Mode::Processes && self.ranks_per_process < self.ranks_per_host
+    }
+
+    /// What ranks are, for people: `threads`, and, if it matters, `threads, 8 a process`.
+    pub(crate) fn shape(&self, matters: bool) -> String {
+        let mode = self.mode.name();
         match self.ranks_per_process {
-            each if self.mode == Mode::Processes || each == self.ranks_per_host => {
-                self.mode.name().to_owned()
-            }
-            each => format!("{}, {each} a process", self.mode.name()),
+            each if matters && self.mode != Mode::Processes => format!("{mode}, {each} a process"),
+            _ => mode.to_owned(),
         }
     }
 

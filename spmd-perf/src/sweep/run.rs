@@ -40,10 +40,10 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Finds `spmdrun` beside this program, else in `PATH`.
+    /// Finds `spmdrun` beside this program, else in `PATH`, and asks it about MPI, if that is needed.
     ///
     /// Errors: it is at neither place.
-    pub(crate) fn new(timeout: f64) -> Result<Runner, String> {
+    pub(crate) fn new(timeout: f64, mpi: bool) -> Result<Runner, String> {
         let perf = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
         let name = format!("spmdrun{}", env::consts::EXE_SUFFIX);
         let beside = perf.with_file_name(&name);
@@ -62,13 +62,13 @@ impl Runner {
         };
         let variables = env::vars_os().filter_map(text).filter(|(name, _)| telling(name)).collect();
         let mut runner = Runner { spmdrun, perf, timeout, launcher: Vec::new(), variables };
-        let said = runner.said(&mut runner.command(&["--doctor".into()]))?;
-        let about_mpi = |line: &&str| line.contains("  MPI l");
-        runner.launcher = String::from_utf8_lossy(&said.stdout)
-            .lines()
-            .filter(about_mpi)
-            .map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "))
-            .collect();
+        if mpi {
+            let said = runner.said(&mut runner.command(&["--doctor".into()]))?;
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            let words = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+            let lines = said.lines().map(words);
+            runner.launcher = lines.filter(|line| line.starts_with("MPI ")).collect();
+        }
         Ok(runner)
     }
 

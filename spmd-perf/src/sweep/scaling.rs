@@ -11,6 +11,9 @@ use crate::plot::picture::{Across, Panel, Picture, Up};
 use crate::plot::times_of_what;
 use crate::report::Line;
 
+/// kB/s in one GB/s.
+const KILO: f64 = 1e6;
+
 /// The results of a sweep, by the name under which they are drawn.
 pub(crate) type Named = (String, Vec<Record>);
 
@@ -63,6 +66,8 @@ struct Names {
     sweeps: bool,
     transports: bool,
     hosts: bool,
+    /// Some host has several processes of several ranks each.
+    shared_out: bool,
 }
 
 impl Names {
@@ -70,14 +75,15 @@ impl Names {
         let places = || sweeps.iter().flat_map(|(_, all)| all.iter().map(|it| &it.placement));
         let transports: BTreeSet<_> = places().map(|place| place.transport.name()).collect();
         let hosts = places().any(|place| place.host_count() > 1);
-        Names { sweeps: sweeps.len() > 1, transports: transports.len() > 1, hosts }
+        let shared_out = places().any(Placement::is_shared_out);
+        Names { sweeps: sweeps.len() > 1, transports: transports.len() > 1, hosts, shared_out }
     }
 
     fn label(&self, sweep: &str, place: &Placement) -> String {
         let parts = [
             self.sweeps.then(|| sweep.to_owned()),
             self.transports.then(|| place.transport.name().to_owned()),
-            Some(place.shape()),
+            Some(place.shape(self.shared_out)),
             self.hosts.then(|| format!("{} a host", place.ranks_per_host)),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -122,6 +128,8 @@ fn picture(bench: &str, found: &[Found]) -> Picture {
         }
         panels.push(panel);
     }
+    let all: Vec<f64> = panels.iter().flat_map(|it| &it.points).map(|(.., value)| *value).collect();
+    panels.iter_mut().for_each(|panel| panel.held.clone_from(&all));
     picture.add_rows(panels);
     if picture.rows.is_empty() {
         // One size on one number of ranks: a point is all there is.
@@ -142,11 +150,11 @@ fn panel(bench: &str, title: String, across: Across) -> Panel {
         ("barrier" | "latency", _) | (_, Across::Ranks) => (Up::Time, times_of_what(bench)),
         _ => (Up::Rate, "bus bandwidth"),
     };
-    Panel { title, across, up, what, points: Vec::new() }
+    Panel { title, across, up, what, points: Vec::new(), held: Vec::new() }
 }
 
 fn value(panel: &Panel, line: &Line) -> f64 {
-    if panel.up == Up::Time { line.p50_us } else { line.busbw_gbps }
+    if panel.up == Up::Time { line.p50_us } else { line.busbw_gbps * KILO }
 }
 
 /// The sizes that were measured in all placements, or all if there are none.
@@ -229,7 +237,7 @@ mod tests {
         let names = Names::of(&sweeps);
         let placement = &sweeps[0].1[0].placement;
         assert_eq!(names.label("one", placement), "threads");
-        let names = Names { sweeps: true, transports: true, hosts: true };
+        let names = Names { sweeps: true, transports: true, hosts: true, shared_out: false };
         assert_eq!(names.label("one", placement), "one, mpi, threads, 2 a host");
         let line = |record: &Record| record.results[1].clone();
         let records = [2, 4].map(|ranks| record(Bench::Allreduce, 1, ranks, Mode::Threads));

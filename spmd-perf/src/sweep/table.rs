@@ -45,7 +45,7 @@ impl Table {
             format!("{}/{}", self.ended, self.total),
             place.host_count(),
             place.ranks_per_host,
-            place.shape(),
+            place.shape(place.is_shared_out()),
             record.benchmark
         );
         if let Some(error) = &record.error {
@@ -58,7 +58,7 @@ impl Table {
         };
         let (first, last) = (record.results.first(), record.results.last());
         let largest = last.filter(|_| record.results.len() > 1);
-        let moved = largest.map(|line| rate(height(line.algbw_gbps))).unwrap_or_default();
+        let moved = largest.map(|line| rate(height(line.algbw_gbps * 1e6))).unwrap_or_default();
         format!(
             "{begin} {:>15} {:>17} {moved:>10} {:>7.1} s",
             first.map(one).unwrap_or_default(),
