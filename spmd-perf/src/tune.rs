@@ -25,10 +25,16 @@ const ALLOWED: f64 = 1.15;
 
 /// Measures everything, prints it, and has rank 0 write the file.
 ///
-/// Errors: a call fails; there is no path to write to, or it cannot be written.
+/// Errors: the ranks do not share memory; a call fails; there is no path to write to, or it cannot be written.
 pub(crate) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<()> {
     if ctx.size() == 1 {
         return Err("one rank has nothing to choose: spmdrun -n 2 spmd-perf tune".into());
+    }
+    if ctx.spans_processes() {
+        return Err("between these processes the MPI library chooses how, and a tuning file says \
+                    nothing of that; tune ranks that share memory: spmdrun --transport shm -n 2 \
+                    spmd-perf tune"
+            .into());
     }
     let leads = ctx.rank() == 0;
     let named = path(std::env::var_os(TUNING).as_deref());

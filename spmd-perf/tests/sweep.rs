@@ -2,47 +2,20 @@
 
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
+use support::{command, perf, said, spmdrun};
 use tempfile::TempDir;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
-
-fn perf() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_spmd-perf"))
-}
-
-/// `spmdrun`, beside `spmd-perf`: cargo builds the programs of this package alone for its tests.
-fn spmdrun() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let folder = perf().parent().expect("it lies in a folder");
-        let profile = match folder.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(name) => name,
-        };
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "spmd-launcher", "--bin", "spmdrun"]);
-        cargo.args(["--profile", profile, "--target-dir"]);
-        cargo.arg(folder.parent().expect("a profile lies in the target folder"));
-        // Of this package: with them, build scripts would run again now, and once more later.
-        for (name, _) in std::env::vars() {
-            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-                cargo.env_remove(name);
-            }
-        }
-        let status = cargo.status();
-        assert!(status.as_ref().is_ok_and(|status| status.success()), "building: {status:?}");
-        folder.join("spmdrun")
-    })
-}
 
 /// A folder whose files may be links to programs.
 fn folder() -> TempDir {
@@ -52,17 +25,9 @@ fn folder() -> TempDir {
 /// `spmd-perf sweep` of this program, free of settings of whoever runs the tests.
 fn sweep(perf: &Path, out: &Path, line: &str) -> Command {
     spmdrun();
-    let mut command = Command::new(perf);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SPMD_")) {
-        command.env_remove(name);
-    }
+    let mut command = command(perf);
     command.args(["sweep", "--out"]).arg(out).args(line.split_whitespace());
-    command.stdin(Stdio::null());
     command
-}
-
-fn said(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]
@@ -151,7 +116,7 @@ fn killed_in_the_middle_it_goes_on() {
 fn a_failed_job_is_tried_again() {
     let folder = folder();
     let (perf, fake) = (folder.path().join("spmd-perf"), folder.path().join("spmdrun"));
-    fs::hard_link(self::perf(), &perf).expect("one file system");
+    fs::hard_link(support::perf(), &perf).expect("one file system");
     let mended = folder.path().join("mended");
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in\n*--dry-run*) ;;\n*allreduce*) [ -e {} ] || {{ echo rubbish >&2; \
