@@ -143,13 +143,15 @@ fn a_failed_job_is_tried_again() {
     let told = good(&sweep(&perf, &out, SMALL).output().expect("it starts"));
     assert!(told.contains("4 were done before") && told.contains("6 results and 3"), "{told}");
 
-    let told = good(
-        &sweep(&perf, &out, &format!("{SMALL} --bench reduce --timeout 60 --dry-run"))
-            .output()
-            .expect("it starts"),
-    );
+    let more = format!("{SMALL} --bench reduce --timeout 60 --dry-run");
+    let told = good(&sweep(&perf, &out, &more).output().expect("it starts"));
     assert_eq!(told.lines().count(), 2, "{told}");
     assert!(told.contains("--transport shm -n 2 --as threads --timeout 60"), "{told}");
+    let elsewhere = folder.path().join("elsewhere");
+    let line = format!("{SMALL} --env A=$B --dry-run");
+    let told = good(&sweep(&perf, &elsewhere, &line).output().expect("it starts"));
+    assert!(told.lines().count() == 6 && told.contains(" --env 'A=$B' "), "{told}");
+    assert!(!elsewhere.exists());
 
     let both = folder.path().join("both");
     let mut compare = Command::new(&perf);

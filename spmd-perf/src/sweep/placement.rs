@@ -37,10 +37,10 @@ impl Placement {
 
     /// What ranks are, for people: `threads`, and, if it matters, `threads, 8 a process`.
     pub(crate) fn shape(&self, matters: bool) -> String {
-        let mode = self.mode.name();
-        match self.ranks_per_process {
-            each if matters && self.mode != Mode::Processes => format!("{mode}, {each} a process"),
-            _ => mode.to_owned(),
+        let (mode, each) = (self.mode.name(), self.ranks_per_process);
+        match matters && self.mode != Mode::Processes {
+            true => format!("{mode}, {each} a process"),
+            false => mode.to_owned(),
         }
     }
 

@@ -94,10 +94,10 @@ impl Runner {
         words
     }
 
-    /// The command, as it is shown.
+    /// The command, as a shell takes it.
     pub(crate) fn line(&self, job: &Job) -> String {
         let words = std::iter::once(self.spmdrun.display().to_string()).chain(self.words(job));
-        words.collect::<Vec<_>>().join(" ")
+        words.map(quoted).collect::<Vec<_>>().join(" ")
     }
 
     fn said(&self, command: &mut Command) -> Result<Output, String> {
@@ -156,6 +156,15 @@ impl Runner {
             _ => Some(reason(output)),
         };
     }
+}
+
+/// A word as a shell needs it.
+fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word;
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Why a job has failed: first the line that says it, then the end of all that was said.

@@ -29,31 +29,26 @@ struct Found<'a> {
 /// Errors: one cannot be written.
 pub(crate) fn draw(sweeps: &[Named], folder: &Path) -> Result<Vec<PathBuf>, String> {
     let names = Names::of(sweeps);
-    let good = |record: &&Record| record.error.is_none();
-    let records = || sweeps.iter().flat_map(|(name, all)| all.iter().map(move |it| (name, it)));
-    let benches: BTreeSet<&str> =
-        records().filter(|(_, it)| good(it)).map(|(_, it)| it.benchmark.as_str()).collect();
+    let numbered = sweeps.iter().enumerate();
+    let records = numbered.flat_map(|(number, (_, all))| all.iter().map(move |it| (number, it)));
+    let good: Vec<(usize, &Record)> = records.filter(|(_, it)| it.error.is_none()).collect();
+    let benches: BTreeSet<&str> = good.iter().map(|(_, it)| it.benchmark.as_str()).collect();
     let mut files = Vec::new();
     for bench in benches {
-        let mut mine: Vec<_> =
-            records().filter(|(_, it)| good(it) && it.benchmark == bench).collect();
-        mine.sort_by_key(|(name, it)| {
+        let mut mine = good.clone();
+        mine.retain(|(_, it)| it.benchmark == bench);
+        mine.sort_by_key(|(number, it)| {
             let place = &it.placement;
             let kind = (place.transport.name(), place.mode.name(), place.ranks_per_process);
-            (name.as_str(), kind, place.ranks_per_host, place.host_count())
+            (*number, kind, place.ranks_per_host, place.host_count())
         });
-        let found: Vec<Found> = mine
-            .iter()
-            .flat_map(|(name, record)| {
-                let placement = &record.placement;
-                let label = names.label(name, placement);
-                record.results.iter().map(move |line| Found {
-                    label: label.clone(),
-                    placement,
-                    line,
-                })
-            })
-            .collect();
+        let mut found = Vec::new();
+        for (number, record) in mine {
+            let placement = &record.placement;
+            let label = names.label(&sweeps[number].0, placement);
+            let lines = record.results.iter();
+            found.extend(lines.map(|line| Found { label: label.clone(), placement, line }));
+        }
         let file = folder.join(format!("{bench}.svg"));
         picture(bench, &found).write(&file)?;
         files.push(file);
