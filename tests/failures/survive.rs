@@ -281,6 +281,7 @@ fn after_a_mismatch() {
     for place in PLACES {
         let sizes = place(Spmd::new(4)).run(|ctx| {
             ctx.send(&[1], 0, 9)?; // it is never received
+            ctx.barrier()?;
             let outcome = if ctx.rank() == 2 { ctx.barrier() } else { ctx.broadcast(&mut [0], 0) };
             let error = outcome.and_then(|()| ctx.barrier()).expect_err("calls differ");
             assert!(matches!(error, Error::Stopped { .. }), "{error}");
