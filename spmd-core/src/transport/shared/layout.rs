@@ -152,11 +152,11 @@ pub(crate) struct BoardPage {
     pub(crate) arrive: Word,
     /// The owner has learnt that all have arrived.
     pub(crate) release: Word,
+    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) payload: [Payload; SLOTS],
     /// The last agreement that the owner has left.
     pub(crate) agreed: Word,
     pub(crate) proposals: [Proposal; 2],
-    pub(crate) slots: [Slot; SLOTS],
-    pub(crate) payload: [Payload; SLOTS],
 }
 
 /// A word in a line of its own.
