@@ -90,6 +90,9 @@ fn nothing_has_failed() {
     }
 }
 
+/// How a rank fails.
+type Way = fn(&Ctx, &mut [f64]) -> Result<()>;
+
 /// Rank 1 fails in the middle of a reduction, in one way or another.
 #[test]
 fn the_others_go_on() {
@@ -97,7 +100,7 @@ fn the_others_go_on() {
         let op = Op::new(|_: f64, _: f64| panic!("deliberate"));
         ctx.allreduce_in_place(data, op)
     };
-    let ways: [fn(&Ctx, &mut [f64]) -> Result<()>; 4] = [
+    let ways: [Way; 4] = [
         |_, _| Err("deliberate".into()),
         |_, _| panic!("deliberate"),
         panics,
