@@ -235,6 +235,11 @@ const MISTAKES: &[Mistake] = &[
         &["has 5 elements and the buffer holds 1"],
     ),
     (
+        "going on after failures",
+        |ctx| ctx.shrink().map(drop),
+        &["shrink at tests/mpi.rs", "is not available", "ULFM"],
+    ),
+    (
         "a message that nobody receives",
         |ctx| if is_last(ctx) { ctx.send(&[0], 0, 0) } else { Ok(()) },
         &["never received", "sent at tests/mpi.rs"],

@@ -45,6 +45,14 @@ mod elsewhere {
             match *self {}
         }
 
+        pub(crate) fn goes_on(&self, _rank: usize) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn outlived(&self, _rank: usize) -> bool {
+            match *self {}
+        }
+
         pub(crate) fn died(&self, _rank: usize, _status: ExitStatus) {
             match *self {}
         }

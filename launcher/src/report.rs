@@ -89,11 +89,13 @@ impl fmt::Display for Failure {
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Success,
-    /// Ranks failed, and others finished as `--on-failure continue` lets them.
+    /// Ranks failed, and others finished, as they may.
     Survived {
         first: Failure,
         finished: usize,
         size: usize,
+        /// Why they may.
+        why: &'static str,
     },
     Failed(Failure),
     /// It was ended by a signal to the launcher, which the ranks got too.
@@ -125,9 +127,9 @@ impl Outcome {
     pub(crate) fn last_line(&self) -> Option<String> {
         match self {
             Outcome::Success => None,
-            Outcome::Survived { first, finished, size } => Some(format!(
-                "{first}; {finished} of {size} ranks finished (--on-failure continue)"
-            )),
+            Outcome::Survived { first, finished, size, why } => {
+                Some(format!("{first}; {finished} of {size} ranks finished ({why})"))
+            }
             Outcome::Failed(failure) => Some(failure.to_string()),
             Outcome::Interrupted { signal } => Some(format!(
                 "the job was ended by signal {signal} ({}) to spmdrun",

@@ -49,7 +49,8 @@ pub(crate) struct Supervisor<'a> {
     /// When `--timeout` passes.
     limit: Option<Instant>,
     phase: Phase,
-    first: Option<(usize, Failure)>,
+    /// In the order in which they were seen.
+    failures: Vec<(usize, Failure)>,
     timed_out: bool,
     /// The last ending signal that was passed on to the ranks.
     passed_on: Option<i32>,
@@ -71,7 +72,7 @@ impl<'a> Supervisor<'a> {
             started,
             limit: plan.timeout.map(|limit| started + limit),
             phase: Phase::Running,
-            first: None,
+            failures: Vec::new(),
             timed_out: false,
             passed_on: None,
             interrupts: 0,
@@ -136,6 +137,8 @@ impl<'a> Supervisor<'a> {
                 self.report();
                 self.terminate();
             }
+            // Those who go on without the failed ranks are left alone.
+            Phase::Failing(at) if now >= at && self.anyone_goes_on() => self.phase = Phase::Running,
             Phase::Failing(at) if now >= at => self.terminate(),
             Phase::Terminating(at) if now >= at => self.kill(),
             _ => {}
@@ -230,12 +233,10 @@ impl<'a> Supervisor<'a> {
         if let Some(job) = self.job {
             job.died(rank, status);
         }
-        if self.first.is_none() {
-            let code = report::shell_status(status).max(1);
-            // Which rank it was, an MPI launcher has said itself.
-            let who = self.plan.under.is_none().then(|| self.name(rank));
-            self.first = Some((rank, Failure { who, why, code }));
-        }
+        let code = report::shell_status(status).max(1);
+        // Which rank it was, an MPI launcher has said itself.
+        let who = self.plan.under.is_none().then(|| self.name(rank));
+        self.failures.push((rank, Failure { who, why, code }));
         if self.phase == Phase::Running && self.plan.on_failure == OnFailure::End {
             // Ranks in the world learn of the failure there, and get time to end by themselves;
             // nobody tells a program that never entered it.
@@ -249,6 +250,11 @@ impl<'a> Supervisor<'a> {
 
     fn anyone_entered(&self) -> bool {
         self.job.is_some_and(|job| (0..self.plan.size).any(|rank| job.entered(rank)))
+    }
+
+    fn anyone_goes_on(&self) -> bool {
+        let mut ranks = self.alive().flat_map(|process| process.ranks.clone());
+        self.job.is_some_and(|job| ranks.any(|rank| job.goes_on(rank)))
     }
 
     /// A rank that ends without entering the world is an error once another has entered it.

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, Round};
+use spmd_core::algorithm::{Call, ErasedOp, Kind, Offer, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::across;
@@ -101,7 +101,7 @@ impl Split for Comm {
                 true => across_members(self, &call, None, 0, 0)?.0,
                 false => self.collective(&call, |round| agree(self, round))?,
             };
-            if let Some(Some(child)) = agreed.make(self, &call, &members)? {
+            if let Some(Some(child)) = make(&agreed, self, &call, &members)? {
                 return Ok(child);
             }
         }
@@ -122,7 +122,7 @@ pub(crate) fn split(
             true => across_members(comm, call, color, key, digest)?,
             false => comm.collective(call, |round| members(comm, round, color, key, digest))?,
         };
-        if let Some(child) = agreed.make(comm, call, &members)? {
+        if let Some(child) = make(&agreed, comm, call, &members)? {
             return Ok(child);
         }
     }
@@ -167,9 +167,9 @@ fn across_members(
     key: i32,
     digest: u64,
 ) -> Result<(Offer, Vec<usize>)> {
-    type Said = [u64; BOARDS / 64 + 4];
-    let Offer(own) = Offer::of(comm);
-    let mut said: Said = [0; BOARDS / 64 + 4];
+    type Said = [u64; Offer::WORDS + 3];
+    let Offer(own) = comm.offer();
+    let mut said: Said = [0; Offer::WORDS + 3];
     said[..own.len()].copy_from_slice(&own);
     let told = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
     said[own.len()..].copy_from_slice(&told);
@@ -181,18 +181,10 @@ fn across_members(
     if heard.iter().any(|said| said[digest_at] != digest) {
         return Err(Error::Argument(format!("{call}: the ranks make different grids")));
     }
-    let offers =
-        heard.iter().map(|said| -> Words { said[..own.len()].try_into().expect("as long") });
-    let common = offers.fold(own, both);
+    let offers = heard.iter().map(|said| Offer(said[..own.len()].try_into().expect("as long")));
+    let common = offers.fold(Offer(own), Offer::and);
     let said = heard.iter().map(|said| [said[color_at], said[key_at]]);
-    Ok((Offer(common), of_color(color, said)))
-}
-
-/// What two ranks can offer.
-fn both(a: Words, b: Words) -> Words {
-    let mut both: Words = std::array::from_fn(|word| a[word] & b[word]);
-    both[BOARDS / 64] = a[BOARDS / 64].max(b[BOARDS / 64]);
-    both
+    Ok((common, of_color(color, said)))
 }
 
 /// The number under which a rank says its color plus one, or 0.
@@ -202,84 +194,45 @@ const KEY: usize = 2;
 /// The number under which a rank says what it makes.
 const DIGEST: usize = 3;
 
-/// Boards that one rank can have.
-const BOARDS: usize = 1024;
-/// What a rank can offer, and after [`agree`], what all can: the words of the mask of free
-/// boards, then the least context.
-#[derive(Clone, Copy)]
-struct Offer([u64; BOARDS / 64 + 1]);
-
-impl Offer {
-    fn of(comm: &Comm) -> Offer {
-        let mut words = [0; BOARDS / 64 + 1];
-        let free = comm.free_boards();
-        words[..free.len()].copy_from_slice(&free);
-        words[BOARDS / 64] = comm.next_context();
-        Offer(words)
+/// Makes the communicator of these ranks, if this one is among them; every rank of `comm` is
+/// in this call. No answer: another thread has taken some rank's board meanwhile; try again.
+fn make(
+    offer: &Offer,
+    comm: &Comm,
+    call: &Call<'_>,
+    members: &[usize],
+) -> Result<Option<Option<Comm>>> {
+    let board = offer.board(comm, call)?;
+    let me = members.iter().position(|rank| *rank == comm.rank());
+    // SAFETY: all members have the same list, board and context from the agreement, in which
+    // all ranks took part. What one of them has got is dropped unless all have.
+    let processes = comm.processes_of(call, if me.is_some() { members } else { &[] })?;
+    // SAFETY: see above.
+    let make = |me| unsafe { comm.child(members, me, board, offer.context(), processes) };
+    let child = me.and_then(make);
+    if me.is_none() {
+        comm.skip_contexts(offer.context());
     }
-
-    fn context(&self) -> u64 {
-        self.0[BOARDS / 64]
-    }
-
-    /// A board that is free on all ranks. Threads of a rank that make communicators of different
-    /// ones at a time begin to look at different places, as they must not take the same.
-    fn board(&self, comm: &Comm, call: &Call<'_>) -> Result<usize> {
-        let free = |board: &usize| self.0[board / 64] >> (board % 64) & 1 == 1;
-        let start = comm.board() * 61 % BOARDS;
-        let mut boards = (start..BOARDS).chain(0..start);
-        boards.find(free).ok_or_else(|| Error::Unavailable {
-            what: format!("a new communicator ({call})"),
-            reason: "every board is in use by a communicator of at least one rank".into(),
-            remedy: "drop communicators that are no longer needed, on all their ranks".into(),
-        })
-    }
-
-    /// Makes the communicator of these ranks, if this one is among them; every rank of `comm` is
-    /// in this call. No answer: another thread has taken some rank's board meanwhile; try again.
-    fn make(
-        &self,
-        comm: &Comm,
-        call: &Call<'_>,
-        members: &[usize],
-    ) -> Result<Option<Option<Comm>>> {
-        let board = self.board(comm, call)?;
-        let me = members.iter().position(|rank| *rank == comm.rank());
-        // SAFETY: all members have the same list, board and context from the agreement, in which
-        // all ranks took part. What one of them has got is dropped unless all have.
-        let processes = comm.processes_of(call, if me.is_some() { members } else { &[] })?;
-        // SAFETY: see above.
-        let make = |me| unsafe { comm.child(members, me, board, self.context(), processes) };
-        let child = me.and_then(make);
-        if me.is_none() {
-            comm.skip_contexts(self.context());
+    // Nobody looks at a page of the board before its owner has cleared it.
+    let ok = u64::from(child.is_some() || me.is_none());
+    let all = match comm.spans_processes() {
+        true => across::agree(comm, call, ok == 1)?,
+        false => {
+            let all = |round: &Round<'_>| fold_words(round, [ok], |[a], [b]| [a & b]);
+            comm.collective(call, all)? == [1]
         }
-        // Nobody looks at a page of the board before its owner has cleared it.
-        let ok = u64::from(child.is_some() || me.is_none());
-        let all = match comm.spans_processes() {
-            true => across::agree(comm, call, ok == 1)?,
-            false => {
-                let all = |round: &Round<'_>| fold_words(round, [ok], |[a], [b]| [a & b]);
-                comm.collective(call, all)? == [1]
-            }
-        };
-        Ok(all.then_some(child))
-    }
+    };
+    Ok(all.then_some(child))
 }
-
-type Words = [u64; BOARDS / 64 + 1];
 
 /// Finds what all ranks can offer.
 fn agree(comm: &Comm, round: &Round<'_>) -> Result<Offer> {
-    let own = Offer::of(comm).0;
-    let common = fold_words(round, own, both)?;
-    // It may be another process's word.
-    let (free, context) = (&common[..BOARDS / 64], common[BOARDS / 64]);
-    let not_offered = free.iter().zip(&own).any(|(common, own)| common & !own != 0);
-    if not_offered || context < own[BOARDS / 64] || context > u64::MAX / 2 {
+    let own = comm.offer();
+    let common = Offer(fold_words(round, own.0, |a, b| Offer(a).and(Offer(b)).0)?);
+    if !common.can_include(&own) {
         return Err(round.lied(round.size() - 1));
     }
-    Ok(Offer(common))
+    Ok(common)
 }
 
 /// Folds the words of all ranks, up a tree and down it.

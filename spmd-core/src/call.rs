@@ -47,11 +47,13 @@ pub enum Kind {
     GatherObject,
     AllgatherObject,
     ScatterObject,
+    Agree,
+    Shrink,
     End,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 34] = [
+    const ALL: [(Kind, &'static str); 36] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -85,6 +87,8 @@ impl Kind {
         (Kind::GatherObject, "gather_object"),
         (Kind::AllgatherObject, "allgather_object"),
         (Kind::ScatterObject, "scatter_object"),
+        (Kind::Agree, "agree"),
+        (Kind::Shrink, "shrink"),
         (Kind::End, "end of the block"),
     ];
 

@@ -4,9 +4,12 @@ mod across;
 mod choices;
 mod hub;
 mod messages;
+mod offer;
 mod receive;
+mod survive;
 
 pub use self::hub::HubCall;
+pub use self::offer::Offer;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -83,7 +86,7 @@ impl Comm {
                 (here, Some(Spread::new(across.clone(), &group, processes, at, rank)))
             }
         };
-        let scope = Scope { context: u64::from(block), block, group, here };
+        let scope = Scope::new(u64::from(block), block, group, here);
         let here = scope.here.local(endpoint.rank).expect("a rank lives in its process");
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         let route = Route::of(&endpoint);
@@ -241,18 +244,6 @@ impl Comm {
 /// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
 #[doc(hidden)]
 impl Comm {
-    /// Boards that this rank could use for a new communicator, as a bit mask; all members use the
-    /// same one.
-    pub fn free_boards(&self) -> Vec<u64> {
-        self.endpoint.free_boards()
-    }
-
-    /// The least number that this rank can give to a new communicator; all members use the
-    /// greatest.
-    pub fn next_context(&self) -> u64 {
-        self.endpoint.next_context()
-    }
-
     /// Makes the communicator of `members` (ranks of this one, in their new order), of which
     /// this rank is number `me`, with what [`Comm::processes_of`] gave for them. `None` if another thread of this rank has taken the board since
     /// it was free. Members must meet once more before they use it.
@@ -263,8 +254,8 @@ impl Comm {
     ///
     /// # Safety
     /// All members call this with the same arguments but `me`, and use the result only if all of
-    /// them have got one. `base` is the greatest [`Comm::next_context`] of all ranks of this
-    /// communicator, and `me` is this rank's place in `members`.
+    /// them have got one. `board` and `base` are of the [`Offer`] that all ranks of this
+    /// communicator that take part have together, and `me` is this rank's place in `members`.
     pub unsafe fn child(
         &self,
         members: &[usize],
@@ -296,7 +287,7 @@ impl Comm {
                 Group::Some(local.map(|rank| rank as u32).collect())
             }
         };
-        let scope = Scope { context, block: self.scope.block, group, here };
+        let scope = Scope::new(context, self.scope.block, group, here);
         let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);

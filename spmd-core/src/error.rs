@@ -43,7 +43,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A rank that this call needed has failed: it panicked, returned an error, exited or was
-    /// killed. `rank` is its rank in the world.
+    /// killed. `rank` is its rank in the world. The communicator stays stopped; its other ranks can
+    /// go on with [`Comm::shrink`](crate::Comm::shrink).
     #[error("{call} cannot complete: rank {rank} failed first: {}", fault.cause())]
     PeerFailed {
         /// The rank that failed first, numbered in the world.

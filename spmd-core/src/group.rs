@@ -1,5 +1,6 @@
 //! Which ranks of the world a communicator holds.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The members of a communicator, in rank order.
@@ -52,12 +53,18 @@ pub(crate) struct Scope {
     pub(crate) group: Group,
     /// Those of its members that share this process's arena, in the same order.
     pub(crate) here: Group,
+    /// How many faults there were when it was last seen that none of them concerns this one.
+    pub(crate) faults_seen: Cell<u32>,
 }
 
 /// Numbers of communicators below this belong to blocks.
 pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 
 impl Scope {
+    pub(crate) fn new(context: u64, block: u32, group: Group, here: Group) -> Scope {
+        Scope { context, block, group, here, faults_seen: Cell::new(0) }
+    }
+
     /// Whether this is a block's own communicator, not one that the program has made.
     #[inline]
     pub(crate) fn is_primary(&self) -> bool {

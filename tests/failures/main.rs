@@ -1,4 +1,4 @@
-//! Ranks that fail: in one process, as processes, and by the hundred.
+//! Ranks that fail: in one process, as processes, and by the hundred; and those that go on.
 
 mod in_process;
 #[cfg(target_os = "linux")]
@@ -12,3 +12,6 @@ mod storm;
 #[cfg(target_os = "linux")]
 #[path = "../support/mod.rs"]
 mod support;
+mod survive;
+#[cfg(target_os = "linux")]
+mod survivors;

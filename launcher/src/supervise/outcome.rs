@@ -28,6 +28,9 @@ pub(super) fn judge(status: ExitStatus, entered: bool, finished: bool) -> Verdic
     }
 }
 
+/// Why a job is a success although ranks have failed.
+const GONE_ON: &str = "without the failed ones";
+
 impl Supervisor<'_> {
     pub(super) fn name(&self, rank: usize) -> String {
         if let Some(launcher) = &self.plan.under {
@@ -67,10 +70,16 @@ impl Supervisor<'_> {
             let limit = self.plan.timeout.unwrap_or_default();
             return Outcome::TimedOut { limit };
         }
-        let Some((rank, failure)) = self.first.clone() else { return Outcome::Success };
-        if self.plan.on_failure == OnFailure::Continue && self.finished > 0 {
+        let Some(first) = self.failures.first() else { return Outcome::Success };
+        // A failure without whose rank others went on does not count.
+        let outlived = |rank| self.job.is_some_and(|job| job.outlived(rank));
+        let counts = self.failures.iter().find(|(rank, _)| !outlived(*rank));
+        let (rank, failure) = counts.unwrap_or(first).clone();
+        let asked = self.plan.on_failure == OnFailure::Continue;
+        if self.finished > 0 && (asked || counts.is_none()) {
             let (finished, size) = (self.finished, self.plan.size);
-            return Outcome::Survived { first: self.named_by_job(failure), finished, size };
+            let why = if counts.is_none() { GONE_ON } else { "--on-failure continue" };
+            return Outcome::Survived { first: self.named_by_job(failure), finished, size, why };
         }
         let status = self.processes[rank].status;
         if let Some(signal) = self.passed_on

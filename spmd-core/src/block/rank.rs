@@ -18,7 +18,7 @@ pub(crate) fn run_rank<R>(
 ) -> std::thread::Result<Result<R>> {
     let (world, rank) = (&endpoint.world, endpoint.rank);
     world.settle(rank);
-    world.set_state(rank, block, state::INSIDE);
+    endpoint.enter(block);
     note_panics();
     let ctx = Ctx::new(endpoint.clone(), block);
     let entered = ctx.enter();
@@ -48,16 +48,13 @@ pub(crate) fn run_rank<R>(
         // with it, as they have entered the last.
         endpoint.clear_board(board_of(block + 1));
     }
-    world.set_state(rank, block, left);
+    endpoint.leave(block, left);
     outcome
 }
 
 /// Complains about messages that nobody has received.
-pub(crate) fn check_all_received(
-    endpoint: &Endpoint,
-    concerns: impl Fn(u64) -> bool,
-) -> Result<()> {
-    let Some((count, first)) = endpoint.unreceived(concerns)? else { return Ok(()) };
+pub(crate) fn check_all_received(endpoint: &Endpoint) -> Result<()> {
+    let Some((count, first)) = endpoint.unreceived()? else { return Ok(()) };
     let table = endpoint.world.memory.text(first.source as usize);
     Err(Error::Unreceived {
         rank: endpoint.rank,

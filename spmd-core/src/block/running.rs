@@ -118,9 +118,11 @@ impl Spmd {
             }
         }
         let values = values?;
-        world.check_calls(1, &Call::new(Kind::End, site))?;
+        if !ends.iter().any(|end| end.has_lost()) {
+            world.check_calls(1, &Call::new(Kind::End, site))?;
+        }
         for end in &ends {
-            check_all_received(end, |_| true)?;
+            check_all_received(end)?;
         }
         Ok(values)
     }

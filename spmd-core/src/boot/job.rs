@@ -226,6 +226,17 @@ impl Job {
         at == state::LEFT || at == state::FAILED
     }
 
+    /// Whether the rank is in a block in which it has called `agree` or `shrink`: it means to go on
+    /// when others fail.
+    pub fn goes_on(&self, rank: usize) -> bool {
+        self.world.memory.head(rank).goes_on.load(Acquire) != 0
+    }
+
+    /// Whether others have gone on without the rank.
+    pub fn outlived(&self, rank: usize) -> bool {
+        self.world.memory.bell(rank).outlived.load(Acquire) != 0
+    }
+
     /// Says that a rank's process is gone, as the kernel has confirmed: records the cause, if
     /// its rank was inside a block, or never entered one while others did or may still do, and
     /// wakes those who wait for it.
@@ -247,9 +258,10 @@ impl Job {
     }
 
     /// What stopped the job first, if anything did: the rank, where one failed, and the cause in
-    /// words.
+    /// words. Ranks without which others have gone on come last.
     pub fn first_cause(&self) -> Option<(Option<usize>, String)> {
-        let fault = self.world.first_fault(|_| true)?;
+        let lasting = |fault: &Fault| !fault.rank().is_some_and(|rank| self.outlived(rank));
+        let fault = self.world.faults().find(lasting).or_else(|| self.world.faults().next())?;
         let failed = match &fault {
             Fault::Rank { rank, .. } => Some(*rank),
             _ => None,

@@ -83,6 +83,8 @@ pub(crate) struct Waiter<'a> {
     on: Cell<u32>,
     /// What it waits for may come from another process, which rings no bell here.
     polled: bool,
+    /// What happens to single ranks or to the communicator does not end it.
+    steadfast: bool,
     faults_seen: Cell<u32>,
     slot: Cell<Option<Option<usize>>>,
     suspicion: Cell<Option<super::deadlock::Suspicion>>,
@@ -102,7 +104,8 @@ impl<'a> Waiter<'a> {
             noted,
             on: Cell::new(0),
             polled: false,
-            faults_seen: Cell::new(0),
+            steadfast: false,
+            faults_seen: Cell::new(scope.faults_seen.get()),
             slot: Cell::new(None),
             suspicion: Cell::new(None),
         }
@@ -111,6 +114,11 @@ impl<'a> Waiter<'a> {
     /// The same for what may come from another process.
     pub(crate) fn across(self) -> Waiter<'a> {
         Waiter { polled: self.endpoint.world.across.is_some(), ..self }
+    }
+
+    /// The same for what ranks do that go on when others fail.
+    pub(crate) fn despite_failures(self) -> Waiter<'a> {
+        Waiter { steadfast: true, ..self }
     }
 
     /// Waits for `poll`, which can be made true by the world rank `on` alone (`None`: by any
@@ -167,9 +175,16 @@ impl<'a> Waiter<'a> {
 
     #[cold]
     fn stopped_by(&self, now: u32) -> Option<Error> {
-        let found = self.endpoint.first_fault(self.scope);
+        let found = if self.steadfast {
+            self.endpoint.world.first_fault(|reach| reach == Reach::All)
+        } else {
+            self.endpoint.first_fault(self.scope)
+        };
         if found.is_none() {
             self.faults_seen.set(now);
+            if !self.steadfast {
+                self.scope.faults_seen.set(now);
+            }
         }
         found.map(|fault| Error::stopped(fault, self.call))
     }
@@ -177,8 +192,8 @@ impl<'a> Waiter<'a> {
     /// Records a fault of this communicator and gives the error of the first one there is.
     pub(crate) fn stop(&self, fault: &Fault) -> Error {
         self.endpoint.world.raise(Reach::Context(self.scope.context), fault);
-        let first = self.endpoint.first_fault(self.scope).unwrap_or_else(|| fault.clone());
-        Error::stopped(first, self.call)
+        let first = self.endpoint.first_fault(self.scope).filter(|_| !self.steadfast);
+        Error::stopped(first.unwrap_or_else(|| fault.clone()), self.call)
     }
 
     /// Runs code of the program's own. If that panics, the others are stopped; gives what it

@@ -24,6 +24,7 @@ pub(crate) const CONTEXT_STEP: u64 = 1 << 30;
 pub(crate) struct Retiring {
     board: usize,
     last: u64,
+    last_agreement: u64,
     scope: Scope,
 }
 
@@ -52,7 +53,8 @@ impl Endpoint {
             let left = |rank: usize| {
                 let page = self.world.memory.board(rank, old.board);
                 rank == self.rank
-                    || page.done.0.load(Acquire) >= old.last
+                    || (page.done.0.load(Acquire) >= old.last
+                        && page.agreed.0.load(Acquire) >= old.last_agreement)
                     || page.context.0.load(Acquire) != old.scope.context
                     || self.world.is_dead(rank)
             };
@@ -90,13 +92,17 @@ impl Endpoint {
     pub(crate) fn clear_board(&self, board: usize) {
         let page = self.world.memory.board(self.rank, board);
         page.slots.iter().for_each(|slot| slot.stamp.store(0, Release));
-        [&page.done, &page.arrive, &page.release].iter().for_each(|word| word.0.store(0, Release));
+        page.proposals.iter().for_each(|proposal| proposal.clear());
+        let words = [&page.done, &page.arrive, &page.release, &page.agreed];
+        words.iter().for_each(|word| word.0.store(0, Release));
     }
 
     /// The communicator on this board is gone; the board is free when no peer reads it any more.
     pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
         self.world.memory.board(self.rank, board.index).context.0.store(0, Release);
-        let retiring = Retiring { board: board.index, last: board.rounds(), scope: scope.clone() };
+        let (last, last_agreement) = (board.rounds(), board.agreements());
+        let scope = scope.clone();
+        let retiring = Retiring { board: board.index, last, last_agreement, scope };
         self.contexts.lock().retiring.push(retiring);
     }
 }

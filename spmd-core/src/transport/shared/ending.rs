@@ -10,10 +10,9 @@ use super::{Endpoint, World};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::group::{Group, Scope};
 
 impl Endpoint {
-    /// Waits until every rank has left `block`, which this one has left. Whoever fails in the
+    /// Waits until every rank that this one has not gone on without has left `block`, as it has. Whoever fails in the
     /// meantime ends the wait with an error.
     pub(crate) fn wait_for_the_end(
         &self,
@@ -21,25 +20,25 @@ impl Endpoint {
         site: &'static Location<'static>,
     ) -> Result<()> {
         let call = Call::new(Kind::End, site);
-        let group = Group::World(self.world.size());
-        let scope = Scope { context: u64::from(block), block, group: group.clone(), here: group };
+        let scope = self.scope_of_the_end(block);
         let noted = self.note(&call);
         let waiter = Waiter::new(self, &scope, &call, noted);
-        let mut rank = 0;
+        let mut index = 0;
         waiter.until(|| {
-            while rank < self.world.size() {
+            while index < scope.group.len() {
+                let rank = scope.group.world(index);
                 if rank != self.rank && !self.world.has_ended(rank, block) {
                     waiter.waits_on(Some(rank));
                     return None;
                 }
-                rank += 1;
+                index += 1;
             }
             Some(())
         })?;
         if let Some(error) = waiter.stopped() {
             return Err(error);
         }
-        self.world.check_calls(block, &call)
+        if self.has_lost() { Ok(()) } else { self.world.check_calls(block, &call) }
     }
 }
 

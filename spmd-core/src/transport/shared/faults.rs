@@ -71,7 +71,12 @@ impl World {
 
     /// Whether this fault is in the log.
     pub(crate) fn has_recorded(&self, fault: &Fault) -> bool {
-        self.log().any(|(_, entry)| read(entry).as_ref() == Some(fault))
+        self.faults().any(|recorded| recorded == *fault)
+    }
+
+    /// All faults.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = Fault> {
+        self.log().filter_map(|(_, entry)| read(entry))
     }
 
     /// The complete entries of the log.

@@ -157,16 +157,14 @@ impl Endpoint {
         Ok(inbox.position(wanted).map(|index| inbox.waiting[index].envelope))
     }
 
-    /// The messages of these contexts that nobody has received: how many, and the first.
-    pub(crate) fn unreceived(
-        &self,
-        concerns: impl Fn(u64) -> bool,
-    ) -> Result<Option<(usize, Envelope)>> {
+    /// The messages that nobody has received, but for those in communicators that were given up,
+    /// which are dropped: how many, and the first.
+    pub(crate) fn unreceived(&self) -> Result<Option<(usize, Envelope)>> {
+        let from = self.messages_from();
         let mut inbox = self.inbox.lock();
         self.collect(&mut inbox, None)?;
-        let mut left = inbox.waiting.iter().filter(|a| concerns(a.envelope.context));
-        let first = left.next().map(|arrived| arrived.envelope);
-        Ok(first.map(|first| (1 + left.count(), first)))
+        inbox.waiting.retain(|arrived| arrived.envelope.context >= from);
+        Ok(inbox.waiting.front().map(|first| (inbox.waiting.len(), first.envelope)))
     }
 
     /// Makes room in all rings to this rank. What is wrong with one is an error for the call that

@@ -11,6 +11,7 @@
 use crate::sync::atomic::AtomicU64 as SharedU64;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
+use super::board::agreement::Proposal;
 use super::record::CallRecord;
 use super::ring::RING_BYTES;
 use crate::text::Table;
@@ -58,6 +59,8 @@ pub(crate) struct BellLine {
     pub(crate) word: crate::sync::atomic::AtomicU32,
     /// 1 once the kernel has confirmed that the rank's process is gone.
     pub(crate) dead: AtomicU32,
+    /// 1 once others have gone on without the rank, which has ended its block.
+    pub(crate) outlived: AtomicU32,
 }
 
 /// One entry of the fault log.
@@ -107,6 +110,9 @@ pub(crate) struct Head {
     pub(crate) pid: AtomicU32,
     /// Whether agents other than the waiting ones may hold a communicator of the rank.
     pub(crate) idle_agents: AtomicU32,
+    /// 1 if the rank is in a block in which it has called `agree` or `shrink`: it means to go on
+    /// when others fail.
+    pub(crate) goes_on: AtomicU32,
     pub(crate) agents: [Agent; AGENTS],
 }
 
@@ -148,6 +154,9 @@ pub(crate) struct BoardPage {
     pub(crate) release: Word,
     pub(crate) slots: [Slot; SLOTS],
     pub(crate) payload: [Payload; SLOTS],
+    /// The last agreement that the owner has left.
+    pub(crate) agreed: Word,
+    pub(crate) proposals: [Proposal; 2],
 }
 
 /// A word in a line of its own.

@@ -17,6 +17,7 @@ mod inbox;
 mod lane;
 pub(crate) mod layout;
 pub(crate) mod memory;
+mod outlived;
 mod post;
 pub(crate) use post::packed;
 mod queue;
@@ -25,7 +26,7 @@ mod ring;
 mod single_copy;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub(crate) struct World {
     homes: Box<[OnceLock<Home>]>,
     /// Where virtual ranks meet.
     hub: Option<Hub>,
+    /// Whether ranks of this process have taken part in an agreement.
+    agreeing: AtomicBool,
     /// Mailboxes of ranks without rings.
     queues: Box<[Queue]>,
     /// What joins the processes of a world that lives in several, of which this is one's arena.
@@ -112,6 +115,7 @@ impl World {
             timeout,
             tuning,
             hub,
+            agreeing: AtomicBool::new(false),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new()).collect(),
             across,
@@ -189,8 +193,10 @@ impl World {
     /// Enters or leaves a block on behalf of `rank`.
     pub(crate) fn set_state(&self, rank: usize, block: u32, state: u64) {
         self.memory.head(rank).state.store(u64::from(block) << 2 | state, Release);
-        // Nobody but processes waits for a rank to leave.
-        if state != state::INSIDE && self.mode == Mode::Processes {
+        // Nobody but processes waits for a rank to leave, and nobody but who agrees on something
+        // for a state of failure.
+        let awaited = self.mode == Mode::Processes || self.agreeing.load(Relaxed);
+        if state != state::INSIDE && awaited {
             self.ring_all();
         }
     }
@@ -254,6 +260,7 @@ pub(crate) struct Endpoint {
     /// Rings to other processes, made at the first message.
     rings: Box<[Mutex<Option<ring::RingWriter>>]>,
     contexts: Mutex<contexts::Contexts>,
+    outlived: Mutex<outlived::Outlived>,
     pub(crate) heap: Arc<SegmentHeap>,
 }
 
@@ -271,6 +278,7 @@ impl Endpoint {
             inbox,
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
             contexts: Mutex::new(contexts::Contexts::new(boards)),
+            outlived: Mutex::default(),
             heap,
             world,
         }

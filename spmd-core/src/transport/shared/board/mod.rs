@@ -17,6 +17,7 @@
 //! fence) before it looks whether the buffers were withdrawn, and the owner withdraws, then a
 //! fence, before it looks whether the peer is there, so one of the two sees the other.
 
+pub(crate) mod agreement;
 mod exposure;
 mod in_hub;
 mod meeting;
@@ -53,6 +54,8 @@ pub(crate) struct Board {
     settled: Cell<u64>,
     /// The fingerprint of all calls so far.
     history: Cell<u64>,
+    /// How many agreements this rank has begun; `None` once it has left one before its end.
+    agreements: Cell<Option<u64>>,
     staging: RefCell<Option<Block>>,
     reading: Cell<Reading>,
 }
@@ -64,7 +67,8 @@ impl Board {
     pub(crate) fn new(index: usize, context: u64) -> Board {
         let (round, settled, staging) = Default::default();
         let reading = Cell::new(Reading::Unknown);
-        Board { index, round, settled, history: Cell::new(context), staging, reading }
+        let (history, agreements) = (Cell::new(context), Cell::new(Some(0)));
+        Board { index, round, settled, history, agreements, staging, reading }
     }
 
     /// Whether all ranks know that all may read each other's private memory.

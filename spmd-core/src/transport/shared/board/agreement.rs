@@ -1,0 +1,222 @@
+//! Agreements: what ranks of a communicator decide together, whoever of them fails meanwhile.
+//!
+//! Every rank puts a proposal on its page, once, and waits until each of its peers has put one or
+//! has ended. A rank that has ended puts no more, what it has put stays where it is, and the kernel
+//! or the rank itself has confirmed the end. So all that come through have the same proposals
+//! before them, those of ranks that died since included, and need not send each other anything
+//! else. (Processes joined by messages must: Herault et al., SC'15.) Whatever a rank makes of the
+//! proposals alone, all make of them.
+//!
+//! The order that this needs: a rank puts its proposal before it ends ([`Endpoint::leave`] keeps its
+//! other threads from putting one later), and whoever looks for it asks first whether the rank has
+//! ended, then for the proposal ([`hear`]).
+//!
+//! Two places take turns. A rank that puts proposal k + 2 has come through agreement k + 1, in which
+//! each peer has put a proposal, and so has come through agreement k before, or has ended. A page
+//! serves another communicator when all members have left the last agreement that its owner was in
+//! (`contexts.rs`).
+
+use std::sync::atomic::Ordering::*;
+
+use super::Board;
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::group::Scope;
+use crate::sync::atomic::AtomicU64 as SharedU64;
+use crate::transport::shared::Endpoint;
+use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::record::Noted;
+
+/// Words of a proposal.
+pub(crate) const WORDS: usize = 18;
+pub(crate) type Words = [u64; WORDS];
+
+/// What a rank proposes in one agreement of a communicator, in `N` words.
+#[repr(C, align(64))]
+pub(crate) struct Proposal<const N: usize = WORDS> {
+    /// The number of the agreement; written last.
+    number: SharedU64,
+    /// The communicator: a peer may still hold the one that was on this board before.
+    context: SharedU64,
+    words: [SharedU64; N],
+}
+
+impl<const N: usize> Proposal<N> {
+    pub(crate) fn clear(&self) {
+        self.number.store(0, Release);
+    }
+
+    fn put(&self, context: u64, number: u64, words: &[u64; N]) {
+        self.context.store(context, Relaxed);
+        self.words.iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
+        self.number.store(number, Release);
+    }
+
+    fn get(&self, context: u64, number: u64) -> Option<[u64; N]> {
+        let here = self.number.load(Acquire) == number && self.context.load(Relaxed) == context;
+        here.then(|| std::array::from_fn(|word| self.words[word].load(Relaxed)))
+    }
+}
+
+/// The place of an agreement's proposals.
+fn place<const N: usize>(proposals: &[Proposal<N>; 2], number: u64) -> &Proposal<N> {
+    &proposals[(number % 2) as usize]
+}
+
+/// What a rank proposes in an agreement, `Some(None)` if it has ended without a proposal; `None` as
+/// long as that is open.
+fn hear<const N: usize>(
+    proposals: &[Proposal<N>; 2],
+    context: u64,
+    number: u64,
+    ended: impl FnOnce() -> bool,
+) -> Option<Option<[u64; N]>> {
+    let ended = ended();
+    let proposal = place(proposals, number).get(context, number);
+    (ended || proposal.is_some()).then_some(proposal)
+}
+
+impl Board {
+    /// How many agreements this rank has begun here.
+    pub(crate) fn agreements(&self) -> u64 {
+        self.agreements.get().unwrap_or(0)
+    }
+}
+
+impl Endpoint {
+    /// This rank's next agreement on a communicator in one arena: what each member proposes, in rank
+    /// order, `None` for those that have ended without a proposal. The same on all that get it.
+    pub(crate) fn agree_on(
+        &self,
+        scope: &Scope,
+        board: &Board,
+        call: &Call<'_>,
+        noted: Noted,
+        words: &Words,
+    ) -> Result<Vec<Option<Words>>> {
+        let Some(before) = board.agreements.get() else {
+            return Err(Error::Argument(format!(
+                "{call}: an earlier agree or shrink of this rank has ended before the other ranks \
+                 had come to it; the communicator can agree on nothing more"
+            )));
+        };
+        let number = before + 1;
+        let page = self.world.memory.board(self.rank, board.index);
+        self.while_inside(scope.block, call, || {
+            place(&page.proposals, number).put(scope.context, number, words);
+        })?;
+        board.agreements.set(Some(number));
+        self.world.agreeing.store(true, Relaxed);
+        self.world.memory.head(self.rank).goes_on.store(1, Relaxed);
+        self.world.publish();
+        let peers = scope.here.iter().filter(|rank| *rank != self.rank);
+        peers.for_each(|rank| self.world.bell(rank).ring_after_fence());
+        let waiter = Waiter::new(self, scope, call, noted).despite_failures();
+        let mut heard = Vec::with_capacity(scope.here.len());
+        let outcome = waiter.until(|| {
+            while heard.len() < scope.here.len() {
+                let rank = scope.here.world(heard.len());
+                let page = self.world.memory.board(rank, board.index);
+                let ended = || self.world.has_ended(rank, scope.block);
+                match hear(&page.proposals, scope.context, number, ended) {
+                    Some(proposal) => heard.push(proposal),
+                    None => {
+                        waiter.waits_on(Some(rank));
+                        return None;
+                    }
+                }
+            }
+            Some(())
+        });
+        page.agreed.0.store(number, Release);
+        if outcome.is_err() {
+            board.agreements.set(None);
+        }
+        outcome.map(|()| heard)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::sync::atomic::AtomicBool;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// One rank's page, and whether it has ended.
+    struct Page {
+        proposals: [Proposal<1>; 2],
+        ended: AtomicBool,
+    }
+
+    fn page() -> Page {
+        let proposal = || Proposal {
+            number: SharedU64::new(0),
+            context: SharedU64::new(0),
+            words: [SharedU64::new(0)],
+        };
+        Page { proposals: [proposal(), proposal()], ended: AtomicBool::new(false) }
+    }
+
+    const CONTEXT: u64 = 7;
+
+    /// Puts a proposal and waits for those of all.
+    fn agree(pages: &[Page], me: usize, number: u64, word: u64) -> Vec<Option<u64>> {
+        place(&pages[me].proposals, number).put(CONTEXT, number, &[word]);
+        let hear = |page: &Page| {
+            loop {
+                let ended = || page.ended.load(Acquire);
+                match hear(&page.proposals, CONTEXT, number, ended) {
+                    Some(proposal) => return proposal.map(|[word]| word),
+                    None => thread::yield_now(),
+                }
+            }
+        };
+        pages.iter().map(hear).collect()
+    }
+
+    /// What a rank hears of one that dies is what any other hears later.
+    #[test]
+    fn loom_an_answer_does_not_change() {
+        for proposes in [false, true] {
+            loom::model(move || {
+                let shared = Arc::new(page());
+                let theirs = shared.clone();
+                let dying = thread::spawn(move || {
+                    if proposes {
+                        place(&theirs.proposals, 1).put(CONTEXT, 1, &[12]);
+                    }
+                    theirs.ended.store(true, Release);
+                });
+                let look = || hear(&shared.proposals, CONTEXT, 1, || shared.ended.load(Acquire));
+                let (first, second) = (look(), look());
+                dying.join().unwrap();
+                let last = proposes.then_some([12]);
+                assert_eq!(look(), Some(last));
+                assert!([first, second].into_iter().flatten().all(|heard| heard == last));
+            });
+        }
+    }
+
+    /// Three agreements in a row use the first place twice.
+    #[test]
+    fn loom_places_take_turns() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let pages = Arc::new([page(), page()]);
+            let theirs = pages.clone();
+            let peer = thread::spawn(move || {
+                (1..=3).for_each(|number| {
+                    let heard = agree(&theirs[..], 1, number, 20 + number);
+                    assert_eq!(heard, [Some(10 + number), Some(20 + number)]);
+                });
+            });
+            (1..=3).for_each(|number| {
+                let heard = agree(&pages[..], 0, number, 10 + number);
+                assert_eq!(heard, [Some(10 + number), Some(20 + number)]);
+            });
+            peer.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! Entering and leaving blocks, and what a rank has gone on without meanwhile: ranks that it need
+//! not wait for at the end of the block, and communicators of which it need not miss anything.
+
+use std::sync::atomic::Ordering::*;
+
+use super::{Endpoint, state};
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::group::{Group, Scope};
+
+/// What a rank has gone on without in its block.
+#[derive(Default)]
+pub(super) struct Outlived {
+    /// World ranks that are not in a communicator that was shrunk.
+    ranks: Vec<usize>,
+    /// The newest communicator that was made by shrinking one that had lost something; 0 for none.
+    newest: u64,
+    /// The block's own communicator is among those.
+    primary: bool,
+}
+
+impl Endpoint {
+    /// The rank enters a block.
+    pub(crate) fn enter(&self, block: u32) {
+        let mut outlived = self.outlived.lock();
+        // Those whose processes are gone stay so.
+        let Outlived { mut ranks, .. } = std::mem::take(&mut *outlived);
+        ranks.retain(|rank| self.world.is_dead(*rank));
+        outlived.ranks = ranks;
+        self.world.memory.bell(self.rank).outlived.store(0, Relaxed);
+        self.world.set_state(self.rank, block, state::INSIDE);
+    }
+
+    /// The rank leaves the block, properly or not. From then on it takes part in no agreement.
+    pub(crate) fn leave(&self, block: u32, state: u64) {
+        let _nobody_proposes = self.outlived.lock();
+        self.world.memory.head(self.rank).goes_on.store(0, Relaxed);
+        self.world.set_state(self.rank, block, state);
+    }
+
+    /// Does something that the rank must not do any more once others see that it has left the block.
+    pub(super) fn while_inside(
+        &self,
+        block: u32,
+        call: &Call<'_>,
+        act: impl FnOnce(),
+    ) -> Result<()> {
+        let _stays = self.outlived.lock();
+        if self.world.has_ended(self.rank, block) {
+            let why = "the rank has left the block to which this communicator belongs";
+            return Err(Error::Argument(format!("{call}: {why}")));
+        }
+        act();
+        Ok(())
+    }
+
+    /// The rank goes on with communicator `newest`, in which these members of `scope` are not.
+    pub(crate) fn go_on(&self, scope: &Scope, newest: u64, without: &[usize]) {
+        if without.is_empty() && self.first_fault(scope).is_none() {
+            return;
+        }
+        let mut outlived = self.outlived.lock();
+        outlived.ranks.extend(without);
+        outlived.newest = outlived.newest.max(newest);
+        outlived.primary |= scope.is_primary();
+        for rank in without {
+            self.world.memory.bell(*rank).outlived.store(1, Relaxed);
+        }
+    }
+
+    /// Whether something has been lost in this block: the calls of its ranks need not match.
+    pub(crate) fn has_lost(&self) -> bool {
+        let outlived = self.outlived.lock();
+        outlived.newest != 0 || !outlived.ranks.is_empty()
+    }
+
+    /// Messages in communicators with a lower number may never be received.
+    pub(super) fn messages_from(&self) -> u64 {
+        self.outlived.lock().newest
+    }
+
+    /// Whom this rank waits for at the end of a block, and whose failure it must tell then.
+    pub(super) fn scope_of_the_end(&self, block: u32) -> Scope {
+        let outlived = self.outlived.lock();
+        let size = self.world.size();
+        let group = if outlived.ranks.is_empty() {
+            Group::World(size)
+        } else {
+            let there = (0..size).filter(|rank| !outlived.ranks.contains(rank));
+            Group::Some(there.map(|rank| rank as u32).collect())
+        };
+        let context = if outlived.primary { outlived.newest } else { u64::from(block) };
+        Scope::new(context, block, group.clone(), group)
+    }
+}
