@@ -44,6 +44,8 @@ impl World {
         command.env("I_MPI_HYDRA_BOOTSTRAP", "ssh").env("I_MPI_HYDRA_BOOTSTRAP_EXEC", &shell);
         // There are more processes than cores.
         command.env("I_MPI_WAIT_MODE", "1").env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
+        // Over UCX, receives of MPICH 5.0.2 from any source may miss what has come before them.
+        command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("FI_PROVIDER", "tcp");
         if self.mpi.name == "impi" {
             // Its package puts these where neither the loader nor the library looks.
             command.env("LD_LIBRARY_PATH", self.mpi.folder());
