@@ -15,7 +15,6 @@ mod conformance {
     pub mod grids;
     pub mod moves;
     pub mod objects;
-    pub mod random;
     pub mod reductions;
     pub mod types;
 }
