@@ -20,6 +20,8 @@ mod conformance {
 }
 mod failures;
 mod matrix;
+#[path = "../support/mistakes.rs"]
+mod mistakes;
 mod net;
 mod programs;
 #[path = "../support/mod.rs"]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub mod element;
+mod ending;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -251,7 +252,7 @@ pub fn across_to_its_end(
     settings: &[(&str, &str)],
     body: impl Fn(&Ctx) -> Result<()> + Sync,
 ) -> Result<Option<Ran>> {
-    launched_to_its_end(test, || mpi.launch(processes, each, mode), settings, body)
+    to_its_end(test, || mpi.launch(processes, each, mode), settings, body)
 }
 
 /// Runs `body` in the processes of one world that the command of `launch` starts, followed by a
@@ -264,7 +265,7 @@ pub fn launched(
     settings: &[(&str, &str)],
     body: impl Fn(&Ctx) -> Result<()> + Sync,
 ) -> Result<()> {
-    let Some(ran) = launched_to_its_end(test, launch, settings, body)? else { return Ok(()) };
+    let Some(ran) = to_its_end(test, launch, settings, body)? else { return Ok(()) };
     let passed = ran.out.matches("1 passed").count();
     assert!(
         ran.code == Some(0) && passed == processes,
@@ -276,7 +277,7 @@ pub fn launched(
     Ok(())
 }
 
-fn launched_to_its_end(
+fn to_its_end(
     test: &str,
     launch: impl FnOnce() -> Command,
     settings: &[(&str, &str)],
@@ -284,13 +285,16 @@ fn launched_to_its_end(
 ) -> Result<Option<Ran>> {
     let world = next_world(test);
     if is_mpi_process() {
-        if std::env::var(WORLD).is_ok_and(|mine| mine == world) {
+        let mine = std::env::var(WORLD).unwrap_or_default();
+        if mine.split_once('@').is_some_and(|(mine, _)| mine == world) {
             spmd::run(body)?;
         }
         return Ok(None);
     }
     let mut job = again(launch(), test);
-    Ok(Some(finish(job.envs(settings.iter().copied()).env(WORLD, &world))))
+    let world = format!("{world}@{}", std::process::id());
+    job.envs(settings.iter().copied()).env(WORLD, &world);
+    Ok(Some(ending::run(&mut job, (WORLD, &world))))
 }
 
 /// Has a launcher start the test `test` of this binary in each process.
