@@ -285,3 +285,57 @@ fn more_threads_than_a_process_holds() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert!(error.to_string().contains("use virtual ranks"), "{error}");
 }
+
+/// A program that is to find an MPI, with these variables and nothing else that leads to one.
+fn looks_for_mpi(variables: &[(&str, &str)]) -> Ran {
+    let mut command = this_program();
+    for name in ["SPMD_MPI_LIB", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"] {
+        command.env_remove(name);
+    }
+    command.env("PATH", "/nowhere").env("SPMD_TRANSPORT", "mpi").env(PROGRAM, "world");
+    finish(command.envs(variables.iter().copied()))
+}
+
+#[test]
+fn no_mpi_on_the_machine() {
+    let ran = looks_for_mpi(&[]);
+    let text = said(&ran);
+    // Unless the system itself has one.
+    if text != "ended well" {
+        assert!(text.contains("MPI is not available: "), "{text}");
+        assert!(text.contains("libmpi_abi.so.1") && text.contains("pip install mpich"), "{text}");
+    }
+    let ran = looks_for_mpi(&[("SPMD_MPI_LIB", "/nowhere/libmpi_abi.so.1")]);
+    let text = said(&ran);
+    assert!(text.contains("SPMD_MPI_LIB is /nowhere/") && text.contains("unset it"), "{text}");
+}
+
+/// Libraries that are none of use, made with the system's C compiler.
+#[test]
+fn mpi_libraries_of_no_use() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (number, code, words) in [
+        (0, "int nothing;", "it has no MPI_Abi_get_version"),
+        (1, "int MPI_Abi_get_version(int *a, int *b) { *a = 0; *b = 9; return 0; }", "version 0.9"),
+        (2, "int MPI_Abi_get_version(int *a, int *b) { *a = 2; *b = 0; return 0; }", "version 2.0"),
+        (3, "int MPI_Abi_get_version(int *a, int *b) { *a = *b = -1; return 0; }", "not the one"),
+        (
+            4,
+            "int MPI_Abi_get_version(int *a, int *b) { *a = 1; *b = 0; return 0; }",
+            "it has no MPI_",
+        ),
+    ] {
+        let file = |name| folder.path().join(format!("{number}.{name}"));
+        let (source, library) = (file("c"), file("so"));
+        std::fs::write(&source, code).expect("our own folder");
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+        match compile.status() {
+            Err(error) => return println!("SKIPPED libraries that are made up: no cc: {error}"),
+            Ok(status) => assert!(status.success(), "{compile:?}"),
+        }
+        let ran = looks_for_mpi(&[("SPMD_MPI_LIB", library.to_str().expect("it is text"))]);
+        let text = said(&ran);
+        assert!(text.contains(words) && text.contains("SPMD_MPI_LIB"), "{words}: {text}");
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub mod element;
+mod ending;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,17 +31,25 @@ pub fn full() -> bool {
 /// Cargo tells tests the binaries of their own package alone, and builds no others for them.
 pub fn spmdrun_path() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        let test = std::env::current_exe().expect("a test knows its own path");
-        // target/debug/deps/this-test
-        let profile = test.ancestors().nth(2).expect("a test lies in the target folder");
-        let spmdrun = profile.join("spmdrun");
-        if !is_fresh(&spmdrun) {
-            build_spmdrun(profile);
-        }
-        assert!(spmdrun.exists(), "there is no {}", spmdrun.display());
-        spmdrun
-    })
+    FOUND.get_or_init(|| built("spmdrun", &["--package", "spmd-launcher", "--bin", "spmdrun"]))
+}
+
+/// A program below the folder of this test's profile, such as `examples/heat`; built first with
+/// the rest of the workspace, as [`spmdrun_path`].
+pub fn program(name: &str) -> PathBuf {
+    built(name, &["--workspace", "--bins", "--examples"])
+}
+
+fn built(name: &str, options: &[&str]) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    // target/debug/deps/this-test
+    let profile = test.ancestors().nth(2).expect("a test lies in the target folder");
+    let program = profile.join(name);
+    if !is_fresh(&program) {
+        build(profile, options);
+    }
+    assert!(program.exists(), "there is no {}", program.display());
+    program
 }
 
 /// Whether the program is there, and no file written since that cargo has listed beside it
@@ -59,14 +68,15 @@ fn is_fresh(program: &Path) -> bool {
         .all(|source| written(Path::new(source)).is_some_and(|changed| changed <= built))
 }
 
-fn build_spmdrun(profile: &Path) {
+fn build(profile: &Path, options: &[&str]) {
     let name = match profile.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(name) => name,
     };
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     cargo
-        .args(["build", "--quiet", "--package", "spmd-launcher", "--bin", "spmdrun"])
+        .args(["build", "--quiet"])
+        .args(options)
         .args(["--profile", name, "--target-dir"])
         .arg(profile.parent().expect("a profile lies in the target folder"))
         .current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -79,20 +89,28 @@ fn build_spmdrun(profile: &Path) {
         }
     }
     let status = cargo.status();
-    assert!(status.as_ref().is_ok_and(|status| status.success()), "building spmdrun: {status:?}");
+    assert!(
+        status.as_ref().is_ok_and(|status| status.success()),
+        "building {options:?}: {status:?}"
+    );
 }
 
 /// `spmdrun` with these arguments, free of settings of whoever runs the tests.
 pub fn spmdrun(arguments: &[&str]) -> Command {
     let mut command = Command::new(spmdrun_path());
     command.args(arguments).stdin(Stdio::null());
+    free(&mut command);
+    command
+}
+
+/// Takes away the settings of whoever runs the tests.
+pub fn free(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("SPMD_") && text != "SPMD_TEST_FULL" {
             command.env_remove(name);
         }
     }
-    command
 }
 
 /// Runs a command to its end.
@@ -113,10 +131,7 @@ pub fn is_process_rank() -> bool {
 /// `spmdrun` that starts the test `test` of this binary (its path within it, as in
 /// `module::name`) on `ranks` processes. There, [`is_process_rank`] holds.
 pub fn spmdrun_self(test: &str, ranks: usize) -> Command {
-    let mut command = spmdrun(&["--ranks", &ranks.to_string()]);
-    command.arg(std::env::current_exe().expect("a test knows its own path"));
-    command.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
-    command
+    again(spmdrun(&["--ranks", &ranks.to_string()]), test)
 }
 
 /// Which of the worlds of processes that a test makes one after another a rank belongs to.
@@ -174,28 +189,35 @@ impl Mpi {
         let target = test.ancestors().nth(3).expect("a test lies in the target folder");
         let found = |name: &'static str| {
             let prefix = target.join("peers").join(name);
-            let there = prefix.join("lib/libmpi_abi.so.1").exists();
+            let mpi = Mpi { name, prefix };
+            let there = mpi.library().exists();
             if !there {
                 println!(
                     "SKIPPED {name}: it is not in {} (cargo xtask test mpi)",
-                    prefix.display()
+                    mpi.prefix.display()
                 );
             }
-            there.then_some(Mpi { name, prefix })
+            there.then_some(mpi)
         };
         ["mpich", "impi"].into_iter().filter_map(found).collect()
+    }
+
+    /// The library with the standard ABI.
+    pub fn library(&self) -> PathBuf {
+        self.folder().join("libmpi_abi.so.1")
+    }
+
+    /// Where its libraries lie.
+    pub fn folder(&self) -> PathBuf {
+        self.prefix.join("lib")
     }
 
     /// Its launcher, for so many processes of this many ranks, which are threads or virtual.
     pub fn launch(&self, processes: usize, each: usize, mode: &str) -> Command {
         let mut command = Command::new(self.prefix.join("bin/mpiexec"));
         command.args(["-n", &processes.to_string()]).stdin(Stdio::null());
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SPMD_") {
-                command.env_remove(name);
-            }
-        }
-        command.env("SPMD_MPI_LIB", self.prefix.join("lib/libmpi_abi.so.1"));
+        free(&mut command);
+        command.env("SPMD_MPI_LIB", self.library());
         command.env("SPMD_RANKS_PER_PROCESS", each.to_string()).env("SPMD_AS", mode);
         // There are more processes than cores.
         command.env("I_MPI_FABRICS", "shm").env("I_MPI_WAIT_MODE", "1");
@@ -213,24 +235,13 @@ pub fn is_mpi_process() -> bool {
 pub fn across(
     test: &str,
     mpi: &Mpi,
-    (processes, each, mode): (usize, usize, &str),
+    place: (usize, usize, &str),
     settings: &[(&str, &str)],
     body: impl Fn(&Ctx) -> Result<()> + Sync,
 ) -> Result<()> {
-    let Some(ran) = across_to_its_end(test, mpi, (processes, each, mode), settings, body)? else {
-        return Ok(());
-    };
-    let passed = ran.out.matches("1 passed").count();
-    assert!(
-        ran.code == Some(0) && passed == processes,
-        "{test} on {}, {processes} processes of {each} ranks ({mode}), {settings:?}: status {:?}, \
-         {passed} passed\n{}\n{}",
-        mpi.name,
-        ran.code,
-        ran.out,
-        ran.err
-    );
-    Ok(())
+    let (processes, each, mode) = place;
+    let launch = || mpi.launch(processes, each, mode);
+    launched(test, processes, &format!("{}, {place:?}", mpi.name), launch, settings, body)
 }
 
 /// The same, however it ends; nothing in its processes.
@@ -241,17 +252,56 @@ pub fn across_to_its_end(
     settings: &[(&str, &str)],
     body: impl Fn(&Ctx) -> Result<()> + Sync,
 ) -> Result<Option<Ran>> {
+    to_its_end(test, || mpi.launch(processes, each, mode), settings, body)
+}
+
+/// Runs `body` in the processes of one world that the command of `launch` starts, followed by a
+/// program and its arguments; `told` is what to say of that world if it fails.
+pub fn launched(
+    test: &str,
+    processes: usize,
+    told: &str,
+    launch: impl FnOnce() -> Command,
+    settings: &[(&str, &str)],
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<()> {
+    let Some(ran) = to_its_end(test, launch, settings, body)? else { return Ok(()) };
+    let passed = ran.out.matches("1 passed").count();
+    assert!(
+        ran.code == Some(0) && passed == processes,
+        "{test} on {told}, {settings:?}: status {:?}, {passed} passed\n{}\n{}",
+        ran.code,
+        ran.out,
+        ran.err
+    );
+    Ok(())
+}
+
+fn to_its_end(
+    test: &str,
+    launch: impl FnOnce() -> Command,
+    settings: &[(&str, &str)],
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<Option<Ran>> {
     let world = next_world(test);
     if is_mpi_process() {
-        if std::env::var(WORLD).is_ok_and(|mine| mine == world) {
+        let mine = std::env::var(WORLD).unwrap_or_default();
+        if mine.split_once('@').is_some_and(|(mine, _)| mine == world) {
             spmd::run(body)?;
         }
         return Ok(None);
     }
-    let mut job = mpi.launch(processes, each, mode);
-    job.arg(std::env::current_exe().expect("a test knows its own path"));
-    job.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
-    Ok(Some(finish(job.envs(settings.iter().copied()).env(WORLD, &world))))
+    let mut job = again(launch(), test);
+    let world = format!("{world}@{}", std::process::id());
+    job.envs(settings.iter().copied()).env(WORLD, &world);
+    Ok(Some(ending::run(&mut job, (WORLD, &world))))
+}
+
+/// Has a launcher start the test `test` of this binary in each process.
+pub fn again(mut launcher: Command, test: &str) -> Command {
+    launcher.arg(std::env::current_exe().expect("a test knows its own path"));
+    launcher.args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
+    launcher
 }
 
 /// A world with its settings, before anybody runs in it.

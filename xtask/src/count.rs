@@ -25,10 +25,10 @@ impl Count {
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished ..`
     /// `Summary [ 1.5s] 45/46 tests run: 44 passed (1 slow), 1 failed, 2 skipped`
     pub(crate) fn of_line(line: &str) -> Count {
-        let line = line.trim_start();
+        // Indented, it is a line that nextest shows of a test that it counts itself.
         let numbers = if let Some(result) = line.strip_prefix("test result: ") {
             result.split_once(". ").map(|(_, numbers)| numbers)
-        } else if line.starts_with("Summary [") {
+        } else if line.trim_start().starts_with("Summary [") {
             line.split_once(" run: ").map(|(_, numbers)| numbers)
         } else {
             None

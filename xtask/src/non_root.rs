@@ -74,7 +74,7 @@ fn other_user(test: &Path, filter: &str) -> Command {
     command
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let id = tools::output(tools::command("id", &["-u"]));
     id.is_some_and(|id| id.trim() == "0")
 }

