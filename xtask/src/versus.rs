@@ -1,7 +1,8 @@
 //! `cargo xtask versus`: this project beside Open MPI, MPICH and Intel MPI, in one run, on the
-//! same cores.
+//! same cores; with `over`, what calls cost over these libraries (`over.rs`).
 
 mod machine;
+mod over;
 pub(crate) mod peers;
 mod report;
 mod rows;
@@ -28,6 +29,9 @@ struct Options {
 }
 
 pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
+    if let ["over", words @ ..] = words {
+        return over::measure(words);
+    }
     let options = Options::parse(words)?;
     let mut rows = rows::all();
     rows.retain(|row| options.groups.contains(&row.group));
@@ -37,13 +41,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
     if rows.is_empty() {
         return Err("no row has this in its title".into());
     }
-    let release = built("release");
-    let mut build = cargo(&["build", "--release", "--package", "spmd-launcher", "--package"]);
-    build.args(["spmd-perf", "--bin", "spmdrun", "--bin", "spmd-perf"]);
-    if let Some(wrong) = tools::watch(build).wrong {
-        return Err(wrong);
-    }
-
+    let release = build()?;
     let mut contestants = Vec::new();
     let mut absent = Vec::new();
     for library in &LIBRARIES {
@@ -64,6 +62,13 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
     machine.end();
     let report = Report { contestants, absent, rows, scores, machine, rounds: options.rounds };
     write(&report, &options.output)
+}
+
+/// Builds what is measured, and gives the folder that it is in.
+fn build() -> Result<PathBuf, String> {
+    let mut build = cargo(&["build", "--release", "--package", "spmd-launcher", "--package"]);
+    build.args(["spmd-perf", "--bin", "spmdrun", "--bin", "spmd-perf"]);
+    tools::watch(build).wrong.map_or_else(|| Ok(built("release")), Err)
 }
 
 /// Each contestant once; who begins changes from round to round.
@@ -90,21 +95,31 @@ fn measure_round(
 
 /// Writes the table, the figures and the picture, and prints the table.
 fn write(report: &Report, output: &Path) -> Result<bool, String> {
-    fs::create_dir_all(output).map_err(|e| format!("{} cannot be made: {e}", output.display()))?;
-    let put = |name: &str, text: String| {
-        let file = output.join(name);
-        fs::write(&file, text).map_err(|e| format!("{} cannot be written: {e}", file.display()))
-    };
     let markdown = report.markdown();
     println!("\n{markdown}");
-    put("versus.md", markdown)?;
-    put("versus.json", format!("{:#}\n", report.json()))?;
-    put("lines.jsonl", report.lines())?;
+    let figures = format!("{:#}\n", report.json());
+    let files =
+        [("versus.md", markdown), ("versus.json", figures), ("lines.jsonl", report.lines())];
+    put_all(output, &files)?;
     let mut plot = tools::command(built("release").join("spmd-perf"), &["plot"]);
     plot.arg(output.join("lines.jsonl")).arg("--output").arg(output.join("versus.svg"));
     let drawn = tools::watch(plot).wrong;
     println!("Table, figures and picture are {}", output.join("versus.{md,json,svg}").display());
     drawn.map_or(Ok(true), Err)
+}
+
+/// Writes files, each with its text, into a folder.
+fn put_all(folder: &Path, files: &[(&str, String)]) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+    files.iter().try_for_each(|(name, text)| {
+        let file = folder.join(name);
+        fs::write(&file, text).map_err(|e| format!("{} cannot be written: {e}", file.display()))
+    })
+}
+
+fn number_of_rounds(value: &str) -> Result<usize, String> {
+    let rounds = value.parse().ok().filter(|rounds| *rounds > 0);
+    rounds.ok_or(format!("'{value}' is no number of rounds"))
 }
 
 impl Options {
@@ -116,10 +131,7 @@ impl Options {
                 return Err(format!("'{}' needs a value", pair[0]));
             };
             match *name {
-                "--rounds" => {
-                    let rounds = value.parse().ok().filter(|rounds| *rounds > 0);
-                    options.rounds = rounds.ok_or(format!("'{value}' is no number of rounds"))?;
-                }
+                "--rounds" => options.rounds = number_of_rounds(value)?,
                 "--only" => options.only = Some(value.to_string()),
                 "--group" => {
                     options.groups.retain(|group| group.name() == *value);

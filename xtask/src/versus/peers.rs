@@ -91,6 +91,7 @@ pub(crate) const LIBRARIES: [Library; 3] = [
 ];
 
 /// A library that is there.
+#[derive(Clone)]
 pub(super) struct Peer {
     /// With its version.
     pub(super) name: String,
@@ -100,15 +101,27 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Whether `spmd` can use it.
+    pub(super) fn is_standard(&self) -> bool {
+        self.library.standard
+    }
+
     /// Measures these rows, given as peer.c takes them; without any, just starts and ends.
     pub(super) fn command(&self, group: Group, rows: &[String]) -> Command {
+        let mut command = self.launch(group, group.ranks());
+        command.arg(&self.program).arg(&self.name).args(rows);
+        command
+    }
+
+    /// Its launcher for so many processes, with what is best for those of the group.
+    pub(super) fn launch(&self, group: Group, processes: &str) -> Command {
         let settings = self.library.settings(group);
         let mut command = tools::command(self.environment.join("bin/mpiexec"), settings.arguments);
         command.envs(settings.environment.iter().copied());
         if self.library.compiler.is_none() {
             command.env("I_MPI_ROOT", &self.environment);
         }
-        command.args(["-n", group.ranks()]).arg(&self.program).arg(&self.name).args(rows);
+        command.env("SPMD_MPI_LIB", self.environment.join("lib")).args(["-n", processes]);
         command
     }
 

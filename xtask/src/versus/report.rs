@@ -84,7 +84,7 @@ fn figures(score: &Score) -> Value {
     })
 }
 
-fn time(micros: f64) -> String {
+pub(super) fn time(micros: f64) -> String {
     let (value, unit) = if micros < 1000.0 { (micros, "µs") } else { (micros / 1e3, "ms") };
     let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     format!("{value:.digits$} {unit}")
@@ -109,7 +109,7 @@ impl Report {
         let pairs = self.contestants.iter().zip(&self.scores);
         pairs.filter_map(|(contestant, scores)| match contestant {
             Contestant::Peer(peer) => Some((peer.name.as_str(), scores)),
-            Contestant::Ours(_) => None,
+            _ => None,
         })
     }
 
@@ -185,6 +185,7 @@ impl Report {
                     Contestant::Peer(peer) => peer.settings(group),
                     Contestant::Ours(side) if self.comparisons(group, *side).is_empty() => continue,
                     Contestant::Ours(side) => our_settings(*side, group),
+                    Contestant::Over { .. } => continue,
                 };
                 if self.rows.iter().any(|row| row.group == group) {
                     let (title, name) = (group.title(), contestant.name());

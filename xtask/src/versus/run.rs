@@ -22,6 +22,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(super) enum Contestant {
     Peer(Peer),
     Ours(Side),
+    /// Ours over a library, with so many ranks in each process, as `SPMD_AS` says.
+    Over {
+        peer: Peer,
+        each: usize,
+        mode: &'static str,
+    },
 }
 
 impl Contestant {
@@ -29,12 +35,16 @@ impl Contestant {
         match self {
             Contestant::Peer(peer) => peer.name.clone(),
             Contestant::Ours(side) => format!("spmd, {}", side.title()),
+            Contestant::Over { peer, each: 1, .. } => format!("spmd over {}", peer.name),
+            Contestant::Over { peer, each, mode } => {
+                format!("spmd over {}, {each} ranks a process ({mode})", peer.name)
+            }
         }
     }
 
     fn takes(&self, row: &Row) -> bool {
         match self {
-            Contestant::Peer(_) => true,
+            Contestant::Peer(_) | Contestant::Over { .. } => true,
             Contestant::Ours(side) => row.target(*side).is_some(),
         }
     }
@@ -44,8 +54,20 @@ impl Contestant {
         match self {
             Contestant::Peer(peer) => peer.command(group, &specs),
             Contestant::Ours(side) => ours(*side, group, &specs),
+            Contestant::Over { peer, each, mode } => {
+                let ranks: usize = group.ranks().parse().expect("a number of ranks");
+                let mut command = peer.launch(group, &(ranks / each).to_string());
+                command.env("SPMD_RANKS_PER_PROCESS", each.to_string()).env("SPMD_AS", mode);
+                command.arg(built("release").join("spmd-perf")).args(measuring("vec", &specs));
+                command
+            }
         }
     }
+}
+
+/// What spmd-perf is told.
+fn measuring<'a>(memory: &'a str, rows: &'a [String]) -> impl Iterator<Item = &'a str> {
+    ["--json", "--memory", memory].into_iter().chain(rows.iter().flat_map(|row| ["--row", row]))
 }
 
 /// How ours is started, for the report.
@@ -69,8 +91,7 @@ fn ours(side: Side, group: Group, rows: &[String]) -> Command {
     if rows.is_empty() {
         command.arg("empty");
     } else {
-        command.args(["--json", "--memory", side.memory()]);
-        command.args(rows.iter().flat_map(|row| ["--row", row]));
+        command.args(measuring(side.memory(), rows));
     }
     command
 }
