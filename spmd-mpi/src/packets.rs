@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::MAX_PACKET;
 
-use crate::library::{Comm, Library, Request, Status};
+use crate::library::{Comm, Count, Library, Request, Status};
 use crate::mpi::{Calls, Mpi};
 
 /// Receives that are posted ahead.
@@ -160,7 +160,7 @@ impl Ring {
     fn post(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<()> {
         let Library { constants, .. } = &**mpi;
         while let Some(mut slot) = self.idle.pop() {
-            let (into, bytes) = (slot.buffer.cast::<u8>(), MAX_PACKET as i64);
+            let (into, bytes) = (slot.buffer.cast::<u8>(), MAX_PACKET as Count);
             let (from, request) = (constants.any_source, &mut slot.request);
             // SAFETY: the buffer has so many writable bytes, and nobody uses it while the slot is
             // posted.
@@ -194,7 +194,7 @@ impl Ring {
             self.idle.push(slot);
             return Err(error);
         }
-        Ok(Some((slot, status.source as usize, bytes as usize)))
+        Ok(Some((slot, status.source() as usize, bytes as usize)))
     }
 }
 
