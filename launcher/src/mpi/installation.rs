@@ -52,8 +52,8 @@ impl Library {
     pub(crate) fn find(machine: &dyn Machine) -> Result<Library, Error> {
         let file = find::library(machine).map_err(|why| Error::Usage(absent(why)))?;
         let file = std::path::absolute(&file).unwrap_or(file);
-        let answer = probe::library(&file)
-            .map_err(|why| refused(&file, format!("{why}; {INSTALL}")))?;
+        let answer =
+            probe::library(&file).map_err(|why| refused(&file, format!("{why}; {INSTALL}")))?;
         match answer.abi {
             Some((1, _)) => Library::of(file, &answer),
             None => Err(refused(

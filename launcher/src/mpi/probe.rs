@@ -129,7 +129,10 @@ mod tests {
     #[test]
     fn answers() {
         let answer = read("1 0\nMPICH Version: 5.0.2\nmore").unwrap();
-        assert_eq!((answer.abi, answer.text.as_str()), (Some((1, 0)), "MPICH Version: 5.0.2\nmore"));
+        assert_eq!(
+            (answer.abi, answer.text.as_str()),
+            (Some((1, 0)), "MPICH Version: 5.0.2\nmore")
+        );
         assert_eq!(read("none\nOpen MPI v5.0.11").map(|answer| answer.abi), Some(None));
         assert_eq!(read("crashed"), None);
         assert!(ask(OsStr::new("/no/such/library.so")).unwrap_err().contains("cannot be loaded"));
