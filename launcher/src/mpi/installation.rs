@@ -62,7 +62,7 @@ impl Library {
                     "it has no MPI_Abi_get_version, so it does not have the ABI of MPI 5; {INSTALL}"
                 ),
             )),
-            Some((..0, _)) => Err(refused(
+            Some((major, _)) if major < 0 => Err(refused(
                 &file,
                 format!(
                     "it has an ABI of its own, and this build needs the standard one, which {} \

@@ -26,12 +26,12 @@ const BEGINNINGS: [&str; 7] = [
 ///
 /// Errors: it is not found, or is not the same for all; in words.
 pub(crate) fn library<'a>(
-    programs: impl Iterator<Item = &'a Path>,
+    mut programs: impl Iterator<Item = &'a Path>,
 ) -> Result<Option<PathBuf>, String> {
-    let mut all = programs.map(|program| Ok((program, of(program)?)));
-    let Some((first, library)) = all.next().transpose()? else { return Ok(None) };
-    for other in all {
-        let (program, its) = other?;
+    let Some(first) = programs.next() else { return Ok(None) };
+    let library = of(first)?;
+    for program in programs {
+        let its = of(program)?;
         if its != library {
             let shown = |library: &Option<PathBuf>| {
                 library.as_ref().map_or("no MPI".into(), |file| file.display().to_string())
@@ -55,10 +55,12 @@ fn of(program: &Path) -> Result<Option<PathBuf>, String> {
     let mut list = Command::new(loader);
     list.arg("--list").arg(program).stdin(Stdio::null());
     let Ok(output) = list.output() else { return Ok(None) };
-    match read(&String::from_utf8_lossy(&output.stdout)) {
-        Some((_, Some(file))) => Ok(Some(file)),
+    if let Some(file) = listed(&String::from_utf8_lossy(&output.stdout)) {
+        return Ok(Some(file));
+    }
+    match missing(&String::from_utf8_lossy(&output.stderr)) {
         None => Ok(None),
-        Some((name, None)) => Err(format!(
+        Some(name) => Err(format!(
             "{} is linked with {name}, which the system's loader does not find; put the folder \
              that it lies in into LD_LIBRARY_PATH",
             program.display()
@@ -66,13 +68,18 @@ fn of(program: &Path) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// The library of MPI in the loader's list, and where it is: `libmpi.so.40 => /usr/lib/libmpi.so.40
-/// (0x0123)`, or `=> not found`.
-fn read(list: &str) -> Option<(&str, Option<PathBuf>)> {
-    let pairs = list.lines().filter_map(|line| line.trim().split_once(" => "));
-    let (name, rest) = pairs.into_iter().find(|(name, _)| is_mpi(name))?;
+/// The library of MPI in the loader's list: `libmpi.so.40 => /usr/lib/libmpi.so.40 (0x0123)`.
+fn listed(list: &str) -> Option<PathBuf> {
+    let mut pairs = list.lines().filter_map(|line| line.trim().split_once(" => "));
+    let (_, rest) = pairs.find(|(name, _)| is_mpi(name))?;
     let file = rest.rsplit_once(" (").map_or(rest, |(file, _)| file);
-    Some((name, file.starts_with('/').then(|| PathBuf::from(file))))
+    Some(PathBuf::from(file))
+}
+
+/// The library of MPI that the loader misses: `./app: error while loading shared libraries:
+/// libmpi.so.40: cannot open shared object file: No such file or directory`.
+fn missing(error: &str) -> Option<&str> {
+    error.split(": ").find(|word| is_mpi(word))
 }
 
 fn is_mpi(name: &str) -> bool {
@@ -120,12 +127,12 @@ mod tests {
         let list = "\tlinux-vdso.so.1 (0x00007ff)\n\tlibm.so.6 => /lib/libm.so.6 (0x00007f0)\n\
                     \tlibmpi_mpifh.so.40 => /x/libmpi_mpifh.so.40 (0x00007f1)\n\
                     \tlibmpi.so.40 => /opt/my mpi (2)/libmpi.so.40 (0x00007f2)\n";
-        let file = PathBuf::from("/opt/my mpi (2)/libmpi.so.40");
-        assert_eq!(read(list), Some(("libmpi.so.40", Some(file))));
-        let list = "\tlibmpi_gnu_123.so.12 => not found\n";
-        assert_eq!(read(list), Some(("libmpi_gnu_123.so.12", None)));
-        assert_eq!(read("\tlibmpi_abi.so.1 => /x/libmpi_abi.so.1 (0x1)\n"), None);
-        assert_eq!(read("not a dynamic executable"), None);
+        assert_eq!(listed(list), Some(PathBuf::from("/opt/my mpi (2)/libmpi.so.40")));
+        assert_eq!(listed("\tlibmpi_abi.so.1 => /x/libmpi_abi.so.1 (0x1)\n"), None);
+        let error = "./app: error while loading shared libraries: libmpi_gnu_123.so.12: cannot \
+                     open shared object file: No such file or directory";
+        assert_eq!(missing(error), Some("libmpi_gnu_123.so.12"));
+        assert_eq!(missing("./app: error while loading shared libraries: libm.so.6: .."), None);
     }
 
     #[test]
