@@ -61,7 +61,7 @@ fn large(ctx: &Ctx) -> Result<()> {
     ctx.gather(&of(rank), &mut every, 0)?;
     assert!(rank != 0 || every == all);
     let mut own = vec![0; N];
-    ctx.scatter(if rank == 0 { &all } else { &[][..] }, &mut own, 0)?;
+    ctx.scatter(if rank == 0 { &all[..] } else { &[] }, &mut own, 0)?;
     assert_eq!(own, of(rank));
 
     let mut folded = vec![0; N];
@@ -87,10 +87,14 @@ fn large(ctx: &Ctx) -> Result<()> {
 
     // In units that all blocks are made of; without one, an error before anything is sent.
     let counts: Vec<usize> = (0..size).map(|rank| 1000 * (rank + 1)).collect();
-    let mine = vec![rank as u8; counts[rank]];
+    let mine = vec![rank as u8; 1000 * size];
     let mut every = vec![0; counts.iter().sum()];
-    ctx.allgatherv(&mine, &mut every, &counts)?;
+    ctx.allgatherv(&mine[..counts[rank]], &mut every, &counts)?;
     let expected = counts.iter().enumerate().flat_map(|(rank, n)| vec![rank as u8; *n]);
     assert_eq!(every, expected.collect::<Vec<_>>());
+    let counts: Vec<usize> = (0..size).map(|rank| 1000 + rank).collect();
+    let mut every = vec![0; counts.iter().sum()];
+    let odd = ctx.allgatherv(&mine[..counts[rank]], &mut every, &counts);
+    assert!(odd.unwrap_err().to_string().contains("reach over"));
     Ok(())
 }
