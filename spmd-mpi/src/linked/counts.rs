@@ -106,9 +106,9 @@ impl<'a> Made<'a> {
     #[cold]
     fn of(mpi: &'a Library, bytes: usize) -> Result<Made<'a>> {
         let most = most();
-        let starts: Vec<isize> = (0..bytes).step_by(most).map(|start| start as isize).collect();
-        let length = |start: &isize| most.min(bytes - *start as usize) as c_int;
-        let lengths: Vec<c_int> = starts.iter().map(length).collect();
+        let pieces = || (0..bytes).step_by(most);
+        let starts: Vec<mpi_sys::MPI_Aint> = pieces().map(|start| start as _).collect();
+        let lengths: Vec<c_int> = pieces().map(|start| most.min(bytes - start) as c_int).collect();
         let mut made = Made { mpi, of: mpi.constants.byte };
         let (count, byte, new) = (starts.len() as c_int, mpi.constants.byte.0, &mut made.of.0);
         // SAFETY: there are `count` lengths and starts, and `new` is writable.
