@@ -208,12 +208,16 @@ impl Fabric for MpiFabric {
     ) -> Result<Box<dyn Started>> {
         let calls = self.mpi.calls()?;
         let mut begun = Begun::new(&calls);
-        let run = Run::of(&calls, bytes)?;
         let (to, tag, request) = (to as c_int, self.tag(key), &mut begun.request);
         // SAFETY: the data stay readable until the request is complete or `Underway` is dropped,
         // by the caller's contract. A synchronous send is complete once its receive has begun.
-        unsafe { calls.issend(data, run.count, run.of, to, tag, self.payloads, request)? };
-        Ok(Box::new(Underway { mpi: self.mpi, begun, kind: Kind::Give }))
+        let made = Run::of(&calls, bytes).and_then(|run| unsafe {
+            calls.issend(data, run.count, run.of, to, tag, self.payloads, request)
+        });
+        drop(calls);
+        // After an error, too: then dropping it leaves nothing under way.
+        let underway = Underway { mpi: self.mpi, begun, kind: Kind::Give };
+        made.map(|()| Box::new(underway) as _)
     }
 
     unsafe fn take(
@@ -225,12 +229,16 @@ impl Fabric for MpiFabric {
     ) -> Result<Box<dyn Started>> {
         let calls = self.mpi.calls()?;
         let mut begun = Begun::new(&calls);
-        let run = Run::of(&calls, bytes)?;
         let (from, tag, request) = (from as c_int, self.tag(key), &mut begun.request);
         // SAFETY: the memory stays writable until the request is complete or `Underway` is dropped,
         // by the caller's contract.
-        unsafe { calls.irecv(into, run.count, run.of, from, tag, self.payloads, request)? };
-        Ok(Box::new(Underway { mpi: self.mpi, begun, kind: Kind::Take }))
+        let made = Run::of(&calls, bytes).and_then(|run| unsafe {
+            calls.irecv(into, run.count, run.of, from, tag, self.payloads, request)
+        });
+        drop(calls);
+        // After an error, too: then dropping it leaves nothing under way.
+        let underway = Underway { mpi: self.mpi, begun, kind: Kind::Take };
+        made.map(|()| Box::new(underway) as _)
     }
 
     fn abort(&self, status: i32) -> ! {
