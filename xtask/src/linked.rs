@@ -37,7 +37,11 @@ pub(crate) fn run() -> Outcome {
     Outcome::of_all([
         mpi.build(&["clippy", "--package", "spmd-mpi", "--all-targets"], &["--", "-D", "warnings"]),
         mpi.build(&["test", "--package", "spmd-mpi", "--lib"], &[]),
-        mpi.build(&["test", "--package", "spmd", "--test", "mpi", "--test", "linked"], &[]),
+        mpi.build(
+            &["test", "--package", "spmd", "--test", "mpi", "--test", "linked"],
+            // Each starts several processes.
+            &["--", "--test-threads=1"],
+        ),
     ])
 }
 
