@@ -23,6 +23,11 @@
 //! don't fit together, and ranks that wait for each other in a circle are errors on every rank
 //! that they concern, never a silent hang. Each element of a reduction is folded in one canonical
 //! order: results are the same to the last bit, run after run, wherever the ranks are.
+//!
+//! # Features
+//! - `mpi`, off by default: links the program with the MPI whose `mpicc` is in `PATH` (or is named by
+//!   `MPICC`), for libraries without the standard ABI of MPI 5.0, as Open MPI 4 and 5. The build
+//!   needs that MPI's headers and libclang; without the feature it needs nothing of MPI.
 
 pub use spmd_collectives::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Cartesian, Gather, Gathered, Neighbor,

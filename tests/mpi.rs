@@ -216,6 +216,7 @@ fn mistakes_are_named_and_nothing_is_left() -> Result<()> {
                     words.iter().all(|word| ran.err.contains(word) || ran.out.contains(word));
                 let on = format!("{name} on {}, {place:?}", mpi.name);
                 assert!(ran.code != Some(0) && told, "{on}: {ran:?}, {words:?} expected");
+                println!("{on}: {:.1} s", took.as_secs_f64());
                 assert!(took < Duration::from_secs(20), "{on} took {took:?}");
             }
         }

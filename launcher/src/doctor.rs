@@ -186,15 +186,12 @@ fn mpi() -> [Finding; 2] {
             return [limited(first, why.to_string()), limited(second, "none sought".into())];
         }
     };
-    let (major, minor) = library.abi;
-    let found = good(
-        first,
-        format!(
-            "{}: {}, by the standard ABI {major}.{minor}, loaded at run time",
-            library.name,
-            library.file.display()
-        ),
-    );
+    let (name, file) = (&library.name, library.file.display());
+    let how = match library.abi {
+        Some((major, minor)) => format!("by the standard ABI {major}.{minor}, loaded at run time"),
+        None => "linked".to_owned(),
+    };
+    let found = good(first, format!("{name}: {file}, {how}"));
     let launcher = match library.launcher(&Here) {
         Err(why) => limited(second, why.to_string()),
         Ok(launcher) => {

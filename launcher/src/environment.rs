@@ -137,12 +137,15 @@ impl Environment {
         set
     }
 
-    /// What is set for the launcher of an MPI library, and by it for every process of the job.
-    pub(crate) fn under_mpi(&self, plan: &Plan, library: &Path) -> Vec<(String, OsString)> {
+    /// What is set for the launcher of an MPI library, and by it for every process of the job, which
+    /// loads that library unless it is linked with it.
+    pub(crate) fn under_mpi(&self, plan: &Plan, library: Option<&Path>) -> Vec<(String, OsString)> {
         let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
         put("SPMD_TRANSPORT", "mpi".into());
-        put("SPMD_MPI_LIB", library.into());
+        if let Some(library) = library {
+            put("SPMD_MPI_LIB", library.into());
+        }
         if plan.ranks_per_process > 1 {
             put("SPMD_RANKS_PER_PROCESS", plan.ranks_per_process.to_string().into());
             put("SPMD_AS", plan.in_process().into());

@@ -2,15 +2,16 @@
 //!
 //! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
 //! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
-//! where ranks are to run, `find` looks for the library and its launcher, `probe` asks both who
-//! they are, `installation` says whether they belong together (`family`), and `command` writes the
-//! command line.
+//! where ranks are to run, `linked` and `find` look for the library and its launcher, `probe` asks
+//! both who they are, `installation` says whether they belong together (`family`), and `command`
+//! writes the command line.
 
 mod command;
 mod family;
 mod find;
 pub(crate) mod hosts;
 mod installation;
+mod linked;
 mod probe;
 
 use std::path::absolute;
@@ -56,9 +57,15 @@ pub(crate) fn outside() -> Result<(), Error> {
 pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error> {
     let each = plan.ranks_per_process;
     let hosts = hosts::share(&plan.hosts, plan.size / each, each)?;
-    let library = Library::find(&Here)?;
+    let paths = plan.programs.iter().map(|program| program.path.as_path());
+    let library = match linked::library(paths).map_err(Error::Usage)? {
+        Some(file) => Library::linked(file)?,
+        None => Library::find(&Here)?,
+    };
     let launcher = library.launcher(&Here)?;
-    let env = environment.under_mpi(&plan, &library.file);
+    // A program that is linked with its library looks for none.
+    let loaded = library.abi.map(|_| library.file.as_path());
+    let env = environment.under_mpi(&plan, loaded);
     let wanted = Wanted {
         apps: plan.programs.iter().map(|program| app(program, each)).collect(),
         hosts,
@@ -107,10 +114,13 @@ fn app(program: &Program, each: usize) -> App<'_> {
     }
 }
 
-/// The variables that a launcher passes on which does not pass on all: ours, and those of Rust.
+/// The variables that a launcher passes on which does not pass on all: ours, those of Rust, and where
+/// libraries lie.
 fn passed_on(set: &[(String, std::ffi::OsString)]) -> Vec<String> {
     let here = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let ours = |name: &String| name.starts_with("SPMD_") || name.starts_with("RUST_");
+    let ours = |name: &String| {
+        name.starts_with("SPMD_") || name.starts_with("RUST_") || name == "LD_LIBRARY_PATH"
+    };
     let here = here.filter(|name| ours(name) && !crate::environment::OWN.contains(&name.as_str()));
     let mut names: Vec<String> = here.chain(set.iter().map(|(name, _)| name.clone())).collect();
     names.sort_unstable();

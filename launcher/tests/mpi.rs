@@ -192,6 +192,55 @@ fn a_launcher_that_does_not_belong() {
     refused(&other, &["no launcher for MPICH 5.0.2", "mpirun is Open MPI's", "PATH"]);
 }
 
+/// A program that is linked with an MPI without the standard ABI.
+fn linked_with(mpi: &Mpi) -> PathBuf {
+    fs::rename(mpi.file(), mpi.lib().join("libmpi.so")).expect("writable");
+    let (source, program) = (mpi.0.path().join("app.rs"), mpi.0.path().join("app"));
+    let text = "unsafe extern \"C\" { fn MPI_Get_library_version(text: *mut u8, length: *mut i32); }\n\
+                fn main() { let mut text = [0; 99]; \
+                unsafe { MPI_Get_library_version(text.as_mut_ptr(), &mut 0) } }";
+    fs::write(&source, text).expect("writable");
+    let mut build = Command::new("rustc");
+    build
+        .args(["--edition=2024", "-lmpi", "-L"])
+        .arg(mpi.lib())
+        .arg("-o")
+        .args([&program, &source]);
+    assert!(build.status().is_ok_and(|status| status.success()), "rustc builds the program");
+    program
+}
+
+#[test]
+fn a_program_that_is_linked_with_its_library() {
+    let mpi = Mpi::new("Open MPI v5.0.11, package: ours", 1);
+    let program = linked_with(&mpi);
+    let start = |path: &Path| {
+        let mut command = bare(&["--transport", "mpi", "-n", "2"]);
+        // That of other programs: it has no part in this.
+        command.arg(&program).env("LD_LIBRARY_PATH", mpi.lib()).env("SPMD_MPI_LIB", "/nowhere");
+        finish(command.env("PATH", path))
+    };
+    let other = Mpi::new("MPICH Version: 5.0.2", 1);
+    other.launcher("mpiexec", "--version", "HYDRA build details: Version: 5.0.2");
+    let words = ["no launcher for Open MPI 5.0.11", "with which the program is linked", "MPICH's"];
+    refused(&start(&other.bin()), &words);
+
+    mpi.launcher("mpirun", "--version", "mpirun (Open MPI) 5.0.11");
+    let path = format!("{}:/usr/bin:/bin", other.bin().display());
+    let ran = start(Path::new(&path));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("-x LD_LIBRARY_PATH "), "{ran:?}");
+    assert!(ran.out.contains("--map-by slot:OVERSUBSCRIBE"), "{ran:?}");
+    assert!(ran.out.lines().any(|line| line == "SPMD_TRANSPORT=mpi"), "{ran:?}");
+
+    let mut lost = bare(&["--transport", "mpi", "-n", "2"]);
+    let words = ["is linked with libmpi.so, which", "does not find", "LD_LIBRARY_PATH"];
+    refused(&finish(lost.arg(&program)), &words);
+    let mut both = bare(&["--transport", "mpi", "-n", "1"]);
+    both.arg(&program).args([":", "-n", "1", "/bin/true"]).env("LD_LIBRARY_PATH", mpi.lib());
+    refused(&finish(&mut both), &["/app is linked with", "/bin/true with no MPI", "need the same"]);
+}
+
 #[test]
 fn the_doctor_looks_at_mpi() {
     let mpi = Mpi::new("MPICH Version: 5.0.2", 1);

@@ -3,6 +3,9 @@
 #[cfg(all(unix, target_pointer_width = "64"))]
 use spmd_core::{Error, Result};
 
+#[cfg(all(unix, target_pointer_width = "64"))]
+use crate::provider::OTHER_LAUNCHER;
+
 /// Variables that only a process under an MPI launcher has: Hydra's (MPICH, Intel MPI), Slurm's with
 /// `--mpi=pmi2`, PALS' and Flux's; PMIx's (Slurm with `--mpi=pmix`, PRRTE); Open MPI's; MVAPICH's.
 const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
@@ -46,10 +49,10 @@ pub fn check_pairing(
             "the launcher has started {said} ({name}), but {library} finds this one alone, as it \
              does under the launcher of another MPI"
         ),
-        remedy: "start the program with the mpiexec of that library (Slurm: `srun --mpi=pmi2` or \
-                 `--mpi=pmix`, as the library was built), or name the launcher's library by \
-                 SPMD_MPI_LIB"
-            .to_owned(),
+        remedy: format!(
+            "start the program with the mpiexec of that library (Slurm: `srun --mpi=pmi2` or \
+             `--mpi=pmix`, as the library was built), {OTHER_LAUNCHER}"
+        ),
     })
 }
 

@@ -10,12 +10,13 @@ use spmd_core::transport::fabric::{Fabric, Processes, Started, Step};
 use spmd_core::{Error, Result};
 
 use crate::environment::check_pairing;
-use crate::library::{Comm, Count, Request};
+use crate::library::Comm;
 use crate::mpi::{Calls, Mpi};
 use crate::packets::Packets;
 use crate::processes::Members;
-use crate::started::{Kind, Underway};
-use crate::{abi, steps};
+use crate::provider::Run;
+use crate::started::{Begun, Kind, Underway};
+use crate::{provider, steps};
 
 /// A process's MPI. Of its communicators, `world`'s carries collectives, others packets and
 /// payloads.
@@ -40,7 +41,7 @@ pub fn attach() -> Result<Arc<dyn Fabric>> {
     if let Some(fabric) = &*attached {
         return Ok(fabric.clone());
     }
-    let (mpi, ours) = Mpi::initialise(abi::load()?)?;
+    let (mpi, ours) = Mpi::initialise(provider::load()?)?;
     let mpi: &'static Mpi = Box::leak(Box::new(mpi));
     let fabric = Arc::new(MpiFabric::new(mpi)?);
     fabric.close_with_mpi()?;
@@ -60,6 +61,20 @@ extern "C" fn finalise() {
     if fabric.process == process::id() && fabric.close() {
         fabric.mpi.finalise();
     }
+}
+
+/// Copies of `MPI_COMM_SELF` don't have the attribute.
+unsafe extern "C" fn stay(
+    _: Comm,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    copied: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI gives room for the answer.
+    unsafe { *copied = 0 };
+    0
 }
 
 /// Called by `MPI_Finalize`, whoever calls that, as the first thing that it does.
@@ -95,12 +110,7 @@ impl MpiFabric {
         // SAFETY: the functions have the prototypes that MPI asks for; the value lives for ever,
         // since it counts as an owner.
         unsafe {
-            calls.comm_create_keyval(
-                calls.constants.null_copy,
-                closing,
-                &mut key,
-                ptr::null_mut(),
-            )?;
+            calls.comm_create_keyval(stay, closing, &mut key, ptr::null_mut())?;
             calls.comm_set_attr(own, key, value)
         }
     }
@@ -197,13 +207,17 @@ impl Fabric for MpiFabric {
         bytes: usize,
     ) -> Result<Box<dyn Started>> {
         let calls = self.mpi.calls()?;
-        let mut request: Request = calls.constants.request_null;
-        let (bytes, to, tag) = (bytes as Count, to as c_int, self.tag(key));
-        let byte = calls.constants.byte;
+        let mut begun = Begun::new(&calls);
+        let (to, tag, request) = (to as c_int, self.tag(key), &mut begun.request);
         // SAFETY: the data stay readable until the request is complete or `Underway` is dropped,
         // by the caller's contract. A synchronous send is complete once its receive has begun.
-        unsafe { calls.issend(data, bytes, byte, to, tag, self.payloads, &mut request)? };
-        Ok(Box::new(Underway { mpi: self.mpi, request, kind: Kind::Give }))
+        let made = Run::of(&calls, bytes).and_then(|run| unsafe {
+            calls.issend(data, run.count, run.of, to, tag, self.payloads, request)
+        });
+        drop(calls);
+        // After an error, too: then dropping it leaves nothing under way.
+        let underway = Underway { mpi: self.mpi, begun, kind: Kind::Give };
+        made.map(|()| Box::new(underway) as _)
     }
 
     unsafe fn take(
@@ -214,13 +228,17 @@ impl Fabric for MpiFabric {
         bytes: usize,
     ) -> Result<Box<dyn Started>> {
         let calls = self.mpi.calls()?;
-        let mut request: Request = calls.constants.request_null;
-        let (bytes, from, tag) = (bytes as Count, from as c_int, self.tag(key));
-        let byte = calls.constants.byte;
+        let mut begun = Begun::new(&calls);
+        let (from, tag, request) = (from as c_int, self.tag(key), &mut begun.request);
         // SAFETY: the memory stays writable until the request is complete or `Underway` is dropped,
         // by the caller's contract.
-        unsafe { calls.irecv(into, bytes, byte, from, tag, self.payloads, &mut request)? };
-        Ok(Box::new(Underway { mpi: self.mpi, request, kind: Kind::Take }))
+        let made = Run::of(&calls, bytes).and_then(|run| unsafe {
+            calls.irecv(into, run.count, run.of, from, tag, self.payloads, request)
+        });
+        drop(calls);
+        // After an error, too: then dropping it leaves nothing under way.
+        let underway = Underway { mpi: self.mpi, begun, kind: Kind::Take };
+        made.map(|()| Box::new(underway) as _)
     }
 
     fn abort(&self, status: i32) -> ! {

@@ -2,16 +2,25 @@
 //!
 //! [`attach`] finds an MPI library on the machine, when the program runs: nothing of MPI is needed
 //! to build it. Everything else is behind the interface that it returns.
+//!
+//! With the feature `mpi` the program is linked with the MPI whose `mpicc` is in `PATH`, or is named
+//! by `MPICC`, when it is built, and loads no other: for libraries without the standard ABI of MPI
+//! 5.0, as Open MPI up to 5, MPICH up to 4, and Cray's. To build it needs that `mpicc`, with the
+//! library's headers, and libclang (Debian: `libopenmpi-dev` and `libclang-dev`).
 
-#[cfg(all(unix, target_pointer_width = "64"))]
+#[cfg(all(unix, target_pointer_width = "64", not(feature = "mpi")))]
 mod abi;
 mod environment;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod fabric;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
+#[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
+mod linked;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod mpi;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod named;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod packets;
 #[cfg(all(unix, target_pointer_width = "64"))]
@@ -22,6 +31,12 @@ mod started;
 mod steps;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod types;
+
+// Where the library comes from: its functions and constants, and what handles and counts are.
+#[cfg(all(unix, target_pointer_width = "64", not(feature = "mpi")))]
+use abi as provider;
+#[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
+use linked as provider;
 
 use std::env;
 use std::sync::Arc;
@@ -37,7 +52,8 @@ use spmd_core::{Error, Result};
 ///
 /// The library is the one that `SPMD_MPI_LIB` names, a file or its folder; else the one that the
 /// system's loader finds by the name `libmpi_abi.so.1`; else one beside the `mpirun` or `mpiexec`
-/// on `PATH`, or in the active Python environment.
+/// on `PATH`, or in the active Python environment. With the feature `mpi` it is the one that the
+/// program is linked with.
 ///
 /// # Errors
 /// [`Error::Unavailable`] where there is no library of use, or one that does not belong to the

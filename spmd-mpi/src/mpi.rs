@@ -76,7 +76,7 @@ impl Mpi {
                         .into(),
             });
         }
-        let mut handler = Errhandler(0);
+        let mut handler = Errhandler::unset();
         // SAFETY: MPI is initialised, and `raise` has the prototype of a handler.
         unsafe { library.comm_create_errhandler(raise, &mut handler)? };
         let mpi =

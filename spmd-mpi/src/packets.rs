@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::MAX_PACKET;
 
-use crate::library::{Comm, Library, Request, Status};
+use crate::library::{Comm, Count, Library, Request, Status};
 use crate::mpi::{Calls, Mpi};
 
 /// Receives that are posted ahead.
@@ -80,18 +80,12 @@ impl Packets {
         let (bytes, to) = (buffer.len() as c_int, to as c_int);
         // SAFETY: the buffer is readable, and stays where it is and as it is until the request is
         // complete: it goes into the outbox with it.
-        unsafe {
-            mpi.isend(
-                buffer.as_ptr(),
-                bytes,
-                mpi.constants.byte,
-                to,
-                TAG,
-                self.comm,
-                &mut request,
-            )?;
-        }
-        outbox.settle(&mpi, request, buffer)
+        let sent = unsafe {
+            mpi.isend(buffer.as_ptr(), bytes, mpi.constants.byte, to, TAG, self.comm, &mut request)
+        };
+        // After an error, too, for the case that it was begun.
+        let settled = outbox.settle(&mpi, request, buffer);
+        sent.and(settled)
     }
 
     /// Hands over what has come. Returns how many there were; none while another thread is here.
@@ -160,17 +154,20 @@ impl Ring {
     fn post(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<()> {
         let Library { constants, .. } = &**mpi;
         while let Some(mut slot) = self.idle.pop() {
-            let (into, bytes) = (slot.buffer.cast::<u8>(), MAX_PACKET as i64);
+            let (into, bytes) = (slot.buffer.cast::<u8>(), MAX_PACKET as Count);
+            slot.request = constants.request_null;
             let (from, request) = (constants.any_source, &mut slot.request);
             // SAFETY: the buffer has so many writable bytes, and nobody uses it while the slot is
             // posted.
             let posted =
                 unsafe { mpi.irecv(into, bytes, constants.byte, from, TAG, comm, request) };
-            if let Err(error) = posted {
+            // After an error, too, if it was begun.
+            if slot.request == constants.request_null {
                 self.idle.push(slot);
-                return Err(error);
+            } else {
+                self.posted.push_back(slot);
             }
-            self.posted.push_back(slot);
+            posted?;
         }
         Ok(())
     }
@@ -194,7 +191,7 @@ impl Ring {
             self.idle.push(slot);
             return Err(error);
         }
-        Ok(Some((slot, status.source as usize, bytes as usize)))
+        Ok(Some((slot, status.source() as usize, bytes as usize)))
     }
 }
 

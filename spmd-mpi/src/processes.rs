@@ -10,7 +10,8 @@ use spmd_core::{Error, Result};
 
 use crate::library::{Comm, Group};
 use crate::mpi::{Calls, Mpi};
-use crate::started::{Kind, Underway};
+use crate::provider::{bits, pieces};
+use crate::started::{Begun, Kind, Several, Underway};
 use crate::steps::make;
 use crate::types::native;
 
@@ -51,7 +52,7 @@ impl Processes for Members {
         let ranks: Vec<c_int> = members.iter().map(|member| *member as c_int).collect();
         let tag = (key % self.tags) as c_int;
         let calls = self.mpi.calls()?;
-        let (mut all, mut some, mut comm) = (Group(0), Group(0), self.comm);
+        let (mut all, mut some, mut comm) = (Group::unset(), Group::unset(), self.comm);
         // SAFETY: the communicator is valid, `ranks` are of its processes, and the handles that are
         // written are used once they have been.
         unsafe {
@@ -72,21 +73,48 @@ impl Processes for Members {
 
     unsafe fn run(&self, step: Step<'_>) -> Result<()> {
         let calls = self.mpi.calls()?;
-        // SAFETY: the caller's contract; the step is complete before this returns.
-        unsafe { make(&calls, self.comm, self.rank, step, None) }
+        let Some(steps) = pieces(self.rank, step)? else {
+            // SAFETY: the caller's contract; the step is complete before this returns.
+            return unsafe { make(&calls, self.comm, self.rank, step, None) };
+        };
+        steps.into_iter().try_for_each(|step| {
+            // SAFETY: the same, of a part of its memory.
+            unsafe { make(&calls, self.comm, self.rank, step, None) }
+        })
     }
 
     unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>> {
         let calls = self.mpi.calls()?;
-        let mut request = calls.constants.request_null;
-        // SAFETY: the caller's contract, until the step is complete.
-        unsafe { make(&calls, self.comm, self.rank, step, Some(&mut request))? };
+        let begin = |step| {
+            let mut begun = Begun::new(&calls);
+            // SAFETY: the caller's contract, until the step is complete.
+            let made = unsafe { make(&calls, self.comm, self.rank, step, Some(&mut begun)) };
+            (Underway { mpi: self.mpi, begun, kind: Kind::Step }, made)
+        };
+        let mut all = Vec::new();
+        let made = match pieces(self.rank, step)? {
+            None => {
+                let (underway, made) = begin(step);
+                if made.is_ok() {
+                    drop(calls);
+                    return Ok(Box::new(underway));
+                }
+                all.push(underway);
+                made
+            }
+            Some(steps) => steps.into_iter().try_for_each(|step| {
+                let (underway, made) = begin(step);
+                all.push(underway);
+                made
+            }),
+        };
+        // What was begun before an error looks after itself when it is dropped, which calls MPI.
         drop(calls);
-        Ok(Box::new(Underway { mpi: self.mpi, request, kind: Kind::Step }))
+        made.map(|()| Box::new(Several(all)) as _)
     }
 
     fn handle(&self) -> usize {
-        self.comm.0
+        bits(self.comm.0)
     }
 }
 

@@ -3,9 +3,10 @@
 use spmd_core::Result;
 use spmd_core::transport::fabric::Started;
 
-use crate::library::Request;
+use crate::library::{Library, Request};
 use crate::mpi::Mpi;
 use crate::packets::complete;
+use crate::provider::Kept;
 
 /// What a request is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,16 +19,44 @@ pub enum Kind {
     Step,
 }
 
-/// A request, whose memory its starter keeps valid until it is complete or dropped.
+/// A request, with what MPI reads until it is complete.
+pub struct Begun {
+    pub request: Request,
+    pub kept: Vec<Kept>,
+}
+
+impl Begun {
+    /// Of nothing yet.
+    pub fn new(mpi: &Library) -> Begun {
+        Begun { request: mpi.constants.request_null, kept: Vec::new() }
+    }
+}
+
+/// A request whose memory its starter keeps valid until it is complete or dropped.
 pub struct Underway {
     pub mpi: &'static Mpi,
-    pub request: Request,
+    pub begun: Begun,
     pub kind: Kind,
 }
 
 impl Started for Underway {
     fn test(&mut self) -> Result<bool> {
-        complete(&*self.mpi.calls()?, &mut self.request)
+        complete(&*self.mpi.calls()?, &mut self.begun.request)
+    }
+}
+
+/// Several that are one for whoever waits.
+pub struct Several(pub Vec<Underway>);
+
+impl Started for Several {
+    fn test(&mut self) -> Result<bool> {
+        while let Some(last) = self.0.last_mut() {
+            if !last.test()? {
+                return Ok(false);
+            }
+            self.0.pop();
+        }
+        Ok(true)
     }
 }
 
@@ -37,18 +66,18 @@ impl Drop for Underway {
     fn drop(&mut self) {
         // Once MPI is finalised nothing is under way.
         let Ok(calls) = self.mpi.calls() else { return };
-        if self.request == calls.constants.request_null {
+        if self.begun.request == calls.constants.request_null {
             return;
         }
-        if !matches!(complete(&calls, &mut self.request), Ok(false)) {
+        if !matches!(complete(&calls, &mut self.begun.request), Ok(false)) {
             return;
         }
         if self.kind == Kind::Take {
             // SAFETY: the request is that of a receive that was under way just now. A cancelled one
             // is complete without any other process. An error completes it as well.
             unsafe {
-                let _ = calls.cancel(&mut self.request);
-                let _ = calls.wait(&mut self.request, calls.constants.status_ignore);
+                let _ = calls.cancel(&mut self.begun.request);
+                let _ = calls.wait(&mut self.begun.request, calls.constants.status_ignore);
             }
             return;
         }

@@ -6,10 +6,12 @@ use std::ptr;
 use spmd_core::transport::fabric::{Fold, Parts, Step};
 use spmd_core::{Error, Result};
 
-use crate::library::{Aint, Comm, Constants, Count, Datatype, Library, Op, Request};
+use crate::library::{Comm, Constants, Count, Datatype, Library, Op};
+use crate::provider::{Lists, Run};
+use crate::started::Begun;
 use crate::types::native;
 
-/// Makes a step, or begins it if there is a `request`, for process `rank` of `comm`.
+/// Makes a step, or begins it if there is a place for its request, for process `rank` of `comm`.
 ///
 /// # Safety
 /// All memory that the step names is valid for what it says of it, until the step is complete: that
@@ -20,73 +22,80 @@ pub unsafe fn make(
     comm: Comm,
     rank: usize,
     step: Step<'_>,
-    request: Option<&mut Request>,
+    begun: Option<&mut Begun>,
 ) -> Result<()> {
-    /// Waits or begins.
+    /// Waits or begins; then the `kept` lists stay with the request.
     macro_rules! call {
-        ($wait:ident, $begin:ident: $($argument:expr),*) => {
+        ($wait:ident, $begin:ident: $($argument:expr),* $(; $($kept:ident),*)?) => {
             // SAFETY: the communicator is valid, and the memory is valid for the counts and types
             // beside it, by this function's contract; no other thread calls MPI, since the caller
             // can reach the library.
             unsafe {
-                match request {
+                match begun {
                     None => mpi.$wait($($argument),*),
-                    Some(request) => mpi.$begin($($argument),*, request),
+                    Some(begun) => {
+                        let made = mpi.$begin($($argument),*, &mut begun.request);
+                        $($(begun.kept.push($kept.keep());)*)?
+                        made
+                    }
                 }
             }
         };
     }
-    let byte = mpi.constants.byte;
     let in_place = mpi.constants.in_place.cast_const();
     match step {
         Step::Barrier => call!(barrier, ibarrier: comm),
         Step::Broadcast { root, memory, bytes } => {
-            call!(bcast, ibcast: place(memory), bytes as Count, byte, root as c_int, comm)
+            let run = Run::of(mpi, bytes)?;
+            call!(bcast, ibcast: place(memory), run.count, run.of, root as c_int, comm)
         }
         Step::Gather { root, send, recv, equal } => {
             let root = root as c_int;
-            let (from, sent) = (place(send.0.cast_mut()).cast_const(), send.1 as Count);
+            let (from, run) = (place(send.0.cast_mut()).cast_const(), Run::of(mpi, send.1)?);
+            let to = recv.map_or(ptr::null_mut(), |recv| place(recv.memory));
             if equal {
-                let to = recv.map_or(ptr::null_mut(), |recv| place(recv.memory));
-                call!(gather, igather: from, sent, byte, to, sent, byte, root, comm)
+                call!(gather, igather: from, run.count, run.of, to, run.count, run.of, root, comm)
             } else {
-                let (to, counts, starts) = recv.map_or(NOWHERE, blocks);
-                call!(gatherv, igatherv: from, sent, byte, to, counts, starts, byte, root, comm)
+                let all = Lists::of(mpi, recv.unwrap_or(NOWHERE))?;
+                call!(gatherv, igatherv:
+                    from, run.count, run.of, to, all.counts, all.starts, all.of, root, comm; all)
             }
         }
         Step::Allgather { send, recv, equal } => {
             // SAFETY: a process's own block lies within the memory.
             let own = unsafe { recv.memory.add(recv.starts[rank]) };
             let from = if send.0 == own { in_place } else { place(send.0.cast_mut()) };
-            let sent = send.1 as Count;
+            let (to, run) = (place(recv.memory), Run::of(mpi, send.1)?);
             if equal {
-                let to = place(recv.memory);
-                call!(allgather, iallgather: from, sent, byte, to, sent, byte, comm)
+                call!(allgather, iallgather: from, run.count, run.of, to, run.count, run.of, comm)
             } else {
-                let (to, counts, starts) = blocks(recv);
-                call!(allgatherv, iallgatherv: from, sent, byte, to, counts, starts, byte, comm)
+                let all = Lists::of(mpi, recv)?;
+                call!(allgatherv, iallgatherv:
+                    from, run.count, run.of, to, all.counts, all.starts, all.of, comm; all)
             }
         }
         Step::Scatter { root, send, recv, equal } => {
             let root = root as c_int;
-            let (to, received) = (place(recv.0), recv.1 as Count);
+            let (to, run) = (place(recv.0), Run::of(mpi, recv.1)?);
+            let from = send.map_or(ptr::null_mut(), |send| place(send.memory));
             if equal {
-                let from = send.map_or(ptr::null_mut(), |send| place(send.memory));
-                call!(scatter, iscatter: from, received, byte, to, received, byte, root, comm)
+                call!(scatter, iscatter: from, run.count, run.of, to, run.count, run.of, root, comm)
             } else {
-                let (from, counts, starts) = send.map_or(NOWHERE, blocks);
-                call!(scatterv, iscatterv: from, counts, starts, byte, to, received, byte, root, comm)
+                let all = Lists::of(mpi, send.unwrap_or(NOWHERE))?;
+                call!(scatterv, iscatterv:
+                    from, all.counts, all.starts, all.of, to, run.count, run.of, root, comm; all)
             }
         }
         Step::Alltoall { send, recv, equal } => {
-            let (from, sent, leaving) = blocks(send);
-            let (to, received, arriving) = blocks(recv);
+            let (from, to) = (place(send.memory), place(recv.memory));
             if equal {
-                let bytes = recv.bytes[rank] as Count;
-                call!(alltoall, ialltoall: from, bytes, byte, to, bytes, byte, comm)
+                let run = Run::of(mpi, recv.bytes[rank])?;
+                call!(alltoall, ialltoall: from, run.count, run.of, to, run.count, run.of, comm)
             } else {
+                let (out, come) = (Lists::of(mpi, send)?, Lists::of(mpi, recv)?);
                 call!(alltoallv, ialltoallv:
-                    from, sent, leaving, byte, to, received, arriving, byte, comm)
+                    from, out.counts, out.starts, out.of,
+                    to, come.counts, come.starts, come.of, comm; out, come)
             }
         }
         Step::Reduce { root, fold } => {
@@ -102,7 +111,8 @@ pub unsafe fn make(
         }
         Step::ReduceScatter { fold, counts } => {
             let Native { from, to, of, op, .. } = Native::of(&mpi.constants, fold)?;
-            call!(reduce_scatter, ireduce_scatter: from, to, as_counts(counts), of, op, comm)
+            let each = Lists::of_elements(counts, of);
+            call!(reduce_scatter, ireduce_scatter: from, to, each.counts, of, op, comm; each)
         }
         Step::Scan(fold) => {
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
@@ -140,18 +150,7 @@ fn foreign(fold: Fold<'_>) -> Error {
 }
 
 /// The blocks of a process that has none, since it isn't the root.
-const NOWHERE: (*mut u8, *const Count, *const Aint) = (ptr::null_mut(), ptr::null(), ptr::null());
-
-fn blocks(parts: Parts<'_>) -> (*mut u8, *const Count, *const Aint) {
-    (place(parts.memory), as_counts(parts.bytes), parts.starts.as_ptr().cast())
-}
-
-/// Lengths as MPI's counts: of the same size on 64-bit systems, and no memory has more bytes than
-/// the signed type can say.
-fn as_counts(lengths: &[usize]) -> *const Count {
-    const { assert!(size_of::<usize>() == size_of::<Count>()) };
-    lengths.as_ptr().cast()
-}
+const NOWHERE: Parts<'_> = Parts { memory: ptr::null_mut(), bytes: &[], starts: &[] };
 
 /// The address as MPI is to see it. That of an empty slice is some small number, of which MPI has
 /// given a meaning to a few (1 is `MPI_IN_PLACE`); no memory lies there.

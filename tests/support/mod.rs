@@ -175,6 +175,9 @@ pub fn processes(
     Ok(())
 }
 
+/// Whether this test is linked with an MPI, which is Open MPI's.
+const LINKED: bool = cfg!(feature = "mpi");
+
 /// An MPI library in a Python environment that `cargo xtask` has made below the target folder.
 #[derive(Clone, Debug)]
 pub struct Mpi {
@@ -183,8 +186,13 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// The libraries with MPI's standard interface that are there; which are not is said.
+    /// The libraries with MPI's standard interface that are there; which are not is said. With the
+    /// feature `mpi` it is the one that this test is linked with, which lies in `SPMD_TEST_MPI`.
     pub fn all() -> Vec<Mpi> {
+        if LINKED {
+            let prefix = std::env::var_os("SPMD_TEST_MPI").map(PathBuf::from);
+            return vec![Mpi { name: "linked", prefix: prefix.unwrap_or("/usr".into()) }];
+        }
         let test = std::env::current_exe().expect("a test knows its own path");
         let target = test.ancestors().nth(3).expect("a test lies in the target folder");
         let found = |name: &'static str| {
@@ -215,6 +223,10 @@ impl Mpi {
     /// Its launcher, for so many processes of this many ranks, which are threads or virtual.
     pub fn launch(&self, processes: usize, each: usize, mode: &str) -> Command {
         let mut command = Command::new(self.prefix.join("bin/mpiexec"));
+        if LINKED {
+            command.args(["--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE"]);
+            command.args(["--bind-to", "none"]).env("OMPI_MCA_mpi_yield_when_idle", "1");
+        }
         command.args(["-n", &processes.to_string()]).stdin(Stdio::null());
         free(&mut command);
         command.env("SPMD_MPI_LIB", self.library());
@@ -228,7 +240,7 @@ impl Mpi {
 
 /// Whether this process was started by an MPI library's launcher.
 pub fn is_mpi_process() -> bool {
-    std::env::var_os("PMI_RANK").is_some()
+    ["PMI_RANK", "OMPI_COMM_WORLD_RANK"].into_iter().any(|name| std::env::var_os(name).is_some())
 }
 
 /// Runs `body` in a world that lives in several processes, as [`processes`] does.

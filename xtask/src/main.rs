@@ -4,6 +4,7 @@ mod count;
 mod demo;
 mod examples;
 mod hwloc;
+mod linked;
 mod mpi;
 mod non_root;
 mod package;

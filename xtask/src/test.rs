@@ -2,9 +2,9 @@
 
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
-use crate::{examples, hwloc, mpi, non_root, package, sanitizer};
+use crate::{examples, hwloc, linked, mpi, non_root, package, sanitizer};
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
@@ -18,6 +18,7 @@ const STEPS: [Step; 16] = [
     Step { name: "loom", about: "all orders of the waiting protocol's steps", run: loom },
     Step { name: "sanitizer", about: "AddressSanitizer on the arena", run: sanitizer::run },
     Step { name: "hwloc", about: "the launcher with the feature hwloc", run: hwloc::run },
+    Step { name: "linked", about: "MPI in a build that is linked with it", run: linked::run },
     Step { name: "non-root", about: "tests of processes as another user", run: non_root::run },
     Step { name: "systems", about: "cargo check for macOS and Windows", run: systems },
     Step { name: "package", about: "what would be published", run: package::run },

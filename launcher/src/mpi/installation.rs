@@ -6,20 +6,22 @@ use crate::error::Error;
 
 use super::family::{self, Family};
 use super::find::{self, Absent, Machine};
-use super::probe;
+use super::probe::{self, Answer};
 
 /// What to do where there is no library that can be used.
 const INSTALL: &str = "install one, for instance by `pip install mpich` in a Python environment, \
                        or name its file in SPMD_MPI_LIB";
 
-/// A library with the standard ABI.
+/// A library with the standard ABI, or one that the program is linked with.
 #[derive(Clone, Debug)]
 pub(crate) struct Library {
     pub(crate) file: PathBuf,
     pub(crate) family: Family,
     /// `MPICH 5.0.2`
     pub(crate) name: String,
-    pub(crate) abi: (i32, i32),
+    /// The version of the standard ABI by which it is loaded; none where the program is linked with
+    /// it.
+    pub(crate) abi: Option<(i32, i32)>,
 }
 
 /// A program that starts MPI processes.
@@ -46,38 +48,59 @@ pub(crate) enum Kind {
 }
 
 impl Library {
-    /// Finds the library and asks it who it is.
+    /// Finds the library with the standard ABI and asks it who it is.
     pub(crate) fn find(machine: &dyn Machine) -> Result<Library, Error> {
         let file = find::library(machine).map_err(|why| Error::Usage(absent(why)))?;
         let file = std::path::absolute(&file).unwrap_or(file);
-        let shown = file.display().to_string();
-        let refused = |why: String| Error::Usage(format!("the MPI library {shown}: {why}"));
-        let answer = probe::library(&file).map_err(|why| refused(format!("{why}; {INSTALL}")))?;
-        let (major, minor) = answer.abi;
-        match major {
-            1 => {}
-            _ if major < 0 => {
-                return Err(refused(format!(
+        let answer =
+            probe::library(&file).map_err(|why| refused(&file, format!("{why}; {INSTALL}")))?;
+        match answer.abi {
+            Some((1, _)) => Library::of(file, &answer),
+            None => Err(refused(
+                &file,
+                format!(
+                    "it has no MPI_Abi_get_version, so it does not have the ABI of MPI 5; {INSTALL}"
+                ),
+            )),
+            Some((major, _)) if major < 0 => Err(refused(
+                &file,
+                format!(
                     "it has an ABI of its own, and this build needs the standard one, which {} \
                      has; {INSTALL}",
                     find::LIBRARY
-                )));
-            }
-            _ => {
-                return Err(refused(format!(
+                ),
+            )),
+            Some((major, minor)) => Err(refused(
+                &file,
+                format!(
                     "its ABI is version {major}.{minor}, and this build needs version 1; {INSTALL}"
-                )));
-            }
+                ),
+            )),
         }
+    }
+
+    /// Asks the library that a program is linked with who it is.
+    pub(crate) fn linked(file: PathBuf) -> Result<Library, Error> {
+        let answer = probe::library(&file).map_err(|why| refused(&file, why))?;
+        Library::of(file, &Answer { abi: None, ..answer })
+    }
+
+    fn of(file: PathBuf, answer: &Answer) -> Result<Library, Error> {
         let Some(family) = Family::of(&answer.text) else {
             let first = answer.text.lines().next().unwrap_or("nothing");
-            return Err(refused(format!(
-                "it calls itself `{first}`, of which spmdrun knows no launcher; start the program \
-                 by that library's own, with SPMD_TRANSPORT=mpi and SPMD_MPI_LIB={shown}"
-            )));
+            let named = match answer.abi {
+                Some(_) => format!(" and SPMD_MPI_LIB={}", file.display()),
+                None => String::new(),
+            };
+            return Err(refused(
+                &file,
+                format!(
+                    "it calls itself `{first}`, of which spmdrun knows no launcher; start the \
+                     program by that library's own, with SPMD_TRANSPORT=mpi{named}"
+                ),
+            ));
         };
-        let name = named(family, &answer.text);
-        Ok(Library { file, family, name, abi: answer.abi })
+        Ok(Library { file, family, name: named(family, &answer.text), abi: answer.abi })
     }
 
     /// Finds the launcher: Slurm's inside an allocation, if the library can be started so; else
@@ -105,9 +128,13 @@ impl Library {
             true => "there is no mpiexec or mpirun beside it or in PATH".into(),
             false => format!("its own is missing, and {}", others.join(", ")),
         };
+        let (program, other) = match self.abi {
+            Some(_) => ("", "name another library in SPMD_MPI_LIB"),
+            None => (", with which the program is linked", "build the program with another MPI"),
+        };
         Err(Error::Usage(format!(
-            "no launcher for {} ({}): {seen}; put the folder with its mpiexec first in PATH, or \
-             name another library in SPMD_MPI_LIB",
+            "no launcher for {} ({}){program}: {seen}; put the folder with its mpiexec first in \
+             PATH, or {other}",
             self.name,
             self.file.display()
         )))
@@ -128,6 +155,10 @@ impl Library {
         let prefix = launcher.parent().and_then(Path::parent);
         prefix.is_some_and(|prefix| file.starts_with(prefix))
     }
+}
+
+fn refused(file: &Path, why: String) -> Error {
+    Error::Usage(format!("the MPI library {}: {why}", file.display()))
 }
 
 /// The process management by which `srun` can start a library's processes.
@@ -178,7 +209,8 @@ fn absent(why: Absent) -> String {
             let who = Family::of(&text).map_or("an MPI".into(), |family| named(family, &text));
             format!(
                 "the MPI found here is {who} ({}), which has no library with the standard ABI of \
-                 MPI 5 ({NAME}), and this build needs one; {INSTALL}",
+                 MPI 5 ({NAME}), and the program is linked with none; build the program with the \
+                 feature `mpi` of `spmd` and this MPI's mpicc, or {INSTALL}",
                 path.display()
             )
         }

@@ -16,8 +16,8 @@ const LONGEST: usize = 8192;
 /// What a library says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The version of the standard ABI: major and minor.
-    pub(crate) abi: (i32, i32),
+    /// The version of the standard ABI, major and minor, if it has a function for that.
+    pub(crate) abi: Option<(i32, i32)>,
     /// The text of `MPI_Get_library_version`.
     pub(crate) text: String,
 }
@@ -41,11 +41,18 @@ pub(crate) fn library(file: &Path) -> Result<Answer, String> {
     read(&said).ok_or_else(|| "it does not say its version".into())
 }
 
+/// What is said in place of a version.
+const NONE: &str = "none";
+
 /// Reads `MAJOR MINOR` and, after the first line, the library's text.
 fn read(said: &str) -> Option<Answer> {
     let (abi, text) = said.split_once('\n')?;
-    let (major, minor) = abi.split_once(' ')?;
-    Some(Answer { abi: (major.parse().ok()?, minor.parse().ok()?), text: text.into() })
+    let abi = match abi.split_once(' ') {
+        Some((major, minor)) => Some((major.parse().ok()?, minor.parse().ok()?)),
+        None if abi == NONE => None,
+        None => return None,
+    };
+    Some(Answer { abi, text: text.into() })
 }
 
 /// What a launcher answers to `--version`; nothing where it cannot be run.
@@ -72,7 +79,8 @@ pub(crate) fn main() -> Option<ExitCode> {
     }
     let answer = ask(&arguments.next()?);
     let (text, code) = match answer {
-        Ok(answer) => (format!("{} {}\n{}", answer.abi.0, answer.abi.1, answer.text), 0),
+        Ok(Answer { abi: Some((major, minor)), text }) => (format!("{major} {minor}\n{text}"), 0),
+        Ok(Answer { abi: None, text }) => (format!("{NONE}\n{text}"), 0),
         Err(error) => (error, 1),
     };
     crate::report::print(&text);
@@ -92,18 +100,16 @@ fn ask(file: &OsStr) -> Result<Answer, String> {
         let loader = std::error::Error::source(&error).map(ToString::to_string);
         format!("it cannot be loaded: {}", loader.unwrap_or_else(|| error.to_string()))
     })?;
-    let missing = |name| format!("it has no {name}, so it does not have the ABI of MPI 5");
     // SAFETY: the standard gives the function of this name this C signature.
-    let abi = unsafe { library.get::<AbiVersion>("MPI_Abi_get_version") };
-    let abi = abi.map_err(|_| missing("MPI_Abi_get_version"))?;
+    let abi = unsafe { library.get::<AbiVersion>("MPI_Abi_get_version") }.ok();
     // SAFETY: as above.
     let version = unsafe { library.get::<LibraryVersion>("MPI_Get_library_version") };
-    let version = version.map_err(|_| missing("MPI_Get_library_version"))?;
+    let version = version.map_err(|_| "it has no MPI_Get_library_version, so it is no MPI")?;
 
     let (mut major, mut minor, mut length) = (0, 0, 0);
     // SAFETY: it may be called before MPI_Init and writes through both pointers, which are to
     // integers of this frame.
-    let first = unsafe { abi(&mut major, &mut minor) };
+    let first = abi.as_ref().map_or(0, |abi| unsafe { abi(&mut major, &mut minor) });
     let mut text = vec![0u8; LONGEST + 1];
     // SAFETY: it may be called before MPI_Init; it writes at most LONGEST bytes, for which `text`
     // has room, and the length into an integer of this frame.
@@ -113,7 +119,7 @@ fn ask(file: &OsStr) -> Result<Answer, String> {
     }
     text.truncate(usize::try_from(length).unwrap_or(0).min(LONGEST));
     let text = String::from_utf8_lossy(&text).trim_end_matches('\0').trim().to_owned();
-    Ok(Answer { abi: (major, minor), text })
+    Ok(Answer { abi: abi.map(|_| (major, minor)), text })
 }
 
 #[cfg(test)]
@@ -123,7 +129,11 @@ mod tests {
     #[test]
     fn answers() {
         let answer = read("1 0\nMPICH Version: 5.0.2\nmore").unwrap();
-        assert_eq!((answer.abi, answer.text.as_str()), ((1, 0), "MPICH Version: 5.0.2\nmore"));
+        assert_eq!(
+            (answer.abi, answer.text.as_str()),
+            (Some((1, 0)), "MPICH Version: 5.0.2\nmore")
+        );
+        assert_eq!(read("none\nOpen MPI v5.0.11").map(|answer| answer.abi), Some(None));
         assert_eq!(read("crashed"), None);
         assert!(ask(OsStr::new("/no/such/library.so")).unwrap_err().contains("cannot be loaded"));
     }

@@ -39,7 +39,8 @@ pub fn first<L>(
         reason: sought,
         remedy: format!(
             "install an MPI with the standard ABI of MPI 5.0 (`pip install mpich` brings one), \
-             or set {VARIABLE} to its {FILE}"
+             set {VARIABLE} to its {FILE}, or link the program with another MPI, by the feature \
+             `mpi` of `spmd`"
         ),
     })
 }

@@ -3,26 +3,34 @@
 
 use std::env;
 use std::error::Error as _;
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::{self, ManuallyDrop};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use spmd_core::{Error, Result};
 
-use crate::library::{Functions, Library, text};
-pub use constants::ABI;
+use crate::library::{Functions, Library};
+use crate::named::{file_of, place, product};
+#[cfg(test)]
+pub use constants::constants;
+pub use counts::{Count, Kept, Lists, Run, Start, pieces};
+pub use types::{Status, bits, raw};
 
 mod constants;
+mod counts;
 mod find;
+mod types;
 
 /// The ABI's version that is spoken here.
 const MAJOR: c_int = 1;
 
 /// The function that says it.
 const VERSION: &str = "MPI_Abi_get_version";
+
+/// What to do where the launcher is another MPI's.
+pub const OTHER_LAUNCHER: &str = "or name the launcher's library by SPMD_MPI_LIB";
 
 /// Finds and loads the library. It is never unloaded.
 pub fn load() -> Result<Library> {
@@ -34,7 +42,7 @@ pub fn load() -> Result<Library> {
         reason,
         remedy: format!(
             "use MPICH 5, Intel MPI 2021.18 or another one with the standard ABI of MPI 5.0, and \
-             name its {} by {}",
+             name its {} by {}; or link the program with this one, by the feature `mpi` of `spmd`",
             find::FILE,
             find::VARIABLE
         ),
@@ -57,8 +65,8 @@ pub fn load() -> Result<Library> {
     // SAFETY: a library with the ABI's version 1 has the standard's functions with the ABI's
     // prototypes and handles.
     let functions = unsafe { Functions::fill(find)? };
-    let name = format!("{}, {}", product(find("MPI_Get_library_version")?), place(&file));
-    Ok(Library { functions, constants: ABI, name })
+    let name = format!("{}, {}", product(&functions), place(&file));
+    Ok(Library { functions, constants: constants::constants(), name })
 }
 
 fn open(file: &Path) -> Result<(PathBuf, Loaded), String> {
@@ -84,40 +92,4 @@ fn abi_version(function: NonNull<c_void>) -> (c_int, c_int) {
     let (mut major, mut minor) = (0, 0);
     function(&mut major, &mut minor);
     (major, minor)
-}
-
-/// Product and version: the first line of what `MPI_Get_library_version` says, which may be called
-/// at any time.
-fn product(function: NonNull<c_void>) -> String {
-    // SAFETY: the standard's prototype.
-    let function: extern "C" fn(*mut c_char, *mut c_int) -> c_int =
-        unsafe { mem::transmute(function) };
-    let all = text(ABI.max_text, |buffer, length| function(buffer, length)).unwrap_or_default();
-    let first = all.lines().next().unwrap_or("MPI");
-    let words: Vec<&str> = first.split_whitespace().filter(|word| *word != "Version:").collect();
-    words.join(" ")
-}
-
-/// The file that a function came from.
-fn file_of(function: NonNull<c_void>) -> Option<PathBuf> {
-    // SAFETY: plain data, of which zero is a value.
-    let mut info: libc::Dl_info = unsafe { mem::zeroed() };
-    // SAFETY: any address may be asked about; `info` is writable.
-    let known = unsafe { libc::dladdr(function.as_ptr(), &mut info) } != 0;
-    if !known || info.dli_fname.is_null() {
-        return None;
-    }
-    // SAFETY: the loader's own text, which stays while the library is loaded.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    let file = Path::new(OsStr::from_bytes(name.to_bytes()));
-    Some(file.canonicalize().unwrap_or_else(|_| file.to_owned()))
-}
-
-/// A file by its name, with its folder behind.
-fn place(file: &Path) -> String {
-    let name = file.file_name().unwrap_or(OsStr::new(find::FILE)).display();
-    match file.parent() {
-        Some(folder) => format!("{name} ({})", folder.display()),
-        None => name.to_string(),
-    }
 }

@@ -2,32 +2,32 @@ use half::f16;
 use spmd_core::op::{BitAnd, BitOr, BitXor, LogicalAnd, Max, Min, Op as Own, Operation, Prod, Sum};
 
 use super::*;
-use crate::abi::ABI;
+use crate::provider::constants;
 
 fn of<T: Element, O: Operation<T>>(op: O) -> Option<(Datatype, Op)> {
-    native(&ABI, T::DTYPE, ErasedOp::new::<T, O>(&op))
+    native(&constants(), T::DTYPE, ErasedOp::new::<T, O>(&op))
 }
 
 macro_rules! integers {
     ($($type:ty: $signed:expr, $unsigned:expr;)*) => {$(
         for (found, op) in [
-            (of::<$type, _>(Sum), ABI.sum),
-            (of::<$type, _>(Prod), ABI.prod),
-            (of::<$type, _>(BitAnd), ABI.band),
-            (of::<$type, _>(BitOr), ABI.bor),
-            (of::<$type, _>(BitXor), ABI.bxor),
+            (of::<$type, _>(Sum), constants().sum),
+            (of::<$type, _>(Prod), constants().prod),
+            (of::<$type, _>(BitAnd), constants().band),
+            (of::<$type, _>(BitOr), constants().bor),
+            (of::<$type, _>(BitXor), constants().bxor),
         ] {
             assert_eq!(found, Some(($unsigned, op)));
         }
-        assert_eq!(of::<$type, _>(Min), Some(($signed, ABI.min)));
-        assert_eq!(of::<$type, _>(Max), Some(($signed, ABI.max)));
+        assert_eq!(of::<$type, _>(Min), Some(($signed, constants().min)));
+        assert_eq!(of::<$type, _>(Max), Some(($signed, constants().max)));
         assert_eq!(of::<$type, _>(LogicalAnd), None);
     )*};
 }
 
 #[test]
 fn integers_of_all_widths_are_native() {
-    let (signed, unsigned) = (ABI.signed, ABI.unsigned);
+    let (signed, unsigned) = (constants().signed, constants().unsigned);
     integers! {
         i8: signed[0], unsigned[0];
         i16: signed[1], unsigned[1];
@@ -44,10 +44,10 @@ fn integers_of_all_widths_are_native() {
 
 #[test]
 fn floats_are_native_where_the_result_is_ours() {
-    assert_eq!(of::<f32, _>(Sum), Some((ABI.float, ABI.sum)));
-    assert_eq!(of::<f64, _>(Prod), Some((ABI.double, ABI.prod)));
-    assert_eq!(of::<Complex<f32>, _>(Sum), Some((ABI.float_complex, ABI.sum)));
-    assert_eq!(of::<Complex<f64>, _>(Sum), Some((ABI.double_complex, ABI.sum)));
+    assert_eq!(of::<f32, _>(Sum), Some((constants().float, constants().sum)));
+    assert_eq!(of::<f64, _>(Prod), Some((constants().double, constants().prod)));
+    assert_eq!(of::<Complex<f32>, _>(Sum), Some((constants().float_complex, constants().sum)));
+    assert_eq!(of::<Complex<f64>, _>(Sum), Some((constants().double_complex, constants().sum)));
     assert_eq!(of::<Complex<f64>, _>(Prod), None);
     assert_eq!(of::<f64, _>(Min), None);
     assert_eq!(of::<f32, _>(Max), None);

@@ -1,0 +1,62 @@
+//! Lengths of memory as MPI's counts: those of the standard ABI can say all of them.
+
+use spmd_core::Result;
+use spmd_core::transport::fabric::{Parts, Step};
+
+use crate::library::{Datatype, Library};
+
+/// `MPI_Count`.
+pub type Count = i64;
+
+/// Where a block starts: `MPI_Aint`.
+pub type Start = isize;
+
+/// Bytes in a row.
+pub struct Run {
+    pub count: Count,
+    pub of: Datatype,
+}
+
+impl Run {
+    #[inline(always)]
+    pub fn of(mpi: &Library, bytes: usize) -> Result<Run> {
+        Ok(Run { count: bytes as Count, of: mpi.constants.byte })
+    }
+}
+
+/// Counts, one for each process, and where the blocks start.
+pub struct Lists {
+    pub counts: *const Count,
+    pub starts: *const Start,
+    pub of: Datatype,
+}
+
+/// What MPI reads until a step is complete: nothing but the step's own slices.
+pub type Kept = ();
+
+/// Lengths are of the size of counts on 64-bit systems, and no memory has more bytes than the signed
+/// type can say.
+const _: () = assert!(size_of::<usize>() == size_of::<Count>());
+
+impl Lists {
+    /// The blocks, in bytes.
+    #[inline(always)]
+    pub fn of(mpi: &Library, parts: Parts<'_>) -> Result<Lists> {
+        let (counts, starts) = (parts.bytes.as_ptr().cast(), parts.starts.as_ptr().cast());
+        Ok(Lists { counts, starts, of: mpi.constants.byte })
+    }
+
+    /// So many elements of a type, one block after the other.
+    #[inline(always)]
+    pub fn of_elements(counts: &[usize], of: Datatype) -> Lists {
+        Lists { counts: counts.as_ptr().cast(), starts: std::ptr::null(), of }
+    }
+
+    pub fn keep(self) -> Kept {}
+}
+
+/// The steps that make up one which is too large for a call of MPI: none is.
+#[inline(always)]
+pub fn pieces(_: usize, _: Step<'_>) -> Result<Option<Vec<Step<'static>>>> {
+    Ok(None)
+}

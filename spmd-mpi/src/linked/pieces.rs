@@ -1,0 +1,69 @@
+//! Folds of more elements than MPI counts: several steps, one after the other.
+
+use std::ptr;
+
+use spmd_core::transport::fabric::{Fold, Step};
+use spmd_core::{Error, Result};
+
+use super::counts::most;
+
+/// The steps that make up one which is too large for a call of MPI; all processes find the same.
+/// None where one call will do.
+#[inline(always)]
+pub fn pieces(rank: usize, step: Step<'_>) -> Result<Option<Vec<Step<'_>>>> {
+    match step {
+        Step::Reduce { fold, .. }
+        | Step::Allreduce(fold)
+        | Step::ReduceScatter { fold, .. }
+        | Step::Scan(fold)
+        | Step::Exscan(fold)
+            if fold.count > most() =>
+        {
+            split(rank, step).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cold]
+fn split(rank: usize, step: Step<'_>) -> Result<Vec<Step<'_>>> {
+    Ok(match step {
+        Step::Reduce { root, fold } => cut(fold).map(|fold| Step::Reduce { root, fold }).collect(),
+        Step::Allreduce(fold) => cut(fold).map(Step::Allreduce).collect(),
+        Step::Scan(fold) => cut(fold).map(Step::Scan).collect(),
+        Step::Exscan(fold) => cut(fold).map(Step::Exscan).collect(),
+        Step::ReduceScatter { fold, counts } => scattered(rank, fold, counts)?,
+        other => vec![other],
+    })
+}
+
+/// Each element is folded by itself, so that the parts of a fold are folds.
+fn cut(fold: Fold<'_>) -> impl Iterator<Item = Fold<'_>> {
+    (0..fold.count).step_by(most()).map(move |start| {
+        let place = start * fold.dtype.size as usize;
+        // Not all processes have both.
+        let (send, recv) = (fold.send.wrapping_add(place), fold.recv.wrapping_add(place));
+        Fold { send, recv, count: most().min(fold.count - start), ..fold }
+    })
+}
+
+/// A reduce to each process.
+fn scattered<'a>(rank: usize, fold: Fold<'a>, counts: &[usize]) -> Result<Vec<Step<'a>>> {
+    if fold.send == fold.recv.cast_const() {
+        return Err(Error::Unavailable {
+            what: format!("a reduce_scatter in place of {} elements", fold.count),
+            reason: format!("this MPI counts {} at most", most()),
+            remedy: "give it a buffer for the result".to_owned(),
+        });
+    }
+    let mut steps = Vec::new();
+    let mut start = 0;
+    for (root, &count) in counts.iter().enumerate() {
+        let send = fold.send.wrapping_add(start * fold.dtype.size as usize);
+        let recv = if root == rank { fold.recv } else { ptr::null_mut() };
+        let own = Fold { send, recv, count, ..fold };
+        steps.extend(cut(own).map(|fold| Step::Reduce { root, fold }));
+        start += count;
+    }
+    Ok(steps)
+}

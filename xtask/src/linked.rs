@@ -1,0 +1,91 @@
+//! The step `linked`: the tests of MPI in a build that is linked with Open MPI, whose versions up to
+//! 5 lack the standard ABI.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::steps::Outcome;
+use crate::tools::{self, built, cargo, command};
+
+/// Debian's packages of what such a build needs.
+const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
+
+/// Open MPI, as its compiler tells where it lies.
+struct OpenMpi {
+    compiler: PathBuf,
+    prefix: PathBuf,
+    libraries: String,
+}
+
+pub(crate) fn run() -> Outcome {
+    let mut mpi = open_mpi();
+    if mpi.is_none() || !has_libclang() {
+        let mut install = command("apt-get", &["install", "--yes", "--no-install-recommends"]);
+        // Not another Open MPI beside the one that is there.
+        install.args(if mpi.is_some() { &PACKAGES[2..] } else { &PACKAGES });
+        let _ = tools::output(command("apt-get", &["update", "--quiet"]));
+        let _ = tools::output(install);
+        mpi = mpi.or_else(open_mpi);
+    }
+    let Some(mpi) = mpi.filter(|_| has_libclang()) else {
+        let packages = PACKAGES.join(", ");
+        return Outcome::Skipped(format!(
+            "Open MPI with its compiler, or libclang, is not installed, and cannot be: {packages}"
+        ));
+    };
+    println!("Linked with {}", mpi.libraries.trim());
+    Outcome::of_all([
+        mpi.build(&["clippy", "--package", "spmd-mpi", "--all-targets"], &["--", "-D", "warnings"]),
+        mpi.build(&["test", "--package", "spmd-mpi", "--lib"], &[]),
+        mpi.build(
+            &["test", "--package", "spmd", "--test", "mpi", "--test", "linked"],
+            // Each starts several processes.
+            &["--", "--test-threads=1"],
+        ),
+    ])
+}
+
+impl OpenMpi {
+    fn of(compiler: &Path) -> Option<OpenMpi> {
+        let libraries = tools::output(command(compiler, &["--showme:libdirs"]))?;
+        let prefix = compiler.parent()?.parent()?.to_owned();
+        Some(OpenMpi { compiler: compiler.to_owned(), prefix, libraries })
+    }
+
+    /// Cargo with the feature, for tests that find the library and its launcher.
+    fn build(&self, arguments: &[&str], last: &[&str]) -> Command {
+        let mut command = cargo(arguments);
+        command.args(["--features", "mpi"]).args(last);
+        let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let own = self.libraries.split_whitespace().map(PathBuf::from);
+        if let Ok(path) = std::env::join_paths(own.chain(std::env::split_paths(&others))) {
+            command.env("LD_LIBRARY_PATH", path);
+        }
+        command.env("MPICC", &self.compiler).env("SPMD_TEST_MPI", &self.prefix);
+        command
+    }
+}
+
+/// The one of the comparison with MPIs, else the one in `PATH`.
+fn open_mpi() -> Option<OpenMpi> {
+    let debug = built("debug");
+    let peer = debug.with_file_name("peers").join("openmpi/bin/mpicc");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).map(|folder| folder.join("mpicc"));
+    [peer].into_iter().chain(folders).find_map(|compiler| OpenMpi::of(&compiler))
+}
+
+/// Whether the bindings can be made: by the library of Clang that the loader finds.
+fn has_libclang() -> bool {
+    if std::env::var_os("LIBCLANG_PATH").is_some() {
+        return true;
+    }
+    // `libclang.so.1`, `libclang-14.so`, and not `libclang-cpp.so.14`.
+    let known = tools::output(command("sh", &["-c", "ldconfig -p || /sbin/ldconfig -p"]));
+    known.unwrap_or_default().lines().any(|line| {
+        let version = line.trim_start().strip_prefix("libclang");
+        version.is_some_and(|rest| {
+            rest.starts_with(".so") || rest[1..].starts_with(|c: char| c.is_ascii_digit())
+        })
+    })
+}
