@@ -223,3 +223,65 @@ fn mistakes_are_named_and_nothing_is_left() -> Result<()> {
     }
     Ok(())
 }
+
+/// The ports of this host alone at which this process listens: the watch's, on process 0.
+fn listening() -> Vec<u16> {
+    let links = std::fs::read_dir("/proc/self/fd").expect("there is one").flatten();
+    let own = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+    let own: Vec<String> = own.map(|link| link.display().to_string()).collect();
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("there is one");
+    let port = |line: &str| {
+        // Its number, its own address, the other's, its state, six more, and its inode.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let port = words.get(1)?.strip_prefix("0100007F:")?;
+        let mine = words[3] == "0A" && own.contains(&format!("socket:[{}]", words.get(9)?));
+        mine.then_some(u16::from_str_radix(port, 16).ok()).flatten()
+    };
+    table.lines().filter_map(port).collect()
+}
+
+/// Whatever says something to the watch of a job without knowing its secret is sent away, and
+/// whatever says nothing disturbs nobody.
+#[test]
+fn strangers_at_the_watch() -> Result<()> {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    let words: [&[u8]; 5] = [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        // A word that is far too long.
+        &[0xff; 64],
+        // A word of a kind that there is not.
+        &[1, 0, 0, 0, 0x63],
+        // A greeting with another secret.
+        &[4, 0, 0, 0, 0, 1, 1, 1],
+        // A word that must not come first: somebody waits.
+        &[1, 0, 0, 0, 2],
+    ];
+    // MPICH's library listens itself, unless the processes share memory alone.
+    let settings = [("UCX_TLS", "self,sm")];
+    everywhere("strangers_at_the_watch", &[(2, 1, "threads")], &settings, |ctx| {
+        let mut silent = Vec::new();
+        if ctx.rank() == 0 {
+            let [port] = listening()[..] else { panic!("the watch alone listens") };
+            let connect = || TcpStream::connect(("127.0.0.1", port));
+            for _ in 0..20 {
+                silent.push(connect()?);
+            }
+            for word in words {
+                let mut stranger = connect()?;
+                stranger.set_read_timeout(Some(Duration::from_secs(20)))?;
+                stranger.write_all(word)?;
+                let heard = stranger.read(&mut [0; 64]);
+                let closed = |kind| kind == std::io::ErrorKind::ConnectionReset;
+                let refused = heard.as_ref().map_or_else(|e| closed(e.kind()), |n| *n == 0);
+                assert!(refused, "{word:?}: {heard:?}");
+            }
+        }
+        for _ in 0..20 {
+            assert_eq!(ctx.allreduce_value(1, Sum)?, 2);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        ctx.barrier()
+    })
+}
