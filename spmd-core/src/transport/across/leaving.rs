@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -13,6 +14,10 @@ use crate::transport::fabric::Fabric;
 const OUTSIDE: u8 = 0;
 const INSIDE: u8 = 1;
 const FAILED: u8 = 2;
+
+/// How long a launcher has to pass on what was said, before it is asked to end all processes: then it
+/// passes on nothing more.
+const HEARD: Duration = Duration::from_millis(100);
 
 /// Where the ranks of this process are.
 static PLACE: AtomicU8 = AtomicU8::new(OUTSIDE);
@@ -62,6 +67,7 @@ fn exiting(status: i32) {
         super::say(&fault);
         ties.watch.iter().for_each(|watch| watch.fail(&fault));
     }
+    std::thread::sleep(HEARD);
     ties.fabric.abort(if status == 0 { 1 } else { status })
 }
 
