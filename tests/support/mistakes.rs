@@ -31,7 +31,7 @@ pub const MISTAKES: &[Mistake] = &[
     (
         "different calls",
         |ctx| if is_last(ctx) { ctx.broadcast(&mut [1], ctx.rank()) } else { ctx.barrier() },
-        &["do not match", "barrier at support/mistakes.rs", "broadcast of 1 i32"],
+        &["do not match", "barrier at tests/", "support/mistakes.rs", "broadcast of 1 i32"],
     ),
     (
         "different operations",
@@ -39,7 +39,13 @@ pub const MISTAKES: &[Mistake] = &[
             true => ctx.allreduce_value(1, Max).map(drop),
             false => ctx.allreduce_value(1, Sum).map(drop),
         },
-        &["do not match", "with Max at support/mistakes.rs", "with Sum at support/mistakes.rs"],
+        &[
+            "do not match",
+            "with Max at tests/",
+            "support/mistakes.rs",
+            "with Sum at tests/",
+            "support/mistakes.rs",
+        ],
     ),
     (
         "different counts",
@@ -67,7 +73,7 @@ pub const MISTAKES: &[Mistake] = &[
     (
         "a receive while the others meet",
         |ctx| if is_last(ctx) { ctx.recv(&mut [0], ANY, 0).map(drop) } else { ctx.barrier() },
-        &["deadlock", "recv of 1 i32 from any rank", "barrier at support/mistakes.rs"],
+        &["deadlock", "recv of 1 i32 from any rank", "barrier at tests/", "support/mistakes.rs"],
     ),
     (
         "a message of another type",
@@ -76,7 +82,7 @@ pub const MISTAKES: &[Mistake] = &[
             _ if is_last(ctx) => ctx.send(&[0f32], 0, 0),
             _ => Ok(()),
         },
-        &["carries f32", "sent at support/mistakes.rs"],
+        &["carries f32", "sent at tests/", "support/mistakes.rs"],
     ),
     (
         "a message that is too long",
@@ -95,6 +101,6 @@ pub const MISTAKES: &[Mistake] = &[
     (
         "a message that nobody receives",
         |ctx| if is_last(ctx) { ctx.send(&[0], 0, 0) } else { Ok(()) },
-        &["never received", "sent at support/mistakes.rs"],
+        &["never received", "sent at tests/", "support/mistakes.rs"],
     ),
 ];
