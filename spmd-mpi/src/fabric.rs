@@ -96,7 +96,7 @@ impl MpiFabric {
         let hosts = hosts(&mpi.calls()?, &world)?;
         let payloads = mpi.calls()?.duplicate(all)?;
         let calls = mpi.calls()?;
-        let packets = Packets::new(calls.duplicate(all)?, &calls)?;
+        let packets = Packets::new(calls.duplicate(all)?);
         Ok(MpiFabric { mpi, process: process::id(), world, packets, payloads, hosts, tags })
     }
 
@@ -115,11 +115,9 @@ impl MpiFabric {
         }
     }
 
-    /// Takes the posted receives back, and lets nobody call MPI any more. False if that is not
-    /// possible or has been done.
+    /// Lets nobody call MPI any more. False if a thread stays inside it, or that has been done.
     fn close(&self) -> bool {
         let Some(calls) = self.mpi.last_calls() else { return false };
-        self.packets.withdraw(&calls);
         calls.close();
         true
     }

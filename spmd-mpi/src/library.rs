@@ -38,7 +38,7 @@ macro_rules! handles {
     )*};
 }
 
-handles! { Comm Datatype Errhandler Group Info Op Request }
+handles! { Comm Datatype Errhandler Group Info Message Op Request }
 
 /// What `MPI_Comm_dup` calls to copy an attribute.
 pub type CopyAttribute =
@@ -251,6 +251,8 @@ functions! {
     isend MPI_Isend (data: *const u8, count: c_int, of: Datatype, to: c_int, tag: c_int, comm: Comm, request: *mut Request);
     issend MPI_Issend counted (data: *const u8, count: Count, of: Datatype, to: c_int, tag: c_int, comm: Comm, request: *mut Request);
     irecv MPI_Irecv counted (into: *mut u8, count: Count, of: Datatype, from: c_int, tag: c_int, comm: Comm, request: *mut Request);
+    improbe MPI_Improbe (from: c_int, tag: c_int, comm: Comm, flag: *mut c_int, message: *mut Message, status: *mut Status);
+    imrecv MPI_Imrecv (into: *mut u8, count: c_int, of: Datatype, message: *mut Message, request: *mut Request);
     test MPI_Test (request: *mut Request, flag: *mut c_int, status: *mut Status);
     wait MPI_Wait (request: *mut Request, status: *mut Status);
     cancel MPI_Cancel (request: *mut Request);

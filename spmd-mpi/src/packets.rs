@@ -1,4 +1,7 @@
-//! Packets: sends that are under way, and receives that are posted ahead.
+//! Packets: sends that are under way, and what has come.
+//!
+//! Receives are not posted ahead: MPICH 5.0.2 over UCX never completes one from any source that is
+//! posted when its message has come already.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -7,11 +10,8 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::MAX_PACKET;
 
-use crate::library::{Comm, Count, Library, Request, Status};
+use crate::library::{Comm, Library, Message, Request, Status};
 use crate::mpi::{Calls, Mpi};
-
-/// Receives that are posted ahead.
-const POSTED: usize = 8;
 
 /// Packets that one call hands over, so that a caller who waits for something else gets to look.
 const AT_ONCE: usize = 64;
@@ -29,7 +29,7 @@ const TAG: c_int = 0;
 pub struct Packets {
     comm: Comm,
     outbox: Mutex<Outbox>,
-    ring: Mutex<Ring>,
+    inbox: Mutex<Inbox>,
 }
 
 /// Sends that are under way. MPI reads a buffer until its request is complete.
@@ -39,32 +39,30 @@ struct Outbox {
     spare: Vec<Vec<u8>>,
 }
 
-/// Receives in the order in which they were posted, which is the order in which MPI matches them.
-struct Ring {
-    posted: VecDeque<Slot>,
-    /// Handed over, or failed, and not yet posted again.
-    idle: Vec<Slot>,
-}
-
-struct Slot {
-    request: Request,
-    /// Allocated once: MPI writes into it while the receive is posted. Initialised throughout.
+/// What comes.
+struct Inbox {
+    /// Allocated once: MPI writes into it while a packet arrives. Initialised throughout.
     buffer: *mut [u8; MAX_PACKET],
+    /// A packet that has been matched and is not complete: others wait for it, so that all stay in
+    /// order.
+    arriving: Option<Arriving>,
 }
 
-// SAFETY: a slot owns its buffer, and requests belong to no thread.
-unsafe impl Send for Slot {}
+struct Arriving {
+    request: Request,
+    from: usize,
+    bytes: usize,
+}
+
+// SAFETY: it owns its buffer, and requests belong to no thread.
+unsafe impl Send for Inbox {}
 
 impl Packets {
-    /// Posts the receives.
-    pub fn new(comm: Comm, mpi: &Calls<'_>) -> Result<Packets> {
-        let idle = (0..POSTED).map(|_| Slot {
-            request: mpi.constants.request_null,
-            buffer: Box::into_raw(Box::new([0; MAX_PACKET])),
-        });
-        let mut ring = Ring { posted: VecDeque::with_capacity(POSTED), idle: idle.collect() };
-        ring.post(mpi, comm)?;
-        Ok(Packets { comm, outbox: Mutex::default(), ring: Mutex::new(ring) })
+    /// Those on this communicator, which nothing else uses.
+    pub fn new(comm: Comm) -> Packets {
+        let buffer = Box::into_raw(Box::new([0; MAX_PACKET]));
+        let inbox = Mutex::new(Inbox { buffer, arriving: None });
+        Packets { comm, outbox: Mutex::default(), inbox }
     }
 
     /// Sends a copy of `packet`.
@@ -90,40 +88,21 @@ impl Packets {
 
     /// Hands over what has come. Returns how many there were; none while another thread is here.
     pub fn receive(&self, mpi: &Mpi, take: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
-        let Some(mut ring) = self.ring.try_lock() else { return Ok(0) };
+        let Some(mut inbox) = self.inbox.try_lock() else { return Ok(0) };
         for handed in 0..AT_ONCE {
             let calls = mpi.calls()?;
-            ring.post(&calls, self.comm)?;
-            let come = ring.oldest(&calls)?;
+            let come = inbox.next(&calls, self.comm)?;
             if come.is_none() {
                 self.outbox.lock().collect(&calls)?;
             }
             // `take` may send.
             drop(calls);
-            let Some((slot, from, bytes)) = come else { return Ok(handed) };
-            let buffer = slot.buffer;
-            ring.idle.push(slot);
-            // SAFETY: the receive is complete, so that MPI has done with the buffer, and the ring
-            // is locked until the receive is posted again.
-            take(from, unsafe { &(&*buffer)[..bytes] });
+            let Some((from, bytes)) = come else { return Ok(handed) };
+            // SAFETY: the packet is complete, so that MPI has done with the buffer until the next,
+            // and the inbox is locked.
+            take(from, unsafe { &(&*inbox.buffer)[..bytes] });
         }
         Ok(AT_ONCE)
-    }
-
-    /// Takes the receives back, before MPI is finalised.
-    pub fn withdraw(&self, mpi: &Calls<'_>) {
-        // To wait for a thread that is handing packets over could take for ever: it may itself wait
-        // for `mpi`.
-        let Some(mut ring) = self.ring.try_lock() else { return };
-        for slot in &mut ring.posted {
-            // SAFETY: the request is that of a posted receive. A cancelled one is complete without
-            // any other process. Errors could be told to nobody.
-            unsafe {
-                let _ = mpi.cancel(&mut slot.request);
-                let _ = mpi.wait(&mut slot.request, mpi.constants.status_ignore);
-            }
-        }
-        ring.posted.clear();
     }
 }
 
@@ -149,49 +128,43 @@ impl Outbox {
     }
 }
 
-impl Ring {
-    /// Posts the idle ones, behind the others.
-    fn post(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<()> {
-        let Library { constants, .. } = &**mpi;
-        while let Some(mut slot) = self.idle.pop() {
-            let (into, bytes) = (slot.buffer.cast::<u8>(), MAX_PACKET as Count);
-            slot.request = constants.request_null;
-            let (from, request) = (constants.any_source, &mut slot.request);
-            // SAFETY: the buffer has so many writable bytes, and nobody uses it while the slot is
-            // posted.
-            let posted =
-                unsafe { mpi.irecv(into, bytes, constants.byte, from, TAG, comm, request) };
-            // After an error, too, if it was begun.
-            if slot.request == constants.request_null {
-                self.idle.push(slot);
-            } else {
-                self.posted.push_back(slot);
-            }
-            posted?;
+impl Inbox {
+    /// The sender and the bytes of the next packet, which is in the buffer, if one has come.
+    fn next(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Option<(usize, usize)>> {
+        if self.arriving.is_none() {
+            self.arriving = self.match_one(mpi, comm)?;
         }
-        Ok(())
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        let complete = complete(mpi, &mut arriving.request);
+        let (from, bytes) = (arriving.from, arriving.bytes);
+        // An error has completed it as well.
+        if !matches!(complete, Ok(false)) {
+            self.arriving = None;
+        }
+        complete.map(|complete| complete.then_some((from, bytes)))
     }
 
-    /// The oldest one with its sender and bytes, if its packet has come.
-    fn oldest(&mut self, mpi: &Calls<'_>) -> Result<Option<(Slot, usize, usize)>> {
-        let Some(slot) = self.posted.front_mut() else { return Ok(None) };
+    /// Begins to receive a packet that waits in MPI.
+    fn match_one(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Option<Arriving>> {
+        let Library { constants, .. } = &**mpi;
         let (mut flag, mut status, mut bytes) = (0, Status::default(), 0);
-        // SAFETY: the request is that of a posted receive, the rest writable.
-        let tested = unsafe { mpi.test(&mut slot.request, &mut flag, &mut status) };
-        if tested.is_ok() && flag == 0 {
+        let mut message = Message::unset();
+        // SAFETY: what is written is writable.
+        unsafe {
+            mpi.improbe(constants.any_source, TAG, comm, &mut flag, &mut message, &mut status)?;
+        }
+        if flag == 0 {
             return Ok(None);
         }
-        let counted = tested.and_then(|()| {
-            // SAFETY: the status is that of a complete receive.
-            unsafe { mpi.get_count(&status, mpi.constants.byte, &mut bytes) }
-        });
-        // An error has completed it as well.
-        let slot = self.posted.pop_front().expect("it was there");
-        if let Err(error) = counted {
-            self.idle.push(slot);
-            return Err(error);
-        }
-        Ok(Some((slot, status.source() as usize, bytes as usize)))
+        // SAFETY: the status is that of the message.
+        unsafe { mpi.get_count(&status, constants.byte, &mut bytes)? };
+        let (into, room) = (self.buffer.cast::<u8>(), MAX_PACKET as c_int);
+        let mut request = constants.request_null;
+        // SAFETY: the buffer has so many writable bytes, and nobody uses it until the request is
+        // complete: `next` gives it away only then. A longer packet is an error of MPI's.
+        unsafe { mpi.imrecv(into, room, constants.byte, &mut message, &mut request)? };
+        let bytes = usize::try_from(bytes).unwrap_or(0).min(MAX_PACKET);
+        Ok(Some(Arriving { request, from: status.source() as usize, bytes }))
     }
 }
 

@@ -14,6 +14,8 @@ pub mod raw {
     pub type Group = usize;
     /// `MPI_Info`.
     pub type Info = usize;
+    /// `MPI_Message`.
+    pub type Message = usize;
     /// `MPI_Op`.
     pub type Op = usize;
     /// `MPI_Request`.

@@ -7,7 +7,8 @@ use std::mem;
 pub mod raw {
     pub use mpi_sys::{
         MPI_Comm as Comm, MPI_Datatype as Datatype, MPI_Errhandler as Errhandler,
-        MPI_Group as Group, MPI_Info as Info, MPI_Op as Op, MPI_Request as Request,
+        MPI_Group as Group, MPI_Info as Info, MPI_Message as Message, MPI_Op as Op,
+        MPI_Request as Request,
     };
 }
 

@@ -17,12 +17,25 @@ pub(super) type States = [State];
 /// is. Each process has so many ranks.
 pub(super) fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Fault> {
     mismatch(now).or_else(|| {
-        let before = before?;
-        let (earlier, waits) = (closed(each, before)?, closed(each, now)?);
-        let same = earlier == waits && traffic(before) == traffic(now);
+        let waits = stuck(each, before?, now)?;
         let (sent, taken) = traffic(now);
-        (same && sent == taken).then(|| circle(each, now, &waits))
+        (sent == taken).then(|| circle(each, now, &waits))
     })
+}
+
+/// All waits of ranks that nobody outside of them can release, if the earlier look showed the same,
+/// and nothing has been sent or taken since.
+fn stuck(each: usize, before: &States, now: &States) -> Option<BTreeSet<Stuck>> {
+    let (earlier, waits) = (closed(each, before)?, closed(each, now)?);
+    (earlier == waits && traffic(before) == traffic(now)).then_some(waits)
+}
+
+/// How many packets are on their way to ranks that do nothing but wait, since the earlier look; none
+/// if all goes on.
+pub(super) fn stalled(each: usize, before: &States, now: &States) -> Option<u64> {
+    stuck(each, before, now)?;
+    let (sent, taken) = traffic(now);
+    sent.checked_sub(taken).filter(|packets| *packets > 0)
 }
 
 fn traffic(states: &States) -> (u64, u64) {
@@ -165,7 +178,9 @@ mod tests {
         let mut underway = two([Some(On::Rank(1)), Some(On::Rank(0))]);
         underway[0].sent = 1;
         assert_eq!(verdict(1, Some(&underway), &underway), None);
+        assert_eq!(stalled(1, &underway, &underway), Some(1));
         underway[1].taken = 1;
+        assert_eq!(stalled(1, &underway, &underway), None);
         assert!(verdict(1, Some(&underway), &underway).is_some());
         underway[1].idle = vec![1];
         assert_eq!(verdict(1, Some(&underway), &underway), None);

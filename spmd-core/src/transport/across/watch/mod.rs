@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long after a process is gone it is missed, where the ranks here have come to the end of their
 /// block: it may have heard before this one that the block is over.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// How long packets may be on their way while all ranks wait.
+const DELIVERY: Duration = Duration::from_secs(20);
 /// How long ranks have to come to their end by themselves, once the job is known to have failed.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -77,6 +79,8 @@ impl Watch {
             asked: 0,
             answers: BTreeMap::new(),
             before: None,
+            flowing: Instant::now(),
+            library: fabric.name().to_owned(),
             waiting: false,
             failed: None,
         };
@@ -139,6 +143,10 @@ struct Thread {
     asked: u64,
     answers: BTreeMap<usize, State>,
     before: Option<Vec<State>>,
+    /// Of process 0: when packets were last seen to arrive, or none to be missing.
+    flowing: Instant,
+    /// What joins the processes, for people.
+    library: String,
     /// Of process 0: somebody has said that something waits since the last question was answered.
     waiting: bool,
     /// What has stopped the job, and when this was learnt.
@@ -287,6 +295,7 @@ impl Thread {
             self.net.say_to_all(&Word::Ask(self.asked));
         } else {
             self.before = None;
+            self.flowing = Instant::now();
         }
     }
 
@@ -296,10 +305,26 @@ impl Thread {
         }
         let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();
         let verdict = judge::verdict(self.each, self.before.as_deref(), &now);
+        let stalled = self.before.as_ref().and_then(|it| judge::stalled(self.each, it, &now));
         self.before = Some(now);
-        if let Some(fault) = verdict {
+        if stalled.is_none() {
+            self.flowing = Instant::now();
+        }
+        let lost = stalled.filter(|_| self.flowing.elapsed() >= DELIVERY);
+        if let Some(fault) = verdict.or_else(|| lost.map(|packets| self.undelivered(packets))) {
             self.tell_and_stop(fault);
         }
+    }
+
+    /// The library does not do what it is for.
+    fn undelivered(&self, packets: u64) -> Fault {
+        let text = format!(
+            "all ranks wait, and {packets} packets that were sent {} seconds ago or more have not \
+             come: {} does not deliver them; try another library or another network of it",
+            DELIVERY.as_secs(),
+            self.library
+        );
+        Fault::Rank { rank: self.process * self.each, cause: Cause::Returned(text) }
     }
 
     /// Ends the process, if its ranks do not come to an end though the job has failed.
