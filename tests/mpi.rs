@@ -152,6 +152,28 @@ fn communicators_made_at_a_time() -> Result<()> {
     everywhere("communicators_made_at_a_time", &places, &[], communicators_at_a_time)
 }
 
+/// Libraries don't match calls that wait with calls that don't, so all processes must make the same,
+/// whatever other communicators each of them has.
+#[test]
+fn communicators_held_for_different_times() -> Result<()> {
+    let places = [(2, 1, "threads"), (3, 1, "threads")];
+    everywhere("communicators_held_for_different_times", &places, &[], |ctx| {
+        for turn in 0..6 {
+            let held = ctx.dup()?;
+            let held = Some(held).filter(|_| (ctx.rank() + turn) % 2 == 0);
+            for round in 0..4 {
+                assert_eq!(ctx.allreduce_value(1, Sum)?, ctx.size());
+                if round == 2 {
+                    ctx.barrier()?;
+                }
+            }
+            drop(held);
+            assert_eq!(ctx.allgather_value(turn)?, vec![turn; ctx.size()]);
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn agents() -> Result<()> {
     let places = [(2, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];

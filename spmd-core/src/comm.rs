@@ -83,7 +83,7 @@ impl Comm {
                 let processes = across.fabric.world();
                 let at = (u64::from(block), board_of(block));
                 let rank = endpoint.rank;
-                (here, Some(Spread::new(across.clone(), &group, processes, at, rank)))
+                (here, Some(Spread::new(across.clone(), &group, processes, at, rank, true)))
             }
         };
         let scope = Scope::new(u64::from(block), block, group, here);
@@ -278,7 +278,14 @@ impl Comm {
         };
         let spread = processes.and_then(|processes| {
             let across = self.endpoint.world.across.clone()?;
-            Some(Spread::new(across, &group, processes, (context, board), self.endpoint.rank))
+            Some(Spread::new(
+                across,
+                &group,
+                processes,
+                (context, board),
+                self.endpoint.rank,
+                false,
+            ))
         });
         let here = match &self.endpoint.world.across {
             None => group.clone(),

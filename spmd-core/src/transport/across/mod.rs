@@ -119,12 +119,6 @@ impl Across {
         rank / self.each
     }
 
-    /// Whether this rank is the only one of its process, which has no communicators besides the
-    /// block's own: then nobody else here can be waited for, and a call may block the process.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.each == 1 && crate::comm::extra_comms() == 0
-    }
-
     /// Ranks of other processes on this host, if they use the same cores as this one's.
     pub(crate) fn neighbors(&self) -> usize {
         (self.processes_beside() - 1) * self.each

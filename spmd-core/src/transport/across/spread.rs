@@ -2,6 +2,7 @@
 //! leads, sees the buffers of the others, and makes the steps among processes for all of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Across;
 use super::now::Now;
@@ -24,25 +25,45 @@ pub(crate) struct Spread {
     places: Vec<usize>,
     /// The ranks of each process follow those of the one before.
     ordered: bool,
+    /// Whether this is the block's own communicator, and each process has one rank.
+    lone_ranks: bool,
+    /// Whether steps hold their process up, which costs less than to ask again and again whether
+    /// they are complete. All processes do the same, since libraries take the two for different
+    /// calls. It must be known of each that nobody else in it can be waited for: that no other
+    /// communicator has been made since all had none.
+    blocking: AtomicBool,
     now: Now,
 }
 
 impl Spread {
     /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
-    /// their lowest; as `rank` sees it, one of them, in the communicator of this number and board.
+    /// their lowest; as `rank` sees it, one of them, in the communicator of this number and board,
+    /// which is the block's own if it is `primary`.
     pub(crate) fn new(
         across: Arc<Across>,
         group: &Group,
         processes: Arc<dyn Processes>,
         (context, board): (u64, usize),
         rank: usize,
+        primary: bool,
     ) -> Arc<Spread> {
         let (members, places) = Spread::lay_out(&across, group);
         let ordered = members.iter().flatten().copied().eq(0..group.len());
         let leads: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
         let lead = leads[processes.rank()] as usize;
         let now = Now::new(context, board, lead, leads);
-        let spread = Arc::new(Spread { across, processes, members, places, ordered, now });
+        let lone_ranks = primary && across.each == 1;
+        let blocking = AtomicBool::new(lone_ranks);
+        let spread = Arc::new(Spread {
+            across,
+            processes,
+            members,
+            places,
+            ordered,
+            lone_ranks,
+            blocking,
+            now,
+        });
         if rank == lead {
             spread.across.know(&spread);
         }
@@ -147,12 +168,14 @@ impl<P: Copy> Lead<'_, P> {
     /// other calls so far, this one among them.
     pub fn meet(&self) -> Result<()> {
         let print = self.round.fingerprint();
-        let (said, mut least) = ([print, !print], [0u64; 2]);
+        let alone = self.spread.lone_ranks && crate::comm::extra_comms() == 0;
+        let (said, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (said.as_ptr().cast(), least.as_mut_ptr().cast());
         let op = ErasedOp::new::<u64, _>(&Min);
-        let fold = Fold { send, recv, count: 2, dtype: u64::DTYPE, op };
-        // SAFETY: both are two words.
+        let fold = Fold { send, recv, count: 3, dtype: u64::DTYPE, op };
+        // SAFETY: both are three words.
         unsafe { self.make(Step::Allreduce(fold))? };
+        self.spread.blocking.store(least[2] == 1, Relaxed);
         // The least is the greatest.
         if least[0] == !least[1] { Ok(()) } else { self.differ() }
     }
@@ -204,7 +227,7 @@ impl<P: Copy> Lead<'_, P> {
     /// As [`Lead::step`].
     unsafe fn attempt(&self, step: Step<'_>) -> Result<()> {
         let processes = &self.spread.processes;
-        if self.spread.across.is_alone() {
+        if self.spread.blocking.load(Relaxed) {
             // SAFETY: as the caller promises.
             return unsafe { processes.run(step) };
         }
@@ -221,6 +244,7 @@ impl<P: Copy> Lead<'_, P> {
 
     /// Runs `make`, which makes communicators, when no other lead of any of these processes does.
     pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.spread.blocking.store(false, Relaxed);
         let wish = self.spread.across.turns.wish(self.spread.now.context());
         loop {
             let (mine, mut all) = (u64::from(wish.take()), 0u64);

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// block: it may have heard before this one that the block is over.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How long packets may be on their way while all ranks wait.
-const DELIVERY: Duration = Duration::from_secs(20);
+const DELIVERY: Duration = Duration::from_secs(60);
 /// How long ranks have to come to their end by themselves, once the job is known to have failed.
 const GRACE: Duration = Duration::from_secs(1);
 
