@@ -64,8 +64,6 @@ fn kernels() {
 
 /// What MPICH uses between hosts unless told otherwise.
 #[test]
-#[ignore = "MPICH 5.0.2 over UCX never completes a receive from any source that is posted after its \
-            message has come, and the packets of a world are received so: the job hangs"]
 fn messages_over_ucx() {
     for world in World::each(2).filter(|world| world.mpi.name == "mpich") {
         let mut job = world.spmdrun(2, 1);
