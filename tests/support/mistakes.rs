@@ -96,7 +96,7 @@ pub const MISTAKES: &[Mistake] = &[
     (
         "going on after failures",
         |ctx| ctx.shrink().map(drop),
-        &["shrink at support/mistakes.rs", "is not available", "ULFM"],
+        &["shrink at", "mistakes.rs", "is not available", "ULFM"],
     ),
     (
         "a message that nobody receives",
