@@ -229,7 +229,7 @@ unsafe fn scan(
     }
     if comm.spans_processes() {
         // SAFETY: as the caller promises.
-        return unsafe { across::scan(comm, &call, reduction, own, send, recv) };
+        return unsafe { across::scan(comm, &call, &reduction, own, send, recv) };
     }
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;

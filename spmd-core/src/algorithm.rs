@@ -7,7 +7,7 @@ pub use crate::comm::{HubCall, Offer, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
 pub use crate::transport::across::Lead;
-pub use crate::transport::fabric::{Fold, Parts, Step};
+pub use crate::transport::fabric::{Extents, Fold, Parts, Step};
 pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::{env, process, ptr};
 
 use parking_lot::Mutex;
-use spmd_core::transport::fabric::Parts;
-use spmd_core::transport::fabric::{Fabric, Processes, Started, Step};
+use spmd_core::transport::fabric::{Extents, Fabric, Parts, Processes, Started, Step};
 use spmd_core::{Error, Result};
 
 use crate::environment::check_pairing;
@@ -152,8 +151,7 @@ fn hosts(calls: &Calls<'_>, world: &Members) -> Result<Vec<u32>> {
     let mut first = rank as u32;
     let mut hosts = vec![0u32; size];
     let (memory, bytes) = ((&raw mut first).cast::<u8>(), size_of::<u32>());
-    let (lengths, starts) = (vec![bytes; size], (0..size).map(|of| of * bytes).collect::<Vec<_>>());
-    let all = Parts { memory: hosts.as_mut_ptr().cast(), bytes: &lengths, starts: &starts };
+    let all = Parts { memory: hosts.as_mut_ptr().cast(), extents: Extents::Equal(bytes) };
     // SAFETY: the communicators are valid; a number goes to every process of a host, and then one
     // from each to an array of as many.
     unsafe {
@@ -162,7 +160,7 @@ fn hosts(calls: &Calls<'_>, world: &Members) -> Result<Vec<u32>> {
         calls.return_errors(host)?;
         steps::make(calls, host, 0, Step::Broadcast { root: 0, memory, bytes }, None)?;
         calls.comm_free(&mut host)?;
-        let step = Step::Allgather { send: (memory, bytes), recv: all, equal: true };
+        let step = Step::Allgather { send: (memory, bytes), recv: all };
         steps::make(calls, world, rank, step, None)?;
     }
     Ok(hosts)

@@ -67,7 +67,7 @@ impl Processes for Members {
     }
 
     #[inline]
-    fn folds(&self, dtype: DType, op: ErasedOp<'_>) -> bool {
+    fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
         native(self.mpi.constants(), dtype, op).is_some()
     }
 

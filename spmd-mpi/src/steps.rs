@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use spmd_core::transport::fabric::{Fold, Parts, Step};
+use spmd_core::transport::fabric::{Extents, Fold, Step};
 use spmd_core::{Error, Result};
 
 use crate::library::{Comm, Constants, Count, Datatype, Library, Op};
@@ -49,53 +49,66 @@ pub unsafe fn make(
             let run = Run::of(mpi, bytes)?;
             call!(bcast, ibcast: place(memory), run.count, run.of, root as c_int, comm)
         }
-        Step::Gather { root, send, recv, equal } => {
-            let root = root as c_int;
-            let (from, run) = (place(send.0.cast_mut()).cast_const(), Run::of(mpi, send.1)?);
-            let to = recv.map_or(ptr::null_mut(), |recv| place(recv.memory));
-            if equal {
-                call!(gather, igather: from, run.count, run.of, to, run.count, run.of, root, comm)
-            } else {
-                let all = Lists::of(mpi, recv.unwrap_or(NOWHERE))?;
-                call!(gatherv, igatherv:
-                    from, run.count, run.of, to, all.counts, all.starts, all.of, root, comm; all)
+        Step::Gather { root, send, recv } => {
+            let (root, from, to) = (root as c_int, place(send.0.cast_mut()), place(recv.memory));
+            let run = Run::of(mpi, send.1)?;
+            match recv.extents {
+                Extents::Equal(_) => call!(gather, igather:
+                    from, run.count, run.of, to, run.count, run.of, root, comm),
+                Extents::Listed { bytes, starts } => {
+                    let all = Lists::of(mpi, bytes, starts)?;
+                    call!(gatherv, igatherv:
+                        from, run.count, run.of, to, all.counts, all.starts, all.of, root, comm;
+                        all)
+                }
             }
         }
-        Step::Allgather { send, recv, equal } => {
+        Step::Allgather { send, recv } => {
             // SAFETY: a process's own block lies within the memory.
-            let own = unsafe { recv.memory.add(recv.starts[rank]) };
+            let own = unsafe { recv.memory.add(recv.extents.start(rank)) };
             let from = if send.0 == own { in_place } else { place(send.0.cast_mut()) };
             let (to, run) = (place(recv.memory), Run::of(mpi, send.1)?);
-            if equal {
-                call!(allgather, iallgather: from, run.count, run.of, to, run.count, run.of, comm)
-            } else {
-                let all = Lists::of(mpi, recv)?;
-                call!(allgatherv, iallgatherv:
-                    from, run.count, run.of, to, all.counts, all.starts, all.of, comm; all)
+            match recv.extents {
+                Extents::Equal(_) => call!(allgather, iallgather:
+                    from, run.count, run.of, to, run.count, run.of, comm),
+                Extents::Listed { bytes, starts } => {
+                    let all = Lists::of(mpi, bytes, starts)?;
+                    call!(allgatherv, iallgatherv:
+                        from, run.count, run.of, to, all.counts, all.starts, all.of, comm; all)
+                }
             }
         }
-        Step::Scatter { root, send, recv, equal } => {
-            let root = root as c_int;
-            let (to, run) = (place(recv.0), Run::of(mpi, recv.1)?);
-            let from = send.map_or(ptr::null_mut(), |send| place(send.memory));
-            if equal {
-                call!(scatter, iscatter: from, run.count, run.of, to, run.count, run.of, root, comm)
-            } else {
-                let all = Lists::of(mpi, send.unwrap_or(NOWHERE))?;
-                call!(scatterv, iscatterv:
-                    from, all.counts, all.starts, all.of, to, run.count, run.of, root, comm; all)
+        Step::Scatter { root, send, recv } => {
+            let (root, from, to) = (root as c_int, place(send.memory), place(recv.0));
+            let run = Run::of(mpi, recv.1)?;
+            match send.extents {
+                Extents::Equal(_) => call!(scatter, iscatter:
+                    from, run.count, run.of, to, run.count, run.of, root, comm),
+                Extents::Listed { bytes, starts } => {
+                    let all = Lists::of(mpi, bytes, starts)?;
+                    call!(scatterv, iscatterv:
+                        from, all.counts, all.starts, all.of, to, run.count, run.of, root, comm;
+                        all)
+                }
             }
         }
-        Step::Alltoall { send, recv, equal } => {
+        Step::Alltoall { send, recv } => {
             let (from, to) = (place(send.memory), place(recv.memory));
-            if equal {
-                let run = Run::of(mpi, recv.bytes[rank])?;
-                call!(alltoall, ialltoall: from, run.count, run.of, to, run.count, run.of, comm)
-            } else {
-                let (out, come) = (Lists::of(mpi, send)?, Lists::of(mpi, recv)?);
-                call!(alltoallv, ialltoallv:
-                    from, out.counts, out.starts, out.of,
-                    to, come.counts, come.starts, come.of, comm; out, come)
+            match (send.extents, recv.extents) {
+                (
+                    Extents::Listed { bytes: lengths, starts: places },
+                    Extents::Listed { bytes, starts },
+                ) => {
+                    let out = Lists::of(mpi, lengths, places)?;
+                    let come = Lists::of(mpi, bytes, starts)?;
+                    call!(alltoallv, ialltoallv:
+                        from, out.counts, out.starts, out.of,
+                        to, come.counts, come.starts, come.of, comm; out, come)
+                }
+                (Extents::Equal(bytes), _) | (_, Extents::Equal(bytes)) => {
+                    let run = Run::of(mpi, bytes)?;
+                    call!(alltoall, ialltoall: from, run.count, run.of, to, run.count, run.of, comm)
+                }
             }
         }
         Step::Reduce { root, fold } => {
@@ -148,9 +161,6 @@ fn foreign(fold: Fold<'_>) -> Error {
     let (op, dtype) = (fold.op.name(), fold.dtype);
     Error::Argument(format!("MPI has no {op} of {dtype} with this library's results"))
 }
-
-/// The blocks of a process that has none, since it isn't the root.
-const NOWHERE: Parts<'_> = Parts { memory: ptr::null_mut(), bytes: &[], starts: &[] };
 
 /// The address as MPI is to see it. That of an empty slice is some small number, of which MPI has
 /// given a meaning to a few (1 is `MPI_IN_PLACE`); no memory lies there.

@@ -17,7 +17,7 @@ enum Kind {
 
 macro_rules! kinds {
     ($($name:ident $type:ty => $kind:ident,)*) => {
-        fn kind(dtype: DType) -> Option<Kind> {
+        fn kind(dtype: &DType) -> Option<Kind> {
             $(const $name: u32 = <$type>::DTYPE.id;)*
             match dtype.id {
                 $($name => Some(Kind::$kind),)*
@@ -50,7 +50,7 @@ kinds! {
 /// product of complex numbers, for which there are several formulas; the logical operations, whose
 /// true value MPI leaves open. MPI has no arrays: their operations are not the library's own here.
 #[inline]
-pub fn native(mpi: &Constants, dtype: DType, op: ErasedOp<'_>) -> Option<(Datatype, Op)> {
+pub fn native(mpi: &Constants, dtype: &DType, op: &ErasedOp<'_>) -> Option<(Datatype, Op)> {
     // A type or operation of the program's own may have the name of one of ours.
     if !op.trusted() {
         return None;

@@ -3,10 +3,10 @@
 
 use std::ptr::{copy_nonoverlapping, null_mut};
 
-use spmd_core::algorithm::{Call, Fold, Lead, Parts, Step, fold_ranks};
+use spmd_core::algorithm::{Call, Extents, Fold, Lead, Parts, Step, fold_ranks};
 use spmd_core::{Comm, Result};
 
-use super::{Packed, check_values, starts_of};
+use super::{Packed, check_values};
 use crate::blocks::Blocks;
 use crate::large::part;
 use crate::reducing::Reduction;
@@ -30,13 +30,13 @@ impl Held {
 
 type Leading<'r> = Lead<'r, Held>;
 
-fn is_native(comm: &Comm, lead: &Leading<'_>, reduction: Reduction<'_>) -> bool {
-    !comm.is_reproducible() && lead.folds(reduction.dtype, reduction.op)
+fn is_native(comm: &Comm, lead: &Leading<'_>, reduction: &Reduction<'_>) -> bool {
+    !comm.is_reproducible() && lead.folds(&reduction.dtype, &reduction.op)
 }
 
 /// The elements of a reduction, for a step.
-fn fold_of<'o>(reduction: Reduction<'o>, send: *const u8, recv: *mut u8) -> Fold<'o> {
-    Fold { send, recv, count: reduction.count, dtype: reduction.dtype, op: reduction.op }
+fn fold_of<'o>(reduction: &'o Reduction<'o>, send: *const u8, recv: *mut u8) -> Fold<'o> {
+    Fold { send, recv, count: reduction.count, dtype: &reduction.dtype, op: &reduction.op }
 }
 
 /// The fold to all.
@@ -46,7 +46,7 @@ fn fold_of<'o>(reduction: Reduction<'o>, send: *const u8, recv: *mut u8) -> Fold
 pub(crate) unsafe fn allreduce(
     comm: &Comm,
     call: &Call<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
@@ -57,6 +57,9 @@ pub(crate) unsafe fn allreduce(
                 return in_order(lead, reduction, None);
             }
             let first = lead.parts().next().expect("a process holds a rank at least");
+            if lead.parts().len() == 1 {
+                return lead.step(Step::Allreduce(fold_of(reduction, first.send, first.recv)));
+            }
             let mut room = Vec::new();
             let send = folded_here(lead, reduction, &mut room)?;
             lead.step(Step::Allreduce(fold_of(reduction, send, first.recv)))?;
@@ -75,7 +78,7 @@ pub(crate) unsafe fn allreduce(
 pub(crate) unsafe fn reduce(
     comm: &Comm,
     call: &Call<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     root: usize,
     send: *const u8,
     recv: *mut u8,
@@ -103,7 +106,7 @@ pub(crate) unsafe fn reduce(
 /// The inputs hold the elements.
 unsafe fn folded_here(
     lead: &Leading<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     room: &mut Vec<u8>,
 ) -> Result<*const u8> {
     let mut parts = lead.parts();
@@ -124,7 +127,7 @@ unsafe fn folded_here(
 /// As `fold_ranks`.
 unsafe fn fold(
     lead: &Leading<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     count: usize,
     ranks: usize,
     out: *mut u8,
@@ -154,7 +157,7 @@ fn order(lead: &Leading<'_>) -> Vec<usize> {
 ///
 /// # Safety
 /// The inputs hold the elements; there is room for them where they are wanted.
-unsafe fn in_order(lead: &Leading<'_>, reduction: Reduction<'_>, to: Option<usize>) -> Result<()> {
+unsafe fn in_order(lead: &Leading<'_>, reduction: &Reduction<'_>, to: Option<usize>) -> Result<()> {
     let (size, n, processes) = (reduction.size(), lead.size(), lead.processes());
     let (me, order) = (lead.process(), order(lead));
     let step = (CHUNK / (n * size)).max(processes);
@@ -163,10 +166,10 @@ unsafe fn in_order(lead: &Leading<'_>, reduction: Reduction<'_>, to: Option<usiz
         let count = step.min(reduction.count - start);
         let share = |process| part(count, processes, process);
         let here = lead.members(me).len();
-        let out = (0..processes).map(|process| here * share(process).1 * size).collect();
+        let out = (0..processes).map(|process| here * share(process).1 * size);
         let mine = share(me).1;
         let came = (0..processes).map(|process| lead.members(process).len() * mine * size);
-        let (mut out, mut came) = (Packed::room(out), Packed::room(came.collect()));
+        let (mut out, mut came) = (Packed::room(out), Packed::room(came));
         // SAFETY: as the caller promises; the shares lie within the chunk, and that in the inputs.
         unsafe {
             let mut place = out.memory.as_mut_ptr();
@@ -176,22 +179,16 @@ unsafe fn in_order(lead: &Leading<'_>, reduction: Reduction<'_>, to: Option<usiz
                     place = place.add(len * size);
                 }
             }
-            lead.step(Step::Alltoall { send: out.parts(), recv: came.parts(), equal: false })?;
+            lead.step(Step::Alltoall { send: out.parts(), recv: came.parts() })?;
             check_values(reduction.dtype, came.memory.as_ptr(), came.memory.len() / size)?;
             let mut folded = vec![0u8; mine * size];
             let input = |rank: usize| came.memory.as_ptr().add(order[rank] * mine * size);
             fold(lead, reduction, mine, n, folded.as_mut_ptr(), input)?;
-            let mut result = Packed::room((0..processes).map(|it| share(it).1 * size).collect());
-            let send = (folded.as_ptr(), folded.len());
+            let mut result = Packed::room((0..processes).map(|it| share(it).1 * size));
+            let (send, recv) = ((folded.as_ptr(), folded.len()), result.parts());
             match to {
-                None => {
-                    let recv = result.parts();
-                    lead.step(Step::Allgather { send, recv, equal: false })?;
-                }
-                Some(root) => {
-                    let recv = (root == me).then(|| result.parts());
-                    lead.step(Step::Gather { root, send, recv, equal: false })?;
-                }
+                None => lead.step(Step::Allgather { send, recv })?,
+                Some(root) => lead.step(Step::Gather { root, send, recv })?,
             }
             for target in lead.parts().filter(|part| !part.recv.is_null()) {
                 check_values(reduction.dtype, result.memory.as_ptr(), count)?;
@@ -211,7 +208,7 @@ unsafe fn in_order(lead: &Leading<'_>, reduction: Reduction<'_>, to: Option<usiz
 pub(crate) unsafe fn reduce_scatter(
     comm: &Comm,
     call: &Call<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     blocks: &Blocks,
     send: *const u8,
     recv: *mut u8,
@@ -223,7 +220,7 @@ pub(crate) unsafe fn reduce_scatter(
             if let Blocks::Varying(_) = blocks {
                 agree_on_blocks(lead)?;
             }
-            if lead.is_flat() && lead.is_ordered() && is_native(comm, lead, reduction) {
+            if lead.is_flat() && is_native(comm, lead, reduction) {
                 let counts: Vec<usize> = (0..lead.size()).map(|rank| blocks.of(rank).1).collect();
                 let fold = fold_of(reduction, send, recv);
                 return lead.step(Step::ReduceScatter { fold, counts: &counts });
@@ -239,7 +236,7 @@ pub(crate) unsafe fn reduce_scatter(
 /// As [`reduce_scatter`].
 unsafe fn scatter_in_order(
     lead: &Leading<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     blocks: &Blocks,
 ) -> Result<()> {
     let (size, n, processes) = (reduction.size(), lead.size(), lead.processes());
@@ -248,8 +245,8 @@ unsafe fn scatter_in_order(
         lead.members(process).iter().map(|rank| blocks.of(*rank).1 * size).sum::<usize>()
     };
     let here = lead.members(me).len();
-    let out = (0..processes).map(|process| here * of(process)).collect();
-    let came = (0..processes).map(|process| lead.members(process).len() * of(me)).collect();
+    let out = (0..processes).map(|process| here * of(process));
+    let came = (0..processes).map(|process| lead.members(process).len() * of(me));
     let (mut out, mut came) = (Packed::room(out), Packed::room(came));
     // SAFETY: as the caller promises; the blocks lie within the inputs.
     unsafe {
@@ -263,7 +260,7 @@ unsafe fn scatter_in_order(
                 }
             }
         }
-        lead.step(Step::Alltoall { send: out.parts(), recv: came.parts(), equal: false })?;
+        lead.step(Step::Alltoall { send: out.parts(), recv: came.parts() })?;
         check_values(reduction.dtype, came.memory.as_ptr(), came.memory.len() / size)?;
         let mut first = 0;
         for (part, rank) in lead.parts().zip(lead.members(me)) {
@@ -287,12 +284,10 @@ unsafe fn agree_on_blocks(lead: &Leading<'_>) -> Result<()> {
     // Two words, of which no two processes' are the same if theirs differ.
     let said = [digests[0], u64::from(differ)];
     let mut heard = vec![[0u64; 2]; lead.processes()];
-    let bytes = vec![size_of_val(&said); heard.len()];
-    let (starts, _) = starts_of(&bytes);
-    let recv = Parts { memory: heard.as_mut_ptr().cast(), bytes: &bytes, starts: &starts };
-    let send = (said.as_ptr().cast(), size_of_val(&said));
+    let (send, extents) = ((said.as_ptr().cast(), size_of_val(&said)), size_of_val(&said));
+    let recv = Parts { memory: heard.as_mut_ptr().cast(), extents: Extents::Equal(extents) };
     // SAFETY: two words, and room for two of each process.
-    unsafe { lead.step(Step::Allgather { send, recv, equal: true })? };
+    unsafe { lead.step(Step::Allgather { send, recv })? };
     match heard.iter().all(|words| *words == [digests[0], 0]) {
         true => Ok(()),
         false => Err(lead.disagree("different counts")),
@@ -306,7 +301,7 @@ unsafe fn agree_on_blocks(lead: &Leading<'_>) -> Result<()> {
 pub(crate) unsafe fn scan(
     comm: &Comm,
     call: &Call<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     own: bool,
     send: *const u8,
     recv: *mut u8,
@@ -314,7 +309,7 @@ pub(crate) unsafe fn scan(
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
         comm.collective_across(call, Held::new(send, recv), |lead| {
-            if lead.is_flat() && lead.is_ordered() && is_native(comm, lead, reduction) {
+            if lead.is_flat() && is_native(comm, lead, reduction) {
                 return native_scan(lead, reduction, own, send, recv);
             }
             scan_in_order(lead, reduction, own)
@@ -326,7 +321,7 @@ pub(crate) unsafe fn scan(
 /// As [`scan`].
 unsafe fn native_scan(
     lead: &Leading<'_>,
-    reduction: Reduction<'_>,
+    reduction: &Reduction<'_>,
     own: bool,
     send: *const u8,
     recv: *mut u8,
@@ -343,7 +338,7 @@ unsafe fn native_scan(
 ///
 /// # Safety
 /// As [`scan`].
-unsafe fn scan_in_order(lead: &Leading<'_>, reduction: Reduction<'_>, own: bool) -> Result<()> {
+unsafe fn scan_in_order(lead: &Leading<'_>, reduction: &Reduction<'_>, own: bool) -> Result<()> {
     let (size, n, order) = (reduction.size(), lead.size(), order(lead));
     let step = (CHUNK / (n * size)).max(1);
     let mut start = 0;
@@ -357,12 +352,12 @@ unsafe fn scan_in_order(lead: &Leading<'_>, reduction: Reduction<'_>, own: bool)
             });
         }
         let bytes = |process| lead.members(process).len() * count * size;
-        let mut came = Packed::room((0..lead.processes()).map(bytes).collect());
+        let mut came = Packed::room((0..lead.processes()).map(bytes));
         let send = (out.as_ptr(), out.len());
         // SAFETY: as above.
         unsafe {
             let recv = came.parts();
-            lead.step(Step::Allgather { send, recv, equal: false })?;
+            lead.step(Step::Allgather { send, recv })?;
             check_values(reduction.dtype, came.memory.as_ptr(), came.memory.len() / size)?;
             let input = |rank: usize| came.memory.as_ptr().add(order[rank] * count * size);
             for (part, rank) in lead.parts().zip(lead.members(lead.process())) {

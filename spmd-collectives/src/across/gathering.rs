@@ -1,11 +1,12 @@
 //! Gather, allgather and scatter across processes.
 
+use std::iter;
 use std::ptr::copy_nonoverlapping;
 
 use spmd_core::algorithm::{Call, Lead, Parts, Step};
 use spmd_core::{Comm, DType, Result};
 
-use super::{Packed, check_values};
+use super::{Lengths, Packed, check_values, is_even};
 use crate::blocks::Blocks;
 
 /// What a rank calls with: its own data, and on those who get or give them the blocks of all.
@@ -17,22 +18,6 @@ struct Held {
     /// Null where it has none.
     blocks: *const Blocks,
     all: *mut u8,
-}
-
-/// Bytes of the blocks of each process's ranks.
-fn bytes_by_process<P: Copy>(lead: &Lead<'_, P>, blocks: &Blocks, size: usize) -> Vec<usize> {
-    let sum = |process| lead.members(process).iter().map(|rank| blocks.of(*rank).1 * size).sum();
-    (0..lead.processes()).map(sum).collect()
-}
-
-/// Where the blocks of each process's ranks start, where these follow each other.
-fn starts_by_process<P: Copy>(lead: &Lead<'_, P>, blocks: &Blocks, size: usize) -> Vec<usize> {
-    (0..lead.processes()).map(|it| blocks.of(lead.members(it)[0]).0 * size).collect()
-}
-
-/// Whether all processes have as many ranks.
-fn is_even<P: Copy>(lead: &Lead<'_, P>) -> bool {
-    (1..lead.processes()).all(|it| lead.members(it).len() == lead.members(0).len())
 }
 
 /// What the ranks of this process send, one after another; `room` holds it if they are several.
@@ -78,12 +63,11 @@ pub(crate) unsafe fn gather(
             let to = lead.process_of(root);
             let target = lead.parts().find(|part| !part.blocks.is_null());
             let Some(target) = target else {
-                let equal = equal && is_even(lead);
-                return lead.step(Step::Gather { root: to, send, recv: None, equal });
+                let recv = Parts::elsewhere(equal && is_even(lead));
+                return lead.step(Step::Gather { root: to, send, recv });
             };
-            collect(lead, dtype, equal, &[target], |recv, equal| {
-                lead.step(Step::Gather { root: to, send, recv: Some(recv), equal })
-            })
+            let target = iter::once(target);
+            collect(lead, dtype, target, |recv| lead.step(Step::Gather { root: to, send, recv }))
         })
     }
 }
@@ -110,11 +94,9 @@ pub(crate) unsafe fn allgather(
                 agree_on_counts(lead, None)?;
             }
             let mut room = Vec::new();
-            let (size, targets) = (dtype.size as usize, lead.parts().collect::<Vec<_>>());
-            let send = own_of(lead, size, &mut room);
-            collect(lead, dtype, equal, &targets, |recv, equal| {
-                lead.step(Step::Allgather { send, recv, equal })
-            })
+            let send = own_of(lead, dtype.size as usize, &mut room);
+            let targets = lead.parts();
+            collect(lead, dtype, targets, |recv| lead.step(Step::Allgather { send, recv }))
         })
     }
 }
@@ -126,34 +108,33 @@ pub(crate) unsafe fn allgather(
 unsafe fn collect(
     lead: &Lead<'_, Held>,
     dtype: DType,
-    equal: bool,
-    targets: &[Held],
-    step: impl FnOnce(Parts<'_>, bool) -> Result<()>,
+    targets: impl Iterator<Item = Held> + Clone,
+    step: impl FnOnce(Parts<'_>) -> Result<()>,
 ) -> Result<()> {
     let size = dtype.size as usize;
+    let first = targets.clone().next().expect("there is a rank that gets the blocks");
     // SAFETY: whoever has blocks shows them during the call.
-    let blocks = unsafe { &*targets[0].blocks };
-    let bytes = bytes_by_process(lead, blocks, size);
-    let equal = equal && is_even(lead);
-    let total: usize = bytes.iter().sum();
+    let blocks = unsafe { &*first.blocks };
+    let lengths = Lengths::of(lead, blocks, size);
+    let total = lengths.total();
     if lead.is_ordered() && dtype.valid.is_none() {
-        let starts = starts_by_process(lead, blocks, size);
-        step(Parts { memory: targets[0].all, bytes: &bytes, starts: &starts }, equal)?;
-        for target in &targets[1..] {
+        // Processes then follow each other as their ranks do.
+        step(lengths.at(first.all))?;
+        for target in targets.skip(1) {
             // SAFETY: both have room for all blocks, and are buffers of different ranks.
-            unsafe { copy_nonoverlapping(targets[0].all, target.all, total) };
+            unsafe { copy_nonoverlapping(first.all, target.all, total) };
         }
         return Ok(());
     }
-    let mut came = Packed::room(bytes);
-    step(came.parts(), equal)?;
+    let mut came = Packed::of(lengths);
+    step(came.parts())?;
     // SAFETY: `came` holds all blocks, and each target has room for each.
     unsafe {
         check_values(dtype, came.memory.as_ptr(), total / size)?;
         let mut place = came.memory.as_ptr();
         for rank in (0..lead.processes()).flat_map(|process| lead.members(process)) {
             let (start, count) = blocks.of(*rank);
-            for target in targets {
+            for target in targets.clone() {
                 copy_nonoverlapping(place, target.all.add(start * size), count * size);
             }
             place = place.add(count * size);
@@ -181,37 +162,35 @@ pub(crate) unsafe fn scatter(
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
         comm.collective_across(call, held, |lead| {
-            let equal = equal && is_even(lead);
             let to = lead.process_of(root);
             let mine: usize = lead.parts().map(|part| part.count * size).sum();
             let only = lead.parts().next().filter(|_| lead.parts().len() == 1);
             let direct = only.filter(|_| dtype.valid.is_none());
             let mut room = vec![0u8; if direct.is_some() { 0 } else { mine }];
             let recv = (direct.map_or(room.as_mut_ptr(), |only| only.own), mine);
-            let mut packed = Packed::room(Vec::new());
-            let starts;
-            let send = match lead.parts().find(|part| !part.blocks.is_null()) {
-                None => None,
+            match lead.parts().find(|part| !part.blocks.is_null()) {
+                None => {
+                    let send = Parts::elsewhere(equal && is_even(lead));
+                    lead.step(Step::Scatter { root: to, send, recv })?;
+                }
                 Some(source) => {
                     let blocks = &*source.blocks;
-                    let bytes = bytes_by_process(lead, blocks, size);
+                    let lengths = Lengths::of(lead, blocks, size);
                     if lead.is_ordered() {
-                        packed.bytes = bytes;
-                        starts = starts_by_process(lead, blocks, size);
-                        Some(Parts { memory: source.all, bytes: &packed.bytes, starts: &starts })
+                        let send = lengths.at(source.all);
+                        lead.step(Step::Scatter { root: to, send, recv })?;
                     } else {
-                        packed = Packed::room(bytes);
+                        let mut packed = Packed::of(lengths);
                         let mut place = packed.memory.as_mut_ptr();
                         for rank in (0..lead.processes()).flat_map(|it| lead.members(it)) {
                             let (start, count) = blocks.of(*rank);
                             copy_nonoverlapping(source.all.add(start * size), place, count * size);
                             place = place.add(count * size);
                         }
-                        Some(packed.parts())
+                        lead.step(Step::Scatter { root: to, send: packed.parts(), recv })?;
                     }
                 }
-            };
-            lead.step(Step::Scatter { root: to, send, recv, equal })?;
+            }
             if direct.is_some() {
                 return Ok(());
             }
@@ -240,17 +219,12 @@ unsafe fn agree_on_counts(lead: &Lead<'_, Held>, root: Option<usize>) -> Result<
     let digest = |part: Held| unsafe { part.blocks.as_ref() }.map_or(0, Blocks::digest);
     let words = |part: Held| [part.count as u64, digest(part)];
     let mine: Vec<[u64; 2]> = lead.parts().map(words).collect();
-    let each = |process| size_of::<[u64; 2]>() * lead.members(process).len();
-    let mut came = Packed::room((0..lead.processes()).map(each).collect());
+    let mut came = Packed::of(Lengths::of(lead, &Blocks::Equal(1), size_of::<[u64; 2]>()));
     let send = (mine.as_ptr().cast::<u8>(), size_of_val(&mine[..]));
-    let equal = is_even(lead);
     let to = root.map(|root| lead.process_of(root));
     let step = match to {
-        None => Step::Allgather { send, recv: came.parts(), equal },
-        Some(to) => {
-            let recv = (to == lead.process()).then(|| came.parts());
-            Step::Gather { root: to, send, recv, equal }
-        }
+        None => Step::Allgather { send, recv: came.parts() },
+        Some(to) => Step::Gather { root: to, send, recv: came.parts() },
     };
     // SAFETY: the words of this process's ranks, and room for those of all.
     unsafe { lead.step(step)? };

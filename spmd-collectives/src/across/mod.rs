@@ -10,41 +10,93 @@ mod neighbors;
 
 pub(crate) use folding::{allreduce, reduce, reduce_scatter, scan};
 pub(crate) use gathering::{allgather, gather, scatter};
-pub(crate) use moving::{agree, alltoall, barrier, broadcast};
+pub(crate) use moving::{ByRank, agree, alltoall, barrier, broadcast};
 pub(crate) use neighbors::{Beside, neighbors};
 
-use spmd_core::algorithm::{Call, Parts};
+use spmd_core::algorithm::{Call, Extents, Lead, Parts};
 use spmd_core::{DType, Error, Result};
+
+use crate::blocks::Blocks;
 
 /// Blocks for or from each process, one after another in memory of their own.
 struct Packed {
     memory: Vec<u8>,
-    bytes: Vec<usize>,
-    starts: Vec<usize>,
+    lengths: Lengths,
 }
 
 impl Packed {
     /// Room for blocks of these lengths.
-    fn room(bytes: Vec<usize>) -> Packed {
-        let (starts, total) = starts_of(&bytes);
-        Packed { memory: vec![0; total], bytes, starts }
+    fn room(bytes: impl Iterator<Item = usize>) -> Packed {
+        Packed::of(Lengths::listed(bytes))
+    }
+
+    /// Room for these blocks.
+    fn of(lengths: Lengths) -> Packed {
+        Packed { memory: vec![0; lengths.total()], lengths }
     }
 
     fn parts(&mut self) -> Parts<'_> {
-        let memory = self.memory.as_mut_ptr();
-        Parts { memory, bytes: &self.bytes, starts: &self.starts }
+        self.lengths.at(self.memory.as_mut_ptr())
     }
 }
 
-/// Where blocks of these lengths start, and their sum.
-fn starts_of(bytes: &[usize]) -> (Vec<usize>, usize) {
-    let mut end = 0;
-    let next = |bytes: &usize| {
-        end += bytes;
-        end - bytes
-    };
-    let starts = bytes.iter().map(next).collect();
-    (starts, end)
+/// The lengths of the blocks of all processes, which lie one after the other.
+enum Lengths {
+    /// So many bytes of each of so many processes, as all of them know.
+    Equal(usize, usize),
+    Listed {
+        bytes: Vec<usize>,
+        starts: Vec<usize>,
+    },
+}
+
+impl Lengths {
+    fn listed(bytes: impl Iterator<Item = usize>) -> Lengths {
+        let mut end = 0;
+        let next = |bytes| {
+            end += bytes;
+            (bytes, end - bytes)
+        };
+        let (bytes, starts) = bytes.map(next).unzip();
+        Lengths::Listed { bytes, starts }
+    }
+
+    /// Those of `blocks` of elements of `size` bytes: of each process, the blocks of its ranks.
+    fn of<P: Copy>(lead: &Lead<'_, P>, blocks: &Blocks, size: usize) -> Lengths {
+        let members = |process| lead.members(process).iter();
+        match blocks {
+            Blocks::Equal(count) if is_even(lead) => {
+                Lengths::Equal(count * size * members(0).len(), lead.processes())
+            }
+            _ => Lengths::listed(
+                (0..lead.processes())
+                    .map(|process| members(process).map(|rank| blocks.of(*rank).1 * size).sum()),
+            ),
+        }
+    }
+
+    /// The bytes of all.
+    fn total(&self) -> usize {
+        match self {
+            Lengths::Equal(bytes, processes) => bytes * processes,
+            Lengths::Listed { bytes, .. } => bytes.iter().sum(),
+        }
+    }
+
+    /// The blocks in this memory.
+    fn at(&self, memory: *mut u8) -> Parts<'_> {
+        let extents = match self {
+            Lengths::Equal(bytes, _) => Extents::Equal(*bytes),
+            Lengths::Listed { bytes, starts } => Extents::Listed { bytes, starts },
+        };
+        Parts { memory, extents }
+    }
+}
+
+/// Whether all processes have as many ranks.
+fn is_even<P: Copy>(lead: &Lead<'_, P>) -> bool {
+    lead.is_flat()
+        || (1..lead.processes()).all(|it| lead.members(it).len() == lead.members(0).len())
 }
 
 /// Ranks go by different counts.

@@ -2,10 +2,10 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Call, ErasedOp, Lead, Parts, Step};
+use spmd_core::algorithm::{Call, ErasedOp, Lead, Step};
 use spmd_core::{Comm, DType, Element, Max, Result};
 
-use super::{Packed, check_values};
+use super::{Lengths, Packed, check_values, is_even};
 use crate::reducing::Reduction;
 
 /// The leads meet when all ranks of their processes have come, and compare all calls so far.
@@ -22,7 +22,7 @@ pub(crate) fn agree(comm: &Comm, call: &Call<'_>, yes: bool) -> Result<bool> {
     let reduction = Reduction { dtype: u64::DTYPE, op, count: 1 };
     let (send, recv) = ((&raw const no).cast(), (&raw mut any).cast());
     // SAFETY: two words.
-    unsafe { super::allreduce(comm, call, reduction, send, recv)? };
+    unsafe { super::allreduce(comm, call, &reduction, send, recv)? };
     Ok(any == 0)
 }
 
@@ -64,98 +64,108 @@ pub(crate) unsafe fn broadcast(
     }
 }
 
-/// What a rank calls an alltoall with: its buffers, and for each rank where the block for it starts
-/// and how long it is, and where that from it goes, in bytes.
+/// The blocks of a buffer for or from all ranks, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) enum ByRank {
+    /// All of this length, one after the other.
+    Equal(usize),
+    /// The start and the length of each.
+    Listed(*const (usize, usize)),
+}
+
+impl ByRank {
+    /// The start and the length of a rank's.
+    ///
+    /// # Safety
+    /// The list of so many ranks is there.
+    unsafe fn of(self, rank: usize) -> (usize, usize) {
+        match self {
+            ByRank::Equal(bytes) => (rank * bytes, bytes),
+            // SAFETY: as the caller promises.
+            ByRank::Listed(blocks) => unsafe { *blocks.add(rank) },
+        }
+    }
+}
+
+/// What a rank calls an alltoall with.
 #[derive(Clone, Copy)]
 struct Exchanged {
     send: *const u8,
     recv: *mut u8,
-    /// A block for each rank.
-    outgoing: *const (usize, usize),
-    incoming: *const (usize, usize),
-}
-
-impl Exchanged {
-    /// # Safety
-    /// The blocks of so many ranks are there.
-    unsafe fn outgoing(&self, rank: usize) -> (usize, usize) {
-        // SAFETY: as the caller promises.
-        unsafe { *self.outgoing.add(rank) }
-    }
-
-    /// # Safety
-    /// As above.
-    unsafe fn incoming(&self, rank: usize) -> (usize, usize) {
-        // SAFETY: as the caller promises.
-        unsafe { *self.incoming.add(rank) }
-    }
+    outgoing: ByRank,
+    incoming: ByRank,
 }
 
 /// Every rank's blocks to all others: those from one process to another are packed by sender, then
-/// by receiver. `outgoing` and `incoming`: start and length of the block for and from each rank,
-/// in bytes. `equal`: all have the same length, and lie one after another.
+/// by receiver. All ranks' blocks are equal, or nobody's are.
 ///
 /// # Safety
-/// `send` and `recv` have these blocks; they are apart.
+/// `send` and `recv` have these blocks, which are listed for all ranks; they are apart.
 pub(crate) unsafe fn alltoall(
     comm: &Comm,
     call: &Call<'_>,
     dtype: DType,
-    (send, outgoing): (*const u8, &[(usize, usize)]),
-    (recv, incoming): (*mut u8, &[(usize, usize)]),
-    equal: bool,
+    (send, outgoing): (*const u8, ByRank),
+    (recv, incoming): (*mut u8, ByRank),
 ) -> Result<()> {
-    let (outgoing, incoming) = (outgoing.as_ptr(), incoming.as_ptr());
     let mine = Exchanged { send, recv, outgoing, incoming };
     // SAFETY: all ranks' buffers hold their blocks, and are held during the call, as are the lists.
-    unsafe { comm.collective_across(call, mine, |lead| exchange(lead, dtype, equal)) }
+    unsafe { comm.collective_across(call, mine, |lead| exchange(lead, dtype)) }
 }
 
 /// # Safety
 /// As [`alltoall`] for all ranks of this process.
-unsafe fn exchange(lead: &Lead<'_, Exchanged>, dtype: DType, equal: bool) -> Result<()> {
+unsafe fn exchange(lead: &Lead<'_, Exchanged>, dtype: DType) -> Result<()> {
     let (processes, checked) = (lead.processes(), dtype.valid.is_some());
-    let mine: Vec<usize> = lead.members(lead.process()).to_vec();
     // SAFETY: as the caller promises: the blocks of all ranks are known, and lie in the buffers.
     unsafe {
         if let (true, false, Some(only)) = (lead.is_flat(), checked, lead.parts().next()) {
-            let blocks = |block: &dyn Fn(usize) -> (usize, usize)| -> (Vec<usize>, Vec<usize>) {
-                (0..processes).map(|process| block(lead.members(process)[0])).unzip()
+            // The processes are then as many as the ranks, and in the same order.
+            let lengths = |blocks| match blocks {
+                ByRank::Equal(bytes) => Lengths::Equal(bytes, processes),
+                ByRank::Listed(_) => {
+                    let (starts, bytes) = (0..processes).map(|rank| blocks.of(rank)).unzip();
+                    Lengths::Listed { bytes, starts }
+                }
             };
-            let (starts, bytes) = blocks(&|rank| only.outgoing(rank));
-            let send = Parts { memory: only.send.cast_mut(), bytes: &bytes, starts: &starts };
-            let (starts, bytes) = blocks(&|rank| only.incoming(rank));
-            let recv = Parts { memory: only.recv, bytes: &bytes, starts: &starts };
-            let equal = equal && lead.is_ordered();
-            return lead.step(Step::Alltoall { send, recv, equal });
+            let (out, come) = (lengths(only.outgoing), lengths(only.incoming));
+            let (send, recv) = (out.at(only.send.cast_mut()), come.at(only.recv));
+            return lead.step(Step::Alltoall { send, recv });
         }
-        let sum = |process: usize, block: &dyn Fn(Exchanged, usize) -> (usize, usize)| {
-            let each = |part| lead.members(process).iter().map(move |rank| block(part, *rank).1);
-            lead.parts().flat_map(each).sum::<usize>()
+        let here = lead.members(lead.process()).len();
+        let all = |blocks: &dyn Fn(Exchanged) -> ByRank| {
+            let sum = |process| {
+                let each = |part| {
+                    let blocks = blocks(part);
+                    lead.members(process).iter().map(move |rank| blocks.of(*rank).1)
+                };
+                lead.parts().flat_map(each).sum::<usize>()
+            };
+            Packed::of(match lead.parts().next().map(blocks) {
+                // As long as all processes have as many ranks.
+                Some(ByRank::Equal(bytes)) if is_even(lead) => {
+                    Lengths::Equal(bytes * here * here, processes)
+                }
+                _ => Lengths::listed((0..processes).map(sum)),
+            })
         };
-        let all = |block: &dyn Fn(Exchanged, usize) -> (usize, usize)| {
-            Packed::room((0..processes).map(|process| sum(process, block)).collect())
-        };
-        let (mut out, mut came) =
-            (all(&|it, rank| it.outgoing(rank)), all(&|it, rank| it.incoming(rank)));
+        let (mut out, mut came) = (all(&|part| part.outgoing), all(&|part| part.incoming));
         let mut place = out.memory.as_mut_ptr();
         for process in 0..processes {
             for part in lead.parts() {
                 for rank in lead.members(process) {
-                    let (start, bytes) = part.outgoing(*rank);
+                    let (start, bytes) = part.outgoing.of(*rank);
                     copy_nonoverlapping(part.send.add(start), place, bytes);
                     place = place.add(bytes);
                 }
             }
         }
-        // Blocks of equal ranks are equal as long as all processes have as many.
-        let equal = equal && (0..processes).all(|it| lead.members(it).len() == mine.len());
-        lead.step(Step::Alltoall { send: out.parts(), recv: came.parts(), equal })?;
+        lead.step(Step::Alltoall { send: out.parts(), recv: came.parts() })?;
         let mut place = came.memory.as_ptr();
         for process in 0..processes {
             for rank in lead.members(process) {
                 for part in lead.parts() {
-                    let (start, bytes) = part.incoming(*rank);
+                    let (start, bytes) = part.incoming.of(*rank);
                     check_values(dtype, place, bytes / dtype.size as usize)?;
                     copy_nonoverlapping(place, part.recv.add(start), bytes);
                     place = place.add(bytes);

@@ -5,7 +5,7 @@ use std::ptr::copy_nonoverlapping;
 use spmd_core::algorithm::Call;
 use spmd_core::{Comm, DType, Result};
 
-use super::starts_of;
+use super::ByRank;
 
 /// A block that goes to or comes from a peer; places and lengths in elements.
 #[derive(Clone, Copy)]
@@ -32,10 +32,14 @@ pub(crate) unsafe fn neighbors(
     outgoing.sort_by_key(|block| (block.peer, block.side));
     incoming.sort_by_key(|block| (block.peer, block.side));
     let by_rank = |blocks: &[Beside]| {
-        let mut lengths = vec![0; comm.size()];
-        blocks.iter().for_each(|block| lengths[block.peer] += block.count * size);
-        let (starts, total) = starts_of(&lengths);
-        (starts.into_iter().zip(lengths).collect::<Vec<_>>(), total)
+        let mut all = vec![(0, 0); comm.size()];
+        blocks.iter().for_each(|block| all[block.peer].1 += block.count * size);
+        let mut total = 0;
+        for (start, bytes) in &mut all {
+            *start = total;
+            total += *bytes;
+        }
+        (all, total)
     };
     let ((to, out), (from, came)) = (by_rank(&outgoing), by_rank(&incoming));
     let (mut out, mut came) = (Vec::with_capacity(out), vec![0u8; came]);
@@ -46,8 +50,8 @@ pub(crate) unsafe fn neighbors(
                 std::slice::from_raw_parts(send.add(block.start * size), block.count * size);
             out.extend_from_slice(block);
         }
-        let (send, into) = ((out.as_ptr(), &to[..]), (came.as_mut_ptr(), &from[..]));
-        super::alltoall(comm, call, dtype, send, into, false)?;
+        let (to, from) = (ByRank::Listed(to.as_ptr()), ByRank::Listed(from.as_ptr()));
+        super::alltoall(comm, call, dtype, (out.as_ptr(), to), (came.as_mut_ptr(), from))?;
         let mut place = came.as_ptr();
         for block in &incoming {
             copy_nonoverlapping(place, recv.add(block.start * size), block.count * size);

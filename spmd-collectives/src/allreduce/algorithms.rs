@@ -28,7 +28,7 @@ pub(crate) unsafe fn allreduce(
     }
     if comm.spans_processes() {
         // SAFETY: as the caller promises.
-        return unsafe { across::allreduce(comm, call, reduction, send, recv) };
+        return unsafe { across::allreduce(comm, call, &reduction, send, recv) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let central = fits && comm.has_hub();

@@ -3,7 +3,7 @@
 use spmd_core::algorithm::{Call, PAYLOAD};
 use spmd_core::{Comm, DType, Element, Result};
 
-use crate::across;
+use crate::across::{self, ByRank};
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::exchange::{Exchange, Incoming};
@@ -30,12 +30,9 @@ pub(crate) unsafe fn equal(
         return unsafe { alone(comm, call, send, recv, block * dtype.size as usize) };
     }
     if comm.spans_processes() {
-        let bytes = block * dtype.size as usize;
-        let blocks: Vec<_> = (0..n).map(|rank| (rank * bytes, bytes)).collect();
+        let blocks = ByRank::Equal(block * dtype.size as usize);
         // SAFETY: as the caller promises.
-        return unsafe {
-            across::alltoall(comm, call, dtype, (send, &blocks), (recv, &blocks), true)
-        };
+        return unsafe { across::alltoall(comm, call, dtype, (send, blocks), (recv, blocks)) };
     }
     let exchange = Exchange { dtype, send, total, recv, agreed: None, by_rank: true };
     let incoming = (1..=n).map(|step| {
@@ -118,8 +115,9 @@ unsafe fn unequal_across(
     incoming.iter().for_each(|block| from[block.peer] = bytes((block.into, block.count)));
     // SAFETY: as the caller promises.
     unsafe {
-        let (send, recv) = ((exchange.send, &outgoing[..]), (exchange.recv, &from[..]));
-        across::alltoall(comm, call, exchange.dtype, send, recv, false)
+        let (out, come) = (ByRank::Listed(outgoing.as_ptr()), ByRank::Listed(from.as_ptr()));
+        let (send, recv) = ((exchange.send, out), (exchange.recv, come));
+        across::alltoall(comm, call, exchange.dtype, send, recv)
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) unsafe fn reduce(
     }
     if comm.spans_processes() {
         // SAFETY: as the caller promises.
-        return unsafe { across::reduce(comm, call, reduction, root, send, recv) };
+        return unsafe { across::reduce(comm, call, &reduction, root, send, recv) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let hub = comm.folds_in_hub(reduction.bytes(), reduction.dtype);

@@ -40,7 +40,7 @@ pub(super) unsafe fn reduce_scatter(
     }
     if comm.spans_processes() {
         // SAFETY: as the caller promises.
-        return unsafe { across::reduce_scatter(comm, call, reduction, blocks, send, recv) };
+        return unsafe { across::reduce_scatter(comm, call, &reduction, blocks, send, recv) };
     }
     let fits = reduction.bytes() <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };

@@ -88,7 +88,7 @@ pub trait Processes: Send + Sync {
     fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>>;
 
     /// Whether [`Step`]s can fold elements of this type with this operation.
-    fn folds(&self, dtype: DType, op: ErasedOp<'_>) -> bool;
+    fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool;
 
     /// Makes a step together with the others, and waits for them.
     ///
@@ -106,15 +106,48 @@ pub trait Processes: Send + Sync {
     fn handle(&self) -> usize;
 }
 
-/// Blocks of memory, one for each process: bytes of each, and where it starts.
+/// Blocks of memory, one for each process.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
     /// Where all of them are.
     pub memory: *mut u8,
-    /// Bytes of each.
-    pub bytes: &'a [usize],
-    /// Where in `memory` each starts, in bytes.
-    pub starts: &'a [usize],
+    /// Which of it is whose.
+    pub extents: Extents<'a>,
+}
+
+/// Where blocks lie, in bytes. All processes that make a step together know that they are equal, or
+/// none does: libraries have a faster function for that.
+#[derive(Clone, Copy)]
+pub enum Extents<'a> {
+    /// All have this length, and lie one after the other in the order of the processes.
+    Equal(usize),
+    /// The length of each, and where it starts.
+    Listed {
+        /// Bytes.
+        bytes: &'a [usize],
+        /// From the start of the memory.
+        starts: &'a [usize],
+    },
+}
+
+impl Parts<'_> {
+    /// Those of another process, which are equal or not.
+    pub fn elsewhere(equal: bool) -> Self {
+        let listed = Extents::Listed { bytes: &[], starts: &[] };
+        let extents = if equal { Extents::Equal(0) } else { listed };
+        Parts { memory: std::ptr::null_mut(), extents }
+    }
+}
+
+impl Extents<'_> {
+    /// Where the block of a process starts.
+    #[inline]
+    pub fn start(&self, process: usize) -> usize {
+        match self {
+            Extents::Equal(bytes) => process * bytes,
+            Extents::Listed { starts, .. } => starts[process],
+        }
+    }
 }
 
 /// Elements to fold.
@@ -128,16 +161,12 @@ pub struct Fold<'a> {
     /// Elements.
     pub count: usize,
     /// Their type, for which [`Processes::folds`] holds.
-    pub dtype: DType,
+    pub dtype: &'a DType,
     /// The operation, for which it holds.
-    pub op: ErasedOp<'a>,
+    pub op: &'a ErasedOp<'a>,
 }
 
 /// A collective step among processes. Memory is of bytes, where no element type is named.
-///
-/// `equal` says that the blocks of all processes have one length, and lie one after the other in
-/// the order of the processes, from the start of `memory`. All of them say so, or none: libraries
-/// have a faster function for that.
 #[derive(Clone, Copy)]
 pub enum Step<'a> {
     /// All wait for all.
@@ -151,16 +180,15 @@ pub enum Step<'a> {
         /// The same on all.
         bytes: usize,
     },
-    /// Everybody's bytes to the root, which alone has `recv`.
+    /// Everybody's bytes to the root. The others know no more of `recv` than whether its blocks are
+    /// equal.
     Gather {
         /// To whom.
         root: usize,
         /// Readable.
         send: (*const u8, usize),
         /// Writable.
-        recv: Option<Parts<'a>>,
-        /// See [`Step`].
-        equal: bool,
+        recv: Parts<'a>,
     },
     /// Everybody's bytes to all.
     Allgather {
@@ -168,19 +196,16 @@ pub enum Step<'a> {
         send: (*const u8, usize),
         /// Writable.
         recv: Parts<'a>,
-        /// See [`Step`].
-        equal: bool,
     },
-    /// A block for each from the root, which alone has `send`.
+    /// A block for each from the root. The others know no more of `send` than whether its blocks
+    /// are equal.
     Scatter {
         /// Whose.
         root: usize,
         /// Readable.
-        send: Option<Parts<'a>>,
+        send: Parts<'a>,
         /// Writable.
         recv: (*mut u8, usize),
-        /// See [`Step`].
-        equal: bool,
     },
     /// A block from each for each.
     Alltoall {
@@ -188,8 +213,6 @@ pub enum Step<'a> {
         send: Parts<'a>,
         /// Writable.
         recv: Parts<'a>,
-        /// See [`Step`].
-        equal: bool,
     },
     /// The fold of everybody's elements to the root, which alone has `recv`.
     Reduce {

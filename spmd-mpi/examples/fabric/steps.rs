@@ -8,7 +8,7 @@ use num_complex::Complex;
 use spmd_core::Result;
 use spmd_core::element::Element;
 use spmd_core::op::{BitXor, ErasedOp, Max, Min, Operation, Prod, Sum};
-use spmd_core::transport::fabric::{Fold, Parts, Processes, Step};
+use spmd_core::transport::fabric::{Extents, Fold, Parts, Processes, Step};
 
 use crate::{data, pattern};
 
@@ -58,22 +58,27 @@ struct Blocks {
     memory: Vec<u8>,
     bytes: Vec<usize>,
     starts: Vec<usize>,
+    equal: bool,
 }
 
 impl Blocks {
-    /// Empty blocks of these lengths: one after the other, or in reverse order with gaps.
-    fn new(bytes: Vec<usize>, packed: bool) -> Blocks {
+    /// Empty blocks of these lengths: equal and one after the other, or in reverse order with gaps.
+    fn new(bytes: Vec<usize>, equal: bool) -> Blocks {
         let (mut starts, mut end) = (vec![0; bytes.len()], 0);
         for at in 0..bytes.len() {
-            let block = if packed { at } else { bytes.len() - 1 - at };
+            let block = if equal { at } else { bytes.len() - 1 - at };
             starts[block] = end;
-            end += bytes[block] + if packed { 0 } else { 3 };
+            end += bytes[block] + if equal { 0 } else { 3 };
         }
-        Blocks { memory: vec![0xEE; end], bytes, starts }
+        Blocks { memory: vec![0xEE; end], bytes, starts, equal }
     }
 
     fn parts(&mut self) -> Parts<'_> {
-        Parts { memory: self.memory.as_mut_ptr(), bytes: &self.bytes, starts: &self.starts }
+        let extents = match self.equal {
+            true => Extents::Equal(self.bytes[0]),
+            false => Extents::Listed { bytes: &self.bytes, starts: &self.starts },
+        };
+        Parts { memory: self.memory.as_mut_ptr(), extents }
     }
 
     fn block(&mut self, at: usize) -> &mut [u8] {
@@ -136,8 +141,8 @@ impl World<'_> {
         let length = |of| self.length(of, root, bytes, equal);
         let send = data(self.rank(), length(self.rank()));
         let mut all = Blocks::new((0..self.size()).map(length).collect(), equal);
-        let recv = (self.rank() == root).then(|| all.parts());
-        self.make(Step::Gather { root, send: (send.as_ptr(), send.len()), recv, equal })?;
+        let recv = if self.rank() == root { all.parts() } else { Parts::elsewhere(equal) };
+        self.make(Step::Gather { root, send: (send.as_ptr(), send.len()), recv })?;
         if self.rank() == root {
             all.check("gather", |of| of);
         }
@@ -150,8 +155,8 @@ impl World<'_> {
         all.fill(|of| of + root);
         let mut into = vec![0; length(self.rank())];
         let recv = (into.as_mut_ptr(), into.len());
-        let send = (self.rank() == root).then(|| all.parts());
-        self.make(Step::Scatter { root, send, recv, equal })?;
+        let send = if self.rank() == root { all.parts() } else { Parts::elsewhere(equal) };
+        self.make(Step::Scatter { root, send, recv })?;
         assert_eq!(into, data(self.rank() + root, into.len()));
         Ok(())
     }
@@ -165,7 +170,7 @@ impl World<'_> {
             all.block(self.rank()).copy_from_slice(&send);
             source = all.block(self.rank()).as_ptr();
         }
-        self.make(Step::Allgather { send: (source, send.len()), recv: all.parts(), equal })?;
+        self.make(Step::Allgather { send: (source, send.len()), recv: all.parts() })?;
         all.check("allgather", |of| of);
         Ok(())
     }
@@ -177,7 +182,7 @@ impl World<'_> {
         let mut send = Blocks::new((0..size).map(|to| length(me, to)).collect(), equal);
         let mut recv = Blocks::new((0..size).map(|from| length(from, me)).collect(), equal);
         send.fill(|to| number(me, to));
-        self.make(Step::Alltoall { send: send.parts(), recv: recv.parts(), equal })?;
+        self.make(Step::Alltoall { send: send.parts(), recv: recv.parts() })?;
         recv.check("alltoall", |from| number(from, me));
         Ok(())
     }
@@ -190,7 +195,7 @@ impl World<'_> {
     {
         let (me, size) = (self.rank(), self.size());
         let erased = ErasedOp::new::<T, O>(&op);
-        assert!(self.processes.folds(T::DTYPE, erased), "{} of {}", O::NAME, T::DTYPE);
+        assert!(self.processes.folds(&T::DTYPE, &erased), "{} of {}", O::NAME, T::DTYPE);
         let of = |rank| (0..count).map(|at| value(rank, at)).collect::<Vec<T>>();
         // The values are such that the order is of no consequence.
         let over = |ranks: usize| {
@@ -212,7 +217,7 @@ impl World<'_> {
                 let mut recv = if in_place { send.clone() } else { vec![value(0, 0); count] };
                 let into = recv.as_mut_ptr().cast::<u8>();
                 let from = if in_place { into.cast_const() } else { send.as_ptr().cast() };
-                let (dtype, op) = (T::DTYPE, erased);
+                let (dtype, op) = (&T::DTYPE, &erased);
                 self.make(step(Fold { send: from, recv: into, count, dtype, op }))?;
                 Ok(recv)
             };

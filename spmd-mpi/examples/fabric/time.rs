@@ -22,8 +22,8 @@ pub fn all(fabric: &dyn Fabric) -> Result<()> {
         send: send.as_ptr().cast(),
         recv: recv.as_mut_ptr().cast(),
         count: 1,
-        dtype: f64::DTYPE,
-        op: ErasedOp::new::<f64, Sum>(&Sum),
+        dtype: &f64::DTYPE,
+        op: &ErasedOp::new::<f64, Sum>(&Sum),
     };
     let run = |step| {
         // SAFETY: `send` and `recv` hold one element each and outlive the calls.

@@ -1,7 +1,7 @@
 //! Lengths of memory as MPI's counts: those of the standard ABI can say all of them.
 
 use spmd_core::Result;
-use spmd_core::transport::fabric::{Parts, Step};
+use spmd_core::transport::fabric::Step;
 
 use crate::library::{Datatype, Library};
 
@@ -41,8 +41,8 @@ const _: () = assert!(size_of::<usize>() == size_of::<Count>());
 impl Lists {
     /// The blocks, in bytes.
     #[inline(always)]
-    pub fn of(mpi: &Library, parts: Parts<'_>) -> Result<Lists> {
-        let (counts, starts) = (parts.bytes.as_ptr().cast(), parts.starts.as_ptr().cast());
+    pub fn of(mpi: &Library, bytes: &[usize], starts: &[usize]) -> Result<Lists> {
+        let (counts, starts) = (bytes.as_ptr().cast(), starts.as_ptr().cast());
         Ok(Lists { counts, starts, of: mpi.constants.byte })
     }
 

@@ -5,7 +5,6 @@ use std::env;
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
-use spmd_core::transport::fabric::Parts;
 use spmd_core::{Error, Result};
 
 use crate::library::{Datatype, Library};
@@ -60,15 +59,15 @@ impl<'a> Lists<'a> {
     /// The blocks in bytes, or in the largest unit that divides all lengths and starts. The other
     /// processes may take another one: what goes between them is bytes.
     #[inline(always)]
-    pub fn of(mpi: &'a Library, parts: Parts<'_>) -> Result<Lists<'a>> {
+    pub fn of(mpi: &'a Library, bytes: &[usize], starts: &[usize]) -> Result<Lists<'a>> {
         let highest = |unit: usize| {
-            let all = parts.bytes.iter().chain(parts.starts);
+            let all = bytes.iter().chain(starts);
             all.copied().max().unwrap_or(0) / unit
         };
-        let all = parts.bytes.iter().chain(parts.starts);
+        let all = bytes.iter().chain(starts);
         if highest(1) <= most() {
             let numbers = all.map(|number| *number as c_int).collect();
-            return Ok(Lists::with(numbers, parts.bytes.len(), mpi.constants.byte, None));
+            return Ok(Lists::with(numbers, bytes.len(), mpi.constants.byte, None));
         }
         let unit = all.clone().fold(0, |unit, number| divisor(unit, *number));
         if highest(unit) > most() {
@@ -76,7 +75,7 @@ impl<'a> Lists<'a> {
         }
         let numbers = all.map(|number| (*number / unit) as c_int).collect();
         let made = Made::of(mpi, unit)?;
-        Ok(Lists::with(numbers, parts.bytes.len(), made.of, Some(made)))
+        Ok(Lists::with(numbers, bytes.len(), made.of, Some(made)))
     }
 
     /// So many elements of a type, one block after the other: at most [`most`] in all.

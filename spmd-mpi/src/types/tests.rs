@@ -5,7 +5,7 @@ use super::*;
 use crate::provider::constants;
 
 fn of<T: Element, O: Operation<T>>(op: O) -> Option<(Datatype, Op)> {
-    native(&constants(), T::DTYPE, ErasedOp::new::<T, O>(&op))
+    native(&constants(), &T::DTYPE, &ErasedOp::new::<T, O>(&op))
 }
 
 macro_rules! integers {

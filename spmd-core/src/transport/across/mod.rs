@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 pub use spread::Lead;
 pub(crate) use spread::Spread;
 
-use super::fabric::{Fabric, Parts, Processes, Step};
+use super::fabric::{Extents, Fabric, Parts, Processes, Step};
 use super::shared::World;
 use super::shared::contexts::board_of;
 use super::shared::layout::SLOTS;
@@ -201,13 +201,11 @@ impl Across {
         let processes = self.fabric.processes();
         let sent: Vec<u64> = self.sent.iter().map(|it| it.load(Relaxed)).collect();
         let mut expected = vec![0u64; processes];
-        let bytes = vec![8; processes];
-        let starts: Vec<usize> = (0..processes).map(|process| 8 * process).collect();
-        let parts = |memory: *mut u8| Parts { memory, bytes: &bytes, starts: &starts };
+        let parts = |memory: *mut u8| Parts { memory, extents: Extents::Equal(8) };
         let send = parts(sent.as_ptr().cast_mut().cast());
         let recv = parts(expected.as_mut_ptr().cast());
         // SAFETY: both have eight bytes for each process, and `send` is only read.
-        unsafe { self.control.run(Step::Alltoall { send, recv, equal: true })? };
+        unsafe { self.control.run(Step::Alltoall { send, recv })? };
         let complete = |(taken, expected): (&AtomicU64, &u64)| taken.load(Acquire) >= *expected;
         while !self.taken.iter().zip(&expected).all(complete) {
             world.take_packets()?;
@@ -244,10 +242,8 @@ fn tell_all(
     told.calls.iter_mut().for_each(|call| cut(call, BYTES / SLOTS - 32));
     let _ = postcard::to_slice(&told, &mut said);
     let mut heard = vec![0u8; BYTES * processes];
-    let bytes = vec![BYTES; processes];
-    let starts: Vec<usize> = (0..processes).map(|process| BYTES * process).collect();
-    let recv = Parts { memory: heard.as_mut_ptr(), bytes: &bytes, starts: &starts };
-    step(Step::Allgather { send: (said.as_ptr(), BYTES), recv, equal: true })?;
+    let recv = Parts { memory: heard.as_mut_ptr(), extents: Extents::Equal(BYTES) };
+    step(Step::Allgather { send: (said.as_ptr(), BYTES), recv })?;
     let read = |bytes| postcard::take_from_bytes(bytes).map_or(Rounds::default(), |it| it.0);
     Ok(heard.chunks(BYTES).map(read).collect())
 }

@@ -80,9 +80,11 @@ impl Spread {
     ) -> Result<()> {
         round.enter_across();
         self.now.begin(round.number());
-        let result = lead(&Lead { round, spread: self, parts });
+        let outcome = lead(&Lead { round, spread: self, parts });
         self.now.end();
-        result
+        // Not handed over, which would cost as much as an error is long.
+        outcome?;
+        Ok(())
     }
 
     pub(crate) fn now(&self) -> &Now {
@@ -147,7 +149,7 @@ impl<P: Copy> Lead<'_, P> {
         self.spread.ordered
     }
 
-    /// Whether each process holds a single rank.
+    /// Whether each process holds a single rank: then they are as many, in the same order.
     pub fn is_flat(&self) -> bool {
         self.size() == self.processes()
     }
@@ -160,7 +162,7 @@ impl<P: Copy> Lead<'_, P> {
     }
 
     /// Whether steps can fold elements of this type with this operation.
-    pub fn folds(&self, dtype: DType, op: ErasedOp<'_>) -> bool {
+    pub fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
         self.spread.processes.folds(dtype, op)
     }
 
@@ -172,7 +174,7 @@ impl<P: Copy> Lead<'_, P> {
         let (said, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (said.as_ptr().cast(), least.as_mut_ptr().cast());
         let op = ErasedOp::new::<u64, _>(&Min);
-        let fold = Fold { send, recv, count: 3, dtype: u64::DTYPE, op };
+        let fold = Fold { send, recv, count: 3, dtype: &u64::DTYPE, op: &op };
         // SAFETY: both are three words.
         unsafe { self.make(Step::Allreduce(fold))? };
         self.spread.blocking.store(least[2] == 1, Relaxed);
@@ -198,6 +200,7 @@ impl<P: Copy> Lead<'_, P> {
     ///
     /// # Safety
     /// All memory that the step names is valid for what it says of it.
+    #[inline]
     pub unsafe fn step(&self, step: Step<'_>) -> Result<()> {
         if self.round.world().tuning.check {
             self.meet()?;
@@ -210,30 +213,37 @@ impl<P: Copy> Lead<'_, P> {
     ///
     /// # Safety
     /// All memory that the step names is valid for what it says of it.
+    #[inline]
     unsafe fn make(&self, step: Step<'_>) -> Result<()> {
+        let blocking = self.spread.blocking.load(Relaxed);
         // SAFETY: as the caller promises.
-        let outcome = unsafe { self.attempt(step) };
-        outcome.map_err(|error| match error {
-            // It may be that the ranks' calls differ.
-            Error::Library { .. } => {
-                self.spread.across.suspect();
-                self.round.stopped().unwrap_or(error)
-            }
-            error => error,
-        })
+        let outcome =
+            unsafe { if blocking { self.spread.processes.run(step) } else { self.attempt(step) } };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(error)),
+        }
     }
 
+    /// What an error of a step means: if the library complains, it may be that the ranks' calls
+    /// differ.
+    #[cold]
+    fn explain(&self, error: Error) -> Error {
+        if let Error::Library { .. } = error {
+            self.spread.across.suspect();
+            return self.round.stopped().unwrap_or(error);
+        }
+        error
+    }
+
+    /// Makes a step that does not hold up the process.
+    ///
     /// # Safety
     /// As [`Lead::step`].
     unsafe fn attempt(&self, step: Step<'_>) -> Result<()> {
-        let processes = &self.spread.processes;
-        if self.spread.blocking.load(Relaxed) {
-            // SAFETY: as the caller promises.
-            return unsafe { processes.run(step) };
-        }
         // SAFETY: as the caller promises; it is dropped here if it is not complete, which ends the
         // process where that may still use the memory.
-        let mut started = unsafe { processes.start(step)? };
+        let mut started = unsafe { self.spread.processes.start(step)? };
         let outcome = self.round.wait_across(|| match started.test() {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
@@ -249,8 +259,8 @@ impl<P: Copy> Lead<'_, P> {
         loop {
             let (mine, mut all) = (u64::from(wish.take()), 0u64);
             let (send, recv) = ((&raw const mine).cast(), (&raw mut all).cast());
-            let fold =
-                Fold { send, recv, count: 1, dtype: u64::DTYPE, op: ErasedOp::new::<u64, _>(&Min) };
+            let op = ErasedOp::new::<u64, _>(&Min);
+            let fold = Fold { send, recv, count: 1, dtype: &u64::DTYPE, op: &op };
             // SAFETY: both are a word.
             unsafe { self.make(Step::Allreduce(fold))? };
             if all == 1 {

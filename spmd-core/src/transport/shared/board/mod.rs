@@ -167,14 +167,19 @@ impl<'a> Round<'a> {
             waiter: Waiter::new(endpoint, scope, call, noted),
         };
         let result = round.enter().and_then(|()| body(&round));
-        match (result, round.panic.take()) {
-            (Ok(value), None) => {
+        let panic = round.panic.take();
+        if panic.is_some() {
+            return round.give_up(result, panic);
+        }
+        // Each arm makes its own result: to hand one over costs as much as an error is long.
+        match result {
+            Ok(value) => {
                 round.finish();
                 // It was not given up, and of what it owns nothing is left.
                 std::mem::forget(round);
                 Ok(value)
             }
-            (result, panic) => round.give_up(result, panic),
+            Err(error) => round.give_up(Err(error), None),
         }
     }
 
