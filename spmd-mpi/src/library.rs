@@ -269,7 +269,6 @@ functions! {
     allgather MPI_Allgather counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, comm: Comm);
     iallgather MPI_Iallgather counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, comm: Comm, request: *mut Request);
     allgatherv MPI_Allgatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, starts: *const Start, to: Datatype, comm: Comm);
-    iallgatherv MPI_Iallgatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, starts: *const Start, to: Datatype, comm: Comm, request: *mut Request);
     scatter MPI_Scatter counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm);
     iscatter MPI_Iscatter counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
     scatterv MPI_Scatterv counted (send: *const u8, sent: *const Count, starts: *const Start, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm);

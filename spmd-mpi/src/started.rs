@@ -23,12 +23,16 @@ pub enum Kind {
 pub struct Begun {
     pub request: Request,
     pub kept: Vec<Kept>,
+    /// Data and lists that were made for it.
+    pub copy: Box<[u8]>,
+    pub lists: [Vec<usize>; 2],
 }
 
 impl Begun {
     /// Of nothing yet.
     pub fn new(mpi: &Library) -> Begun {
-        Begun { request: mpi.constants.request_null, kept: Vec::new() }
+        let (kept, copy, lists) = Default::default();
+        Begun { request: mpi.constants.request_null, kept, copy, lists }
     }
 }
 

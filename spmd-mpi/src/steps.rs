@@ -26,12 +26,13 @@ pub unsafe fn make(
 ) -> Result<()> {
     /// Waits or begins; then the `kept` lists stay with the request.
     macro_rules! call {
-        ($wait:ident, $begin:ident: $($argument:expr),* $(; $($kept:ident),*)?) => {
+        ($wait:ident, $begin:ident: $($rest:tt)*) => { call!(begun, $wait, $begin: $($rest)*) };
+        ($begun:ident, $wait:ident, $begin:ident: $($argument:expr),* $(; $($kept:ident),*)?) => {
             // SAFETY: the communicator is valid, and the memory is valid for the counts and types
             // beside it, by this function's contract; no other thread calls MPI, since the caller
             // can reach the library.
             unsafe {
-                match begun {
+                match $begun {
                     None => mpi.$wait($($argument),*),
                     Some(begun) => {
                         let made = mpi.$begin($($argument),*, &mut begun.request);
@@ -68,13 +69,21 @@ pub unsafe fn make(
             let own = unsafe { recv.memory.add(recv.extents.start(rank)) };
             let from = if send.0 == own { in_place } else { place(send.0.cast_mut()) };
             let (to, run) = (place(recv.memory), Run::of(mpi, send.1)?);
-            match recv.extents {
-                Extents::Equal(_) => call!(allgather, iallgather:
+            match (recv.extents, begun) {
+                (Extents::Equal(_), begun) => call!(begun, allgather, iallgather:
                     from, run.count, run.of, to, run.count, run.of, comm),
-                Extents::Listed { bytes, starts } => {
+                (Extents::Listed { bytes, starts }, None) => {
                     let all = Lists::of(mpi, bytes, starts)?;
-                    call!(allgatherv, iallgatherv:
-                        from, run.count, run.of, to, all.counts, all.starts, all.of, comm; all)
+                    let (counts, starts) = (all.counts, all.starts);
+                    // SAFETY: as in `call`.
+                    unsafe {
+                        mpi.allgatherv(from, run.count, run.of, to, counts, starts, all.of, comm)
+                    }
+                }
+                (Extents::Listed { bytes, starts }, Some(begun)) => {
+                    let send = (if from == in_place { own } else { send.0.cast_mut() }, send.1);
+                    // SAFETY: this function's contract.
+                    unsafe { begin_allgather(mpi, comm, send, (to, bytes, starts), begun) }
                 }
             }
         }
@@ -136,6 +145,45 @@ pub unsafe fn make(
             call!(exscan, iexscan: from, to, count, of, op, comm)
         }
     }
+}
+
+/// Begins to bring blocks of different lengths to all: as an alltoall of copies of each. What is
+/// for that, `MPI_Iallgatherv`, sends with Intel MPI 2021.18 as much at a time as the shortest block
+/// is long: single bytes, if one is empty.
+///
+/// # Safety
+/// As [`make`].
+#[cold]
+unsafe fn begin_allgather(
+    mpi: &Library,
+    comm: Comm,
+    (send, length): (*mut u8, usize),
+    (to, bytes, starts): (*mut u8, &[usize], &[usize]),
+    begun: &mut Begun,
+) -> Result<()> {
+    // The block may lie in the memory for all, where it is also received.
+    // SAFETY: the caller's contract.
+    let copy = Box::<[u8]>::from(unsafe { std::slice::from_raw_parts(send, length) });
+    let (lengths, nowhere) = (vec![length; bytes.len()], vec![0; bytes.len()]);
+    let (out, come) = (Lists::of(mpi, &lengths, &nowhere)?, Lists::of(mpi, bytes, starts)?);
+    // SAFETY: the caller's contract, and what is made here stays with the request.
+    let made = unsafe {
+        mpi.ialltoallv(
+            place(copy.as_ptr().cast_mut()),
+            out.counts,
+            out.starts,
+            out.of,
+            to,
+            come.counts,
+            come.starts,
+            come.of,
+            comm,
+            &mut begun.request,
+        )
+    };
+    begun.kept.extend([out.keep(), come.keep()]);
+    (begun.copy, begun.lists) = (copy, [lengths, nowhere]);
+    made
 }
 
 /// A fold in MPI's terms.
