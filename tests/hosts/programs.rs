@@ -1,5 +1,6 @@
 //! The examples, the kernels and the benchmark on several hosts.
 
+use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
@@ -84,5 +85,30 @@ fn benchmark() {
         for line in ran.out.lines() {
             assert!(line.contains("\"ranks\":2") && line.contains("\"wrong\":0"), "{line}");
         }
+    }
+}
+
+/// Flat and with threads, on one host and on two; both describe themselves.
+#[test]
+fn sweep() {
+    for world in World::each(2) {
+        let out = world.hosts.folder().join("sweep");
+        let mut job = world.command(&program("spmd-perf"));
+        job.args(["sweep", "--hosts", "alpha,beta", "--ranks-per-host", "2"]);
+        job.args(["--ranks-per-process", "2", "--bench", "barrier,allreduce,latency"]);
+        job.args(["--sizes", "8,64K", "--seconds", "0.05", "--out"]).arg(&out);
+        let ran = ended_well(&mut job, world.mpi.name);
+        assert!(ran.out.contains("12 results and 3 pictures"), "{ran:?}");
+        let text = fs::read_to_string(out.join("allreduce-mpi-2x2-threads2.json"));
+        let text = text.expect("it is among the results");
+        let record: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        for (host, name) in ["alpha", "beta"].into_iter().enumerate() {
+            let host = &record["machine"]["hosts"][host];
+            assert_eq!((&host["name"], &host["ranks"]), (&name.into(), &2.into()), "{text}");
+            let interfaces = host["interfaces"].as_array().expect("a list");
+            let cable = interfaces.iter().find(|it| it["name"] == "eth0").expect("each has one");
+            assert!(cable["sent_bytes"].as_u64() > Some(100_000), "{text}");
+        }
+        assert_eq!(world.hosts.running(), []);
     }
 }

@@ -1,5 +1,6 @@
 //! Worlds on hosts that a test has made.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::net::Hosts;
@@ -32,12 +33,18 @@ impl World {
 
     /// `spmdrun` on the first host, for so many processes of `each` ranks on every host.
     pub(crate) fn spmdrun(&self, processes: usize, each: usize) -> Command {
-        let mut command = self.hosts.command(support::spmdrun_path());
-        support::free(&mut command);
+        let mut command = self.command(support::spmdrun_path());
         command.args(["--host", &self.hosts.list(processes * each)]);
         if each > 1 {
             command.args(["--ranks-per-process", &each.to_string()]);
         }
+        command
+    }
+
+    /// A program on the first host, with what the library needs between these hosts.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = self.hosts.command(program);
+        support::free(&mut command);
         let shell = self.hosts.shell();
         command.env("SPMD_MPI_LIB", self.mpi.library());
         command.env("HYDRA_LAUNCHER", "ssh").env("HYDRA_LAUNCHER_EXEC", &shell);
