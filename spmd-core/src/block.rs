@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::transport::across::Across;
 use crate::transport::shared::Mode;
 use crate::transport::shared::memory::Memory;
+pub(crate) use binding::allowed_cores;
 pub(crate) use rank::{check_all_received, run_rank};
 
 /// Runs `f` on `n` ranks, each a thread, and gives their results in rank order. `f` may borrow

@@ -2,13 +2,13 @@
 
 /// Cores that this process may use.
 #[cfg(target_os = "linux")]
-pub(super) fn allowed_cores() -> Vec<usize> {
+pub(crate) fn allowed_cores() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn allowed_cores() -> Vec<usize> {
+pub(crate) fn allowed_cores() -> Vec<usize> {
     Vec::new()
 }
 

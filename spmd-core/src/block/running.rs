@@ -63,7 +63,10 @@ impl Spmd {
             check_threads(n)?;
         }
         let cores = settings.cores.unwrap_or_else(wait::cores);
-        let elsewhere = across.as_ref().map_or(0, |across| across.neighbors());
+        let beside = across.as_ref().map_or(1, |across| across.processes_beside());
+        let workers = self.workers.unwrap_or(cores / beside).clamp(1, n);
+        let threads = if mode == Mode::Virtual { workers } else { n };
+        let elsewhere = (beside - 1) * threads;
         let alone = mode == Mode::Threads && n <= cores;
         let policy = Policy::new(cores, elsewhere).with(Fences::new(false, alone));
         let timeout = self.timeout.or(settings.timeout);
@@ -82,8 +85,6 @@ impl Spmd {
         }
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
-        let beside = across.as_ref().map_or(1, |across| across.processes_beside());
-        let workers = self.workers.unwrap_or(cores / beside).clamp(1, n);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
         let world =
             Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));
@@ -192,6 +193,9 @@ impl Spmd {
             shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
         });
         let finished = Finished::new();
+        if !world.policy.has_cores_for(workers) {
+            options.spins = 0;
+        }
         let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
         let panics = fleet::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
         // `body` catches what a rank's own code does; what is left is a rank without a stack.

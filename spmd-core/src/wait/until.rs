@@ -80,17 +80,6 @@ pub(crate) fn cores() -> usize {
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Whether this process may use some of the machine's cores only.
-pub(crate) fn is_bound() -> bool {
-    let all = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let count = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(last.trim().parse::<usize>().ok()? - first.trim().parse::<usize>().ok()? + 1)
-    };
-    let online: Option<usize> = all.trim().split(',').map(count).sum();
-    online.is_some_and(|online| cores() < online)
-}
-
 impl Policy {
     /// For ranks on `cores` cores, `elsewhere` of them in other processes.
     pub(crate) fn new(cores: usize, elsewhere: usize) -> Policy {
@@ -102,13 +91,18 @@ impl Policy {
         Policy { fences, ..self }
     }
 
+    /// Whether so many threads of this process and those elsewhere have a core each.
+    pub(crate) fn has_cores_for(&self, threads: usize) -> bool {
+        threads + self.elsewhere <= self.cores
+    }
+
     /// How often to poll, and then how often to yield.
     fn patience(&self, polled: bool) -> (u32, u32) {
-        let ranks = RUNNING.load(Relaxed).max(1) + self.elsewhere;
-        match ranks <= self.cores {
-            true => (self.spins, 0),
-            false if polled => (self.spins_shared, POLLED_YIELDS),
-            false => (self.spins_shared, self.yields),
+        match (self.has_cores_for(RUNNING.load(Relaxed).max(1)), polled) {
+            (true, true) => (POLLED_SPINS, POLLED_YIELDS),
+            (true, false) => (self.spins, 0),
+            (false, true) => (self.spins_shared, POLLED_YIELDS),
+            (false, false) => (self.spins_shared, self.yields),
         }
     }
 }
@@ -124,6 +118,10 @@ pub(crate) trait Watch {
     /// `ready` looks at the condition.
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
 }
+
+/// How often to look for what is polled before others are let run: each look may take the time of
+/// a system call, and who is waited for may need this core.
+pub(super) const POLLED_SPINS: u32 = 64;
 
 /// How often to yield before a sleep from which nobody wakes, as what is waited for is polled.
 pub(super) const POLLED_YIELDS: u32 = 1000;

@@ -28,7 +28,7 @@ const BUSY_SWEEP: Duration = Duration::from_millis(100);
 /// The longest sleep while a coroutine polls.
 const POLL: Duration = Duration::from_micros(50);
 /// An idle worker gives its core away this many times before it sleeps.
-use super::until::POLLED_YIELDS;
+use super::until::{POLLED_SPINS, POLLED_YIELDS};
 
 const YIELDS: u32 = 10;
 /// Coroutines resumed between two readings of the clock: at most this many, and one only while
@@ -236,20 +236,21 @@ impl Runner<'_> {
     /// What a pass without progress ends with: a moment's spinning, then giving the core away,
     /// then sleep.
     fn idle(&mut self, passes: u32) {
-        if passes < self.task.spins {
+        let spins = self.spins();
+        if passes < spins {
             hint::spin_loop();
             return;
         }
         let now = Instant::now();
         self.local.now.set(now);
-        if passes == self.task.spins {
+        if passes == spins {
             self.idle_sweep = IDLE_SWEEP;
             self.next_sweep = self.next_sweep.min(now + IDLE_SWEEP);
         }
         if now >= self.next_sweep {
             self.idle_sweep = (self.idle_sweep * 2).min(IDLE_SWEEP_MAX);
             self.sweep(self.idle_sweep);
-        } else if passes - self.task.spins < self.yields() {
+        } else if passes - spins < self.yields() {
             thread::yield_now();
         } else if self.local.worker.ready.fall_asleep() {
             let limit = self.next_sweep - now;
@@ -258,6 +259,10 @@ impl Runner<'_> {
             self.take_shared();
             self.local.now.set(Instant::now());
         }
+    }
+
+    fn spins(&self) -> u32 {
+        if self.polling.is_empty() { self.task.spins } else { self.task.spins.min(POLLED_SPINS) }
     }
 
     /// How often to give the core away before it sleeps: nobody wakes it for what is polled.

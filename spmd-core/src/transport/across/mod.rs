@@ -8,6 +8,7 @@
 //! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`spread.rs`).
 //! Communicators are made one at a time (`turns.rs`).
 
+mod beside;
 mod leaving;
 mod messages;
 mod now;
@@ -48,6 +49,8 @@ pub(crate) struct Joined {
     watch: Option<Arc<Watch>>,
     /// All processes, for what the library itself has to settle.
     control: Arc<dyn Processes>,
+    /// Processes that use cores of this one, itself among them.
+    beside: usize,
 }
 
 impl Joined {
@@ -56,7 +59,8 @@ impl Joined {
         let watch = Watch::start(&fabric, each)?.map(Arc::new);
         let all: Vec<usize> = (0..fabric.processes()).collect();
         let control = fabric.world().subset(&all, 0)?;
-        Ok(Joined { fabric, each, watch, control })
+        let beside = beside::processes(&*fabric, &*control)?;
+        Ok(Joined { fabric, each, watch, control, beside })
     }
 
     /// Ranks of each process.
@@ -70,6 +74,7 @@ pub(crate) struct Across {
     pub(crate) fabric: Arc<dyn Fabric>,
     watch: Option<Arc<Watch>>,
     control: Arc<dyn Processes>,
+    beside: usize,
     /// No rank of this process is in the block any more.
     ended: AtomicBool,
     /// Ranks of each process.
@@ -87,14 +92,27 @@ pub(crate) struct Across {
 
 impl Across {
     pub(crate) fn new(joined: &Joined) -> Across {
-        let Joined { fabric, each, watch, control } = joined.clone();
+        let Joined { fabric, each, watch, control, beside } = joined.clone();
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let first = fabric.process() * each;
         let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
         let (payloads, comms, ended, turns) = Default::default();
-        Across { fabric, watch, control, ended, each, texts, payloads, sent, taken, comms, turns }
+        Across {
+            fabric,
+            watch,
+            control,
+            beside,
+            ended,
+            each,
+            texts,
+            payloads,
+            sent,
+            taken,
+            comms,
+            turns,
+        }
     }
 
     fn know(&self, spread: &Arc<Spread>) {
@@ -119,19 +137,9 @@ impl Across {
         rank / self.each
     }
 
-    /// Ranks of other processes on this host, if they use the same cores as this one's.
-    pub(crate) fn neighbors(&self) -> usize {
-        (self.processes_beside() - 1) * self.each
-    }
-
-    /// Processes on this host that use the same cores, this one among them.
+    /// Processes that use cores of this one, itself among them.
     pub(crate) fn processes_beside(&self) -> usize {
-        let (hosts, me) = (self.fabric.hosts(), self.fabric.process());
-        // A process that is bound has its cores for itself.
-        if crate::wait::is_bound() {
-            return 1;
-        }
-        hosts.iter().filter(|host| **host == hosts[me]).count()
+        self.beside
     }
 
     /// The ranks of this process are about to enter their block.
