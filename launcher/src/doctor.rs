@@ -4,7 +4,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::mpi::{Here, Kind, Library};
+use spmd_mpi::find::Here;
+
+use crate::mpi::{Kind, Library};
 use crate::topology;
 
 /// One thing that was looked at.
@@ -180,7 +182,7 @@ fn open_files() -> Finding {
 /// The library that `--transport mpi` would use, and the launcher that belongs to it.
 fn mpi() -> [Finding; 2] {
     let (first, second) = ("MPI library", "MPI launcher");
-    let library = match Library::find(&Here) {
+    let library = match Library::find() {
         Ok(library) => library,
         Err(why) => {
             return [limited(first, why.to_string()), limited(second, "none sought".into())];

@@ -2,19 +2,22 @@
 //!
 //! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
 //! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
-//! where ranks are to run, `linked` and `find` look for the library and its launcher, `probe` asks
-//! both who they are, `installation` says whether they belong together (`family`), and `command`
+//! where ranks are to run, `linked` looks for the library of a program that is linked with one (the
+//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `probe` asks both
+//! who they are, `installation` says whether they belong together (`family`), and `command`
 //! writes the command line.
 
 mod command;
 mod family;
-mod find;
 pub(crate) mod hosts;
 mod installation;
+mod launchers;
 mod linked;
 mod probe;
 
 use std::path::absolute;
+
+use spmd_mpi::find::Here;
 
 use crate::args::{Bind, Stdin};
 use crate::environment::Environment;
@@ -22,7 +25,6 @@ use crate::error::Error;
 use crate::plan::{Plan, Program};
 
 use command::{App, Wanted};
-pub(crate) use find::Here;
 pub(crate) use installation::{Kind, Library};
 pub(crate) use probe::main;
 
@@ -60,7 +62,7 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     let paths = plan.programs.iter().map(|program| program.path.as_path());
     let library = match linked::library(paths).map_err(Error::Usage)? {
         Some(file) => Library::linked(file)?,
-        None => Library::find(&Here)?,
+        None => Library::find()?,
     };
     let launcher = library.launcher(&Here)?;
     // A program that is linked with its library looks for none.

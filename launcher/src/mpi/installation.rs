@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use spmd_mpi::find::{self, Absent, Machine};
+
 use crate::error::Error;
 
 use super::family::{self, Family};
-use super::find::{self, Absent, Machine};
+use super::launchers::launchers;
 use super::probe::{self, Answer};
 
 /// What to do where there is no library that can be used.
@@ -49,9 +51,8 @@ pub(crate) enum Kind {
 
 impl Library {
     /// Finds the library with the standard ABI and asks it who it is.
-    pub(crate) fn find(machine: &dyn Machine) -> Result<Library, Error> {
-        let file = find::library(machine).map_err(|why| Error::Usage(absent(why)))?;
-        let file = std::path::absolute(&file).unwrap_or(file);
+    pub(crate) fn find() -> Result<Library, Error> {
+        let file = find::here().map_err(|why| Error::Usage(absent(why)))?;
         let answer =
             probe::library(&file).map_err(|why| refused(&file, format!("{why}; {INSTALL}")))?;
         match answer.abi {
@@ -67,7 +68,7 @@ impl Library {
                 format!(
                     "it has an ABI of its own, and this build needs the standard one, which {} \
                      has; {INSTALL}",
-                    find::LIBRARY
+                    find::FILE
                 ),
             )),
             Some((major, minor)) => Err(refused(
@@ -110,7 +111,7 @@ impl Library {
             return Ok(srun);
         }
         let mut others = Vec::new();
-        for path in find::launchers(machine, &self.file) {
+        for path in launchers(machine, &self.file) {
             let text = probe::launcher(&path).unwrap_or_default();
             match Family::of(&text) {
                 Some(family) if family == self.family => {
@@ -142,7 +143,7 @@ impl Library {
 
     fn srun(&self, machine: &dyn Machine) -> Option<Launcher> {
         machine.variable("SLURM_JOB_ID")?;
-        let path = find::in_path(machine, &["srun"]).into_iter().next()?;
+        let path = find::programs(machine, &["srun"]).into_iter().next()?;
         let offered = probe::slurm(&path)?;
         let pmi = management(self.family, &offered)?;
         Some(Launcher { path, kind: Kind::Srun { pmi }, name: "Slurm".into() })
@@ -192,7 +193,7 @@ fn named(family: Family, text: &str) -> String {
 
 /// Says what was looked for, where, and what to do.
 fn absent(why: Absent) -> String {
-    const NAME: &str = find::LIBRARY;
+    const NAME: &str = find::FILE;
     match why {
         Absent::NotWhereSaid(path) => format!(
             "SPMD_MPI_LIB={}: it is neither a library nor a folder with {NAME}; correct it, or \
@@ -204,7 +205,7 @@ fn absent(why: Absent) -> String {
              old; {INSTALL}",
             path.display()
         ),
-        Absent::OtherAbi(path) => {
+        Absent::Nowhere { launcher: Some(path), .. } => {
             let text = probe::launcher(&path).unwrap_or_default();
             let who = Family::of(&text).map_or("an MPI".into(), |family| named(family, &text));
             format!(
@@ -214,7 +215,7 @@ fn absent(why: Absent) -> String {
                 path.display()
             )
         }
-        Absent::Nowhere => format!(
+        Absent::Nowhere { launcher: None, .. } => format!(
             "no MPI library with the standard ABI: looked for {NAME} in the loader's folders, \
              beside mpirun and mpiexec in PATH, in VIRTUAL_ENV and in CONDA_PREFIX; {INSTALL}"
         ),
