@@ -12,7 +12,8 @@ mod family;
 pub(crate) mod hosts;
 mod installation;
 mod launchers;
-mod linked;
+pub(crate) mod linked;
+mod network;
 mod probe;
 
 use std::path::absolute;
@@ -26,6 +27,7 @@ use crate::plan::{Plan, Program};
 
 use command::{App, Wanted};
 pub(crate) use installation::{Kind, Library};
+pub(crate) use network::network;
 pub(crate) use probe::main;
 
 /// Variables by which MPI launchers tell a process its rank.
@@ -60,10 +62,7 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     let each = plan.ranks_per_process;
     let hosts = hosts::share(&plan.hosts, plan.size / each, each)?;
     let paths = plan.programs.iter().map(|program| program.path.as_path());
-    let library = match linked::library(paths).map_err(Error::Usage)? {
-        Some(file) => Library::linked(file)?,
-        None => Library::find()?,
-    };
+    let library = Library::of_programs(paths)?;
     let launcher = library.launcher(&Here)?;
     // A program that is linked with its library looks for none.
     let loaded = library.abi.map(|_| library.file.as_path());

@@ -8,6 +8,7 @@ use crate::error::Error;
 
 use super::family::{self, Family};
 use super::launchers::launchers;
+use super::linked;
 use super::probe::{self, Answer};
 
 /// What to do where there is no library that can be used.
@@ -24,6 +25,8 @@ pub(crate) struct Library {
     /// The version of the standard ABI by which it is loaded; none where the program is linked with
     /// it.
     pub(crate) abi: Option<(i32, i32)>,
+    /// What it says of itself (`MPI_Get_library_version`).
+    pub(crate) text: String,
 }
 
 /// A program that starts MPI processes.
@@ -50,13 +53,24 @@ pub(crate) enum Kind {
 }
 
 impl Library {
+    /// The library that programs run with: that with which they are linked, else the one with the
+    /// standard ABI.
+    pub(crate) fn of_programs<'a>(
+        programs: impl Iterator<Item = &'a Path>,
+    ) -> Result<Library, Error> {
+        match linked::library(programs).map_err(Error::Usage)? {
+            Some(file) => Library::linked(file),
+            None => Library::find(),
+        }
+    }
+
     /// Finds the library with the standard ABI and asks it who it is.
-    pub(crate) fn find() -> Result<Library, Error> {
+    fn find() -> Result<Library, Error> {
         let file = find::here().map_err(|why| Error::Usage(absent(why)))?;
         let answer =
             probe::library(&file).map_err(|why| refused(&file, format!("{why}; {INSTALL}")))?;
         match answer.abi {
-            Some((1, _)) => Library::of(file, &answer),
+            Some((1, _)) => Library::of(file, answer),
             None => Err(refused(
                 &file,
                 format!(
@@ -81,12 +95,12 @@ impl Library {
     }
 
     /// Asks the library that a program is linked with who it is.
-    pub(crate) fn linked(file: PathBuf) -> Result<Library, Error> {
+    fn linked(file: PathBuf) -> Result<Library, Error> {
         let answer = probe::library(&file).map_err(|why| refused(&file, why))?;
-        Library::of(file, &Answer { abi: None, ..answer })
+        Library::of(file, Answer { abi: None, ..answer })
     }
 
-    fn of(file: PathBuf, answer: &Answer) -> Result<Library, Error> {
+    fn of(file: PathBuf, answer: Answer) -> Result<Library, Error> {
         let Some(family) = Family::of(&answer.text) else {
             let first = answer.text.lines().next().unwrap_or("nothing");
             let named = match answer.abi {
@@ -101,7 +115,8 @@ impl Library {
                 ),
             ));
         };
-        Ok(Library { file, family, name: named(family, &answer.text), abi: answer.abi })
+        let name = named(family, &answer.text);
+        Ok(Library { file, family, name, abi: answer.abi, text: answer.text })
     }
 
     /// Finds the launcher: Slurm's inside an allocation, if the library can be started so; else
