@@ -3,7 +3,7 @@
 //! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
 //! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
 //! where ranks are to run, `linked` looks for the library of a program that is linked with one (the
-//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `probe` asks both
+//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for Slurm's, `probe` asks them
 //! who they are, `installation` says whether they belong together (`family`), and `command`
 //! writes the command line.
 
@@ -15,6 +15,7 @@ mod launchers;
 pub(crate) mod linked;
 mod network;
 mod probe;
+mod slurm;
 
 use std::path::absolute;
 
@@ -64,6 +65,12 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     let paths = plan.programs.iter().map(|program| program.path.as_path());
     let library = Library::of_programs(paths)?;
     let launcher = library.launcher(&Here)?;
+    if let Some(why) = &launcher.not_slurm {
+        crate::report::say(&format!(
+            "in this Slurm allocation, {why}; {}, the library's own launcher, starts the job",
+            launcher.path.display()
+        ));
+    }
     // A program that is linked with its library looks for none.
     let loaded = library.abi.map(|_| library.file.as_path());
     let env = environment.under_mpi(&plan, loaded);

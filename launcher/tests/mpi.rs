@@ -135,18 +135,58 @@ fn a_dry_run_starts_nothing() {
     assert!(ran.out.contains("/true 'a b' #"), "{ran:?}");
 }
 
+/// What `srun --mpi=list` says.
+const OFFERED: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n\
+                       specific pmix plugin versions available: pmix_v4";
+
+/// In an allocation of three tasks, where programs are those of this MPI.
+fn in_an_allocation(mpi: &Mpi, arguments: &[&str]) -> Command {
+    let path = format!("{}:/usr/bin:/bin", mpi.bin().display());
+    let mut command = with(mpi, arguments);
+    command.env("PATH", path).env("SLURM_JOB_ID", "7").env("SLURM_NTASKS", "3");
+    command.env_remove("SLURM_MPI_TYPE");
+    command
+}
+
 #[test]
 fn slurm_in_an_allocation() {
     let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
-    mpi.launcher("srun", "--mpi=list", "none pmi2 pmix");
-    let path = format!("{}:/usr/bin:/bin", mpi.bin().display());
-    let mut command = with(&mpi, &["--transport", "mpi", "--bind", "core", "true"]);
-    command.env("PATH", path).env("SLURM_JOB_ID", "7").env("SLURM_NTASKS", "3");
-    let ran = finish(&mut command);
-    assert!(
-        ran.out.starts_with("--mpi=pmi2 --export=ALL --cpu-bind=cores --input=0 -n 3"),
-        "{ran:?}"
-    );
+    mpi.launcher("srun", "--mpi=list", OFFERED);
+    let job = ["--transport", "mpi", "--bind", "core", "true"];
+    let ran = finish(&mut in_an_allocation(&mpi, &job));
+    let told = "--mpi=pmi2 --export=ALL --cpu-bind=cores --input=0 -n 3";
+    assert!(ran.out.starts_with(told) && ran.err.is_empty(), "{ran:?}");
+    let chosen = finish(in_an_allocation(&mpi, &job).env("SLURM_MPI_TYPE", "pmix_v4"));
+    assert!(chosen.out.starts_with("--mpi=pmix_v4 "), "{chosen:?}");
+    let doctor = finish(&mut in_an_allocation(&mpi, &["--doctor"]));
+    says(&doctor, "MPI launcher", "ok", &["Slurm", "/bin/srun, as this", "--mpi=pmi2"]);
+}
+
+#[test]
+fn an_allocation_whose_slurm_does_not_fit() {
+    let mpi = Mpi::new("Open MPI v6.0.0", 1);
+    mpi.launcher("srun", "--mpi=list", "MPI plugin types are...\n\tnone\n\tpmi2");
+    let job = ["--transport", "mpi", "/bin/true"];
+    let why = "srun offers none, pmi2 (--mpi=list), and Open MPI 6.0.0 needs pmix";
+    let absent = finish(in_an_allocation(&mpi, &job).env("PATH", mpi.bin()));
+    refused(&absent, &["no launcher for Open MPI 6.0.0", why, "SLURM_MPI_TYPE"]);
+
+    mpi.launcher("mpirun", "--version", "mpirun (Open MPI) 6.0.0");
+    let ran = finish(&mut in_an_allocation(&mpi, &job));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("--map-by slot:OVERSUBSCRIBE") && ran.out.contains("-n 3"), "{ran:?}");
+    for words in [why, "SLURM_MPI_TYPE", "/bin/mpirun, the library's own launcher, starts the job"]
+    {
+        assert!(ran.err.contains(words) && ran.err.lines().count() == 1, "{words}: {ran:?}");
+    }
+    let doctor = finish(&mut in_an_allocation(&mpi, &["--doctor"]));
+    says(&doctor, "MPI launcher", "--", &["/bin/mpirun, and not Slurm's", why]);
+
+    fs::remove_file(mpi.bin().join("srun")).expect("ours");
+    let dry = [&job[..2], &["--dry-run", "/bin/true"]].concat();
+    let without = finish(in_an_allocation(&mpi, &dry).env("PATH", mpi.bin()));
+    assert!(without.err.contains("there is no srun in PATH"), "{without:?}");
+    assert!(without.out.contains("/bin/mpirun "), "{without:?}");
 }
 
 #[test]

@@ -79,9 +79,12 @@ fn launcher(library: &Library) -> Finding {
         Err(why) => return limited(what, why.to_string()),
     };
     let found = format!("{}: {}", launcher.name, launcher.path.display());
-    match launcher.kind {
-        Kind::Srun { pmi } => {
+    match (launcher.kind, launcher.not_slurm) {
+        (Kind::Srun { pmi }, _) => {
             good(what, format!("{found}, as this is an allocation, with --mpi={pmi}"))
+        }
+        (_, Some(why)) => {
+            limited(what, format!("{found}, and not Slurm's in this allocation: {why}"))
         }
         _ if library.beside(&Here, &launcher.path) => {
             good(what, format!("{found}, of the library's installation"))

@@ -10,6 +10,7 @@ use super::family::{self, Family};
 use super::launchers::launchers;
 use super::linked;
 use super::probe::{self, Answer};
+use super::slurm;
 
 /// What to do where there is no library that can be used.
 const INSTALL: &str = "install one, for instance by `pip install mpich` in a Python environment, \
@@ -34,8 +35,10 @@ pub(crate) struct Library {
 pub(crate) struct Launcher {
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
-    /// `Open MPI 5.0.11`, or `Slurm`.
+    /// `Open MPI 5.0.11`, or `Slurm 22.05.8`.
     pub(crate) name: String,
+    /// Why it is not Slurm's, inside an allocation.
+    pub(crate) not_slurm: Option<String>,
 }
 
 /// Whose options a launcher understands.
@@ -48,7 +51,7 @@ pub(crate) enum Kind {
     },
     /// Slurm's, with the process management that the library is to use.
     Srun {
-        pmi: &'static str,
+        pmi: String,
     },
 }
 
@@ -120,11 +123,14 @@ impl Library {
     }
 
     /// Finds the launcher: Slurm's inside an allocation, if the library can be started so; else
-    /// one of the library's family, from its own folders before others.
+    /// one of the library's family, from its own folders before others, which takes the nodes of
+    /// an allocation from Slurm by itself.
     pub(crate) fn launcher(&self, machine: &dyn Machine) -> Result<Launcher, Error> {
-        if let Some(srun) = self.srun(machine) {
-            return Ok(srun);
-        }
+        let not_slurm = match slurm::launcher(self, machine) {
+            Some(Ok(srun)) => return Ok(srun),
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
         let mut others = Vec::new();
         for path in launchers(machine, &self.file) {
             let text = probe::launcher(&path).unwrap_or_default();
@@ -134,6 +140,7 @@ impl Library {
                         path,
                         kind: kind(family, &text),
                         name: named(family, &text),
+                        not_slurm,
                     });
                 }
                 Some(family) => others.push(format!("{} is {family}'s", path.display())),
@@ -148,20 +155,14 @@ impl Library {
             Some(_) => ("", "name another library in SPMD_MPI_LIB"),
             None => (", with which the program is linked", "build the program with another MPI"),
         };
+        let srun = not_slurm.map(|why| format!("; in this Slurm allocation, {why}"));
         Err(Error::Usage(format!(
             "no launcher for {} ({}){program}: {seen}; put the folder with its mpiexec first in \
-             PATH, or {other}",
+             PATH, or {other}{}",
             self.name,
-            self.file.display()
+            self.file.display(),
+            srun.unwrap_or_default()
         )))
-    }
-
-    fn srun(&self, machine: &dyn Machine) -> Option<Launcher> {
-        machine.variable("SLURM_JOB_ID")?;
-        let path = find::programs(machine, &["srun"]).into_iter().next()?;
-        let offered = probe::slurm(&path)?;
-        let pmi = management(self.family, &offered)?;
-        Some(Launcher { path, kind: Kind::Srun { pmi }, name: "Slurm".into() })
     }
 
     /// Whether a launcher lies in the same installation.
@@ -175,17 +176,6 @@ impl Library {
 
 fn refused(file: &Path, why: String) -> Error {
     Error::Usage(format!("the MPI library {}: {why}", file.display()))
-}
-
-/// The process management by which `srun` can start a library's processes.
-fn management(family: Family, offered: &str) -> Option<&'static str> {
-    let wanted: &[&str] = match family {
-        Family::OpenMpi => &["pmix"],
-        Family::Mpich | Family::Intel => &["pmi2", "pmix"],
-    };
-    let has =
-        |name: &&&str| offered.split_whitespace().any(|word| word.trim_matches(',') == **name);
-    wanted.iter().find(has).copied()
 }
 
 fn kind(family: Family, text: &str) -> Kind {
@@ -240,14 +230,6 @@ fn absent(why: Absent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_slurm_offers() {
-        let offered = "MPI plugin types are...\n\tnone\n\tpmi2\n\tcray_shasta\n\tpmix\n";
-        assert_eq!(management(Family::Mpich, offered), Some("pmi2"));
-        assert_eq!(management(Family::OpenMpi, offered), Some("pmix"));
-        assert_eq!(management(Family::OpenMpi, "none pmi2"), None);
-    }
 
     #[test]
     fn kinds() {
