@@ -13,6 +13,6 @@ source "$HOME/mpi/bin/activate"
 # For Intel MPI under srun, the library of Slurm's process management:
 # export I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so
 
-spmdrun --doctor
+spmdrun --doctor ./app
 # The number of ranks and the nodes are those of the allocation.
 spmdrun --transport mpi --bind core ./app

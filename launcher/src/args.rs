@@ -21,6 +21,7 @@ Examples:
   spmdrun -n 4 --bind 0-3,4-7 ./app          rank i on the i-th item of the list, in turn
   spmdrun -n 64 --hostfile hosts ./app       64 processes on several hosts, under MPI
   spmdrun --doctor                           what this machine offers
+  spmdrun --doctor ./app                     and with which MPI a program would run
 
 Environment: SPMD_RANKS, SPMD_AS, SPMD_TRANSPORT, SPMD_BIND and SPMD_GRACE give the options of
 these names where the command line does not. Ctrl-\\ (SIGQUIT) prints what every rank is doing;
@@ -132,7 +133,8 @@ pub(crate) struct JobOptions {
     /// Print what would be started, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say what this machine offers and what is missing, and start nothing
+    /// Say what this machine offers and what is missing, for the program if one is named, and
+    /// start nothing
     #[arg(long)]
     pub(crate) doctor: bool,
 }
@@ -172,7 +174,8 @@ pub(crate) struct Section {
 pub(crate) enum Request {
     /// Print this text: help or the version.
     Print(String),
-    Doctor,
+    /// Examine the machine, and these programs.
+    Doctor(Vec<OsString>),
     Run(Box<JobOptions>, Vec<Section>),
 }
 
@@ -183,9 +186,6 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Request, Error> {
         Ok(first) => first,
         Err(error) => return refuse(error, ""),
     };
-    if first.job.doctor {
-        return Ok(Request::Doctor);
-    }
     let mut sections = vec![Section { options: first.program, command: first.command }];
     for (index, part) in parts.enumerate() {
         let place = format!("in program {}, after `:`: ", index + 2);
@@ -195,6 +195,10 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Request, Error> {
             }
             Err(error) => return refuse(error, &place),
         }
+    }
+    if first.job.doctor {
+        let names = sections.into_iter().filter_map(|section| section.command.into_iter().next());
+        return Ok(Request::Doctor(names.collect()));
     }
     Ok(Request::Run(Box::new(first.job), sections))
 }

@@ -81,7 +81,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Request, Error> {
         Err(error) => return args::refuse(error, ""),
     };
     if cargo.job.doctor {
-        return Ok(Request::Doctor);
+        return Ok(Request::Doctor(Vec::new()));
     }
     let program = build(&cargo.build)?;
     let mut command = vec![program.into_os_string()];

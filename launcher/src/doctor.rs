@@ -1,10 +1,14 @@
-//! `--doctor`: what this machine offers to a job, and what is missing for the rest.
+//! `--doctor`: what this machine offers to a job, and what is missing for the rest; and what a job of
+//! the programs that are named would be.
+
+mod mpi;
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::mpi::{Here, Kind, Library};
+use crate::plan;
 use crate::topology;
 
 /// One thing that was looked at.
@@ -19,25 +23,17 @@ enum State {
     Good,
     /// Absent or restricted, and no job needs it.
     Limited,
-    /// Process ranks cannot run without it.
+    /// Process ranks, or the programs that are named, cannot run without it.
     Broken,
 }
 
-/// Prints the findings; the exit status is 1 where process ranks cannot run.
-pub(crate) fn examine() -> u8 {
-    let [library, launcher] = mpi();
-    let findings = [
-        cores(),
-        quota(),
-        numa(),
-        shared_memory(),
-        reach(),
-        open_files(),
-        library,
-        launcher,
-        gpu(),
-        nccl(),
-    ];
+/// Prints the findings; the exit status is 1 where process ranks, or these programs, cannot run.
+pub(crate) fn examine(names: &[OsString]) -> u8 {
+    let programs: Vec<_> = names.iter().map(|name| plan::find(name)).collect();
+    let machine = [cores(), quota(), numa(), shared_memory(), reach(), open_files()];
+    let mut findings = Vec::from(machine);
+    findings.extend(mpi::findings(&programs));
+    findings.extend([gpu(), nccl()]);
     let mut text = String::new();
     for finding in &findings {
         let mark = match finding.state {
@@ -53,6 +49,10 @@ pub(crate) fn examine() -> u8 {
 
 fn good(what: &'static str, found: String) -> Finding {
     Finding { what, state: State::Good, found }
+}
+
+fn broken(what: &'static str, found: String) -> Finding {
+    Finding { what, state: State::Broken, found }
 }
 
 fn limited(what: &'static str, found: String) -> Finding {
@@ -101,24 +101,19 @@ fn shared_memory() -> Finding {
     };
     match attempt() {
         Ok(()) => good("shared memory", "a sealed memfd of 1 TiB can be made".into()),
-        Err(error) => Finding {
-            what: "shared memory",
-            state: State::Broken,
-            found: format!(
+        Err(error) => broken(
+            "shared memory",
+            format!(
                 "no sealed memfd of 1 TiB ({error}); use --as threads, or lift the limit that \
                  forbids it (ulimit -f, a seccomp filter)"
             ),
-        },
+        ),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn shared_memory() -> Finding {
-    Finding {
-        what: "shared memory",
-        state: State::Broken,
-        found: "process ranks need Linux; use --as threads or --as virtual".into(),
-    }
+    broken("shared memory", "process ranks need Linux; use --as threads or --as virtual".into())
 }
 
 /// Whether a rank may copy straight out of another's memory.
@@ -175,44 +170,6 @@ fn open_files() -> Finding {
 #[cfg(not(unix))]
 fn open_files() -> Finding {
     good("open files", "not examined here".into())
-}
-
-/// The library that `--transport mpi` would use, and the launcher that belongs to it.
-fn mpi() -> [Finding; 2] {
-    let (first, second) = ("MPI library", "MPI launcher");
-    let library = match Library::find(&Here) {
-        Ok(library) => library,
-        Err(why) => {
-            return [limited(first, why.to_string()), limited(second, "none sought".into())];
-        }
-    };
-    let (name, file) = (&library.name, library.file.display());
-    let how = match library.abi {
-        Some((major, minor)) => format!("by the standard ABI {major}.{minor}, loaded at run time"),
-        None => "linked".to_owned(),
-    };
-    let found = good(first, format!("{name}: {file}, {how}"));
-    let launcher = match library.launcher(&Here) {
-        Err(why) => limited(second, why.to_string()),
-        Ok(launcher) => {
-            let path = launcher.path.display();
-            let name = &launcher.name;
-            if matches!(launcher.kind, Kind::Srun { .. }) {
-                good(second, format!("{name}: {path}, as this is an allocation"))
-            } else if library.beside(&Here, &launcher.path) {
-                good(second, format!("{name}: {path}, of the library's installation"))
-            } else {
-                limited(
-                    second,
-                    format!(
-                        "{name}: {path}, of the library's kind but of another installation; if \
-                         every process finds itself alone, put the library's own first in PATH"
-                    ),
-                )
-            }
-        }
-    };
-    [found, launcher]
 }
 
 const NOT_USED: &str = "this version does not use it";

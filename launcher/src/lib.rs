@@ -79,7 +79,7 @@ fn carry_out(request: Request) -> Result<u8, Error> {
             report::print(&text);
             return Ok(0);
         }
-        Request::Doctor => return Ok(doctor::examine()),
+        Request::Doctor(names) => return Ok(doctor::examine(&names)),
         Request::Run(job, sections) => Plan::new(*job, sections)?,
     };
     let environment = Environment::new(&plan)?;

@@ -2,19 +2,24 @@
 //!
 //! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
 //! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
-//! where ranks are to run, `linked` and `find` look for the library and its launcher, `probe` asks
-//! both who they are, `installation` says whether they belong together (`family`), and `command`
+//! where ranks are to run, `linked` looks for the library of a program that is linked with one (the
+//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for Slurm's, `probe` asks them
+//! who they are, `installation` says whether they belong together (`family`), and `command`
 //! writes the command line.
 
 mod command;
 mod family;
-mod find;
 pub(crate) mod hosts;
 mod installation;
-mod linked;
+mod launchers;
+pub(crate) mod linked;
+mod network;
 mod probe;
+mod slurm;
 
 use std::path::absolute;
+
+use spmd_mpi::find::Here;
 
 use crate::args::{Bind, Stdin};
 use crate::environment::Environment;
@@ -22,8 +27,8 @@ use crate::error::Error;
 use crate::plan::{Plan, Program};
 
 use command::{App, Wanted};
-pub(crate) use find::Here;
 pub(crate) use installation::{Kind, Library};
+pub(crate) use network::network;
 pub(crate) use probe::main;
 
 /// Variables by which MPI launchers tell a process its rank.
@@ -58,11 +63,14 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     let each = plan.ranks_per_process;
     let hosts = hosts::share(&plan.hosts, plan.size / each, each)?;
     let paths = plan.programs.iter().map(|program| program.path.as_path());
-    let library = match linked::library(paths).map_err(Error::Usage)? {
-        Some(file) => Library::linked(file)?,
-        None => Library::find(&Here)?,
-    };
+    let library = Library::of_programs(paths)?;
     let launcher = library.launcher(&Here)?;
+    if let Some(why) = &launcher.not_slurm {
+        crate::report::say(&format!(
+            "in this Slurm allocation, {why}; {}, the library's own launcher, starts the job",
+            launcher.path.display()
+        ));
+    }
     // A program that is linked with its library looks for none.
     let loaded = library.abi.map(|_| library.file.as_path());
     let env = environment.under_mpi(&plan, loaded);

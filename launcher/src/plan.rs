@@ -309,7 +309,7 @@ fn variable(text: &str) -> Result<(String, OsString), Error> {
 }
 
 /// Finds a program as a shell does: a name with a slash is a path, another is sought in PATH.
-fn find(name: &OsStr) -> Result<PathBuf, Error> {
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Error> {
     let shown = name.display();
     if name.as_encoded_bytes().contains(&b'/') || Path::new(name).is_absolute() {
         let path = std::path::absolute(name)

@@ -135,18 +135,58 @@ fn a_dry_run_starts_nothing() {
     assert!(ran.out.contains("/true 'a b' #"), "{ran:?}");
 }
 
+/// What `srun --mpi=list` says.
+const OFFERED: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n\
+                       specific pmix plugin versions available: pmix_v4";
+
+/// In an allocation of three tasks, where programs are those of this MPI.
+fn in_an_allocation(mpi: &Mpi, arguments: &[&str]) -> Command {
+    let path = format!("{}:/usr/bin:/bin", mpi.bin().display());
+    let mut command = with(mpi, arguments);
+    command.env("PATH", path).env("SLURM_JOB_ID", "7").env("SLURM_NTASKS", "3");
+    command.env_remove("SLURM_MPI_TYPE");
+    command
+}
+
 #[test]
 fn slurm_in_an_allocation() {
     let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
-    mpi.launcher("srun", "--mpi=list", "none pmi2 pmix");
-    let path = format!("{}:/usr/bin:/bin", mpi.bin().display());
-    let mut command = with(&mpi, &["--transport", "mpi", "--bind", "core", "true"]);
-    command.env("PATH", path).env("SLURM_JOB_ID", "7").env("SLURM_NTASKS", "3");
-    let ran = finish(&mut command);
-    assert!(
-        ran.out.starts_with("--mpi=pmi2 --export=ALL --cpu-bind=cores --input=0 -n 3"),
-        "{ran:?}"
-    );
+    mpi.launcher("srun", "--mpi=list", OFFERED);
+    let job = ["--transport", "mpi", "--bind", "core", "true"];
+    let ran = finish(&mut in_an_allocation(&mpi, &job));
+    let told = "--mpi=pmi2 --export=ALL --cpu-bind=cores --input=0 -n 3";
+    assert!(ran.out.starts_with(told) && ran.err.is_empty(), "{ran:?}");
+    let chosen = finish(in_an_allocation(&mpi, &job).env("SLURM_MPI_TYPE", "pmix_v4"));
+    assert!(chosen.out.starts_with("--mpi=pmix_v4 "), "{chosen:?}");
+    let doctor = finish(&mut in_an_allocation(&mpi, &["--doctor"]));
+    says(&doctor, "MPI launcher", "ok", &["Slurm", "/bin/srun, as this", "--mpi=pmi2"]);
+}
+
+#[test]
+fn an_allocation_whose_slurm_does_not_fit() {
+    let mpi = Mpi::new("Open MPI v6.0.0", 1);
+    mpi.launcher("srun", "--mpi=list", "MPI plugin types are...\n\tnone\n\tpmi2");
+    let job = ["--transport", "mpi", "/bin/true"];
+    let why = "srun offers none, pmi2 (--mpi=list), and Open MPI 6.0.0 needs pmix";
+    let absent = finish(in_an_allocation(&mpi, &job).env("PATH", mpi.bin()));
+    refused(&absent, &["no launcher for Open MPI 6.0.0", why, "SLURM_MPI_TYPE"]);
+
+    mpi.launcher("mpirun", "--version", "mpirun (Open MPI) 6.0.0");
+    let ran = finish(&mut in_an_allocation(&mpi, &job));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("--map-by slot:OVERSUBSCRIBE") && ran.out.contains("-n 3"), "{ran:?}");
+    for words in [why, "SLURM_MPI_TYPE", "/bin/mpirun, the library's own launcher, starts the job"]
+    {
+        assert!(ran.err.contains(words) && ran.err.lines().count() == 1, "{words}: {ran:?}");
+    }
+    let doctor = finish(&mut in_an_allocation(&mpi, &["--doctor"]));
+    says(&doctor, "MPI launcher", "--", &["/bin/mpirun, and not Slurm's", why]);
+
+    fs::remove_file(mpi.bin().join("srun")).expect("ours");
+    let dry = [&job[..2], &["--dry-run", "/bin/true"]].concat();
+    let without = finish(in_an_allocation(&mpi, &dry).env("PATH", mpi.bin()));
+    assert!(without.err.contains("there is no srun in PATH"), "{without:?}");
+    assert!(without.out.contains("/bin/mpirun "), "{without:?}");
 }
 
 #[test]
@@ -241,20 +281,75 @@ fn a_program_that_is_linked_with_its_library() {
     refused(&finish(&mut both), &["/app is linked with", "/bin/true with no MPI", "need the same"]);
 }
 
+/// The line of the doctor that is about this.
+#[track_caller]
+fn finding(ran: &Ran, what: &str) -> String {
+    let line = ran.out.lines().find(|line| line.get(4..).is_some_and(|it| it.starts_with(what)));
+    line.unwrap_or_else(|| panic!("{what}: {ran:?}")).to_owned()
+}
+
+#[track_caller]
+fn says(ran: &Ran, what: &str, state: &str, words: &[&str]) {
+    let line = finding(ran, what);
+    assert!(line.starts_with(state) && words.iter().all(|word| line.contains(word)), "{line}");
+}
+
 #[test]
 fn the_doctor_looks_at_mpi() {
+    let mpi = Mpi::new("MPICH Version: 5.0.2\nMPICH Device: ch4:ofi\nmore", 1);
+    mpi.launcher("mpiexec", "--version", "HYDRA build details: Version: 5.0.3");
+    let mut command = with(&mpi, &["--doctor"]);
+    let ran = finish(command.env("FI_PROVIDER", "tcp").env_remove("MPIR_CVAR_CH4_NETMOD"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    says(&ran, "MPI library", "ok", &["MPICH 5.0.2: ", mpi.file().to_str().expect("it is text")]);
+    says(&ran, "MPI version", "ok", &["MPICH Version: 5.0.2"]);
+    says(&ran, "MPI provider", "ok", &["abi: loaded", "ABI 1.0"]);
+    says(&ran, "MPI network", "ok", &["ch4:ofi, provider tcp (FI_PROVIDER)"]);
+    let own = ["MPICH 5.0.3: ", "/bin/mpiexec", "of the library's installation"];
+    says(&ran, "MPI launcher", "ok", &own);
+    assert!(!ran.out.contains("  program "), "{ran:?}");
+}
+
+#[test]
+fn the_doctor_looks_at_programs() {
     let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
-    mpi.launcher("mpiexec", "--version", "HYDRA build details: Version: 5.0.2");
-    let ran = finish(&mut with(&mpi, &["--doctor"]));
-    let found = |what: &str| {
-        let line = ran.out.lines().find(|line| line.contains(what));
-        line.unwrap_or_else(|| panic!("{what}: {ran:?}")).to_owned()
+    let doctor = |program: &str| finish(&mut with(&mpi, &["--doctor", program]));
+    let loads = doctor("/bin/true");
+    assert_eq!(loads.code, Some(0), "{loads:?}");
+    says(&loads, "program", "ok", &["/bin/true, linked with no MPI", "loads the library"]);
+    says(&loads, "MPI library", "ok", &["libmpi_abi.so.1"]);
+    says(&loads, "MPI network", "--", &["does not say"]);
+
+    let script = mpi.0.path().join("job.sh");
+    fs::write(&script, "#!/bin/sh\n").expect("writable");
+    let script = script.to_str().expect("it is text");
+    says(&doctor(script), "program", "NO", &["not an executable file", "chmod +x"]);
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("ours");
+    says(&doctor(script), "program", "--", &["job.sh, a script"]);
+    let absent = doctor("/no/such/program");
+    assert_eq!(absent.code, Some(1), "{absent:?}");
+    says(&absent, "program", "NO", &["cannot find the program /no/such/program"]);
+}
+
+#[test]
+fn the_doctor_looks_at_a_program_that_is_linked() {
+    let mpi = Mpi::new("Open MPI v5.0.11, package: ours", 1);
+    let program = linked_with(&mpi);
+    mpi.launcher("mpirun", "--version", "mpirun (Open MPI) 5.0.11");
+    let doctor = |command: &mut Command| {
+        finish(command.arg(&program).env("SPMD_MPI_LIB", "/nowhere").env("OMPI_MCA_pml", "ob1"))
     };
-    let library = found("MPI library");
-    assert!(library.starts_with("ok") && library.contains("MPICH 5.0.2"), "{library}");
-    assert!(library.contains("ABI 1.0"), "{library}");
-    let launcher = found("MPI launcher");
-    assert!(launcher.starts_with("ok") && launcher.contains("/mpiexec"), "{launcher}");
+    let found = doctor(bare(&["--doctor"]).env("LD_LIBRARY_PATH", mpi.lib()));
+    assert_eq!(found.code, Some(0), "{found:?}");
+    says(&found, "program", "ok", &["/app, linked with ", "/lib/libmpi.so"]);
+    says(&found, "MPI library", "ok", &["Open MPI 5.0.11: ", "/lib/libmpi.so"]);
+    says(&found, "MPI version", "ok", &["Open MPI v5.0.11, package: ours"]);
+    says(&found, "MPI provider", "ok", &["linked: "]);
+    says(&found, "MPI network", "ok", &["pml ob1 (OMPI_MCA_pml)"]);
+    says(&found, "MPI launcher", "ok", &["/mpirun, of the library's installation"]);
+    let lost = doctor(&mut bare(&["--doctor"]));
+    assert_eq!(lost.code, Some(1), "{lost:?}");
+    says(&lost, "program", "NO", &["is linked with libmpi.so, which", "LD_LIBRARY_PATH"]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod abi;
 mod environment;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod fabric;
+pub mod find;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
 #[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
@@ -50,10 +51,9 @@ use spmd_core::{Error, Result};
 /// program has done so; what was initialised here is finalised when the process exits. Later calls
 /// return the same.
 ///
-/// The library is the one that `SPMD_MPI_LIB` names, a file or its folder; else the one that the
-/// system's loader finds by the name `libmpi_abi.so.1`; else one beside the `mpirun` or `mpiexec`
-/// on `PATH`, or in the active Python environment. With the feature `mpi` it is the one that the
-/// program is linked with.
+/// The library is the one that [`find::here`] finds, by `SPMD_MPI_LIB`, in the loader's folders,
+/// beside the `mpirun` or `mpiexec` on `PATH`, or in the active Python environment. With the feature
+/// `mpi` it is the one that the program is linked with.
 ///
 /// # Errors
 /// [`Error::Unavailable`] where there is no library of use, or one that does not belong to the

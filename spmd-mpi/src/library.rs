@@ -203,7 +203,7 @@ macro_rules! functions {
                         mem::transmute::<
                             *const (),
                             unsafe extern "C" fn($($type),*) -> c_int,
-                        >(mpi_sys::$symbol as *const ())
+                        >(rsmpi::ffi::$symbol as *const ())
                     },
                 )*}
             }

@@ -1,6 +1,8 @@
 //! A Slurm of one node, on a host that a test has made: all its daemons end with that host.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -159,6 +161,22 @@ impl Cluster {
         command.env("I_MPI_FABRICS", "shm").env("I_MPI_WAIT_MODE", "1");
         command.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
         command
+    }
+
+    /// A `PATH` whose `srun` says that it offers no process management, and else is the real one.
+    pub(crate) fn with_srun_that_offers_nothing(&self) -> OsString {
+        let real = folders().map(|folder| folder.join("srun")).find(|path| path.exists());
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --mpi=list ] && echo none && exit\nexec {} \"$@\"\n",
+            real.unwrap_or_default().display()
+        );
+        let own = self.folder.join("bin");
+        fs::create_dir(&own).expect("our own folder");
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o755).open(own.join("srun"));
+        file.and_then(|mut file| file.write_all(script.as_bytes())).expect("our own folder");
+        std::env::join_paths([own].into_iter().chain(folders()))
+            .expect("they come from such a list")
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -74,6 +74,21 @@ fn spmdrun_in_an_allocation() {
     }
 }
 
+/// The library's own launcher then takes the nodes from Slurm, and that is said.
+#[test]
+fn spmdrun_where_srun_offers_nothing_that_fits() {
+    let Some(cluster) = Cluster::new() else { return };
+    let path = cluster.with_srun_that_offers_nothing();
+    for mpi in Mpi::all() {
+        let mut salloc = cluster.with(&mpi, "salloc");
+        salloc.env("PATH", &path).args(["-n", "2"]).arg(spmdrun_path());
+        let ran = finish(salloc.args(["--transport", "mpi"]).arg(program("examples/hello")));
+        met(&ran);
+        let said = "srun offers none (--mpi=list), and ";
+        assert!(ran.err.contains(said) && ran.err.contains("own launcher, starts"), "{ran:?}");
+    }
+}
+
 #[test]
 fn spmdrun_in_a_batch_job() {
     let Some(cluster) = Cluster::new() else { return };

@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use spmd_mpi::find::{self, Absent, Machine};
+
 use crate::error::Error;
 
 use super::family::{self, Family};
-use super::find::{self, Absent, Machine};
+use super::launchers::launchers;
+use super::linked;
 use super::probe::{self, Answer};
+use super::slurm;
 
 /// What to do where there is no library that can be used.
 const INSTALL: &str = "install one, for instance by `pip install mpich` in a Python environment, \
@@ -22,6 +26,8 @@ pub(crate) struct Library {
     /// The version of the standard ABI by which it is loaded; none where the program is linked with
     /// it.
     pub(crate) abi: Option<(i32, i32)>,
+    /// What it says of itself (`MPI_Get_library_version`).
+    pub(crate) text: String,
 }
 
 /// A program that starts MPI processes.
@@ -29,8 +35,10 @@ pub(crate) struct Library {
 pub(crate) struct Launcher {
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
-    /// `Open MPI 5.0.11`, or `Slurm`.
+    /// `Open MPI 5.0.11`, or `Slurm 22.05.8`.
     pub(crate) name: String,
+    /// Why it is not Slurm's, inside an allocation.
+    pub(crate) not_slurm: Option<String>,
 }
 
 /// Whose options a launcher understands.
@@ -43,19 +51,29 @@ pub(crate) enum Kind {
     },
     /// Slurm's, with the process management that the library is to use.
     Srun {
-        pmi: &'static str,
+        pmi: String,
     },
 }
 
 impl Library {
+    /// The library that programs run with: that with which they are linked, else the one with the
+    /// standard ABI.
+    pub(crate) fn of_programs<'a>(
+        programs: impl Iterator<Item = &'a Path>,
+    ) -> Result<Library, Error> {
+        match linked::library(programs).map_err(Error::Usage)? {
+            Some(file) => Library::linked(file),
+            None => Library::find(),
+        }
+    }
+
     /// Finds the library with the standard ABI and asks it who it is.
-    pub(crate) fn find(machine: &dyn Machine) -> Result<Library, Error> {
-        let file = find::library(machine).map_err(|why| Error::Usage(absent(why)))?;
-        let file = std::path::absolute(&file).unwrap_or(file);
+    fn find() -> Result<Library, Error> {
+        let file = find::here().map_err(|why| Error::Usage(absent(why)))?;
         let answer =
             probe::library(&file).map_err(|why| refused(&file, format!("{why}; {INSTALL}")))?;
         match answer.abi {
-            Some((1, _)) => Library::of(file, &answer),
+            Some((1, _)) => Library::of(file, answer),
             None => Err(refused(
                 &file,
                 format!(
@@ -67,7 +85,7 @@ impl Library {
                 format!(
                     "it has an ABI of its own, and this build needs the standard one, which {} \
                      has; {INSTALL}",
-                    find::LIBRARY
+                    find::FILE
                 ),
             )),
             Some((major, minor)) => Err(refused(
@@ -80,12 +98,12 @@ impl Library {
     }
 
     /// Asks the library that a program is linked with who it is.
-    pub(crate) fn linked(file: PathBuf) -> Result<Library, Error> {
+    fn linked(file: PathBuf) -> Result<Library, Error> {
         let answer = probe::library(&file).map_err(|why| refused(&file, why))?;
-        Library::of(file, &Answer { abi: None, ..answer })
+        Library::of(file, Answer { abi: None, ..answer })
     }
 
-    fn of(file: PathBuf, answer: &Answer) -> Result<Library, Error> {
+    fn of(file: PathBuf, answer: Answer) -> Result<Library, Error> {
         let Some(family) = Family::of(&answer.text) else {
             let first = answer.text.lines().next().unwrap_or("nothing");
             let named = match answer.abi {
@@ -100,17 +118,21 @@ impl Library {
                 ),
             ));
         };
-        Ok(Library { file, family, name: named(family, &answer.text), abi: answer.abi })
+        let name = named(family, &answer.text);
+        Ok(Library { file, family, name, abi: answer.abi, text: answer.text })
     }
 
     /// Finds the launcher: Slurm's inside an allocation, if the library can be started so; else
-    /// one of the library's family, from its own folders before others.
+    /// one of the library's family, from its own folders before others, which takes the nodes of
+    /// an allocation from Slurm by itself.
     pub(crate) fn launcher(&self, machine: &dyn Machine) -> Result<Launcher, Error> {
-        if let Some(srun) = self.srun(machine) {
-            return Ok(srun);
-        }
+        let not_slurm = match slurm::launcher(self, machine) {
+            Some(Ok(srun)) => return Ok(srun),
+            Some(Err(why)) => Some(why),
+            None => None,
+        };
         let mut others = Vec::new();
-        for path in find::launchers(machine, &self.file) {
+        for path in launchers(machine, &self.file) {
             let text = probe::launcher(&path).unwrap_or_default();
             match Family::of(&text) {
                 Some(family) if family == self.family => {
@@ -118,6 +140,7 @@ impl Library {
                         path,
                         kind: kind(family, &text),
                         name: named(family, &text),
+                        not_slurm,
                     });
                 }
                 Some(family) => others.push(format!("{} is {family}'s", path.display())),
@@ -132,20 +155,14 @@ impl Library {
             Some(_) => ("", "name another library in SPMD_MPI_LIB"),
             None => (", with which the program is linked", "build the program with another MPI"),
         };
+        let srun = not_slurm.map(|why| format!("; in this Slurm allocation, {why}"));
         Err(Error::Usage(format!(
             "no launcher for {} ({}){program}: {seen}; put the folder with its mpiexec first in \
-             PATH, or {other}",
+             PATH, or {other}{}",
             self.name,
-            self.file.display()
+            self.file.display(),
+            srun.unwrap_or_default()
         )))
-    }
-
-    fn srun(&self, machine: &dyn Machine) -> Option<Launcher> {
-        machine.variable("SLURM_JOB_ID")?;
-        let path = find::in_path(machine, &["srun"]).into_iter().next()?;
-        let offered = probe::slurm(&path)?;
-        let pmi = management(self.family, &offered)?;
-        Some(Launcher { path, kind: Kind::Srun { pmi }, name: "Slurm".into() })
     }
 
     /// Whether a launcher lies in the same installation.
@@ -159,17 +176,6 @@ impl Library {
 
 fn refused(file: &Path, why: String) -> Error {
     Error::Usage(format!("the MPI library {}: {why}", file.display()))
-}
-
-/// The process management by which `srun` can start a library's processes.
-fn management(family: Family, offered: &str) -> Option<&'static str> {
-    let wanted: &[&str] = match family {
-        Family::OpenMpi => &["pmix"],
-        Family::Mpich | Family::Intel => &["pmi2", "pmix"],
-    };
-    let has =
-        |name: &&&str| offered.split_whitespace().any(|word| word.trim_matches(',') == **name);
-    wanted.iter().find(has).copied()
 }
 
 fn kind(family: Family, text: &str) -> Kind {
@@ -192,7 +198,7 @@ fn named(family: Family, text: &str) -> String {
 
 /// Says what was looked for, where, and what to do.
 fn absent(why: Absent) -> String {
-    const NAME: &str = find::LIBRARY;
+    const NAME: &str = find::FILE;
     match why {
         Absent::NotWhereSaid(path) => format!(
             "SPMD_MPI_LIB={}: it is neither a library nor a folder with {NAME}; correct it, or \
@@ -204,7 +210,7 @@ fn absent(why: Absent) -> String {
              old; {INSTALL}",
             path.display()
         ),
-        Absent::OtherAbi(path) => {
+        Absent::Nowhere { launcher: Some(path), .. } => {
             let text = probe::launcher(&path).unwrap_or_default();
             let who = Family::of(&text).map_or("an MPI".into(), |family| named(family, &text));
             format!(
@@ -214,7 +220,7 @@ fn absent(why: Absent) -> String {
                 path.display()
             )
         }
-        Absent::Nowhere => format!(
+        Absent::Nowhere { launcher: None, .. } => format!(
             "no MPI library with the standard ABI: looked for {NAME} in the loader's folders, \
              beside mpirun and mpiexec in PATH, in VIRTUAL_ENV and in CONDA_PREFIX; {INSTALL}"
         ),
@@ -224,14 +230,6 @@ fn absent(why: Absent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_slurm_offers() {
-        let offered = "MPI plugin types are...\n\tnone\n\tpmi2\n\tcray_shasta\n\tpmix\n";
-        assert_eq!(management(Family::Mpich, offered), Some("pmi2"));
-        assert_eq!(management(Family::OpenMpi, offered), Some("pmix"));
-        assert_eq!(management(Family::OpenMpi, "none pmi2"), None);
-    }
 
     #[test]
     fn kinds() {

@@ -48,7 +48,15 @@ pub(crate) fn library<'a>(
     Ok(library)
 }
 
-fn of(program: &Path) -> Result<Option<PathBuf>, String> {
+/// Whether the system's loader starts this program; not a script, or one that is linked statically.
+pub(crate) fn is_loaded(program: &Path) -> bool {
+    File::open(program).and_then(|file| loader(&file)).is_ok()
+}
+
+/// The library that one program is linked with.
+///
+/// Errors: it is not found; in words.
+pub(crate) fn of(program: &Path) -> Result<Option<PathBuf>, String> {
     let loader = File::open(program).and_then(|file| loader(&file));
     // No program for a loader, as a script, is linked with nothing.
     let Ok(loader) = loader else { return Ok(None) };
@@ -139,6 +147,7 @@ mod tests {
     fn programs_without_an_mpi() {
         let this = std::env::current_exe().unwrap();
         assert!(loader(&File::open(&this).unwrap()).unwrap().is_file());
+        assert!(is_loaded(&this) && !is_loaded(Path::new("/etc/passwd")));
         for program in [this.as_path(), Path::new("/etc/passwd"), Path::new("/no/such/program")] {
             assert_eq!(library([program].into_iter()), Ok(None));
         }

@@ -1,16 +1,16 @@
 //! A library with the standard ABI of MPI 5.0, loaded at run time: nothing of MPI is needed to
 //! build a program, and the same program runs on every library with this ABI.
 
-use std::env;
 use std::error::Error as _;
 use std::ffi::{c_int, c_void};
 use std::mem::{self, ManuallyDrop};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::NonNull;
 
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use spmd_core::{Error, Result};
 
+use crate::find::{self, Absent};
 use crate::library::{Functions, Library};
 use crate::named::{file_of, place, product};
 #[cfg(test)]
@@ -20,7 +20,6 @@ pub use types::{Status, bits, raw};
 
 mod constants;
 mod counts;
-mod find;
 mod types;
 
 /// The ABI's version that is spoken here.
@@ -34,9 +33,9 @@ pub const OTHER_LAUNCHER: &str = "or name the launcher's library by SPMD_MPI_LIB
 
 /// Finds and loads the library. It is never unloaded.
 pub fn load() -> Result<Library> {
-    let (file, loaded) = find::first(|name| env::var_os(name), open)?;
+    let file = find::here().map_err(absent)?;
     // Not even one that is of no use: its code may have left something behind.
-    let loaded = ManuallyDrop::new(loaded);
+    let loaded = ManuallyDrop::new(open(&file)?);
     let unfit = |file: &Path, reason: String| Error::Unavailable {
         what: format!("the MPI library {}", file.display()),
         reason,
@@ -69,13 +68,53 @@ pub fn load() -> Result<Library> {
     Ok(Library { functions, constants: constants::constants(), name })
 }
 
-fn open(file: &Path) -> Result<(PathBuf, Loaded), String> {
+fn open(file: &Path) -> Result<Loaded> {
     // SAFETY: the code that runs when the file is loaded is that of the MPI that the user has
     // chosen, as if the program were linked with it. Its names are not offered to other libraries.
-    match unsafe { Loaded::open(Some(file), RTLD_NOW | RTLD_LOCAL) } {
-        Ok(loaded) => Ok((file.to_owned(), loaded)),
-        Err(error) => Err(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
-    }
+    let loaded = unsafe { Loaded::open(Some(file), RTLD_NOW | RTLD_LOCAL) };
+    loaded.map_err(|error| Error::Unavailable {
+        what: format!("the MPI library {}", file.display()),
+        // Which file is missing or wrong, the loader's own words say.
+        reason: error.source().map_or_else(|| error.to_string(), ToString::to_string),
+        remedy: format!(
+            "put the folders of the libraries that it needs into LD_LIBRARY_PATH, or name another \
+             library by {}",
+            find::VARIABLE
+        ),
+    })
+}
+
+/// Says what was looked for, where, and what to do.
+fn absent(why: Absent) -> Error {
+    const NAME: &str = find::FILE;
+    const VARIABLE: &str = find::VARIABLE;
+    let install = format!(
+        "install an MPI with the standard ABI of MPI 5.0 (`pip install mpich` brings one), set \
+         {VARIABLE} to its {NAME}, or link the program with another MPI, by the feature `mpi` of \
+         `spmd`"
+    );
+    let (reason, remedy) = match why {
+        Absent::NotWhereSaid(path) => (
+            format!(
+                "{VARIABLE} is {}, which is neither a library nor a folder with {NAME}",
+                path.display()
+            ),
+            format!("set it to a {NAME} or to its folder, or unset it"),
+        ),
+        Absent::OtherVersion(path) => (
+            format!("{} is there, whose version is too old, and no {NAME}", path.display()),
+            install,
+        ),
+        Absent::Nowhere { folders, .. } => {
+            let others =
+                folders.iter().map(|folder| format!(", it is not in {}", folder.display()));
+            (
+                format!("the system's loader does not find {NAME}{}", others.collect::<String>()),
+                install,
+            )
+        }
+    };
+    Error::Unavailable { what: "MPI".to_owned(), reason, remedy }
 }
 
 fn symbol(loaded: &Loaded, name: &str) -> Option<NonNull<c_void>> {
@@ -92,4 +131,28 @@ fn abi_version(function: NonNull<c_void>) -> (c_int, c_int) {
     let (mut major, mut minor) = (0, 0);
     function(&mut major, &mut minor);
     (major, minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn an_error_names_every_place() {
+        let folders = ["/opt/mpi/lib", "/venv/lib"].map(PathBuf::from).to_vec();
+        let text = absent(Absent::Nowhere { folders, launcher: None }).to_string();
+        let words = [find::FILE, "not in /opt/mpi/lib, it is not in /venv/lib", find::VARIABLE];
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+
+    #[test]
+    fn a_library_that_cannot_be_loaded_is_an_error_with_the_loaders_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join(find::FILE);
+        std::fs::write(&file, "short").expect("our own folder");
+        let text = open(&file).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains("too short") && text.contains("LD_LIBRARY_PATH"), "{text}");
+    }
 }

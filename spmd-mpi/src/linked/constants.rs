@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use mpi_sys as c;
+use rsmpi::ffi as c;
 
 use super::types::bits;
 use crate::library::{Comm, Constants, Datatype, Info, Op, Request};

@@ -106,17 +106,23 @@ impl<'a> Made<'a> {
     fn of(mpi: &'a Library, bytes: usize) -> Result<Made<'a>> {
         let most = most();
         let pieces = || (0..bytes).step_by(most);
-        let starts: Vec<mpi_sys::MPI_Aint> = pieces().map(|start| start as _).collect();
+        let starts: Vec<rsmpi::ffi::MPI_Aint> = pieces().map(|start| start as _).collect();
         let lengths: Vec<c_int> = pieces().map(|start| most.min(bytes - start) as c_int).collect();
         let mut made = Made { mpi, of: mpi.constants.byte };
         let (count, byte, new) = (starts.len() as c_int, mpi.constants.byte.0, &mut made.of.0);
         // SAFETY: there are `count` lengths and starts, and `new` is writable.
         let code = unsafe {
-            mpi_sys::MPI_Type_create_hindexed(count, lengths.as_ptr(), starts.as_ptr(), byte, new)
+            rsmpi::ffi::MPI_Type_create_hindexed(
+                count,
+                lengths.as_ptr(),
+                starts.as_ptr(),
+                byte,
+                new,
+            )
         };
         mpi.check("MPI_Type_create_hindexed", code)?;
         // SAFETY: the type has just been made.
-        mpi.check("MPI_Type_commit", unsafe { mpi_sys::MPI_Type_commit(&mut made.of.0) })?;
+        mpi.check("MPI_Type_commit", unsafe { rsmpi::ffi::MPI_Type_commit(&mut made.of.0) })?;
         Ok(made)
     }
 }
@@ -125,7 +131,7 @@ impl Drop for Made<'_> {
     fn drop(&mut self) {
         if self.of != self.mpi.constants.byte {
             // SAFETY: the type was made here, and nothing is begun with it any more.
-            unsafe { mpi_sys::MPI_Type_free(&mut self.of.0) };
+            unsafe { rsmpi::ffi::MPI_Type_free(&mut self.of.0) };
         }
     }
 }

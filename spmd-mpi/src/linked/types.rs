@@ -5,7 +5,7 @@ use std::mem;
 
 /// Numbers in MPICH and what is made from it, pointers in Open MPI.
 pub mod raw {
-    pub use mpi_sys::{
+    pub use rsmpi::ffi::{
         MPI_Comm as Comm, MPI_Datatype as Datatype, MPI_Errhandler as Errhandler,
         MPI_Group as Group, MPI_Info as Info, MPI_Message as Message, MPI_Op as Op,
         MPI_Request as Request,
@@ -19,7 +19,7 @@ pub fn bits(comm: raw::Comm) -> usize {
 
 /// `MPI_Status`.
 #[repr(transparent)]
-pub struct Status(mpi_sys::MPI_Status);
+pub struct Status(rsmpi::ffi::MPI_Status);
 
 impl Default for Status {
     fn default() -> Status {

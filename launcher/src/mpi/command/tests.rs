@@ -6,7 +6,9 @@ const HYDRA: Kind = Kind::Hydra;
 const INTEL: Kind = Kind::IntelHydra;
 const OPEN_4: Kind = Kind::OpenMpi { major: 4 };
 const OPEN_5: Kind = Kind::OpenMpi { major: 5 };
-const SRUN: Kind = Kind::Srun { pmi: "pmi2" };
+fn srun() -> Kind {
+    Kind::Srun { pmi: "pmi2".into() }
+}
 
 fn app(processes: usize) -> App<'static> {
     App { processes, path: Path::new("/app"), arguments: &[], env: &[], cwd: None }
@@ -40,8 +42,8 @@ fn the_least() {
     let mut wanted = wanted(4);
     assert_eq!(text(&HYDRA, &wanted), "-genvall -bind-to none -n 4 /app");
     assert_eq!(text(&INTEL, &wanted), "I_MPI_PIN=0 -genvall -n 4 /app");
-    let srun = "--mpi=pmi2 --export=ALL --cpu-bind=none --input=0 -n 4 /app";
-    assert_eq!(text(&SRUN, &wanted), srun);
+    let slurm = "--mpi=pmi2 --export=ALL --cpu-bind=none --input=0 -n 4 /app";
+    assert_eq!(text(&srun(), &wanted), slurm);
     wanted.names = vec!["SPMD_TRANSPORT".into(), "SPMD_JOB".into()];
     wanted.as_root = true;
     assert_eq!(
@@ -59,7 +61,7 @@ fn hosts_of_different_size() {
     assert!(text(&OPEN_5, &wanted).ends_with("--host a:2,b:3 -n 5 /app"));
     assert!(text(&INTEL, &wanted).ends_with("-genvall -host a -n 2 /app : -host b -n 3 /app"));
     assert!(
-        text(&SRUN, &wanted).ends_with("--distribution=arbitrary --nodelist=a,a,b,b,b -n 5 /app")
+        text(&srun(), &wanted).ends_with("--distribution=arbitrary --nodelist=a,a,b,b,b -n 5 /app")
     );
     wanted.hosts = vec![("a".into(), 3), ("b".into(), 2)];
     assert!(text(&INTEL, &wanted).ends_with("-hosts a,b -ppn 3 -n 5 /app"));
@@ -86,10 +88,10 @@ fn two_programs() {
         "-genvall -host a -n 1 /app : -host b -wdir /tmp -env A 1,2 -n 2 /other -x two words : \
          -host c -wdir /tmp -env A 1,2 -n 1 /other -x two words"
     ));
-    assert!(line(&SRUN, &wanted).unwrap_err().to_string().contains("`:`"));
+    assert!(line(&srun(), &wanted).unwrap_err().to_string().contains("`:`"));
     wanted.apps.remove(0);
-    assert!(text(&SRUN, &wanted).starts_with("A=1,2 --mpi=pmi2"));
-    assert!(text(&SRUN, &wanted).ends_with("--chdir /tmp -n 3 /other -x two words"));
+    assert!(text(&srun(), &wanted).starts_with("A=1,2 --mpi=pmi2"));
+    assert!(text(&srun(), &wanted).ends_with("--chdir /tmp -n 3 /other -x two words"));
 }
 
 #[test]
@@ -107,10 +109,10 @@ fn binding() {
         (&Bind::Core, 1, &OPEN_5, "--map-by slot:OVERSUBSCRIBE --bind-to core:overload-allowed"),
         (&Bind::Core, 8, &OPEN_5, "--map-by slot:PE=8:OVERSUBSCRIBE --bind-to core"),
         (&Bind::Numa, 1, &OPEN_4, "--map-by slot:OVERSUBSCRIBE --bind-to numa:overload-allowed"),
-        (&Bind::Core, 1, &SRUN, "--cpu-bind=cores"),
-        (&Bind::Core, 8, &SRUN, "--cpus-per-task=8 --cpu-bind=cores"),
-        (&Bind::Numa, 1, &SRUN, "--cpu-bind=ldoms"),
-        (&list, 1, &SRUN, "--cpu-bind=mask_cpu:0x3,0x210"),
+        (&Bind::Core, 1, &srun(), "--cpu-bind=cores"),
+        (&Bind::Core, 8, &srun(), "--cpus-per-task=8 --cpu-bind=cores"),
+        (&Bind::Numa, 1, &srun(), "--cpu-bind=ldoms"),
+        (&list, 1, &srun(), "--cpu-bind=mask_cpu:0x3,0x210"),
     ];
     for (bind, per_process, kind, expected) in cases {
         let text = text(kind, &Wanted { bind, per_process, ..wanted(2) });
@@ -133,7 +135,7 @@ fn output_and_input() {
         ),
         (&OPEN_4, "--tag-output --output-filename /d --stdin all"),
         (&OPEN_5, "--output tag --output dir=/d --stdin all"),
-        (&SRUN, "--label --output=/d/rank-%t.stdout --error=/d/rank-%t.stderr --input=all"),
+        (&srun(), "--label --output=/d/rank-%t.stdout --error=/d/rank-%t.stderr --input=all"),
     ];
     for (kind, expected) in cases {
         let stdin = if *kind == HYDRA { Stdin::Rank(0) } else { Stdin::All };
@@ -153,7 +155,7 @@ fn reports_of_bindings() {
         (&INTEL, "I_MPI_DEBUG=4"),
         (&OPEN_4, "--report-bindings"),
         (&OPEN_5, "--display bind"),
-        (&SRUN, "--cpu-bind=verbose,none"),
+        (&srun(), "--cpu-bind=verbose,none"),
     ] {
         assert!(text(kind, &wanted).contains(expected), "{expected}");
     }
