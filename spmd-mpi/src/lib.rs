@@ -14,6 +14,8 @@ mod environment;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod fabric;
 #[cfg(all(unix, target_pointer_width = "64"))]
+mod functions;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
 #[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
 mod linked;
@@ -29,6 +31,8 @@ mod processes;
 mod started;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod steps;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod survive;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod types;
 
