@@ -6,6 +6,7 @@ mod hub;
 mod messages;
 mod offer;
 mod receive;
+pub(crate) mod settle;
 mod survive;
 
 pub use self::hub::HubCall;

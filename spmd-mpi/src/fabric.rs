@@ -15,6 +15,7 @@ use crate::packets::Packets;
 use crate::processes::Members;
 use crate::provider::Run;
 use crate::started::{Begun, Kind, Underway};
+use crate::survive::{self, Gift, Taken};
 use crate::{provider, steps};
 
 /// A process's MPI. Of its communicators, `world`'s carries collectives, others packets and
@@ -44,7 +45,9 @@ pub fn attach() -> Result<Arc<dyn Fabric>> {
     let mpi: &'static Mpi = Box::leak(Box::new(mpi));
     let fabric = Arc::new(MpiFabric::new(mpi)?);
     fabric.close_with_mpi()?;
-    if ours {
+    if ours && fabric.mpi.survival().is_some() {
+        survive::leave_at_exit(leave);
+    } else if ours {
         // SAFETY: a function that may run at any time. If the system has no place for it, MPI is
         // not finalised, which launchers complain about.
         unsafe { libc::atexit(finalise) };
@@ -59,6 +62,18 @@ extern "C" fn finalise() {
     let Some(fabric) = attached.clone() else { return };
     if fabric.process == process::id() && fabric.close() {
         fabric.mpi.finalise();
+    }
+}
+
+/// [`finalise`] where processes go on when others fail. `MPI_Finalize` would wait for all of them,
+/// and has been seen to do so for ever where two had failed one after the other. Its launcher takes
+/// an exit with status 0 for the end of this process alone without it, and with any other misses it
+/// for ever: then the job ends, as it would elsewhere.
+fn leave(status: c_int) {
+    let Some(attached) = ATTACHED.try_lock() else { return };
+    let Some(fabric) = attached.clone() else { return };
+    if fabric.process == process::id() && status != 0 {
+        fabric.mpi.abort(status);
     }
 }
 
@@ -187,6 +202,10 @@ impl Fabric for MpiFabric {
         self.world.clone()
     }
 
+    fn survives(&self) -> bool {
+        self.mpi.survival().is_some()
+    }
+
     fn send(&self, to: usize, packet: &[u8]) -> Result<()> {
         self.packets.send(self.mpi, to, packet)
     }
@@ -205,6 +224,16 @@ impl Fabric for MpiFabric {
         let calls = self.mpi.calls()?;
         let mut begun = Begun::new(&calls);
         let (to, tag, request) = (to as c_int, self.tag(key), &mut begun.request);
+        if calls.survives() {
+            // SAFETY: the data are readable during this call, by the caller's contract.
+            let copy = unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec();
+            let run = Run::of(&calls, bytes)?;
+            let (issend, data) = (calls.functions.issend, copy.as_ptr());
+            // SAFETY: the copy stays where it is until the request is complete: `Gift` sees to it.
+            let code = unsafe { issend(data, run.count, run.of, to, tag, self.payloads, request) };
+            let begins = calls.check_survived("MPI_Issend", code)?;
+            return Ok(Box::new(Gift::new(self.mpi, begun, copy, !begins)));
+        }
         // SAFETY: the data stay readable until the request is complete or `Underway` is dropped,
         // by the caller's contract. A synchronous send is complete once its receive has begun.
         let made = Run::of(&calls, bytes).and_then(|run| unsafe {
@@ -226,6 +255,15 @@ impl Fabric for MpiFabric {
         let calls = self.mpi.calls()?;
         let mut begun = Begun::new(&calls);
         let (from, tag, request) = (from as c_int, self.tag(key), &mut begun.request);
+        if calls.survives() {
+            let run = Run::of(&calls, bytes)?;
+            let irecv = calls.functions.irecv;
+            // SAFETY: as below.
+            let code = unsafe { irecv(into, run.count, run.of, from, tag, self.payloads, request) };
+            let begins = calls.check_survived("MPI_Irecv", code)?;
+            let underway = Underway { mpi: self.mpi, begun, kind: Kind::Take };
+            return Ok(Box::new(Taken::new(underway, !begins)));
+        }
         // SAFETY: the memory stays writable until the request is complete or `Underway` is dropped,
         // by the caller's contract.
         let made = Run::of(&calls, bytes).and_then(|run| unsafe {

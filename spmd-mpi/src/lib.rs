@@ -15,6 +15,8 @@ mod environment;
 mod fabric;
 pub mod find;
 #[cfg(all(unix, target_pointer_width = "64"))]
+mod functions;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
 #[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
 mod linked;
@@ -30,6 +32,8 @@ mod processes;
 mod started;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod steps;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod survive;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod types;
 

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use spmd_core::{Error, Result};
 
 use crate::library::{Comm, Constants, Errhandler, Library, raise};
+use crate::survive::Survival;
 
 /// How long the end of the process waits for a thread that is inside MPI.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -20,6 +21,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Mpi {
     library: Library,
     handler: Errhandler,
+    /// How to go on when processes fail, if that has been asked for.
+    survival: Option<Survival>,
     /// Whether MPI may be called still.
     open: Mutex<bool>,
     /// Whether the process is being ended by force: then nothing is finalised.
@@ -53,7 +56,12 @@ impl Mpi {
         if finalised != 0 {
             return Err(closed(&library));
         }
-        let wanted = library.constants.thread_serialized;
+        let survival = Survival::find().filter(|_| Survival::is_wanted());
+        let least = library.constants.thread_serialized;
+        let wanted = match survival {
+            Some(_) => library.constants.thread_multiple,
+            None => least,
+        };
         let mut level = wanted;
         let ours = initialised == 0;
         if ours {
@@ -66,7 +74,7 @@ impl Mpi {
             // SAFETY: MPI is initialised.
             unsafe { library.query_thread(&mut level)? };
         }
-        if level < wanted {
+        if level < least {
             return Err(Error::Unavailable {
                 what: format!("{} for several threads", library.name),
                 reason: "it was initialised for a thread level below MPI_THREAD_SERIALIZED".into(),
@@ -79,8 +87,11 @@ impl Mpi {
         let mut handler = Errhandler::unset();
         // SAFETY: MPI is initialised, and `raise` has the prototype of a handler.
         unsafe { library.comm_create_errhandler(raise, &mut handler)? };
-        let mpi =
-            Mpi { library, handler, open: Mutex::new(true), aborting: AtomicBool::new(false) };
+        // Agreements wait inside MPI while other threads call it.
+        let several = level >= library.constants.thread_multiple;
+        let survival = survival.filter(|survival| several && survival.is_enabled());
+        let (open, aborting) = (Mutex::new(true), AtomicBool::new(false));
+        let mpi = Mpi { library, handler, survival, open, aborting };
         if ours {
             // A program that initialises MPI itself keeps its own choice for these two.
             let calls = mpi.calls()?;
@@ -99,6 +110,12 @@ impl Mpi {
     /// The library's name, for people.
     pub fn name(&self) -> &str {
         &self.library.name
+    }
+
+    /// How to go on when processes fail, if that has been asked for, and the library for calls
+    /// that other threads make theirs beside.
+    pub fn survival(&self) -> Option<(&Survival, &Library)> {
+        self.survival.as_ref().map(|survival| (survival, &self.library))
     }
 
     /// The right to call MPI. Waits for a thread that has it.
@@ -136,6 +153,40 @@ impl Mpi {
 }
 
 impl Calls<'_> {
+    /// Whether others may go on when a process fails.
+    pub fn survives(&self) -> bool {
+        self.mpi.survival.is_some()
+    }
+
+    /// What the function `call` has answered, which is for one other process: whether that lives.
+    #[inline(always)]
+    pub fn check_sent(&self, call: &'static str, code: c_int) -> Result<bool> {
+        if self.survives() {
+            self.check_survived(call, code)
+        } else {
+            self.check(call, code).map(|()| true)
+        }
+    }
+
+    /// After [`Calls::check_sent`] has said that a process has failed: lets `comm` receive from any
+    /// of the others.
+    pub fn acknowledge(&self, comm: Comm) -> Result<()> {
+        match &self.mpi.survival {
+            Some(survival) => survival.acknowledge(comm, self),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `wait`, which waits inside MPI for other processes. Where these may fail, other threads
+    /// may call MPI meanwhile, to end that.
+    pub fn waiting<T>(&mut self, wait: impl FnOnce(&Library) -> T) -> T {
+        let library = &self.mpi.library;
+        match self.survives() {
+            true => MutexGuard::unlocked(&mut self.open, || wait(library)),
+            false => wait(library),
+        }
+    }
+
     /// Lets nobody call MPI any more.
     pub fn close(mut self) {
         *self.open = false;

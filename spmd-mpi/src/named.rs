@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use crate::library::{Functions, text};
+use crate::functions::Functions;
+use crate::library::text;
 
 /// Product and version: the first line of what `MPI_Get_library_version` says, as far as its first
 /// comma.

@@ -78,9 +78,11 @@ impl Packets {
         let (bytes, to) = (buffer.len() as c_int, to as c_int);
         // SAFETY: the buffer is readable, and stays where it is and as it is until the request is
         // complete: it goes into the outbox with it.
-        let sent = unsafe {
-            mpi.isend(buffer.as_ptr(), bytes, mpi.constants.byte, to, TAG, self.comm, &mut request)
+        let code = unsafe {
+            let (isend, data, of) = (mpi.functions.isend, buffer.as_ptr(), mpi.constants.byte);
+            isend(data, bytes, of, to, TAG, self.comm, &mut request)
         };
+        let sent = mpi.check_sent("MPI_Isend", code).map(drop);
         // After an error, too, for the case that it was begun.
         let settled = outbox.settle(&mpi, request, buffer);
         sent.and(settled)
@@ -119,7 +121,8 @@ impl Outbox {
 
     /// Keeps the buffer for as long as MPI reads it.
     fn settle(&mut self, mpi: &Calls<'_>, mut request: Request, buffer: Vec<u8>) -> Result<()> {
-        if !complete(mpi, &mut request)? {
+        // What cannot arrive any more is done with as well.
+        if done(mpi, &mut request)? == Some(false) {
             self.sends.push_back((request, buffer));
         } else if self.spare.len() < SPARE {
             self.spare.push(buffer);
@@ -135,13 +138,13 @@ impl Inbox {
             self.arriving = self.match_one(mpi, comm)?;
         }
         let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        let complete = complete(mpi, &mut arriving.request);
+        let done = done(mpi, &mut arriving.request);
         let (from, bytes) = (arriving.from, arriving.bytes);
         // An error has completed it as well.
-        if !matches!(complete, Ok(false)) {
+        if !matches!(done, Ok(Some(false))) {
             self.arriving = None;
         }
-        complete.map(|complete| complete.then_some((from, bytes)))
+        Ok((done? == Some(true)).then_some((from, bytes)))
     }
 
     /// Begins to receive a packet that waits in MPI.
@@ -149,9 +152,13 @@ impl Inbox {
         let Library { constants, .. } = &**mpi;
         let (mut flag, mut status, mut bytes) = (0, Status::default(), 0);
         let mut message = Message::unset();
+        let (improbe, from) = (mpi.functions.improbe, constants.any_source);
         // SAFETY: what is written is writable.
-        unsafe {
-            mpi.improbe(constants.any_source, TAG, comm, &mut flag, &mut message, &mut status)?;
+        let code = unsafe { improbe(from, TAG, comm, &mut flag, &mut message, &mut status) };
+        if !mpi.check_sent("MPI_Improbe", code)? {
+            // It finds nothing from anybody until it is told that the failure is known.
+            mpi.acknowledge(comm)?;
+            return Ok(None);
         }
         if flag == 0 {
             return Ok(None);
@@ -162,10 +169,28 @@ impl Inbox {
         let mut request = constants.request_null;
         // SAFETY: the buffer has so many writable bytes, and nobody uses it until the request is
         // complete: `next` gives it away only then. A longer packet is an error of MPI's.
-        unsafe { mpi.imrecv(into, room, constants.byte, &mut message, &mut request)? };
+        let code = unsafe {
+            (mpi.functions.imrecv)(into, room, constants.byte, &mut message, &mut request)
+        };
+        if !mpi.check_sent("MPI_Imrecv", code)? {
+            return Ok(None);
+        }
         let bytes = usize::try_from(bytes).unwrap_or(0).min(MAX_PACKET);
         Ok(Some(Arriving { request, from: status.source() as usize, bytes }))
     }
+}
+
+/// Whether a request for one other process is complete; none if that has failed. An error completes
+/// it.
+pub fn done(mpi: &Calls<'_>, request: &mut Request) -> Result<Option<bool>> {
+    let mut flag = 0;
+    // SAFETY: `request` is null or active, for its owner gives it here alone.
+    let code = unsafe { (mpi.functions.test)(request, &mut flag, mpi.constants.status_ignore) };
+    let lives = mpi.check_sent("MPI_Test", code);
+    if !matches!(lives, Ok(true)) {
+        *request = mpi.constants.request_null;
+    }
+    lives.map(|lives| lives.then_some(flag != 0))
 }
 
 /// Whether a request is complete. An error completes it.

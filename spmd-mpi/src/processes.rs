@@ -13,6 +13,7 @@ use crate::mpi::{Calls, Mpi};
 use crate::provider::{bits, pieces};
 use crate::started::{Begun, Kind, Several, Underway};
 use crate::steps::make;
+use crate::survive::{missing, numbers};
 use crate::types::native;
 
 /// A communicator of MPI's, private to this library.
@@ -28,8 +29,32 @@ pub struct Members {
 impl Members {
     /// The processes of `comm`, which belongs to the result from now on.
     pub fn new(mpi: &'static Mpi, calls: &Calls<'_>, comm: Comm, tags: u32) -> Result<Members> {
+        calls.return_errors(comm)?;
         let (rank, size) = calls.rank_and_size(comm)?;
         Ok(Members { mpi, comm, rank, size, tags })
+    }
+
+    /// Gives `make` the group of these of the processes.
+    fn with_group(
+        &self,
+        calls: &mut Calls<'_>,
+        members: &[usize],
+        make: impl FnOnce(&mut Calls<'_>, Group) -> Result<()>,
+    ) -> Result<()> {
+        let ranks: Vec<c_int> = members.iter().map(|member| *member as c_int).collect();
+        let (mut all, mut some) = (Group::unset(), Group::unset());
+        // SAFETY: the communicator is valid, `ranks` are of its processes, and the handles are used
+        // once they have been written.
+        unsafe {
+            calls.comm_group(self.comm, &mut all)?;
+            calls.group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some)?;
+            let made = make(calls, some);
+            if !ranks.is_empty() {
+                calls.group_free(&mut some)?;
+            }
+            calls.group_free(&mut all)?;
+            made
+        }
     }
 }
 
@@ -49,20 +74,13 @@ impl Processes for Members {
                 self.rank, self.size
             )));
         }
-        let ranks: Vec<c_int> = members.iter().map(|member| *member as c_int).collect();
         let tag = (key % self.tags) as c_int;
-        let calls = self.mpi.calls()?;
-        let (mut all, mut some, mut comm) = (Group::unset(), Group::unset(), self.comm);
-        // SAFETY: the communicator is valid, `ranks` are of its processes, and the handles that are
-        // written are used once they have been.
-        unsafe {
-            calls.comm_group(self.comm, &mut all)?;
-            calls.group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some)?;
-            calls.comm_create_group(self.comm, some, tag, &mut comm)?;
-            calls.group_free(&mut some)?;
-            calls.group_free(&mut all)?;
-        }
-        calls.return_errors(comm)?;
+        let mut calls = self.mpi.calls()?;
+        let mut comm = self.comm;
+        self.with_group(&mut calls, members, |calls, group| {
+            // SAFETY: the communicator and the group are valid, the handle writable.
+            unsafe { calls.comm_create_group(self.comm, group, tag, &mut comm) }
+        })?;
         Ok(Arc::new(Members::new(self.mpi, &calls, comm, self.tags)?))
     }
 
@@ -115,6 +133,41 @@ impl Processes for Members {
 
     fn handle(&self) -> usize {
         bits(self.comm.0)
+    }
+
+    fn revoke(&self) {
+        if let (Some((survival, _)), Ok(calls)) = (self.mpi.survival(), self.mpi.calls()) {
+            survival.revoke(self.comm, &calls);
+        }
+    }
+
+    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
+        let mut calls = self.mpi.calls()?;
+        let mut comm = self.comm;
+        self.with_group(&mut calls, members, |calls, group| {
+            // SAFETY: the communicator and the group are valid, the handle writable; the library
+            // serves several threads where others may go on when a process fails.
+            calls.waiting(|mpi| unsafe { mpi.comm_create(self.comm, group, &mut comm) })
+        })?;
+        if members.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Members::new(self.mpi, &calls, comm, self.tags)?)))
+    }
+
+    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
+        let (survival, library) = self.mpi.survival().ok_or_else(|| missing(self.mpi))?;
+        let comm = survival.shrink(library, self.comm)?;
+        let calls = self.mpi.calls()?;
+        let left = Members::new(self.mpi, &calls, comm, self.tags)?;
+        let numbers = numbers(&calls, comm, self.comm, left.size)?;
+        drop(calls);
+        Ok((Arc::new(left), numbers))
+    }
+
+    fn agree(&self, yes: bool) -> Result<bool> {
+        let (survival, library) = self.mpi.survival().ok_or_else(|| missing(self.mpi))?;
+        survival.agree(library, self.comm, yes)
     }
 }
 

@@ -12,6 +12,11 @@ mod storm;
 #[cfg(target_os = "linux")]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(target_os = "linux")]
+#[path = "../support/survival.rs"]
+mod survival;
 mod survive;
 #[cfg(target_os = "linux")]
 mod survivors;
+#[path = "../support/use_all.rs"]
+mod use_all;

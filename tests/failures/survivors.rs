@@ -3,25 +3,14 @@
 
 use std::time::Duration;
 
-use rustix::process::{Signal, getpid, kill_process};
+use spmd::Fault;
 use spmd::prelude::*;
-use spmd::{Comm, Fault};
 
 use crate::job::{BOUND, DEED, Ended, Job, exit_with, now, say};
 use crate::random::Random;
 use crate::support::is_process_rank;
-use crate::survive::use_all;
-
-const STEPS: u64 = 24;
-/// Numbers of the field that the ranks share: more than fit into a slot, and than any divides.
-const FIELD: usize = 30_011;
-
-/// When a rank dies: so many microseconds after it has begun this step.
-#[derive(Clone, Copy)]
-struct Doom {
-    step: u64,
-    micros: u64,
-}
+use crate::survival::{Doom, STEPS, die, oracle, survive};
+use crate::use_all::use_all;
 
 /// That of the rank that runs here; the variable holds `rank step micros`, with `,` between several.
 fn doom() -> Option<Doom> {
@@ -32,95 +21,6 @@ fn doom() -> Option<Doom> {
     });
     let mine = dooms.into_iter().find(|doom| doom[0] == rank)?;
     Some(Doom { step: mine[1], micros: mine[2] })
-}
-
-fn die_in(micros: u64) {
-    std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_micros(micros));
-        kill_process(getpid(), Signal::KILL)
-    });
-}
-
-fn die() -> ! {
-    kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
-    loop {
-        std::thread::sleep(Duration::from_secs(1));
-    }
-}
-
-/// One number of the field from it and its neighbours.
-fn next(left: u64, own: u64, right: u64) -> u64 {
-    left.wrapping_mul(3).wrapping_add(own.rotate_left(7)).wrapping_sub(right)
-}
-
-/// The iteration without ranks: the field, and the sum over it after each step, in a hash.
-fn oracle() -> u64 {
-    let mut saved = Saved::new();
-    for _ in 0..STEPS {
-        let at = |index: usize| saved.field[index % FIELD];
-        let field = (0..FIELD).map(|i| next(at(i + FIELD - 1), at(i), at(i + 1))).collect();
-        saved = saved.followed_by(field, |field| field.iter().fold(0, |a, b| a.wrapping_add(*b)));
-    }
-    saved.hash
-}
-
-/// What all ranks have after a step that all have made.
-struct Saved {
-    step: u64,
-    field: Vec<u64>,
-    hash: u64,
-}
-
-impl Saved {
-    fn new() -> Saved {
-        Saved { step: 0, field: (0..FIELD as u64).collect(), hash: 0 }
-    }
-
-    fn followed_by(&self, field: Vec<u64>, sum: impl FnOnce(&[u64]) -> u64) -> Saved {
-        let hash = self.hash.wrapping_mul(31).wrapping_add(sum(&field));
-        Saved { step: self.step + 1, field, hash }
-    }
-}
-
-/// Goes on from what is saved to the end, or to the first failure.
-fn iterate(comm: &Comm, saved: &mut Saved, doom: Option<Doom>) -> Result<()> {
-    let (me, n) = (comm.rank(), comm.size());
-    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
-    let mine = me * FIELD / n..(me + 1) * FIELD / n;
-    while saved.step < STEPS {
-        if let Some(doom) = doom.filter(|doom| doom.step == saved.step) {
-            die_in(doom.micros);
-        }
-        std::thread::sleep(Duration::from_micros(300));
-        let own = &saved.field[mine.clone()];
-        let (mut before, mut after) = ([0], [0]);
-        comm.sendrecv(&own[own.len() - 1..], right, 1, &mut before, left, 1)?;
-        comm.sendrecv(&own[..1], left, 2, &mut after, right, 2)?;
-        let at = |i: usize| if i == own.len() { after[0] } else { own[i] };
-        let field = |i| next(if i == 0 { before[0] } else { own[i - 1] }, own[i], at(i + 1));
-        let field: Vec<u64> = (0..own.len()).map(field).collect();
-        let sum = field.iter().fold(0u64, |a, b| a.wrapping_add(*b));
-        let sum = comm.allreduce_value(sum, Sum)?;
-        let (whole, _) = comm.allgatherv_vec(&field)?;
-        if doom.is_some() && saved.step + 1 == STEPS {
-            die(); // whose time had not come
-        }
-        comm.agree(1)?;
-        *saved = saved.followed_by(whole, |_| sum);
-    }
-    Ok(())
-}
-
-fn survive(ctx: &Ctx, doom: Option<Doom>) -> Result<u64> {
-    let mut saved = Saved::new();
-    let mut comm = ctx.shrink()?;
-    loop {
-        match iterate(&comm, &mut saved, doom) {
-            Ok(()) => return Ok(saved.hash),
-            Err(Error::PeerFailed { .. }) => comm = comm.shrink()?,
-            Err(other) => return Err(other),
-        }
-    }
 }
 
 #[test]

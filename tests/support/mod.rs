@@ -220,9 +220,14 @@ impl Mpi {
         self.prefix.join("lib")
     }
 
-    /// Its launcher, for so many processes of this many ranks, which are threads or virtual.
+    /// Its launcher.
+    pub fn launcher(&self) -> PathBuf {
+        self.prefix.join("bin/mpiexec")
+    }
+
+    /// The same, for so many processes of this many ranks, which are threads or virtual.
     pub fn launch(&self, processes: usize, each: usize, mode: &str) -> Command {
-        let mut command = Command::new(self.prefix.join("bin/mpiexec"));
+        let mut command = Command::new(self.launcher());
         if LINKED {
             command.args(["--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE"]);
             command.args(["--bind-to", "none"]).env("OMPI_MCA_mpi_yield_when_idle", "1");
@@ -289,7 +294,8 @@ pub fn launched(
     Ok(())
 }
 
-fn to_its_end(
+/// Runs `body` as [`launched`] does, however it ends; nothing in its processes.
+pub fn to_its_end(
     test: &str,
     launch: impl FnOnce() -> Command,
     settings: &[(&str, &str)],

@@ -38,7 +38,7 @@ pub(crate) fn run() -> Outcome {
         mpi.build(&["clippy", "--package", "spmd-mpi", "--all-targets"], &["--", "-D", "warnings"]),
         mpi.build(&["test", "--package", "spmd-mpi", "--lib"], &[]),
         mpi.build(
-            &["test", "--package", "spmd", "--test", "mpi", "--test", "linked"],
+            &["test", "--package", "spmd", "--test", "mpi", "--test", "linked", "--test", "ulfm"],
             // Each starts several processes.
             &["--", "--test-threads=1"],
         ),

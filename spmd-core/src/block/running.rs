@@ -119,6 +119,9 @@ impl Spmd {
             }
         }
         let values = values?;
+        for end in ends.iter().filter(|_| across.as_ref().is_some_and(|it| it.survives())) {
+            end.miss_nobody(1, &Call::new(Kind::End, site))?;
+        }
         if !ends.iter().any(|end| end.has_lost()) {
             world.check_calls(1, &Call::new(Kind::End, site))?;
         }

@@ -137,30 +137,50 @@ fn make_processes(lead: &Lead<'_, Made>) -> Result<()> {
     lead.in_turn(|| make_in_turn(lead))
 }
 
-/// Makes them in the same order everywhere, so that no two processes wait for each other.
+/// Makes them in the same order everywhere, so that no two processes wait for each other. Where others
+/// go on when a process fails, all make each set together: only that can be ended.
 fn make_in_turn(lead: &Lead<'_, Made>) -> Result<()> {
     // SAFETY: `Comm::processes_of` keeps them.
     let members = |made: Made| unsafe { std::slice::from_raw_parts(made.members, made.count) };
     let mut groups: Vec<&[usize]> = lead.parts().map(members).filter(|it| !it.is_empty()).collect();
     groups.sort_unstable_by_key(|group| group[0]);
     groups.dedup_by_key(|group| group[0]);
-    for group in groups {
-        let mut processes = Vec::new();
-        for process in group.iter().map(|rank| lead.process_of(*rank)) {
-            if !processes.contains(&process) {
-                processes.push(process);
-            }
+    // Those of one process have an arena.
+    groups.retain(|group| processes_of(lead, group).len() > 1);
+    let (together, all) = (lead.spread.across().survives(), &lead.spread.processes);
+    let mut groups = groups.into_iter().peekable();
+    loop {
+        let mine = groups.peek().map_or(NO_GROUP, |group| group[0] as u64);
+        let next = if together { lead.least(mine)? } else { mine };
+        if next == NO_GROUP {
+            return Ok(());
         }
-        if processes.len() == 1 {
-            continue; // They have an arena.
-        }
-        let set = lead.spread.processes.subset(&processes, group[0] as u32)?;
-        for made in lead.parts().filter(|made| members(*made).first() == Some(&group[0])) {
+        let group = groups.next_if(|_| mine == next).unwrap_or_default();
+        let processes = processes_of(lead, group);
+        let set = match together {
+            true => all.part(&processes),
+            false => all.subset(&processes, next as u32).map(Some),
+        };
+        let set = set.map_err(|error| lead.explain(error))?;
+        for made in lead.parts().filter(|made| members(*made).first() == group.first()) {
             // SAFETY: as above.
-            unsafe { *made.out = Some(set.clone()) };
+            unsafe { *made.out = set.clone() };
         }
     }
-    Ok(())
+}
+
+/// More than any rank.
+const NO_GROUP: u64 = u64::MAX;
+
+/// The processes that hold these ranks, in the order of their lowest.
+fn processes_of(lead: &Lead<'_, Made>, group: &[usize]) -> Vec<usize> {
+    let mut processes = Vec::new();
+    for process in group.iter().map(|rank| lead.process_of(*rank)) {
+        if !processes.contains(&process) {
+            processes.push(process);
+        }
+    }
+    processes
 }
 
 /// Which of a rank's exposures is its `P`.

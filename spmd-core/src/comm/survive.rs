@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use super::settle::Heard;
 use super::{Comm, Offer};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
@@ -87,7 +88,8 @@ impl Comm {
     /// Errors: too many communicators are in use; the ranks wait for each other in a circle; the
     /// time limit for waiting passed; more has failed than the world can record (about 64 times
     /// besides once a rank). [`Error::Unavailable`], where ranks live in several processes joined by
-    /// MPI.
+    /// an MPI that does not go on when one fails, or where a rank in a process that lives has left the
+    /// block. There, a failed rank ends its process.
     ///
     /// ```
     /// # use spmd_core::{Error, spmd};
@@ -146,7 +148,7 @@ impl Comm {
     pub fn agree(&self, flags: u64) -> Result<u64> {
         let call = Call::new(Kind::Agree, Location::caller());
         self.carried(&call, || {
-            let proposals = self.propose(&call, Proposal::Flags(flags))?;
+            let proposals = self.proposals(&call, Proposal::Flags(flags))?;
             let mut agreed = u64::MAX;
             for (rank, proposal) in proposals.iter().enumerate() {
                 match proposal {
@@ -168,7 +170,8 @@ impl Comm {
     /// meanwhile. All ranks that get an answer get the same.
     fn try_shrink(&self, call: &Call<'_>) -> Result<Option<Comm>> {
         let own = self.offer();
-        let proposals = self.propose(call, Proposal::Offer(own))?;
+        let heard = self.propose(call, Proposal::Offer(own))?;
+        let proposals = read(&heard);
         let (mut members, mut common) = (Vec::new(), own);
         for (rank, proposal) in proposals.iter().enumerate() {
             match proposal {
@@ -189,9 +192,11 @@ impl Comm {
         let me = members.iter().position(|rank| *rank == self.me).expect("it has just proposed");
         // SAFETY: all members have the same proposals before them, and so the same list, board and
         // base. What one of them has got is dropped unless all say below that they have one.
-        let child = unsafe { self.child(&members, me, board, common.context(), None) };
+        let child = heard.processes.and_then(|processes| unsafe {
+            self.child(&members, me, board, common.context(), processes)
+        });
         // Nobody looks at a page of the board before its owner has cleared it.
-        let made = self.propose(call, Proposal::Made(child.is_some()))?;
+        let made = self.proposals(call, Proposal::Made(child.is_some()))?;
         let all = members.iter().all(|rank| matches!(made[*rank], Some(Proposal::Made(true))));
         let Some(child) = child.filter(|_| all) else { return Ok(None) };
         let gone = (0..self.size()).filter(|rank| !members.contains(rank));
@@ -200,26 +205,21 @@ impl Comm {
         Ok(Some(child))
     }
 
-    /// Makes a proposal, and gives those of all ranks that have made one.
-    fn propose(&self, call: &Call<'_>, proposal: Proposal) -> Result<Vec<Option<Proposal>>> {
+    /// Makes a proposal, and gives those of all ranks.
+    fn propose(&self, call: &Call<'_>, proposal: Proposal) -> Result<Heard> {
         self.refuse_reentry(call)?;
-        if self.spans_processes() {
-            return Err(Error::Unavailable {
-                what: call.to_string(),
-                reason:
-                    "its ranks live in several processes joined by MPI, whose failure ends the \
-                         job: nothing is built here yet on the fault tolerance of an MPI library \
-                         (ULFM, MPIX_Comm_shrink)"
-                        .into(),
-                remedy:
-                    "start the job again from a checkpoint, or run it on one host with spmdrun \
-                         --transport shm"
-                        .into(),
-            });
+        let words = proposal.to_words();
+        if let Some(spread) = &self.spread {
+            return self.propose_across(spread, call, &words, |words| words[0] == OFFER);
         }
-        let (words, noted) = (proposal.to_words(), self.note(call));
-        let heard = self.endpoint.agree_on(&self.scope, &self.board, call, noted, &words)?;
-        Ok(heard.iter().map(|words| words.as_ref().map(Proposal::from_words)).collect())
+        let noted = self.note(call);
+        let proposals = self.endpoint.agree_on(&self.scope, &self.board, call, noted, &words)?;
+        Ok(Heard { proposals, processes: Some(None) })
+    }
+
+    /// The same without the processes.
+    fn proposals(&self, call: &Call<'_>, proposal: Proposal) -> Result<Vec<Option<Proposal>>> {
+        Ok(read(&self.propose(call, proposal)?))
     }
 
     /// That a rank has ended without taking part.
@@ -247,6 +247,12 @@ impl Comm {
         });
         Error::stopped(fault, call)
     }
+}
+
+/// What ranks have proposed, by rank; `None` of those that have ended.
+fn read(heard: &Heard) -> Vec<Option<Proposal>> {
+    let read = |words: &Option<_>| words.as_ref().map(Proposal::from_words);
+    heard.proposals.iter().map(read).collect()
 }
 
 /// Whether an offer, which may be another process's word, can be one.

@@ -64,6 +64,11 @@ pub trait Fabric: Send + Sync {
         bytes: usize,
     ) -> Result<Box<dyn Started>>;
 
+    /// Whether the others may go on when a process fails: then what concerns processes that live
+    /// goes on, what concerns failed ones comes to nothing without an error, but for [`Processes`],
+    /// of which an error says so. What [`Fabric::give`] has begun may then be dropped at any time.
+    fn survives(&self) -> bool;
+
     /// Ends all processes of the world, this one with this status.
     fn abort(&self, status: i32) -> !;
 }
@@ -104,6 +109,21 @@ pub trait Processes: Send + Sync {
 
     /// The library's own handle.
     fn handle(&self) -> usize;
+
+    /// Ends the steps that are under way with an error, on all of them, and lets no more begin. For
+    /// this and what follows, [`Fabric::survives`].
+    fn revoke(&self);
+
+    /// The set of these processes, in this order, if there are any: all make it together, those that
+    /// are in none with no members. [`Processes::revoke`] ends it.
+    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>>;
+
+    /// Those that live, in the same order, and their numbers here. They call it together, and wait
+    /// for each other; all of them get the same. Other threads may use the fabric meanwhile.
+    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)>;
+
+    /// Whether all that live say `yes`. They call it together, as [`Processes::shrink`].
+    fn agree(&self, yes: bool) -> Result<bool>;
 }
 
 /// Blocks of memory, one for each process.

@@ -15,6 +15,7 @@ pub const fn constants() -> Constants {
         any_source: -1,
         tag_ub: 501,
         thread_serialized: 2048,
+        thread_multiple: 4096,
         status_ignore: ptr::null_mut(),
         in_place: ptr::without_provenance_mut(1),
         byte: Datatype(0x247),

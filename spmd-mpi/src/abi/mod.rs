@@ -11,7 +11,8 @@ use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use spmd_core::{Error, Result};
 
 use crate::find::{self, Absent};
-use crate::library::{Functions, Library};
+use crate::functions::Functions;
+use crate::library::Library;
 use crate::named::{file_of, place, product};
 #[cfg(test)]
 pub use constants::constants;

@@ -25,6 +25,7 @@ pub fn constants() -> Option<Constants> {
             any_source: c::RSMPI_ANY_SOURCE,
             tag_ub: c::MPI_TAG_UB as c_int,
             thread_serialized: c::RSMPI_THREAD_SERIALIZED,
+            thread_multiple: c::RSMPI_THREAD_MULTIPLE,
             status_ignore: c::RSMPI_STATUS_IGNORE.cast(),
             in_place,
             byte: Datatype(c::RSMPI_UINT8_T),

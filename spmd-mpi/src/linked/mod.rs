@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 
 use spmd_core::{Error, Result};
 
-use crate::library::{Functions, Library};
+use crate::functions::Functions;
+use crate::library::Library;
 use crate::named::{file_of, place, product};
 pub use counts::{Count, Kept, Lists, Run, Start};
 pub use pieces::pieces;

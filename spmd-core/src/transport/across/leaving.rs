@@ -64,6 +64,9 @@ fn exiting(status: i32) {
         let rank = crate::ctx::with_current(|comm| Ok(comm.world_rank(comm.rank())));
         let cause = Cause::Exited(status);
         let fault = Fault::Rank { rank: rank.unwrap_or(ties.rank), cause };
+        if ties.fabric.survives() && ties.watch.is_some() {
+            super::survive::end_alone(ties.watch.as_deref(), &fault);
+        }
         super::say(&fault);
         ties.watch.iter().for_each(|watch| watch.fail(&fault));
     }

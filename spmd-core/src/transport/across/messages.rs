@@ -167,7 +167,12 @@ impl Underway for Given {
         // Whom it is for may wait for something else that this process is to take first.
         let world = &waiter.endpoint.world;
         let sent = || done(world, &mut **self.started.borrow_mut());
-        self.across.unless_failed(waiter.until_by(Some(self.on), sent))?
+        let outcome = waiter.until_by(Some(self.on), sent);
+        if self.across.survives() {
+            // The library has a copy of the data.
+            return outcome?;
+        }
+        self.across.unless_failed(outcome)?
     }
 }
 

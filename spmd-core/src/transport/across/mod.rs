@@ -8,12 +8,16 @@
 //! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`spread.rs`).
 //! Communicators are made one at a time (`turns.rs`).
 
+pub(crate) mod agreement;
 mod beside;
+mod finish;
+mod known;
 mod leaving;
 mod messages;
 mod now;
 mod packet;
 mod spread;
+pub(crate) mod survive;
 mod texts;
 mod turns;
 mod watch;
@@ -28,14 +32,10 @@ use parking_lot::Mutex;
 pub use spread::Lead;
 pub(crate) use spread::Spread;
 
-use super::fabric::{Extents, Fabric, Parts, Processes, Step};
+use super::fabric::{Fabric, Processes};
 use super::shared::World;
-use super::shared::contexts::board_of;
-use super::shared::layout::SLOTS;
-use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, by_call};
-use now::Rounds;
+use crate::fault::{Cause, Fault};
 use packet::Packet;
 use texts::Texts;
 use turns::Turns;
@@ -79,6 +79,10 @@ pub(crate) struct Across {
     ended: AtomicBool,
     /// Ranks of each process.
     each: usize,
+    /// Whether processes go on when others fail, and which have failed.
+    survives: bool,
+    lost: Box<[AtomicBool]>,
+    settled: agreement::Outcomes,
     texts: Mutex<Texts>,
     /// The number of the next payload.
     payloads: AtomicU32,
@@ -98,7 +102,9 @@ impl Across {
         let first = fabric.process() * each;
         let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
-        let (payloads, comms, ended, turns) = Default::default();
+        let (payloads, comms, ended, turns, settled) = Default::default();
+        let survives = fabric.survives() && watch.is_some();
+        let lost = (0..processes).map(|_| AtomicBool::new(false)).collect();
         Across {
             fabric,
             watch,
@@ -106,6 +112,9 @@ impl Across {
             beside,
             ended,
             each,
+            survives,
+            lost,
+            settled,
             texts,
             payloads,
             sent,
@@ -119,6 +128,10 @@ impl Across {
         let mut comms = self.comms.lock();
         comms.retain(|comm| comm.strong_count() > 0);
         comms.push(Arc::downgrade(spread));
+        drop(comms);
+        if spread.is_stopped() {
+            spread.processes.revoke();
+        }
     }
 
     /// Ranks of the world.
@@ -151,6 +164,9 @@ impl Across {
     /// A rank of this process has failed, or has learnt of a failure: says so, if it began here, and
     /// tells the other processes.
     pub(crate) fn fail(&self, fault: &Fault) {
+        if self.survives && matches!(fault, Fault::Rank { .. }) {
+            survive::end_alone(self.watch.as_deref(), fault);
+        }
         if fault.rank().is_none_or(|rank| self.local().contains(&rank)) {
             say(fault);
         }
@@ -200,86 +216,11 @@ impl Across {
         self.sent[to].fetch_add(1, Relaxed);
         packet.with_bytes(|bytes| self.fabric.send(to, bytes))
     }
-
-    /// Waits until the ranks of all processes have left the block, as those of this one have, and all
-    /// packets that were sent have been taken. Complains if the ranks of different processes made
-    /// different calls.
-    pub(crate) fn finish(&self, world: &World, block: u32, call: &Call<'_>) -> Result<()> {
-        self.ended.store(true, Release);
-        let processes = self.fabric.processes();
-        let sent: Vec<u64> = self.sent.iter().map(|it| it.load(Relaxed)).collect();
-        let mut expected = vec![0u64; processes];
-        let parts = |memory: *mut u8| Parts { memory, extents: Extents::Equal(8) };
-        let send = parts(sent.as_ptr().cast_mut().cast());
-        let recv = parts(expected.as_mut_ptr().cast());
-        // SAFETY: both have eight bytes for each process, and `send` is only read.
-        unsafe { self.control.run(Step::Alltoall { send, recv })? };
-        let complete = |(taken, expected): (&AtomicU64, &u64)| taken.load(Acquire) >= *expected;
-        while !self.taken.iter().zip(&expected).all(complete) {
-            world.take_packets()?;
-            std::thread::yield_now();
-        }
-        let first = self.local().start;
-        let last = world.memory.board(first, board_of(block)).done.0.load(Acquire);
-        let rounds = Rounds::of(world, first, board_of(block), last, SLOTS);
-        // SAFETY: memory that the step names is held while it is made.
-        let all = tell_all(processes, &rounds, |step| unsafe { self.control.run(step) })?;
-        leaving::leave();
-        self.watch.iter().for_each(|watch| watch.leave());
-        let leads = (0..processes).map(|process| process * self.each);
-        let differ = differences(leads.zip(all), true);
-        self.leave_it_to_first();
-        differ.map_or(Ok(()), |fault| Err(Error::stopped(fault, call)))
-    }
 }
 
 /// Whether an error says that waiting is over, though what was waited for has not come.
 fn stops(error: &Error) -> bool {
     error.fault().is_some() || matches!(error, Error::Timeout { .. })
-}
-
-/// Tells the leads of other processes the calls of this one, and hears theirs.
-fn tell_all(
-    processes: usize,
-    rounds: &Rounds,
-    step: impl FnOnce(Step<'_>) -> Result<()>,
-) -> Result<Vec<Rounds>> {
-    const BYTES: usize = 1024;
-    let mut said = [0u8; BYTES];
-    let mut told = rounds.clone();
-    told.calls.iter_mut().for_each(|call| cut(call, BYTES / SLOTS - 32));
-    let _ = postcard::to_slice(&told, &mut said);
-    let mut heard = vec![0u8; BYTES * processes];
-    let recv = Parts { memory: heard.as_mut_ptr(), extents: Extents::Equal(BYTES) };
-    step(Step::Allgather { send: (said.as_ptr(), BYTES), recv })?;
-    let read = |bytes| postcard::take_from_bytes(bytes).map_or(Rounds::default(), |it| it.0);
-    Ok(heard.chunks(BYTES).map(read).collect())
-}
-
-/// In what the calls of ranks of different processes differ; with `to_the_end`, they have made all.
-fn differences(ranks: impl Iterator<Item = (usize, Rounds)>, to_the_end: bool) -> Option<Fault> {
-    let all: Vec<(usize, Rounds)> = ranks.collect();
-    let (_, first) = all.first()?;
-    let different = all.iter().find_map(|(_, other)| first.first_difference(other));
-    let shorter = || {
-        let least = all.iter().map(|(_, rounds)| rounds.last).min()?;
-        (to_the_end && all.iter().any(|(_, rounds)| rounds.last != least)).then_some(least + 1)
-    };
-    let (round, what) = match different {
-        Some(round) => (round, "different calls"),
-        None => (shorter()?, "one rank made more calls than another"),
-    };
-    let calls = all.iter().filter_map(|(rank, rounds)| Some((*rank, rounds.call(round)?)));
-    Some(Fault::Mismatch { calls: by_call(calls), what: what.into() })
-}
-
-/// Cuts a text to so many bytes.
-fn cut(text: &mut String, most: usize) {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
 }
 
 /// Whether what has stopped the job has been said: here, or by another process.

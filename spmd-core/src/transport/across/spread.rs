@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Across;
+use super::finish::{differences, tell_all};
 use super::now::Now;
-use super::{differences, tell_all};
+use super::survive::{leave_step, notices};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -19,6 +20,8 @@ pub(crate) struct Spread {
     across: Arc<Across>,
     /// The processes that hold some of them, in the order of their lowest.
     pub(crate) processes: Arc<dyn Processes>,
+    /// The numbers of those in the world.
+    homes: Vec<usize>,
     /// Of each of those, the ranks, ascending, as the communicator numbers them.
     members: Vec<Vec<usize>>,
     /// Of each rank, which of those processes holds it.
@@ -48,15 +51,17 @@ impl Spread {
         primary: bool,
     ) -> Arc<Spread> {
         let (members, places) = Spread::lay_out(&across, group);
+        let homes = members.iter().map(|ranks| across.process_of(group.world(ranks[0]))).collect();
         let ordered = members.iter().flatten().copied().eq(0..group.len());
         let leads: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
         let lead = leads[processes.rank()] as usize;
         let now = Now::new(context, board, lead, leads);
-        let lone_ranks = primary && across.each == 1;
+        let lone_ranks = primary && across.each == 1 && !across.survives();
         let blocking = AtomicBool::new(lone_ranks);
         let spread = Arc::new(Spread {
             across,
             processes,
+            homes,
             members,
             places,
             ordered,
@@ -85,6 +90,25 @@ impl Spread {
         // Not handed over, which would cost as much as an error is long.
         outcome?;
         Ok(())
+    }
+
+    /// The processes that hold its ranks, by their numbers in the world.
+    pub(crate) fn homes(&self) -> &[usize] {
+        &self.homes
+    }
+
+    /// Of each of those, the ranks, ascending, as the communicator numbers them.
+    pub(crate) fn members(&self) -> &[Vec<usize>] {
+        &self.members
+    }
+
+    /// Whether one of those processes has failed.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.homes.iter().any(|process| self.across.has_lost(*process))
+    }
+
+    pub(crate) fn across(&self) -> &Arc<Across> {
+        &self.across
     }
 
     pub(crate) fn now(&self) -> &Now {
@@ -225,15 +249,22 @@ impl<P: Copy> Lead<'_, P> {
         }
     }
 
-    /// What an error of a step means: if the library complains, it may be that the ranks' calls
-    /// differ.
+    /// What is wrong with a step, if it is known better than the library knows it.
     #[cold]
-    fn explain(&self, error: Error) -> Error {
-        if let Error::Library { .. } = error {
-            self.spread.across.suspect();
-            return self.round.stopped().unwrap_or(error);
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let across = &self.spread.across;
+        match error {
+            Error::Library { .. } if across.survives() => {
+                let stopped = notices(self.round.world(), || self.round.stopped());
+                stopped.ok().flatten().unwrap_or(error)
+            }
+            // It may be that the ranks' calls differ.
+            Error::Library { .. } => {
+                across.suspect();
+                self.round.stopped().unwrap_or(error)
+            }
+            error => error,
         }
-        error
     }
 
     /// Makes a step that does not hold up the process.
@@ -249,6 +280,10 @@ impl<P: Copy> Lead<'_, P> {
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         });
+        if self.spread.across.survives() && matches!(outcome, Err(Error::PeerFailed { .. })) {
+            let _ = leave_step(&*self.spread.processes, &mut *started);
+            return outcome;
+        }
         self.spread.across.unless_failed(outcome)
     }
 
@@ -257,17 +292,22 @@ impl<P: Copy> Lead<'_, P> {
         self.spread.blocking.store(false, Relaxed);
         let wish = self.spread.across.turns.wish(self.spread.now.context());
         loop {
-            let (mine, mut all) = (u64::from(wish.take()), 0u64);
-            let (send, recv) = ((&raw const mine).cast(), (&raw mut all).cast());
-            let op = ErasedOp::new::<u64, _>(&Min);
-            let fold = Fold { send, recv, count: 1, dtype: &u64::DTYPE, op: &op };
-            // SAFETY: both are a word.
-            unsafe { self.make(Step::Allreduce(fold))? };
-            if all == 1 {
+            if self.least(u64::from(wish.take()))? == 1 {
                 return make();
             }
             wish.give_back();
         }
+    }
+
+    /// The least of what the leads of all processes have.
+    pub(crate) fn least(&self, mine: u64) -> Result<u64> {
+        let mut least = 0u64;
+        let (send, recv) = ((&raw const mine).cast(), (&raw mut least).cast());
+        let op = ErasedOp::new::<u64, _>(&Min);
+        let fold = Fold { send, recv, count: 1, dtype: &u64::DTYPE, op: &op };
+        // SAFETY: both are a word.
+        unsafe { self.make(Step::Allreduce(fold))? };
+        Ok(least)
     }
 
     /// Runs a part of a reduction, which may be the program's own code.

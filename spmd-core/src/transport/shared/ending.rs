@@ -42,6 +42,14 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Complains if a rank has failed in `block` that this one has not gone on without.
+    pub(crate) fn miss_nobody(&self, block: u32, call: &Call<'_>) -> Result<()> {
+        let fault = self.first_fault(&self.scope_of_the_end(block));
+        fault.map_or(Ok(()), |fault| Err(Error::stopped(fault, call)))
+    }
+}
+
 impl World {
     /// Complains if the ranks, all of which have left `block`, made different collective calls
     /// on its communicator: those in which not all ranks meet may have passed each other.

@@ -1,24 +1,21 @@
-//! The connections of the watches: a star around that of process 0.
+//! The connections of the watches: a star around that of process 0, or, where processes go on when
+//! others fail, one between any two.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::reach::{Invitation, any_address, invite, invite_all, reach};
 use super::wire::{Connection, Key, Word};
 use crate::error::{Error, Result};
-use crate::transport::fabric::{Fabric, Step};
+use crate::transport::fabric::Fabric;
 
 /// How long a stranger may take to say who it is.
 const STRANGER: Duration = Duration::from_secs(5);
 /// Strangers at a time.
 const STRANGERS: usize = 4096;
-/// How long it may take to reach process 0 at one of its addresses.
-const REACH: Duration = Duration::from_secs(3);
-/// Addresses that a process tells of itself.
-const ADDRESSES: usize = 8;
-
 /// What a watch hears.
 pub(super) enum Event {
     Said(usize, Word),
@@ -46,48 +43,57 @@ pub(super) struct Net {
     strangers: Vec<(Connection, Instant)>,
 }
 
-/// What process 0 tells all.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Invitation {
-    key: Key,
-    port: u64,
-    addresses: [[u8; 16]; ADDRESSES],
-}
-
 impl Net {
-    /// Joins the watches of all processes, which call it together.
+    /// Joins the watches of all processes, which call it together: any two, or each to process 0.
     pub(super) fn join(fabric: &Arc<dyn Fabric>) -> Result<(Net, Waker)> {
+        let (process, processes) = (fabric.process(), fabric.processes());
         let system = |error| Error::system("opening the watch's sockets", error);
         let bell = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system)?;
         let ringer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system)?;
         let waker = Waker(bell.local_addr().map_err(system)?, ringer);
         let one_host = fabric.hosts().iter().all(|host| *host == fabric.hosts()[0]);
-        let mut invitation = Invitation { key: [0; 2], port: 0, addresses: [[0; 16]; ADDRESSES] };
+        let all = fabric.survives();
+        let mut own = Invitation::default();
         let mut listener = None;
-        if fabric.process() == 0 {
+        if all || process == 0 {
             let any = if one_host { Ipv4Addr::LOCALHOST.into() } else { any_address() };
             let made = TcpListener::bind((any, 0)).map_err(system)?;
-            invitation.key = [secret(), secret()];
-            invitation.port = made.local_addr().map_err(system)?.port().into();
-            let own = addresses();
-            invitation.addresses.iter_mut().zip(own).for_each(|(place, it)| *place = it.octets());
+            own = Invitation::new(made.local_addr().map_err(system)?.port());
             listener = Some(made);
         }
-        let (memory, bytes) = ((&raw mut invitation).cast(), size_of::<Invitation>());
-        // SAFETY: it is plain words, the same on all processes, and held here.
-        unsafe { fabric.world().run(Step::Broadcast { root: 0, memory, bytes })? };
+        let hosts = if all { process } else { process.min(1) };
+        let invitations = if all { invite_all(fabric, own)? } else { vec![invite(fabric, own)?] };
         let (peers, strangers) = Default::default();
-        let (key, processes) = (invitation.key, fabric.processes());
+        let key = invitations[0].key;
         let mut net = Net { key, processes, bell, listener, peers, strangers };
-        if fabric.process() != 0 {
-            let near = fabric.hosts()[fabric.process()] == fabric.hosts()[0];
-            let mut stream = reach(&invitation, near)?;
-            let hello = Word::Hello(invitation.key, fabric.process() as u32);
-            stream.say(&hello).map_err(system)?;
-            net.peers.insert(0, stream);
+        for (host, invitation) in invitations.iter().enumerate().take(hosts) {
+            let near = fabric.hosts()[process] == fabric.hosts()[host];
+            let mut stream = reach(invitation, host, near)?;
+            stream.say(&Word::Hello(key, process as u32)).map_err(system)?;
+            net.peers.insert(host, stream);
+        }
+        if all {
+            net.await_all()?;
         }
         Ok((net, waker))
+    }
+
+    /// Waits until all others are connected: a process that fails before would not be missed.
+    fn await_all(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while self.peers.len() + 1 < self.processes {
+            if start.elapsed() > STRANGER {
+                return Err(Error::Boot(format!(
+                    "the watches of {} of {} processes have not connected to this one's within \
+                     {STRANGER:?}; the job's hosts must be able to connect to each other over TCP, \
+                     at any port",
+                    self.processes - 1 - self.peers.len(),
+                    self.processes
+                )));
+            }
+            self.wait(Duration::from_millis(100));
+        }
+        Ok(())
     }
 
     pub(super) fn say(&mut self, process: usize, word: &Word) {
@@ -200,80 +206,4 @@ impl Net {
         std::thread::sleep(limit);
         Ready::default()
     }
-}
-
-/// A connection to process 0.
-fn reach(invitation: &Invitation, near: bool) -> Result<Connection> {
-    let own = near.then_some(IpAddr::from(Ipv4Addr::LOCALHOST));
-    let told = invitation.addresses.iter().filter(|it| **it != [0; 16]);
-    let told = told.map(|octets| IpAddr::from(Ipv6Addr::from(*octets)).to_canonical());
-    let mut tried = Vec::new();
-    for address in own.into_iter().chain(told) {
-        let place = SocketAddr::new(address, invitation.port as u16);
-        match TcpStream::connect_timeout(&place, REACH).and_then(Connection::new) {
-            Ok(connection) => return Ok(connection),
-            Err(error) => tried.push(format!("{place}: {error}")),
-        }
-    }
-    Err(Error::Unavailable {
-        what: "a connection to the watch of process 0".into(),
-        reason: tried.join("; "),
-        remedy: "let the job's hosts connect to each other over TCP, at any port".into(),
-    })
-}
-
-/// The address at which a listener hears all.
-fn any_address() -> IpAddr {
-    let six = Ipv6Addr::UNSPECIFIED;
-    if TcpListener::bind((six, 0)).is_ok() { six.into() } else { Ipv4Addr::UNSPECIFIED.into() }
-}
-
-/// This host's addresses, as those of the newer kind.
-#[cfg(unix)]
-fn addresses() -> Vec<Ipv6Addr> {
-    let mut found = Vec::new();
-    let mut list = std::ptr::null_mut();
-    // SAFETY: the list is made by the system, looked at until its end, and given back once; an
-    // address is of the kind that its family says.
-    unsafe {
-        if libc::getifaddrs(&mut list) != 0 {
-            return found;
-        }
-        let mut entry = list;
-        while let Some(it) = entry.as_ref() {
-            if let Some(address) = it.ifa_addr.as_ref() {
-                match i32::from(address.sa_family) {
-                    libc::AF_INET => {
-                        let it = it.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                        let bits = u32::from_be(it.sin_addr.s_addr);
-                        found.push(Ipv4Addr::from(bits).to_ipv6_mapped());
-                    }
-                    libc::AF_INET6 => {
-                        let it = it.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                        found.push(Ipv6Addr::from(it.sin6_addr.s6_addr));
-                    }
-                    _ => {}
-                }
-            }
-            entry = it.ifa_next;
-        }
-        libc::freeifaddrs(list);
-    }
-    let elsewhere = |it: &Ipv6Addr| {
-        let same = IpAddr::from(*it).to_canonical();
-        !same.is_loopback() && (it.segments()[0] & 0xffc0) != 0xfe80
-    };
-    found.retain(elsewhere);
-    found
-}
-
-#[cfg(not(unix))]
-fn addresses() -> Vec<Ipv6Addr> {
-    Vec::new()
-}
-
-/// A number that nobody can guess.
-fn secret() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::hash::RandomState::new().build_hasher().finish()
 }

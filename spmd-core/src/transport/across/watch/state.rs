@@ -65,13 +65,18 @@ impl State {
     /// As the records in this process's arena say.
     pub(in super::super) fn of(world: &World) -> State {
         let Some(across) = &world.across else { return State::default() };
+        // What failed processes have not sent or taken counts no more, and communicators that hold
+        // some are stopped.
+        let lives = |process: &usize| !across.has_lost(*process);
+        let living = || (0..across.fabric.processes()).filter(lives);
         let mut state = State {
             ended: across.ended.load(Acquire),
-            sent: across.sent.iter().map(|it| it.load(Relaxed)).sum(),
-            taken: across.taken.iter().map(|it| it.load(Relaxed)).sum(),
+            sent: living().map(|it| across.sent[it].load(Relaxed)).sum(),
+            taken: living().map(|it| across.taken[it].load(Relaxed)).sum(),
             ..State::default()
         };
         let comms: Vec<_> = across.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
+        let comms = comms.into_iter().filter(|comm| !comm.is_stopped());
         for comm in comms {
             let (progress, wait) = comm.now().look(world);
             state.waits.extend(wait);

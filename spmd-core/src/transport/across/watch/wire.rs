@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::known::Meeting;
 use super::state::State;
 use crate::fault::Fault;
 
@@ -27,6 +28,12 @@ pub(super) enum Word {
     State(u64, State),
     /// This has stopped the job.
     Fault(Fault),
+    /// This ends the process that says it, of those that may go on without it.
+    Failed(Fault),
+    /// The ranks of this process have left this block.
+    Left(u64),
+    /// This process is about to agree on something with the others of a communicator.
+    Ready(Meeting),
 }
 
 /// Most bytes of a word: a state with thousands of waits is cut to that.

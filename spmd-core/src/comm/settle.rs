@@ -1,0 +1,169 @@
+//! Agreements of ranks that live in several processes: in each, the ranks agree among themselves,
+//! and one of them with the other processes.
+
+use std::sync::Arc;
+
+use super::Comm;
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::transport::across::Spread;
+use crate::transport::across::agreement::{Gathering, Settled, departed, settle};
+use crate::transport::fabric::Processes;
+use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::board::agreement::{WORDS, Words};
+use crate::transport::shared::record::Noted;
+use crate::wait;
+
+/// What all ranks have proposed.
+#[derive(Clone, Default)]
+pub(crate) struct Heard {
+    /// By rank; `None` of those that have ended.
+    pub(super) proposals: Vec<Option<Words>>,
+    /// The processes of those that are left, in the order of their lowest, if a set was wanted, and
+    /// they are several; `None` if it could not be made.
+    pub(super) processes: Option<Option<Arc<dyn Processes>>>,
+}
+
+/// Words of one rank in what its process says: whether it is there, and its proposal.
+const EACH: usize = 1 + WORDS;
+
+impl Comm {
+    /// Makes a proposal, and gives those of all ranks. `fresh` says which of them want a new set of
+    /// the processes that are left.
+    pub(super) fn propose_across(
+        &self,
+        spread: &Spread,
+        call: &Call<'_>,
+        words: &Words,
+        fresh: fn(&Words) -> bool,
+    ) -> Result<Heard> {
+        let across = spread.across();
+        if !across.survives() {
+            return Err(unavailable(call, across.fabric.name()));
+        }
+        let noted = self.note(call);
+        let here = self.endpoint.agree_on(&self.scope, &self.board, call, noted, words)?;
+        let key = (self.scope.context, self.board.agreements());
+        let lead = here.iter().position(Option::is_some).unwrap_or(self.here);
+        if self.here != lead {
+            let (bell, mut heard) = (self.endpoint.bell().polled(true), None);
+            wait::until_done(bell, || {
+                heard = across.fetch(key);
+                heard.is_some()
+            });
+            return heard.expect("it has come").ok_or_else(|| lead_failed(call));
+        }
+        let heard = self.settle(spread, call, noted, key.1, &here, fresh);
+        let others = here.iter().flatten().count() - 1;
+        across.leave_for(key, heard.as_ref().ok().cloned(), others);
+        heard
+    }
+
+    /// Agrees with the other processes, for all ranks of this one, which propose this.
+    fn settle(
+        &self,
+        spread: &Spread,
+        call: &Call<'_>,
+        noted: Noted,
+        number: u64,
+        here: &[Option<Words>],
+        fresh: fn(&Words) -> bool,
+    ) -> Result<Heard> {
+        let across = spread.across();
+        let mut meeting = across.meet(self.scope.context, number, spread.homes());
+        let waiter = Waiter::new(&self.endpoint, &self.scope, call, noted);
+        let waiter = waiter.across().despite_failures();
+        waiter.until(|| {
+            // Others may need this process to come out of what they are in.
+            if let Err(error) = self.endpoint.world.take_packets() {
+                return Some(Err(error));
+            }
+            match meeting() {
+                Gathering::Complete => Some(Ok(())),
+                Gathering::Left(rank) => Some(Err(departed(rank, call))),
+                Gathering::Awaits(process) => {
+                    let rank = spread.homes().iter().position(|home| *home == process);
+                    let rank = rank.map(|place| self.world_rank(spread.members()[place][0]));
+                    waiter.waits_on(rank);
+                    None
+                }
+            }
+        })??;
+        let most = spread.members().iter().map(Vec::len).max().unwrap_or(0);
+        let mut said = vec![0; most * EACH];
+        for (place, words) in said.chunks_mut(EACH).zip(here) {
+            if let Some(words) = words {
+                place[0] = 1;
+                place[1..].copy_from_slice(words);
+            }
+        }
+        let processes = spread.processes.clone();
+        let wants =
+            move |said: &[u64]| present(said).any(|words| words.is_some_and(|it| fresh(&it)));
+        // It waits inside the library, where other ranks of this process may have to be, too.
+        let thread = std::thread::Builder::new().name("spmd agreement".into());
+        let thread = thread
+            .spawn(move || settle(&processes, &said, wants))
+            .map_err(|error| Error::system("starting a thread for an agreement", error))?;
+        wait::until_done(self.endpoint.bell().polled(true), || thread.is_finished());
+        let settled = thread.join().map_err(|_| Error::from("an agreement panicked"))??;
+        let there = |place: &usize| settled.heard.iter().any(|(number, _)| number == place);
+        let gone = (0..spread.homes().len()).filter(|place| !there(place));
+        across.miss(&self.endpoint.world, gone.map(|place| spread.homes()[place]));
+        self.read(spread, settled)
+    }
+
+    /// What each rank has proposed, and the processes of those that are left.
+    fn read(&self, spread: &Spread, settled: Settled) -> Result<Heard> {
+        let mut proposals = vec![None; self.size()];
+        let mut lowest = Vec::new();
+        for (index, (place, said)) in settled.heard.iter().enumerate() {
+            let ranks = &spread.members()[*place];
+            for (rank, words) in ranks.iter().zip(present(said)) {
+                proposals[*rank] = words;
+            }
+            let first = ranks.iter().find(|rank| proposals[**rank].is_some());
+            lowest.extend(first.map(|rank| (*rank, index)));
+        }
+        lowest.sort_unstable();
+        let order: Vec<usize> = lowest.into_iter().map(|(_, index)| index).collect();
+        let processes = settled.own.then(|| match order.len() {
+            0 | 1 => None,
+            _ if order.is_sorted() => Some(settled.processes),
+            // If that fails, another process has, and the set is not used.
+            _ => settled.processes.part(&order).unwrap_or_else(|_| {
+                settled.processes.revoke();
+                None
+            }),
+        });
+        Ok(Heard { proposals, processes })
+    }
+}
+
+/// The ranks' proposals in what their process says.
+fn present(said: &[u64]) -> impl Iterator<Item = Option<Words>> + '_ {
+    said.chunks(EACH).map(|place| {
+        let words = || std::array::from_fn(|word| place[word + 1]);
+        (place[0] == 1).then(words)
+    })
+}
+
+#[cold]
+fn lead_failed(call: &Call<'_>) -> Error {
+    Error::from(format!("{call}: the rank of this process that agrees for all has got an error"))
+}
+
+/// That processes cannot go on here, and what is needed.
+#[cold]
+fn unavailable(call: &Call<'_>, library: &str) -> Error {
+    Error::Unavailable {
+        what: call.to_string(),
+        reason: format!(
+            "its ranks live in several processes joined by {library}, here without fault tolerance \
+             (ULFM): a failure ends them all"
+        ),
+        remedy: "start a program that is built with the feature `mpi` by Open MPI 5's mpirun \
+                 --with-ft ulfm, or run the job on one host with spmdrun --transport shm"
+            .into(),
+    }
+}

@@ -1,0 +1,65 @@
+//! What a watch has heard of the other processes, for the ranks of its own.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// An agreement: the block, the communicator, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Meeting {
+    pub(super) block: u64,
+    pub(super) context: u64,
+    pub(super) number: u64,
+}
+
+/// What a watch has heard of the other processes, for the ranks of its own.
+pub(super) struct Known {
+    dead: Box<[AtomicBool]>,
+    /// The last block that the ranks of each process have left.
+    left: Box<[AtomicU64]>,
+    ready: Mutex<BTreeSet<(Meeting, usize)>>,
+}
+
+impl Known {
+    pub(super) fn new(processes: usize) -> Known {
+        let dead = (0..processes).map(|_| AtomicBool::new(false)).collect();
+        let left = (0..processes).map(|_| AtomicU64::new(0)).collect();
+        Known { dead, left, ready: Mutex::default() }
+    }
+
+    pub(super) fn is_dead(&self, process: usize) -> bool {
+        self.dead[process].load(Acquire)
+    }
+
+    pub(super) fn dies(&self, process: usize) {
+        self.dead[process].store(true, Release);
+    }
+
+    pub(super) fn has_left(&self, process: usize, block: u64) -> bool {
+        self.left[process].load(Acquire) >= block
+    }
+
+    pub(super) fn leaves(&self, process: usize, block: u64) {
+        self.left[process].store(block, Release);
+    }
+
+    pub(super) fn arrives(&self, process: usize, meeting: Meeting) {
+        self.ready.lock().insert((meeting, process));
+    }
+
+    /// Whether a process is at a meeting, or will not come.
+    pub(super) fn has_arrived(&self, process: usize, meeting: Meeting) -> bool {
+        self.ready.lock().contains(&(meeting, process)) || self.is_dead(process)
+    }
+
+    /// A meeting is over, and with it all before it.
+    pub(super) fn forget(&self, meeting: Meeting) {
+        let past = |at: &Meeting| {
+            at.block < meeting.block
+                || (at.context == meeting.context && at.number <= meeting.number)
+        };
+        self.ready.lock().retain(|(at, _)| !past(at));
+    }
+}

@@ -1,0 +1,182 @@
+//! Going on when processes fail, where the library that joins them can ([`Fabric::survives`]).
+//!
+//! A failed process takes all its ranks with it: one whose rank has failed ends at once. The watches
+//! of the others, any two of which are joined then, miss it, stop the communicators that hold its
+//! ranks, and end what is under way in these. So a rank comes out of every wait with the failure.
+//!
+//! [`Fabric::survives`]: crate::transport::fabric::Fabric::survives
+
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use super::Across;
+use super::known::Known;
+use super::watch::Watch;
+use crate::call::{Call, Kind};
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault};
+use crate::transport::fabric::{Processes, Started, Step};
+use crate::transport::shared::{Reach, World};
+
+/// How long the watch has to miss a process that the library misses.
+pub(super) const NOTICE: Duration = Duration::from_secs(5);
+/// How long the last step with a process that is gone may take: it may have made its part.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// Between two looks at what the watch has heard.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Across {
+    /// Whether processes go on when others fail.
+    #[inline]
+    pub(crate) fn survives(&self) -> bool {
+        self.survives
+    }
+
+    pub(super) fn known(&self) -> Option<&Known> {
+        self.watch.as_ref().map(|watch| watch.known())
+    }
+
+    /// Whether a process is gone, or about to go.
+    pub(super) fn has_lost(&self, process: usize) -> bool {
+        self.lost.get(process).is_some_and(|lost| lost.load(Acquire))
+    }
+
+    /// The ranks of a process have failed, all of them for this reason: stops the communicators
+    /// that hold some of them.
+    pub(super) fn lose(&self, world: &World, process: usize, fault: Option<&Fault>) {
+        if self.lost[process].swap(true, AcqRel) {
+            return;
+        }
+        for rank in process * self.each..(process + 1) * self.each {
+            let own = Fault::Rank { rank, cause: Cause::Lost };
+            world.raise(Reach::Rank { rank, block: 0 }, fault.unwrap_or(&own));
+        }
+        let comms: Vec<_> = self.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
+        let stopped = comms.iter().filter(|comm| comm.homes().contains(&process));
+        stopped.for_each(|comm| comm.processes.revoke());
+    }
+
+    /// A process is gone: its ranks take no part in anything any more.
+    pub(super) fn bury(&self, world: &World, process: usize) {
+        self.lose(world, process, None);
+        self.known().iter().for_each(|known| known.dies(process));
+        for rank in process * self.each..(process + 1) * self.each {
+            world.memory.bell(rank).dead.store(1, Release);
+        }
+        world.ring_all();
+    }
+
+    /// Whether some process is gone, or has failed.
+    pub(super) fn has_lost_any(&self) -> bool {
+        let gone = |process| self.known().is_some_and(|known| known.is_dead(process));
+        (0..self.lost.len()).any(|process| self.has_lost(process) || gone(process))
+    }
+
+    /// Waits until the ranks of all processes that live have left the block, as those of this one
+    /// have; whether all live.
+    pub(super) fn all_have_left(&self, world: &World) -> Result<bool> {
+        let Some(watch) = &self.watch else { return Ok(true) };
+        watch.tell_left();
+        let (me, block, known) = (self.fabric.process(), watch.block(), watch.known());
+        let gone = |process| known.has_left(process, block) || known.is_dead(process);
+        while !(0..self.lost.len()).all(|process| process == me || gone(process)) {
+            world.take_packets()?;
+            if let Some(fault) = world.first_fault(|reach| reach == Reach::All) {
+                let call = Call::new(Kind::End, std::panic::Location::caller());
+                return Err(Error::stopped(fault, &call));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(!self.has_lost_any())
+    }
+
+    /// Makes a step with all processes, which make nothing else at this time.
+    ///
+    /// # Safety
+    /// As [`Processes::run`].
+    pub(super) unsafe fn make_with_all(&self, step: Step<'_>) -> Result<()> {
+        if !self.survives {
+            // SAFETY: as the caller promises.
+            return unsafe { self.control.run(step) };
+        }
+        // SAFETY: as the caller promises; a step that is dropped before its end ends the process.
+        let mut started = unsafe { self.control.start(step)? };
+        let mut lost = None;
+        while !started.test()? {
+            // It may have made its part before.
+            if self.has_lost_any() && lost.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
+                return leave_step(&*self.control, &mut *started);
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// What `outcome` gives, or nothing if a process is gone, which may be why it is an error.
+    pub(super) fn unless_lost<T>(
+        &self,
+        world: &World,
+        outcome: Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        if outcome.is_err() && notices(world, || self.has_lost_any().then_some(()))?.is_some() {
+            return Ok(None);
+        }
+        outcome
+    }
+
+    /// Waits, for a while, until the watch has missed what the library misses; else misses it here.
+    pub(crate) fn miss(&self, world: &World, processes: impl Iterator<Item = usize>) {
+        for process in processes {
+            let missed = || self.known().is_none_or(|known| known.is_dead(process));
+            let _ = notices(world, || missed().then_some(()));
+            self.bury(world, process);
+        }
+    }
+}
+
+/// Waits, for a while, for what the watch is to notice. Others may need this process meanwhile to come
+/// out of what they are in.
+pub(super) fn notices<T>(world: &World, noticed: impl Fn() -> Option<T>) -> Result<Option<T>> {
+    let start = Instant::now();
+    while start.elapsed() < NOTICE {
+        let found = noticed();
+        if found.is_some() {
+            return Ok(found);
+        }
+        world.take_packets()?;
+        std::thread::sleep(PAUSE);
+    }
+    Ok(None)
+}
+
+/// Brings a step to its end that a failed process may keep from it, so that the library leaves the
+/// memory alone.
+pub(super) fn leave_step(processes: &dyn Processes, started: &mut dyn Started) -> Result<()> {
+    processes.revoke();
+    let start = Instant::now();
+    while !started.test()? && start.elapsed() < NOTICE {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Tells the others that this process fails, and ends it, so that they can go on without it.
+pub(super) fn end_alone(watch: Option<&Watch>, fault: &Fault) -> ! {
+    super::say(fault);
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    watch.iter().for_each(|watch| watch.end(fault));
+    // The watch ends it when it has told the others.
+    std::thread::sleep(NOTICE);
+    die()
+}
+
+/// Ends this process so that MPI's launcher takes it for a failure of this one alone: it takes an
+/// exit with another status than 0 for the end of the job.
+pub(super) fn die() -> ! {
+    #[cfg(unix)]
+    // SAFETY: it ends the process and does nothing else.
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGKILL);
+    }
+    std::process::abort()
+}

@@ -1,0 +1,337 @@
+//! The thread of a watch: hears the others, looks at the ranks here, and judges.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use super::super::survive::die;
+use super::net::{Event, Net};
+use super::overdue::Overdue;
+use super::state::State;
+use super::wire::Word;
+use super::{LOOK, Shared, judge};
+use crate::fault::{Cause, Fault};
+use crate::transport::fabric::Fabric;
+use crate::transport::shared::Reach;
+
+/// How long after a process is gone it is missed, where the ranks here have come to the end of their
+/// block: it may have heard before this one that the block is over.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How long packets may be on their way while all ranks wait.
+const DELIVERY: Duration = Duration::from_secs(60);
+/// How long ranks have to come to their end by themselves, once the job is known to have failed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The thread's own.
+pub(super) struct Thread {
+    shared: Arc<Shared>,
+    fabric: Arc<dyn Fabric>,
+    /// Whether processes go on when others fail.
+    survives: bool,
+    net: Net,
+    process: usize,
+    each: usize,
+    looked: Instant,
+    last: State,
+    overdue: Overdue,
+    /// Of process 0: the last block that each process has entered.
+    entered: Vec<u64>,
+    /// Processes that are gone, and since when: they may have left the block, as others have.
+    gone: Vec<(usize, Instant)>,
+    /// Of process 0: the number of the last question, the answers to it, those to the one before.
+    asked: u64,
+    answers: BTreeMap<usize, State>,
+    before: Option<Vec<State>>,
+    /// Of process 0: when packets were last seen to arrive, or none to be missing.
+    flowing: Instant,
+    /// What joins the processes, for people.
+    library: String,
+    /// Of process 0: somebody has said that something waits since the last question was answered.
+    waiting: bool,
+    /// What has stopped the job, and when this was learnt.
+    failed: Option<(Fault, Instant)>,
+}
+
+impl Thread {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        fabric: &Arc<dyn Fabric>,
+        net: Net,
+        each: usize,
+    ) -> Thread {
+        let (process, processes) = (fabric.process(), fabric.processes());
+        Thread {
+            shared,
+            fabric: fabric.clone(),
+            survives: fabric.survives(),
+            net,
+            process,
+            each,
+            looked: Instant::now(),
+            last: State::default(),
+            overdue: Overdue::default(),
+            entered: vec![0; processes],
+            gone: Vec::new(),
+            asked: 0,
+            answers: BTreeMap::new(),
+            before: None,
+            flowing: Instant::now(),
+            library: fabric.name().to_owned(),
+            waiting: false,
+            failed: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            let soon = !self.gone.is_empty() || self.failed.is_some();
+            let limit = if soon { FAREWELL } else { LOOK };
+            let events = self.net.wait(limit);
+            let said = std::mem::take(&mut *self.shared.outbox.lock());
+            for word in said {
+                self.say_own(word);
+            }
+            for event in events {
+                match event {
+                    Event::Said(process, word) => self.hear(process, word),
+                    Event::Gone(process) => self.gone.push((process, Instant::now())),
+                }
+            }
+            if self.looked.elapsed() >= LOOK {
+                self.looked = Instant::now();
+                self.look();
+            }
+            self.lose_those_gone();
+            self.end_if_failed();
+        }
+    }
+
+    /// Says to all what a rank of this process wants to be said.
+    fn say_own(&mut self, word: Word) {
+        match &word {
+            Word::Entered(block) => self.entered[self.process] = *block,
+            Word::Waiting => self.waiting = true,
+            Word::Fault(_) if self.failed.is_some() => return,
+            Word::Fault(fault) => self.failed = Some((fault.clone(), Instant::now())),
+            _ => {}
+        }
+        let ends = matches!(word, Word::Failed(_));
+        match word {
+            Word::Left(_) | Word::Ready(_) | Word::Failed(_) => self.net.say_to_all(&word),
+            Word::Fault(_) if self.judges() || self.survives => self.net.say_to_all(&word),
+            _ if self.judges() => {}
+            word => self.net.say(self.judge_of_all(), &word),
+        }
+        if ends {
+            die();
+        }
+    }
+
+    /// The process whose watch judges: the lowest that is left.
+    fn judge_of_all(&self) -> usize {
+        (0..self.process).find(|it| !self.shared.known.is_dead(*it)).unwrap_or(self.process)
+    }
+
+    fn judges(&self) -> bool {
+        self.judge_of_all() == self.process
+    }
+
+    fn hear(&mut self, process: usize, word: Word) {
+        match word {
+            Word::Hello(..) => {}
+            Word::Entered(block) => self.entered[process] = block,
+            Word::Waiting => self.waiting = true,
+            Word::Ask(number) => {
+                let state = self.state();
+                self.net.say(process, &Word::State(number, state));
+            }
+            Word::State(number, state) if number == self.asked => {
+                self.answers.insert(process, state);
+                self.judge();
+            }
+            Word::State(..) => {}
+            Word::Left(block) => self.shared.known.leaves(process, block),
+            Word::Ready(meeting) => self.shared.known.arrives(process, meeting),
+            Word::Failed(fault) => {
+                let world = self.shared.world.lock().clone();
+                if let Some((across, world)) =
+                    world.as_ref().and_then(|it| it.across.as_ref().zip(Some(it)))
+                {
+                    across.lose(world, process, Some(&fault));
+                }
+            }
+            Word::Fault(fault) => {
+                if self.judges() && !self.survives {
+                    self.net.say_to_all(&Word::Fault(fault.clone()));
+                }
+                self.stop(fault);
+            }
+        }
+    }
+
+    /// Processes that are gone without a word, while their ranks are in a block, have failed. That
+    /// must be said at once, as MPI's launcher may end all processes when it misses one.
+    fn lose_those_gone(&mut self) {
+        let patience = if self.at_the_end() { FAREWELL } else { Duration::ZERO };
+        let (late, still) = self.gone.iter().partition(|(_, since)| since.elapsed() >= patience);
+        self.gone = still;
+        let late: Vec<(usize, Instant)> = late;
+        for (process, _) in late {
+            if self.survives {
+                self.bury(process);
+                continue;
+            }
+            let inside = match self.process {
+                0 => self.entered[process] > self.shared.left.load(Acquire),
+                _ => self.shared.world.lock().is_some(),
+            };
+            if inside && self.failed.is_none() {
+                let fault = Fault::Rank { rank: process * self.each, cause: Cause::Lost };
+                self.tell_and_stop(fault);
+            }
+        }
+    }
+
+    /// A process is gone, and the others go on: unless its ranks have left the block, as those of
+    /// this one have.
+    fn bury(&mut self, process: usize) {
+        // Before the world is looked at: one that is entered now is told by `Watch::enter`.
+        self.shared.known.dies(process);
+        let world = self.shared.world.lock().clone();
+        let block = self.shared.entered.load(Acquire);
+        let known = &self.shared.known;
+        let over = self.at_the_end() && known.has_left(process, block);
+        if let (false, Some(world)) = (over, &world)
+            && let Some(across) = &world.across
+        {
+            let told = across.has_lost(process);
+            across.bury(world, process);
+            let first = (0..self.process).all(|it| known.is_dead(it) || it == process);
+            if first && !told {
+                let rank = process * self.each;
+                let fault = Fault::Rank { rank, cause: Cause::Lost };
+                eprintln!("spmd: {fault}");
+            }
+        }
+        // What was answered before says nothing any more.
+        self.before = None;
+        self.answers.clear();
+    }
+
+    /// Ends the job for something that was found here.
+    fn tell_and_stop(&mut self, fault: Fault) {
+        super::super::say(&fault);
+        match self.judges() || self.survives {
+            true => self.net.say_to_all(&Word::Fault(fault.clone())),
+            false => self.net.say(0, &Word::Fault(fault.clone())),
+        }
+        self.stop(fault);
+    }
+
+    /// Whether the ranks of this process have done all that they do in their block.
+    fn at_the_end(&self) -> bool {
+        let world = self.shared.world.lock();
+        let across = world.as_ref().and_then(|world| world.across.as_ref());
+        across.is_none_or(|across| across.ended.load(Acquire))
+    }
+
+    /// Ends the waits of this process's ranks.
+    fn stop(&mut self, fault: Fault) {
+        if self.failed.is_some() {
+            return;
+        }
+        super::super::SAID.store(true, Relaxed);
+        if let Some(world) = &*self.shared.world.lock() {
+            world.raise(Reach::All, &fault);
+        }
+        self.failed = Some((fault, Instant::now()));
+    }
+
+    fn state(&self) -> State {
+        match &*self.shared.world.lock() {
+            Some(world) => State::of(world),
+            None => State { ended: true, ..State::default() },
+        }
+    }
+
+    /// Looks whether something has waited since the last look; process 0 asks all, if it or
+    /// another process has seen such a thing.
+    fn look(&mut self) {
+        let state = self.state();
+        let waited = state.has_waited_since(&self.last);
+        self.last = state;
+        let limit = self.shared.world.lock().as_ref().and_then(|world| world.timeout);
+        if let Some(fault) = self.overdue.look(&self.last, limit) {
+            self.tell_and_stop(fault);
+            return;
+        }
+        if !self.judges() {
+            if waited {
+                self.net.say(self.judge_of_all(), &Word::Waiting);
+            }
+            return;
+        }
+        if waited || std::mem::take(&mut self.waiting) {
+            self.asked += 1;
+            self.answers = BTreeMap::from([(self.process, self.last.clone())]);
+            let dead = (0..self.entered.len()).filter(|it| self.shared.known.is_dead(*it));
+            self.answers.extend(dead.map(|it| (it, State { ended: true, ..State::default() })));
+            self.net.say_to_all(&Word::Ask(self.asked));
+        } else {
+            self.before = None;
+            self.flowing = Instant::now();
+        }
+    }
+
+    fn judge(&mut self) {
+        if self.answers.len() < self.entered.len() || self.failed.is_some() {
+            return;
+        }
+        let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();
+        let verdict = judge::verdict(self.each, self.before.as_deref(), &now);
+        let stalled = self.before.as_ref().and_then(|it| judge::stalled(self.each, it, &now));
+        self.before = Some(now);
+        if stalled.is_none() {
+            self.flowing = Instant::now();
+        }
+        let lost = stalled.filter(|_| self.flowing.elapsed() >= DELIVERY);
+        if let Some(fault) = verdict.or_else(|| lost.map(|packets| self.undelivered(packets))) {
+            self.tell_and_stop(fault);
+        }
+    }
+
+    /// The library does not do what it is for.
+    fn undelivered(&self, packets: u64) -> Fault {
+        let text = format!(
+            "all ranks wait, and {packets} packets that were sent {} seconds ago or more have not \
+             come: {} does not deliver them; try another library or another network of it",
+            DELIVERY.as_secs(),
+            self.library
+        );
+        Fault::Rank { rank: self.process * self.each, cause: Cause::Returned(text) }
+    }
+
+    /// Ends the process, if its ranks do not come to an end though the job has failed.
+    fn end_if_failed(&self) {
+        let Some((_, since)) = &self.failed else { return };
+        if since.elapsed() >= GRACE && self.shared.world.lock().is_some() {
+            if self.survives {
+                self.fabric.abort(1);
+            }
+            end_process();
+        }
+    }
+}
+
+/// Without a word to MPI, which another thread may be in: its launcher ends what is left, unless
+/// processes go on when others fail.
+fn end_process() -> ! {
+    #[cfg(unix)]
+    // SAFETY: it ends the process and does nothing else.
+    unsafe {
+        libc::_exit(1)
+    }
+    #[cfg(not(unix))]
+    std::process::abort()
+}

@@ -1,0 +1,344 @@
+//! Processes joined by MPI that go on when others fail: Open MPI 5 under `mpirun --with-ft ulfm`.
+//! What ranks do is in the variable [`DEED`]; how they have ended they say in lines of their own.
+
+#![cfg(all(target_os = "linux", feature = "mpi"))]
+
+mod support;
+#[path = "support/survival.rs"]
+mod survival;
+#[path = "support/use_all.rs"]
+mod use_all;
+
+use std::convert::Infallible;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use spmd::prelude::*;
+use support::{Mpi, Ran, is_mpi_process, to_its_end};
+use survival::{Doom, STEPS, die, oracle, survive};
+use use_all::use_all;
+
+const DEED: &str = "SPMD_TEST_DEED";
+
+/// How long a survivor may take to learn of a failure.
+const BOUND: Duration = Duration::from_secs(5);
+
+/// So many processes of this many ranks each, of which some may fail.
+fn launch(processes: usize, each: usize) -> Command {
+    let mut command = Mpi::all().remove(0).launch(processes, each, "threads");
+    command.args(["--with-ft", "ulfm"]).env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// Whether the library goes on when processes fail: Open MPI does from version 5 on.
+fn survives() -> bool {
+    let out = support::finish(Command::new(Mpi::all().remove(0).launcher()).arg("--version")).out;
+    let version = out.split_once("(Open MPI) ").and_then(|(_, rest)| rest.split('.').next());
+    let survives =
+        version.and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= 5);
+    if !survives {
+        println!("SKIPPED: {} is not Open MPI 5", out.lines().next().unwrap_or_default());
+    }
+    survives
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Says something that the test counts.
+fn say(text: &str) {
+    // In one piece, not to be mixed with what others say.
+    print!("\n<{text}>\n");
+}
+
+fn said(ran: &Ran, text: &str) -> usize {
+    ran.out.lines().filter(|line| *line == format!("<{text}>")).count()
+}
+
+fn deed() -> String {
+    std::env::var(DEED).unwrap_or_default()
+}
+
+/// Runs the test `test` in processes that all do `deed`; nothing in these.
+fn job(
+    test: &str,
+    (processes, each): (usize, usize),
+    deed: &str,
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<Option<Ran>> {
+    if !is_mpi_process() && !survives() {
+        return Ok(None);
+    }
+    let ran = to_its_end(test, || launch(processes, each), &[(DEED, deed)], body)?;
+    if let Some(ran) = &ran {
+        println!("{deed}: status {:?}\n{}\n{}", ran.code, ran.out, ran.err);
+    }
+    Ok(ran)
+}
+
+/// Kills this process in a moment.
+fn die_soon() {
+    let micros = u64::from(std::process::id()) * 7 % 20_000;
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_micros(micros));
+        die()
+    });
+}
+
+/// Makes communicators of all ranks until that fails.
+fn split_for_ever(ctx: &Ctx) -> Result<Infallible> {
+    loop {
+        ctx.split(Some(0), 0)?;
+    }
+}
+
+/// What the ranks do of which those of one process fail: how, at what, and whose.
+fn one_fails(ctx: &Ctx) -> Result<()> {
+    let deed = deed();
+    let words: Vec<&str> = deed.split(' ').collect();
+    let [how, at, whose] = words[..] else { panic!("{deed}") };
+    let victim: usize = whose.parse().expect("a rank");
+    let met = ctx.barrier();
+    if ctx.rank() == victim {
+        match how {
+            "killed" if at == "split" => {
+                die_soon();
+                return split_for_ever(ctx).map(drop);
+            }
+            "killed" => die(),
+            "exits" => std::process::exit(7),
+            "panics" => panic!("deliberate"),
+            _ => return Err("deliberate".into()),
+        }
+    }
+    let start = Instant::now();
+    let failed = match at {
+        // It was gone before all had heard from it in the barrier.
+        _ if met.is_err() => met.unwrap_err(),
+        "collective" => ctx.allreduce_in_place(&mut vec![1.0; 200_000], Sum).unwrap_err(),
+        "receive" => ctx.recv(&mut [0], victim, 0).unwrap_err(),
+        "send" => ctx.send(&vec![0u8; 3_000_000], victim, 0).unwrap_err(),
+        "split" => split_for_ever(ctx).unwrap_err(),
+        // From another survivor, which sends nothing.
+        "other" => ctx.recv(&mut [0], (victim + 1) % ctx.size(), 0).unwrap_err(),
+        _ => {
+            std::thread::sleep(Duration::from_secs(1));
+            ctx.barrier().unwrap_err()
+        }
+    };
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    // A process is missed with all its ranks.
+    let each = number("SPMD_RANKS_PER_PROCESS").expect("the launcher sets it") as usize;
+    let of_it = |rank| rank / each == victim / each;
+    assert!(matches!(failed, Error::PeerFailed { rank, .. } if of_it(rank)), "{failed}");
+    let comm = ctx.shrink()?;
+    assert_eq!(comm.size(), ctx.size() - each);
+    use_all(&comm)?;
+    let again = comm.shrink()?;
+    assert_eq!((again.rank(), again.size()), (comm.rank(), comm.size()));
+    use_all(&again)?;
+    say("went on");
+    Ok(())
+}
+
+#[test]
+fn one_of_four_fails() -> Result<()> {
+    let test = "one_of_four_fails";
+    for deed in [
+        "killed collective 2",
+        "killed receive 2",
+        "killed send 1",
+        "killed other 1",
+        "killed computing 3",
+        "killed split 1",
+        "killed collective 0",
+        "killed receive 0",
+        "exits collective 1",
+        "panics receive 2",
+        "fails computing 0",
+    ] {
+        if let Some(ran) = job(test, (4, 1), deed, one_fails)? {
+            assert_eq!(said(&ran, "went on"), 3, "{deed}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_of_several_ranks_fails() -> Result<()> {
+    for deed in ["killed collective 2", "killed receive 5", "killed split 1", "fails computing 0"] {
+        if let Some(ran) = job("a_process_of_several_ranks_fails", (3, 2), deed, one_fails)? {
+            assert_eq!(said(&ran, "went on"), 4, "{deed}");
+        }
+    }
+    Ok(())
+}
+
+/// That of the rank that runs here; the variable holds `rank step micros`, with `,` between several.
+fn doom(rank: usize) -> Option<Doom> {
+    let numbers = |doom: &str| -> Vec<u64> {
+        doom.split(' ').map(|number| number.parse().expect("a number")).collect()
+    };
+    let deed = deed();
+    let mine = deed.split(',').map(numbers).find(|doom| doom[0] == rank as u64)?;
+    Some(Doom { step: mine[1], micros: mine[2] })
+}
+
+#[test]
+fn two_of_five_are_killed() -> Result<()> {
+    let test = "two_of_five_are_killed";
+    let iteration = |ctx: &Ctx| {
+        let hash = survive(ctx, doom(ctx.rank()))?;
+        say(&format!("result {hash}"));
+        Ok(())
+    };
+    if is_mpi_process() {
+        // The number of this process's job is not known here.
+        return spmd::run(iteration).map(drop);
+    }
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let mut seed = number("SPMD_TEST_SEED").unwrap_or_else(now);
+    println!("SPMD_TEST_SEED={seed}");
+    let mut below = |limit: u64| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) % limit
+    };
+    let result = format!("result {}", oracle());
+    for turn in 0..number("SPMD_TEST_SURVIVALS").unwrap_or(5) {
+        let first = below(5);
+        let second = (first + 1 + below(4)) % 5;
+        let step = below(STEPS);
+        // Now and then in the same step, so that one dies while others shrink.
+        let other = if below(3) == 0 { step } else { below(STEPS) };
+        let deed = format!("{first} {step} {},{second} {other} {}", below(3000), below(30_000));
+        let Some(ran) = job(test, (5, 1), &deed, iteration)? else { return Ok(()) };
+        assert_eq!(said(&ran, &result), 3, "turn {turn}: {deed}");
+    }
+    Ok(())
+}
+
+/// Flags are agreed on, and a failure is the same on all.
+#[test]
+fn agreements() -> Result<()> {
+    let ran = job("agreements", (4, 1), "agree", |ctx| {
+        assert_eq!(ctx.agree(u64::MAX << ctx.rank())?, u64::MAX << 3);
+        if ctx.rank() == 1 {
+            die();
+        }
+        let failed = ctx.agree(1).unwrap_err();
+        assert!(matches!(failed, Error::PeerFailed { rank: 1, .. }), "{failed}");
+        let comm = ctx.shrink()?;
+        assert_eq!(comm.agree(0b111 - (1 << comm.rank()))?, 0);
+        say("agreed");
+        Ok(())
+    })?;
+    assert!(ran.is_none_or(|ran| said(&ran, "agreed") == 3));
+    Ok(())
+}
+
+/// The ends of a block wait for each other: not for one that is killed there.
+#[test]
+fn one_is_killed_as_it_leaves() -> Result<()> {
+    let body = |ctx: &Ctx| {
+        ctx.barrier()?;
+        if ctx.rank() == 2 {
+            die_soon();
+        }
+        Ok(())
+    };
+    if is_mpi_process() {
+        // Whether the others had come to their end before decides what they get.
+        let start = Instant::now();
+        if let Err(error) = spmd::run(body) {
+            assert!(matches!(error, Error::PeerFailed { rank: 2, .. }), "{error}");
+        }
+        assert!(start.elapsed() < 2 * BOUND, "{:?}", start.elapsed());
+        say("left");
+        std::thread::sleep(Duration::from_millis(100));
+        return Ok(());
+    }
+    for _ in 0..5 {
+        let Some(ran) = job("one_is_killed_as_it_leaves", (4, 1), "leave", body)? else { break };
+        assert!(said(&ran, "left") >= 3);
+    }
+    Ok(())
+}
+
+/// Blocks that come after a loss are of those that are left alone.
+#[test]
+fn several_blocks_after_a_loss() -> Result<()> {
+    let first = |ctx: &Ctx| {
+        if ctx.rank() == 1 {
+            die();
+        }
+        ctx.shrink()?.barrier()
+    };
+    let next = |ctx: &Ctx| {
+        let failed = ctx.barrier().unwrap_err();
+        assert!(matches!(failed, Error::PeerFailed { rank: 1, .. }), "{failed}");
+        let comm = ctx.shrink()?;
+        assert_eq!(comm.size(), 3);
+        use_all(&comm)
+    };
+    if is_mpi_process() {
+        spmd::run(first)?;
+        for _ in 0..3 {
+            spmd::run(next)?;
+            say("went on");
+        }
+        return Ok(());
+    }
+    let ran = job("several_blocks_after_a_loss", (4, 1), "blocks", first)?;
+    assert!(ran.is_none_or(|ran| said(&ran, "went on") == 9 && ran.code == Some(0)));
+    Ok(())
+}
+
+/// One that returns while others shrink is told of, where MPI would wait for it for ever.
+#[test]
+fn all_that_live_must_take_part() -> Result<()> {
+    let ran = job("all_that_live_must_take_part", (3, 1), "return", |ctx| {
+        if ctx.rank() > 0 {
+            return Ok(());
+        }
+        let alone = ctx.shrink().err().expect("the others have returned");
+        assert!(alone.to_string().contains("has left its block"), "{alone}");
+        say("told");
+        Ok(())
+    })?;
+    assert!(ran.is_none_or(|ran| said(&ran, "told") == 1 && ran.code == Some(0)));
+    Ok(())
+}
+
+/// A mistake of the program ends the job, and so does a status of a process after its block.
+#[test]
+fn mistakes_end_the_job() -> Result<()> {
+    let circle = job("mistakes_end_the_job", (3, 1), "circle", |ctx| {
+        ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop)
+    })?;
+    assert!(circle.is_none_or(|ran| ran.code != Some(0) && ran.err.contains("deadlock")));
+    let status = job("mistakes_end_the_job", (3, 1), "status", |ctx| ctx.barrier());
+    if is_mpi_process() && deed() == "status" {
+        std::process::exit(3);
+    }
+    assert!(status?.is_none_or(|ran| ran.code == Some(3)));
+    Ok(())
+}
+
+/// Without fault tolerance it is said what is missing.
+#[test]
+fn elsewhere_it_says_what_is_missing() -> Result<()> {
+    support::across(
+        "elsewhere_it_says_what_is_missing",
+        &Mpi::all().remove(0),
+        (2, 1, "threads"),
+        &[],
+        |ctx| {
+            for missing in [ctx.shrink().map(drop).unwrap_err(), ctx.agree(1).unwrap_err()] {
+                assert!(matches!(missing, Error::Unavailable { .. }), "{missing}");
+                assert!(missing.to_string().contains("mpirun --with-ft ulfm"), "{missing}");
+            }
+            Ok(())
+        },
+    )
+}
