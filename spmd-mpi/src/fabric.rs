@@ -210,7 +210,7 @@ impl Fabric for MpiFabric {
         self.packets.send(self.mpi, to, packet)
     }
 
-    fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
+    fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool> {
         self.packets.receive(self.mpi, take)
     }
 

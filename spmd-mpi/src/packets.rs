@@ -13,9 +13,6 @@ use spmd_core::transport::fabric::MAX_PACKET;
 use crate::library::{Comm, Library, Message, Request, Status};
 use crate::mpi::{Calls, Mpi};
 
-/// Packets that one call hands over, so that a caller who waits for something else gets to look.
-const AT_ONCE: usize = 64;
-
 /// Sends that one call looks at.
 const COLLECTED: usize = 4;
 
@@ -88,23 +85,20 @@ impl Packets {
         sent.and(settled)
     }
 
-    /// Hands over what has come. Returns how many there were; none while another thread is here.
-    pub fn receive(&self, mpi: &Mpi, take: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
-        let Some(mut inbox) = self.inbox.try_lock() else { return Ok(0) };
-        for handed in 0..AT_ONCE {
-            let calls = mpi.calls()?;
-            let come = inbox.next(&calls, self.comm)?;
-            if come.is_none() {
-                self.outbox.lock().collect(&calls)?;
-            }
-            // `take` may send.
-            drop(calls);
-            let Some((from, bytes)) = come else { return Ok(handed) };
-            // SAFETY: the packet is complete, so that MPI has done with the buffer until the next,
-            // and the inbox is locked.
-            take(from, unsafe { &(&*inbox.buffer)[..bytes] });
-        }
-        Ok(AT_ONCE)
+    /// Hands over the next packet, if one has come. Says whether; no while another thread is here.
+    pub fn receive(&self, mpi: &Mpi, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool> {
+        let Some(mut inbox) = self.inbox.try_lock() else { return Ok(false) };
+        let calls = mpi.calls()?;
+        let Some((from, bytes)) = inbox.next(&calls, self.comm)? else {
+            self.outbox.lock().collect(&calls)?;
+            return Ok(false);
+        };
+        // `take` may send.
+        drop(calls);
+        // SAFETY: the packet is complete, so that MPI has done with the buffer until the next, and
+        // the inbox is locked.
+        take(from, unsafe { &(&*inbox.buffer)[..bytes] });
+        Ok(true)
     }
 }
 

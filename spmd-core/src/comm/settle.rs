@@ -75,7 +75,7 @@ impl Comm {
         let waiter = waiter.across().despite_failures();
         waiter.until(|| {
             // Others may need this process to come out of what they are in.
-            if let Err(error) = self.endpoint.world.take_packets() {
+            if let Err(error) = self.endpoint.world.take_packet() {
                 return Some(Err(error));
             }
             match meeting() {

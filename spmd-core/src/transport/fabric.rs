@@ -35,9 +35,9 @@ pub trait Fabric: Send + Sync {
     /// arrive in the order in which they were sent.
     fn send(&self, to: usize, packet: &[u8]) -> Result<()>;
 
-    /// Calls `take` with the process that sent it, for each packet that has come; sees to what is
-    /// under way. Returns how many there were.
-    fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<usize>;
+    /// Calls `take` with the next packet and the process that sent it, if one has come, and says
+    /// whether; otherwise sees to what is under way.
+    fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool>;
 
     /// Begins to send a payload, which is complete once its receiver has begun to take it.
     ///

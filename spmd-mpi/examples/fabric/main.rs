@@ -86,11 +86,11 @@ fn packets(fabric: &dyn Fabric) -> Result<()> {
             fabric.send(to, &data(me + number, length(number)))?;
         }
         if number % 100 == 0 {
-            come += fabric.receive(&mut seen)?;
+            come += usize::from(fabric.receive(&mut seen)?);
         }
     }
     while come < PACKETS * all {
-        come += fabric.receive(&mut seen)?;
+        come += usize::from(fabric.receive(&mut seen)?);
     }
     assert_eq!(come, PACKETS * all);
     Ok(())
@@ -226,7 +226,7 @@ fn threads(fabric: &dyn Fabric) -> Result<()> {
         let mut come = 0;
         let here = (0..EACH).filter(|number| number % all == fabric.process()).count() * all * 3;
         while come < here {
-            come += fabric.receive(&mut |_, packet| assert_eq!(packet, [7; 100]))?;
+            come += usize::from(fabric.receive(&mut |_, packet| assert_eq!(packet, [7; 100]))?);
         }
         Ok(())
     })

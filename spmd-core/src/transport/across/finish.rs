@@ -48,7 +48,7 @@ impl Across {
         unsafe { self.make_with_all(Step::Alltoall { send, recv })? };
         let complete = |(taken, expected): (&AtomicU64, &u64)| taken.load(Acquire) >= *expected;
         while !self.taken.iter().zip(&expected).all(complete) && !self.has_lost_any() {
-            world.take_packets()?;
+            world.take_packet()?;
             std::thread::yield_now();
         }
         let first = self.local().start;

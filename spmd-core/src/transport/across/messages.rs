@@ -18,6 +18,9 @@ use crate::transport::message::{
 use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::{Endpoint, World, packed};
 
+/// Packets that a look at what has come takes, at most.
+const LOOKED_THROUGH: usize = 64;
+
 /// The transport of a rank whose world lives in several processes: to those of its own process
 /// messages go through the arena.
 pub(crate) struct Remote(pub(crate) Arc<Endpoint>);
@@ -73,12 +76,23 @@ impl Transport for Remote {
     }
 
     fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
-        self.0.world.take_packets()?;
+        // What has been taken before has come before.
+        if let Some(arrived) = self.0.take(wanted)? {
+            return Ok(Some(arrived));
+        }
+        self.0.world.take_packet()?;
         self.0.take(wanted)
     }
 
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
-        self.0.world.take_packets()?;
+        for _ in 0..LOOKED_THROUGH {
+            if let Some(envelope) = self.0.peek(wanted)? {
+                return Ok(Some(envelope));
+            }
+            if !self.0.world.take_packet()? {
+                break;
+            }
+        }
         self.0.peek(wanted)
     }
 
@@ -108,17 +122,18 @@ impl Remote {
 }
 
 impl World {
-    /// Takes what other processes have sent to ranks of this one.
-    pub(crate) fn take_packets(&self) -> Result<()> {
-        let Some(across) = &self.across else { return Ok(()) };
+    /// Takes the next of what other processes have sent to ranks of this one; says whether there was
+    /// something.
+    pub(crate) fn take_packet(&self) -> Result<bool> {
+        let Some(across) = &self.across else { return Ok(false) };
         let mut wrong = None;
-        across.fabric.receive(&mut |from, bytes| {
+        let taken = across.fabric.receive(&mut |from, bytes| {
             if let Err(error) = self.deliver(across, from, bytes) {
                 wrong = Some(error);
             }
             across.taken[from].fetch_add(1, Release);
         })?;
-        wrong.map_or(Ok(()), Err)
+        wrong.map_or(Ok(taken), Err)
     }
 
     fn deliver(&self, across: &Arc<Across>, from: usize, bytes: &[u8]) -> Result<()> {
@@ -178,7 +193,7 @@ impl Underway for Given {
 
 /// Whether something is complete, having taken what came meanwhile.
 fn done(world: &World, started: &mut dyn Started) -> Option<Result<()>> {
-    if let Err(error) = world.take_packets() {
+    if let Err(error) = world.take_packet() {
         return Some(Err(error));
     }
     match started.test() {

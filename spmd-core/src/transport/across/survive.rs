@@ -80,7 +80,7 @@ impl Across {
         let (me, block, known) = (self.fabric.process(), watch.block(), watch.known());
         let gone = |process| known.has_left(process, block) || known.is_dead(process);
         while !(0..self.lost.len()).all(|process| process == me || gone(process)) {
-            world.take_packets()?;
+            while world.take_packet()? {}
             if let Some(fault) = world.first_fault(|reach| reach == Reach::All) {
                 let call = Call::new(Kind::End, std::panic::Location::caller());
                 return Err(Error::stopped(fault, &call));
@@ -143,7 +143,7 @@ pub(super) fn notices<T>(world: &World, noticed: impl Fn() -> Option<T>) -> Resu
         if found.is_some() {
             return Ok(found);
         }
-        world.take_packets()?;
+        while world.take_packet()? {}
         std::thread::sleep(PAUSE);
     }
     Ok(None)
