@@ -13,19 +13,19 @@ use crate::versus::peers::LIBRARIES;
 const STANDARD: &str = "lib/libmpi_abi.so.1";
 
 pub(crate) fn mpi() -> Outcome {
-    tests("mpi", &[])
+    tests(&["mpi", "one_program"], &[])
 }
 
 pub(crate) fn hosts() -> Outcome {
-    tests("hosts", &[("ip", "iproute2"), ("nsenter", "util-linux")])
+    tests(&["hosts"], &[("ip", "iproute2"), ("nsenter", "util-linux")])
 }
 
 pub(crate) fn slurm() -> Outcome {
     let needed = [("ip", "iproute2"), ("srun", "slurm-wlm"), ("munged", "munge")];
-    tests("slurm", &needed)
+    tests(&["slurm"], &needed)
 }
 
-fn tests(name: &str, programs: &[(&str, &str)]) -> Outcome {
+fn tests(names: &[&str], programs: &[(&str, &str)]) -> Outcome {
     libraries();
     packages(programs);
     // The tests start these.
@@ -35,8 +35,9 @@ fn tests(name: &str, programs: &[(&str, &str)]) -> Outcome {
         return Outcome::Failed(Default::default(), wrong);
     }
     // What the tests write says what they skipped, and how long failures took.
-    let filter = format!("binary_id(spmd::{name})");
-    runner(&[&filter, "--success-output", "immediate"], &["--test", name])
+    let ids: Vec<String> = names.iter().map(|name| format!("binary_id(spmd::{name})")).collect();
+    let files: Vec<&str> = names.iter().flat_map(|name| ["--test", name]).collect();
+    runner(&[&ids.join(" or "), "--success-output", "immediate"], &files)
 }
 
 /// Installs the libraries that are not there yet, of those that have the standard interface.

@@ -74,7 +74,7 @@ fn doc_tests() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    let elsewhere = ["conformance", "mpi", "hosts", "slurm"];
+    let elsewhere = ["conformance", "mpi", "one_program", "hosts", "slurm"];
     let others = elsewhere.map(|name| format!("not binary_id(spmd::{name})")).join(" and ");
     runner(&[&others], &["--lib", "--bins", "--tests"])
 }
