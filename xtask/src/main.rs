@@ -19,15 +19,17 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask demo                       builds everything, runs two examples on four processes
-cargo xtask test [--full] [STEP..]     the tests but for hosts, slurm and linked, or only these steps
+cargo xtask test [--full] [STEP..]     all tests, or only these steps
 cargo xtask test --list                the steps
 cargo xtask soak                       10,000 kills and many repetitions: hours
 cargo xtask versus [--rounds 5] [--only TEXT] [--group two|sixteen] [--output DIR]
                                        how long calls take beside Open MPI, MPICH and Intel MPI,
                                        which it installs into the target folder
 
---full   all steps, if none is named, with the exhaustive products of types, operations, ranks and
-         lengths (SPMD_TEST_FULL=1)";
+cargo xtask versus over [--rounds 5] [--output DIR]
+                                       how much longer calls take over MPI than the library's own
+
+--full   with the exhaustive products of types, operations, ranks and lengths (SPMD_TEST_FULL=1)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -24,24 +24,16 @@ const STEPS: [Step; 17] = [
     Step { name: "package", about: "what would be published", run: package::run },
 ];
 
-/// Steps that take minutes and need what few machines have: run when they are named, and with
-/// `--full`.
-const ON_REQUEST: [&str; 3] = ["hosts", "slurm", "linked"];
-
 pub(crate) fn run(options: &[&str]) -> Result<bool, String> {
     let mut chosen = Vec::new();
-    let mut full = false;
     for option in options {
         match *option {
             "--list" => {
                 STEPS.iter().for_each(|step| println!("{:12} {}", step.name, step.about));
                 return Ok(true);
             }
-            "--full" => {
-                full = true;
-                // SAFETY: no other thread runs yet.
-                unsafe { std::env::set_var("SPMD_TEST_FULL", "1") }
-            }
+            // SAFETY: no other thread runs yet.
+            "--full" => unsafe { std::env::set_var("SPMD_TEST_FULL", "1") },
             name => match STEPS.iter().find(|step| step.name == name) {
                 Some(step) => chosen.push(step),
                 None => return Err(format!("there is no step '{name}'; see --list")),
@@ -49,8 +41,7 @@ pub(crate) fn run(options: &[&str]) -> Result<bool, String> {
         }
     }
     if chosen.is_empty() {
-        let wanted = |step: &&Step| full || !ON_REQUEST.contains(&step.name);
-        chosen.extend(STEPS.iter().filter(wanted));
+        chosen.extend(&STEPS);
     }
     Ok(steps::run(&chosen))
 }
