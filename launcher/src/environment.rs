@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use spmd_core::boot;
+use spmd_core::boot::{self, Alarm};
 
 use crate::args::{Bind, Mode, Transport};
 use crate::error::Error;
@@ -15,7 +16,7 @@ use crate::plan::{Plan, Program};
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.
-pub(crate) const OWN: [&str; 12] = [
+pub(crate) const OWN: [&str; 13] = [
     "SPMD_RANK",
     "SPMD_SIZE",
     "SPMD_ARENA_FD",
@@ -27,6 +28,7 @@ pub(crate) const OWN: [&str; 12] = [
     "SPMD_CORES",
     "SPMD_JOB",
     "SPMD_TUNED",
+    boot::variables::ALARM,
     "SPMD_RANKS_PER_PROCESS",
 ];
 
@@ -39,6 +41,8 @@ pub(crate) const ALIKE: [&str; 4] =
 pub(crate) struct Environment {
     /// Names the job in its processes' environment, by which the watchdog finds strays.
     pub(crate) token: String,
+    /// Where the watches of a job under an MPI launcher say what has stopped it.
+    pub(crate) alarm: Option<Arc<Alarm>>,
     port: Option<u16>,
     /// The file to which all ranks write their calls.
     trace: Option<PathBuf>,
@@ -47,7 +51,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Errors: the tuning file makes no sense.
+    /// Errors: the tuning file makes no sense; the system gives no socket to a job under MPI.
     pub(crate) fn new(plan: &Plan) -> Result<Environment, Error> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         // A port that is free now; whoever meets there must still bind it.
@@ -59,7 +63,9 @@ impl Environment {
         let tuning = plan.setting(boot::variables::TUNING);
         let tuning = boot::tuned(tuning.as_deref(), !plan.one_process(), plan.size)?;
         let token = format!("{}-{}", std::process::id(), now.as_nanos());
-        Ok(Environment { token, port: port.ok(), trace, tuning })
+        let watched = plan.transport == Transport::Mpi && !plan.dry_run;
+        let alarm = watched.then(Alarm::new).transpose()?.map(Arc::new);
+        Ok(Environment { token, alarm, port: port.ok(), trace, tuning })
     }
 
     /// Begins the file of `SPMD_TRACE` anew, before the ranks add to it.
@@ -139,19 +145,28 @@ impl Environment {
 
     /// What is set for the launcher of an MPI library, and by it for every process of the job, which
     /// loads that library unless it is linked with it.
-    pub(crate) fn under_mpi(&self, plan: &Plan, library: Option<&Path>) -> Vec<(String, OsString)> {
+    ///
+    /// Errors: the system does not tell where the watches reach this.
+    pub(crate) fn under_mpi(
+        &self,
+        plan: &Plan,
+        library: Option<&Path>,
+    ) -> Result<Vec<(String, OsString)>, Error> {
         let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
         put("SPMD_TRANSPORT", "mpi".into());
         if let Some(library) = library {
             put("SPMD_MPI_LIB", library.into());
         }
+        if let Some(alarm) = &self.alarm {
+            put(boot::variables::ALARM, alarm.place()?.into());
+        }
         if plan.ranks_per_process > 1 {
             put("SPMD_RANKS_PER_PROCESS", plan.ranks_per_process.to_string().into());
             put("SPMD_AS", plan.in_process().into());
         }
         set.extend(self.tuned());
-        set
+        Ok(set)
     }
 
     fn of_every_job(&self, plan: &Plan) -> Vec<(String, OsString)> {

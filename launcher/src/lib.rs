@@ -4,11 +4,13 @@
 //! `args` reads the command line, `plan` checks it and finds the programs, `place` says which CPUs
 //! each rank may use (`topology`), `environment` what it finds in its environment, `mpi` puts the job
 //! under an MPI library's own launcher where that is asked for, `job` makes what the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
-//! `output` (`lines`) carry their streams, `signals` and `supervise` watch over them to the end,
-//! and `report` says how it went.
+//! `output` (`lines`) carry their streams, `signals`, `alarm` and `supervise` watch over them to the
+//! end, and `report` says how it went.
 
 #![cfg_attr(not(unix), allow(dead_code, reason = "process ranks need Unix; see `portable`"))]
 
+#[cfg(unix)]
+mod alarm;
 mod args;
 mod cargo;
 mod doctor;
@@ -122,6 +124,7 @@ fn run(plan: &Plan, places: &Places, environment: &Environment) -> Result<u8, Er
 
     let (sender, events) = crossbeam_channel::unbounded();
     signals::listen(sender.clone())?;
+    alarm::listen(environment, sender.clone())?;
     environment.begin_trace()?;
     // Before the job, whose shared memory it would inherit.
     let watchdog = watchdog::Watchdog::start(&environment.token)?;

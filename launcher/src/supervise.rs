@@ -17,9 +17,11 @@ use crate::spawn::Process;
 use outcome::{Verdict, judge};
 
 /// What can happen to a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Signal(i32),
+    /// A watch of a job under an MPI launcher says what has stopped it.
+    Alarm(String),
     /// Every pipe from the ranks has ended.
     OutputDone,
 }
@@ -35,6 +37,9 @@ enum Phase {
     Killed,
 }
 
+/// How long an MPI launcher has to end by itself once the job has failed: processes that are inside
+/// the library are ended a second after that.
+const LAUNCHER_ENDS: Duration = Duration::from_secs(3);
 /// How often to look whether others enter the world that a rank has ended without entering.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -52,6 +57,8 @@ pub(crate) struct Supervisor<'a> {
     /// In the order in which they were seen.
     failures: Vec<(usize, Failure)>,
     timed_out: bool,
+    /// What a watch says has stopped the job.
+    told: Option<String>,
     /// The last ending signal that was passed on to the ranks.
     passed_on: Option<i32>,
     interrupts: usize,
@@ -74,6 +81,7 @@ impl<'a> Supervisor<'a> {
             phase: Phase::Running,
             failures: Vec::new(),
             timed_out: false,
+            told: None,
             passed_on: None,
             interrupts: 0,
             never_entered: Vec::new(),
@@ -92,6 +100,7 @@ impl<'a> Supervisor<'a> {
             };
             match event {
                 Ok(Event::Signal(signal)) => self.on_signal(signal),
+                Ok(Event::Alarm(text)) => self.on_alarm(text),
                 Ok(Event::OutputDone) => *more = false,
                 Err(RecvTimeoutError::Timeout) => {}
                 // The threads that send never end before this; without them, look now and then.
@@ -178,6 +187,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// An MPI launcher that waits for a host that has fallen silent does so for ever.
+    fn on_alarm(&mut self, text: String) {
+        self.told = Some(text);
+        if self.phase == Phase::Running {
+            self.phase = Phase::Failing(Instant::now() + self.plan.grace.max(LAUNCHER_ENDS));
+        }
+    }
+
     /// Stops the ranks and then the launcher, as Ctrl-Z asks; the time spent so does not count.
     /// What lets the launcher go on is a SIGCONT, which it passes on.
     fn stop(&mut self) {
@@ -208,6 +225,12 @@ impl<'a> Supervisor<'a> {
     }
 
     fn on_end(&mut self, rank: usize, status: ExitStatus) {
+        if let (Some(told), Phase::Terminating(_) | Phase::Killed) = (&self.told, self.phase) {
+            let who = self.name(rank);
+            let why = format!("{told}; {who} did not end by itself, and was ended");
+            self.failures.push((rank, Failure { who: None, why, code: 1 }));
+            return;
+        }
         let entered = self.job.is_some_and(|job| job.entered(rank));
         let finished = self.job.is_some_and(|job| job.finished(rank));
         match judge(status, entered, finished) {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::block::{Arena, check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
+pub use crate::transport::across::Alarm;
 use crate::transport::across::{Across, Joined};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::{Endpoint, Mode, Tuning};
@@ -69,6 +70,8 @@ pub mod variables {
     pub const CHECK: &str = "SPMD_CHECK";
     /// A file to which every call is written down.
     pub const TRACE: &str = "SPMD_TRACE";
+    /// Where `spmdrun` hears what has stopped a job under an MPI launcher, and a secret.
+    pub const ALARM: &str = "SPMD_ALARM";
     /// The seed of delays before and after each call.
     pub const CHAOS: &str = "SPMD_CHAOS";
 }

@@ -39,6 +39,7 @@ use crate::fault::{Cause, Fault};
 use packet::Packet;
 use texts::Texts;
 use turns::Turns;
+pub use watch::Alarm;
 use watch::Watch;
 
 /// What joins this process to others, for its life.

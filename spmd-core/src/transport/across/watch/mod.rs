@@ -10,6 +10,7 @@
 //! Where processes go on when others fail (`survive.rs`), any two watches are joined, so that each
 //! sees by itself who is gone; the lowest that is left judges.
 
+mod alarm;
 mod judge;
 mod net;
 mod overdue;
@@ -29,6 +30,7 @@ use crate::error::Result;
 use crate::fault::Fault;
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::World;
+pub use alarm::Alarm;
 use net::Net;
 use thread::Thread;
 use wire::Word;

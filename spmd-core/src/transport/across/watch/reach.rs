@@ -80,7 +80,7 @@ pub(super) fn any_address() -> IpAddr {
 
 /// This host's addresses, as those of the newer kind.
 #[cfg(unix)]
-fn addresses() -> Vec<Ipv6Addr> {
+pub(super) fn addresses() -> Vec<Ipv6Addr> {
     let mut found = Vec::new();
     let mut list = std::ptr::null_mut();
     // SAFETY: the list is made by the system, looked at until its end, and given back once; an
@@ -118,12 +118,12 @@ fn addresses() -> Vec<Ipv6Addr> {
 }
 
 #[cfg(not(unix))]
-fn addresses() -> Vec<Ipv6Addr> {
+pub(super) fn addresses() -> Vec<Ipv6Addr> {
     Vec::new()
 }
 
 /// A number that nobody can guess.
-fn secret() -> u64 {
+pub(super) fn secret() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()
 }

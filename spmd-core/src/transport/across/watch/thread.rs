@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use super::super::survive::die;
+use super::alarm::Launcher;
 use super::net::{Event, Net};
 use super::overdue::Overdue;
 use super::state::State;
@@ -30,6 +31,8 @@ pub(super) struct Thread {
     /// Whether processes go on when others fail.
     survives: bool,
     net: Net,
+    /// Who is to end what starts the job, should that not end by itself.
+    launcher: Option<Launcher>,
     process: usize,
     each: usize,
     looked: Instant,
@@ -66,6 +69,7 @@ impl Thread {
             fabric: fabric.clone(),
             survives: fabric.survives(),
             net,
+            launcher: Launcher::find(),
             process,
             each,
             looked: Instant::now(),
@@ -85,9 +89,7 @@ impl Thread {
 
     pub(super) fn run(mut self) {
         loop {
-            let soon = !self.gone.is_empty() || self.failed.is_some();
-            let limit = if soon { FAREWELL } else { LOOK };
-            let events = self.net.wait(limit);
+            let events = self.net.wait(self.patience());
             let said = std::mem::take(&mut *self.shared.outbox.lock());
             for word in said {
                 self.say_own(word);
@@ -105,6 +107,15 @@ impl Thread {
             self.lose_those_gone();
             self.end_if_failed();
         }
+    }
+
+    /// How long nothing may happen until there is something to do.
+    fn patience(&self) -> Duration {
+        let look = LOOK.saturating_sub(self.looked.elapsed());
+        let end = self.failed.as_ref().and_then(|(_, since)| GRACE.checked_sub(since.elapsed()));
+        let farewell = (!self.gone.is_empty()).then_some(FAREWELL);
+        // A millisecond more: a wait is cut to whole ones.
+        end.into_iter().chain(farewell).fold(look, Duration::min) + Duration::from_millis(1)
     }
 
     /// Says to all what a rank of this process wants to be said.
@@ -222,6 +233,7 @@ impl Thread {
     /// Ends the job for something that was found here.
     fn tell_and_stop(&mut self, fault: Fault) {
         super::super::say(&fault);
+        self.launcher.iter().for_each(|launcher| launcher.tell(&fault));
         match self.judges() || self.survives {
             true => self.net.say_to_all(&Word::Fault(fault.clone())),
             false => self.net.say(0, &Word::Fault(fault.clone())),

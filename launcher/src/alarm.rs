@@ -1,0 +1,20 @@
+//! What a watch of a job under an MPI launcher says has stopped it, as an event.
+
+use crossbeam_channel::Sender;
+
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::supervise::Event;
+
+/// Starts to listen, where the job's environment says that somebody does.
+pub(crate) fn listen(environment: &Environment, events: Sender<Event>) -> Result<(), Error> {
+    let Some(alarm) = environment.alarm.clone() else { return Ok(()) };
+    let failed = |error| Error::system("listen to the job's watches", error);
+    let work = move || {
+        // Without it, the user or the time limit ends a launcher that does not end by itself.
+        if let Ok(text) = alarm.wait() {
+            let _ = events.send(Event::Alarm(text));
+        }
+    };
+    std::thread::Builder::new().name("alarm".into()).spawn(work).map(drop).map_err(failed)
+}
