@@ -2,12 +2,14 @@
 //! and one of them with the other processes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Comm;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::transport::across::Spread;
 use crate::transport::across::agreement::{Gathering, Settled, departed, settle};
+use crate::transport::across::survive::patience;
 use crate::transport::fabric::Processes;
 use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::board::agreement::{WORDS, Words};
@@ -105,7 +107,12 @@ impl Comm {
         let thread = thread
             .spawn(move || settle(&processes, &said, wants))
             .map_err(|error| Error::system("starting a thread for an agreement", error))?;
-        wait::until_done(self.endpoint.bell().polled(true), || thread.is_finished());
+        let (start, limit) = (Instant::now(), patience(self.endpoint.world.timeout));
+        let made = || thread.is_finished() || start.elapsed() > limit;
+        wait::until_done(self.endpoint.bell().polled(true), made);
+        if !thread.is_finished() {
+            across.end_in_agreement(self.endpoint.rank, call, limit);
+        }
         let settled = thread.join().map_err(|_| Error::from("an agreement panicked"))??;
         let there = |place: &usize| settled.heard.iter().any(|(number, _)| number == place);
         let gone = (0..spread.homes().len()).filter(|place| !there(place));

@@ -22,6 +22,9 @@ use crate::transport::shared::{Reach, World};
 pub(super) const NOTICE: Duration = Duration::from_secs(5);
 /// How long the last step with a process that is gone may take: it may have made its part.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// How long the library may take to agree on something once all are there, which is a matter of
+/// milliseconds.
+const AGREEMENT: Duration = Duration::from_secs(30);
 /// Between two looks at what the watch has heard.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -124,6 +127,16 @@ impl Across {
         outcome
     }
 
+    /// Ends the job: the library's own agreement does not end, and no call of it can be taken back.
+    pub(crate) fn end_in_agreement(&self, rank: usize, call: &Call<'_>, limit: Duration) -> ! {
+        let fault = disagreement(rank, call, self.fabric.name(), limit);
+        super::say(&fault);
+        self.watch.iter().for_each(|watch| watch.fail(&fault));
+        // The watch does so when ranks that are not in the library have had time to end.
+        std::thread::sleep(NOTICE);
+        self.fabric.abort(1)
+    }
+
     /// Waits, for a while, until the watch has missed what the library misses; else misses it here.
     pub(crate) fn miss(&self, world: &World, processes: impl Iterator<Item = usize>) {
         for process in processes {
@@ -132,6 +145,22 @@ impl Across {
             self.bury(world, process);
         }
     }
+}
+
+/// How long the library may take to agree on something, where calls may wait so long.
+pub(crate) fn patience(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(AGREEMENT, |limit| limit.min(AGREEMENT))
+}
+
+/// What is said of a rank that has been in the library's own agreement for longer than it may take.
+fn disagreement(rank: usize, call: &Call<'_>, library: &str, limit: Duration) -> Fault {
+    let text = format!(
+        "{call}: {library} has not come to an end of its agreement (MPIX_Comm_agree, \
+         MPIX_Comm_shrink) for {limit:?}, though all processes that live take part; if none of them \
+         is stopped, it has missed that one died meanwhile: start mpirun with --mca mpi_ft_detector \
+         1, which has it look for that"
+    );
+    Fault::Rank { rank, cause: Cause::Returned(text) }
 }
 
 /// Waits, for a while, for what the watch is to notice. Others may need this process meanwhile to come
@@ -179,4 +208,23 @@ pub(super) fn die() -> ! {
         libc::kill(libc::getpid(), libc::SIGKILL);
     }
     std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agreement_that_does_not_end_is_told_in_words() {
+        assert_eq!(patience(None), AGREEMENT);
+        assert_eq!(patience(Some(Duration::from_secs(3600))), AGREEMENT);
+        let limit = patience(Some(Duration::from_secs(3)));
+        let call = Call::new(Kind::Shrink, std::panic::Location::caller());
+        let said = disagreement(2, &call, "Open MPI 5.0.11", limit).to_string();
+        let place = format!("rank 2 failed: it returned an error: shrink at {}", file!());
+        assert!(said.starts_with(&place), "{said}");
+        for word in ["Open MPI 5.0.11 has not come", "for 3s", "--mca mpi_ft_detector 1"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
 }
