@@ -5,13 +5,14 @@
 //! packets, which whoever waits in that process puts into the receiver's mailbox (`messages.rs`);
 //! large ones follow as payloads, once they are wanted. Text that a message refers to by number is
 //! sent before it, once to each process, and kept in the sender's segment of the receiver's arena
-//! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`spread.rs`).
+//! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`spread.rs`, `lead.rs`).
 //! Communicators are made one at a time (`turns.rs`).
 
 pub(crate) mod agreement;
 mod beside;
 mod finish;
 mod known;
+mod lead;
 mod leaving;
 mod messages;
 mod now;
@@ -27,9 +28,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Weak};
 
+pub use lead::Lead;
 pub(crate) use messages::Remote;
 use parking_lot::Mutex;
-pub use spread::Lead;
 pub(crate) use spread::Spread;
 
 use super::fabric::{Fabric, Processes};

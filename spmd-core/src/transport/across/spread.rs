@@ -1,41 +1,37 @@
-//! Collectives of a communicator whose ranks live in several processes: in each process one rank
-//! leads, sees the buffers of the others, and makes the steps among processes for all of them.
+//! How the ranks of a communicator lie in several processes, in each of which one leads (`lead.rs`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 
 use super::Across;
-use super::finish::{differences, tell_all};
+use super::lead::Lead;
 use super::now::Now;
-use super::survive::{leave_step, notices};
-use crate::element::{DType, Element};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
-use crate::op::{ErasedOp, Min};
-use crate::transport::fabric::{Fold, Processes, Step};
+use crate::transport::fabric::Processes;
 use crate::transport::shared::board::Round;
 
 /// How the ranks of a communicator lie in processes.
 pub(crate) struct Spread {
-    across: Arc<Across>,
+    pub(super) across: Arc<Across>,
     /// The processes that hold some of them, in the order of their lowest.
     pub(crate) processes: Arc<dyn Processes>,
     /// The numbers of those in the world.
     homes: Vec<usize>,
     /// Of each of those, the ranks, ascending, as the communicator numbers them.
-    members: Vec<Vec<usize>>,
+    pub(super) members: Vec<Vec<usize>>,
     /// Of each rank, which of those processes holds it.
-    places: Vec<usize>,
+    pub(super) places: Vec<usize>,
     /// The ranks of each process follow those of the one before.
-    ordered: bool,
+    pub(super) ordered: bool,
     /// Whether this is the block's own communicator, and each process has one rank.
-    lone_ranks: bool,
+    pub(super) lone_ranks: bool,
     /// Whether steps hold their process up, which costs less than to ask again and again whether
     /// they are complete. All processes do the same, since libraries take the two for different
     /// calls. It must be known of each that nobody else in it can be waited for: that no other
     /// communicator has been made since all had none.
-    blocking: AtomicBool,
-    now: Now,
+    pub(super) blocking: AtomicBool,
+    pub(super) now: Now,
 }
 
 impl Spread {
@@ -130,193 +126,5 @@ impl Spread {
             places.push(number[process]);
         }
         (members, places)
-    }
-}
-
-/// One rank of each process, while it works for all of the communicator that live there. What they
-/// call with is a `P`: pointers to their buffers, for example.
-#[doc(hidden)]
-pub struct Lead<'r, P> {
-    pub(crate) round: &'r Round<'r>,
-    pub(crate) spread: &'r Spread,
-    pub(crate) parts: &'r [*const P],
-}
-
-impl<P: Copy> Lead<'_, P> {
-    /// The communicator's ranks.
-    pub fn size(&self) -> usize {
-        self.spread.places.len()
-    }
-
-    /// The processes that hold them.
-    pub fn processes(&self) -> usize {
-        self.spread.members.len()
-    }
-
-    /// This process among those.
-    pub fn process(&self) -> usize {
-        self.spread.processes.rank()
-    }
-
-    /// The ranks in one of those, ascending.
-    pub fn members(&self, process: usize) -> &[usize] {
-        &self.spread.members[process]
-    }
-
-    /// The process that holds a rank.
-    pub fn process_of(&self, rank: usize) -> usize {
-        self.spread.places[rank]
-    }
-
-    /// Whether the ranks of each process follow those of the process before.
-    pub fn is_ordered(&self) -> bool {
-        self.spread.ordered
-    }
-
-    /// Whether each process holds a single rank: then they are as many, in the same order.
-    pub fn is_flat(&self) -> bool {
-        self.size() == self.processes()
-    }
-
-    /// What the ranks of this process call with, in the order of [`Lead::members`].
-    pub fn parts(&self) -> impl ExactSizeIterator<Item = P> + Clone + '_ {
-        // SAFETY: each lies on the stack of a rank of this process, which shows it until this rank
-        // has finished (`Comm::collective_across`), or is this rank's own.
-        self.parts.iter().map(|part| unsafe { **part })
-    }
-
-    /// Whether steps can fold elements of this type with this operation.
-    pub fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
-        self.spread.processes.folds(dtype, op)
-    }
-
-    /// Meets the leads of the other processes, and complains if the ranks of some process have made
-    /// other calls so far, this one among them.
-    pub fn meet(&self) -> Result<()> {
-        let print = self.round.fingerprint();
-        let alone = self.spread.lone_ranks && crate::comm::extra_comms() == 0;
-        let (said, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
-        let (send, recv) = (said.as_ptr().cast(), least.as_mut_ptr().cast());
-        let op = ErasedOp::new::<u64, _>(&Min);
-        let fold = Fold { send, recv, count: 3, dtype: &u64::DTYPE, op: &op };
-        // SAFETY: both are three words.
-        unsafe { self.make(Step::Allreduce(fold))? };
-        self.spread.blocking.store(least[2] == 1, Relaxed);
-        // The least is the greatest.
-        if least[0] == !least[1] { Ok(()) } else { self.differ() }
-    }
-
-    /// The ranks of some process have made other calls: tells which.
-    #[cold]
-    fn differ(&self) -> Result<()> {
-        let rounds = self.spread.now.rounds(self.round.world());
-        // SAFETY: memory that the step names is held while it is made.
-        let all = tell_all(self.processes(), &rounds, |step| unsafe { self.make(step) })?;
-        self.spread.across.leave_it_to_first();
-        let leads = self.spread.now.leads().iter().map(|lead| *lead as usize);
-        match differences(leads.zip(all), false) {
-            Some(fault) => Err(self.round.stopped_with(&fault)),
-            None => Err(self.disagree("different calls, too long ago to be on record")),
-        }
-    }
-
-    /// Makes a step with the leads of the other processes, and waits for them.
-    ///
-    /// # Safety
-    /// All memory that the step names is valid for what it says of it.
-    #[inline]
-    pub unsafe fn step(&self, step: Step<'_>) -> Result<()> {
-        if self.round.world().tuning.check {
-            self.meet()?;
-        }
-        // SAFETY: as the caller promises.
-        unsafe { self.make(step) }
-    }
-
-    /// Makes a step with the leads of the other processes, and waits for them.
-    ///
-    /// # Safety
-    /// All memory that the step names is valid for what it says of it.
-    #[inline]
-    unsafe fn make(&self, step: Step<'_>) -> Result<()> {
-        let blocking = self.spread.blocking.load(Relaxed);
-        // SAFETY: as the caller promises.
-        let outcome =
-            unsafe { if blocking { self.spread.processes.run(step) } else { self.attempt(step) } };
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(error)),
-        }
-    }
-
-    /// What is wrong with a step, if it is known better than the library knows it.
-    #[cold]
-    pub(crate) fn explain(&self, error: Error) -> Error {
-        let across = &self.spread.across;
-        match error {
-            Error::Library { .. } if across.survives() => {
-                let stopped = notices(self.round.world(), || self.round.stopped());
-                stopped.ok().flatten().unwrap_or(error)
-            }
-            // It may be that the ranks' calls differ.
-            Error::Library { .. } => {
-                across.suspect();
-                self.round.stopped().unwrap_or(error)
-            }
-            error => error,
-        }
-    }
-
-    /// Makes a step that does not hold up the process.
-    ///
-    /// # Safety
-    /// As [`Lead::step`].
-    unsafe fn attempt(&self, step: Step<'_>) -> Result<()> {
-        // SAFETY: as the caller promises; it is dropped here if it is not complete, which ends the
-        // process where that may still use the memory.
-        let mut started = unsafe { self.spread.processes.start(step)? };
-        let outcome = self.round.wait_across(|| match started.test() {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(())),
-            Err(error) => Some(Err(error)),
-        });
-        if self.spread.across.survives() && matches!(outcome, Err(Error::PeerFailed { .. })) {
-            let _ = leave_step(&*self.spread.processes, &mut *started);
-            return outcome;
-        }
-        self.spread.across.unless_failed(outcome)
-    }
-
-    /// Runs `make`, which makes communicators, when no other lead of any of these processes does.
-    pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.spread.blocking.store(false, Relaxed);
-        let wish = self.spread.across.turns.wish(self.spread.now.context());
-        loop {
-            if self.least(u64::from(wish.take()))? == 1 {
-                return make();
-            }
-            wish.give_back();
-        }
-    }
-
-    /// The least of what the leads of all processes have.
-    pub(crate) fn least(&self, mine: u64) -> Result<u64> {
-        let mut least = 0u64;
-        let (send, recv) = ((&raw const mine).cast(), (&raw mut least).cast());
-        let op = ErasedOp::new::<u64, _>(&Min);
-        let fold = Fold { send, recv, count: 1, dtype: &u64::DTYPE, op: &op };
-        // SAFETY: both are a word.
-        unsafe { self.make(Step::Allreduce(fold))? };
-        Ok(least)
-    }
-
-    /// Runs a part of a reduction, which may be the program's own code.
-    pub fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
-        self.round.operate(op, operation)
-    }
-
-    /// The calls of the ranks of this process don't fit together.
-    pub fn disagree(&self, what: &str) -> Error {
-        self.round.disagree(what)
     }
 }
