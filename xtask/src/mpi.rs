@@ -9,8 +9,9 @@ use crate::test::runner;
 use crate::tools::{self, built, cargo, command};
 use crate::versus::peers::LIBRARIES;
 
-/// What a library must have to be used by these tests.
+/// What a library must have to be loaded, and to be linked with.
 const STANDARD: &str = "lib/libmpi_abi.so.1";
+const COMPILER: &str = "bin/mpicc";
 
 pub(crate) fn mpi() -> Outcome {
     tests(&["mpi", "one_program"], &[])
@@ -26,7 +27,7 @@ pub(crate) fn slurm() -> Outcome {
 }
 
 fn tests(names: &[&str], programs: &[(&str, &str)]) -> Outcome {
-    libraries();
+    libraries(true);
     packages(programs);
     // The tests start these.
     let mut build = cargo(&["build", "--workspace", "--bins", "--examples"]);
@@ -40,12 +41,14 @@ fn tests(names: &[&str], programs: &[(&str, &str)]) -> Outcome {
     runner(&[&ids.join(" or "), "--success-output", "immediate"], &files)
 }
 
-/// Installs the libraries that are not there yet, of those that have the standard interface.
-fn libraries() {
+/// Installs the libraries that are not there yet, of those that have the standard interface, or of
+/// the others.
+pub(crate) fn libraries(standard: bool) {
     let debug = built("debug");
     let target = debug.parent().unwrap_or(&debug);
-    for library in LIBRARIES.iter().filter(|library| library.standard) {
-        if target.join("peers").join(library.folder).join(STANDARD).exists() {
+    let needed = if standard { STANDARD } else { COMPILER };
+    for library in LIBRARIES.iter().filter(|library| library.standard == standard) {
+        if target.join("peers").join(library.folder).join(needed).exists() {
             continue;
         }
         println!("Installing {} ..", library.name);
