@@ -13,7 +13,9 @@ pub(crate) fn launchers(machine: &dyn Machine, library: &Path) -> Vec<PathBuf> {
     for path in [library.to_path_buf(), machine.real(library)] {
         // A library lies in lib, or in lib/x86_64-linux-gnu or the like.
         for prefix in path.ancestors().skip(2).take(2) {
-            let bin = prefix.join("bin");
+            // `/bin` is mostly another name of `/usr/bin`; Open MPI's launcher takes the folder above
+            // that by which it is called for where it is installed, and refuses to be in `/`.
+            let bin = machine.real(&prefix.join("bin"));
             found.extend(NAMES.map(|name| bin.join(name)));
         }
     }
@@ -47,7 +49,7 @@ mod tests {
         }
 
         fn real(&self, path: &Path) -> PathBuf {
-            path.to_path_buf()
+            if path == Path::new("/bin") { "/usr/bin".into() } else { path.to_path_buf() }
         }
 
         fn loader_cache(&self) -> Vec<PathBuf> {
@@ -58,6 +60,7 @@ mod tests {
     #[test]
     fn those_of_the_librarys_own_installation_come_first() {
         let files = vec![
+            "/bin/mpirun",
             "/usr/bin/mpirun",
             "/opt/a/bin/mpiexec",
             "/opt/a/bin/mpiexec.hydra",
@@ -72,5 +75,6 @@ mod tests {
         let own = ["/opt/a/bin/mpiexec.hydra", "/opt/a/bin/mpiexec", "/usr/bin/mpirun"];
         assert_eq!(found("/opt/a/lib/libmpi_abi.so.1"), own);
         assert_eq!(found("/usr/lib/x86_64-linux-gnu/libmpi_abi.so.1")[0], "/usr/bin/mpirun");
+        assert_eq!(found("/lib/x86_64-linux-gnu/libmpi.so.40")[0], "/usr/bin/mpirun");
     }
 }
