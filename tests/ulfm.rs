@@ -370,18 +370,39 @@ fn all_that_live_must_take_part() -> Result<()> {
     Ok(())
 }
 
-/// A mistake of the program ends the job, and so does a status of a process after its block.
 #[test]
-fn mistakes_end_the_job() -> Result<()> {
-    let circle = job("mistakes_end_the_job", (3, 1), "circle", |ctx| {
+fn a_mistake_ends_the_job() -> Result<()> {
+    let circle = job("a_mistake_ends_the_job", (3, 1), "circle", |ctx| {
         ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop)
     })?;
-    assert!(circle.is_none_or(|ran| ran.code != Some(0) && ran.err.contains("deadlock")));
-    let status = job("mistakes_end_the_job", (3, 1), "status", |ctx| ctx.barrier());
-    if is_mpi_process() && deed() == "status" {
-        std::process::exit(3);
+    assert!(circle.is_none_or(|ran| ran.code == Some(101) && ran.err.contains("deadlock")));
+    Ok(())
+}
+
+/// The one with which a process has ended after its block: as others do at that moment, long after
+/// them, or before they come to the next block.
+#[test]
+fn a_status_is_that_of_the_job() -> Result<()> {
+    for when in ["with", "after", "before"] {
+        let body = |ctx: &Ctx| ctx.barrier();
+        let ran = job("a_status_is_that_of_the_job", (3, 1), when, body)?;
+        if is_mpi_process() && deed() == when {
+            let fails = number("OMPI_COMM_WORLD_RANK") == Some(1);
+            match when {
+                "after" if fails => std::thread::sleep(Duration::from_millis(300)),
+                "after" => std::process::exit(0),
+                "before" if !fails => {
+                    let start = Instant::now();
+                    let failed = spmd::run(body).expect_err("one has gone");
+                    say(&format!("told after {} s: {failed}", start.elapsed().as_secs()));
+                    std::process::exit(1);
+                }
+                _ => (),
+            }
+            std::process::exit(3);
+        }
+        assert!(ran.is_none_or(|ran| ran.code == Some(3)), "{when}");
     }
-    assert!(status?.is_none_or(|ran| ran.code == Some(3)));
     Ok(())
 }
 

@@ -232,9 +232,12 @@ fn a_launcher_that_does_not_belong() {
     refused(&other, &["no launcher for MPICH 5.0.2", "mpirun is Open MPI's", "PATH"]);
 }
 
+/// The library of [`linked_with`], of a version that no machine has where the loader looks.
+const LINKED: &str = "libmpi.so.4099";
+
 /// A program that is linked with an MPI without the standard ABI.
 fn linked_with(mpi: &Mpi) -> PathBuf {
-    fs::rename(mpi.file(), mpi.lib().join("libmpi.so")).expect("writable");
+    fs::rename(mpi.file(), mpi.lib().join(LINKED)).expect("writable");
     let (source, program) = (mpi.0.path().join("app.rs"), mpi.0.path().join("app"));
     let text = "unsafe extern \"C\" { fn MPI_Get_library_version(text: *mut u8, length: *mut i32); }\n\
                 fn main() { let mut text = [0; 99]; \
@@ -242,8 +245,9 @@ fn linked_with(mpi: &Mpi) -> PathBuf {
     fs::write(&source, text).expect("writable");
     let mut build = Command::new("rustc");
     build
-        .args(["--edition=2024", "-lmpi", "-L"])
+        .args(["--edition=2024", "-L"])
         .arg(mpi.lib())
+        .arg(format!("-Clink-arg=-l:{LINKED}"))
         .arg("-o")
         .args([&program, &source]);
     assert!(build.status().is_ok_and(|status| status.success()), "rustc builds the program");
@@ -274,7 +278,7 @@ fn a_program_that_is_linked_with_its_library() {
     assert!(ran.out.lines().any(|line| line == "SPMD_TRANSPORT=mpi"), "{ran:?}");
 
     let mut lost = bare(&["--transport", "mpi", "-n", "2"]);
-    let words = ["is linked with libmpi.so, which", "does not find", "LD_LIBRARY_PATH"];
+    let words = ["is linked with libmpi.so.4099, which", "does not find", "LD_LIBRARY_PATH"];
     refused(&finish(lost.arg(&program)), &words);
     let mut both = bare(&["--transport", "mpi", "-n", "1"]);
     both.arg(&program).args([":", "-n", "1", "/bin/true"]).env("LD_LIBRARY_PATH", mpi.lib());
@@ -341,15 +345,15 @@ fn the_doctor_looks_at_a_program_that_is_linked() {
     };
     let found = doctor(bare(&["--doctor"]).env("LD_LIBRARY_PATH", mpi.lib()));
     assert_eq!(found.code, Some(0), "{found:?}");
-    says(&found, "program", "ok", &["/app, linked with ", "/lib/libmpi.so"]);
-    says(&found, "MPI library", "ok", &["Open MPI 5.0.11: ", "/lib/libmpi.so"]);
+    says(&found, "program", "ok", &["/app, linked with ", "/lib/libmpi.so.4099"]);
+    says(&found, "MPI library", "ok", &["Open MPI 5.0.11: ", "/lib/libmpi.so.4099"]);
     says(&found, "MPI version", "ok", &["Open MPI v5.0.11, package: ours"]);
     says(&found, "MPI provider", "ok", &["linked: "]);
     says(&found, "MPI network", "ok", &["pml ob1 (OMPI_MCA_pml)"]);
     says(&found, "MPI launcher", "ok", &["/mpirun, of the library's installation"]);
     let lost = doctor(&mut bare(&["--doctor"]));
     assert_eq!(lost.code, Some(1), "{lost:?}");
-    says(&lost, "program", "NO", &["is linked with libmpi.so, which", "LD_LIBRARY_PATH"]);
+    says(&lost, "program", "NO", &["is linked with libmpi.so.4099, which", "LD_LIBRARY_PATH"]);
 }
 
 #[test]

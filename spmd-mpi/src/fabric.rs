@@ -67,13 +67,13 @@ extern "C" fn finalise() {
 
 /// [`finalise`] where processes go on when others fail. `MPI_Finalize` would wait for all of them,
 /// and has been seen to do so for ever where two had failed one after the other. Its launcher takes
-/// an exit with status 0 for the end of this process alone without it, and with any other misses it
-/// for ever: then the job ends, as it would elsewhere.
+/// an exit with status 0 for the end of this process alone, and any other only from a process that
+/// signs off.
 fn leave(status: c_int) {
     let Some(attached) = ATTACHED.try_lock() else { return };
     let Some(fabric) = attached.clone() else { return };
-    if fabric.process == process::id() && status != 0 {
-        fabric.mpi.abort(status);
+    if fabric.process == process::id() && status != 0 && !survive::sign_off() {
+        fabric.abort(status);
     }
 }
 

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use spmd_core::{Error, Result};
 
 use crate::library::{Comm, Constants, Errhandler, Library, raise};
-use crate::survive::Survival;
+use crate::survive::{self, Survival};
 
 /// How long the end of the process waits for a thread that is inside MPI.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -146,6 +146,9 @@ impl Mpi {
         // A thread that waits inside MPI must not keep it from ending: then it is called beside
         // that thread, which the standard does not allow, but nothing is left that could be lost.
         let _calls = self.open.try_lock_for(PATIENCE);
+        if self.survival.is_some() {
+            survive::wait_for_turn(&self.library);
+        }
         // SAFETY: this is the world's communicator.
         let _ = unsafe { self.library.abort(self.library.constants.comm_world, status) };
         process::abort()

@@ -2,8 +2,9 @@
 //! with the functions proposed to the MPI Forum as "User-Level Failure Mitigation".
 
 use std::ffi::{CStr, c_int, c_void};
-use std::mem;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+use std::{mem, ptr, thread};
 
 use spmd_core::transport::fabric::Started;
 use spmd_core::{Error, Result};
@@ -131,6 +132,30 @@ pub fn missing(mpi: &Mpi) -> Error {
         reason: format!("{} does not do that here", mpi.name()),
         remedy: "start the program with Open MPI 5's mpirun --with-ft ulfm".to_owned(),
     }
+}
+
+/// Tells the launcher that this process is about to end, alone, and whether it has been told: then
+/// its status is that of the job.
+pub fn sign_off() -> bool {
+    let Some(finalize) = symbol(c"PMIx_Finalize") else { return false };
+    // SAFETY: the name has this prototype in every PMIx, which the process is a client of since MPI
+    // was initialised; no information may be given.
+    unsafe {
+        let finalize =
+            mem::transmute::<usize, extern "C" fn(*const c_void, usize) -> c_int>(finalize);
+        finalize(ptr::null(), 0) == 0
+    }
+}
+
+/// Waits, each process for another time, so that not all abort at once: then the launcher has been
+/// seen to end with 0, or to crash. The first to abort ends the others.
+pub fn wait_for_turn(library: &Library) {
+    const LAST: c_int = 50;
+    let mut process = 0;
+    // SAFETY: the communicator is valid, the number writable, and the library serves several
+    // threads. Without an answer this process is the first.
+    let _ = unsafe { library.comm_rank(library.constants.comm_world, &mut process) };
+    thread::sleep(Duration::from_millis(20) * process.clamp(0, LAST) as u32);
 }
 
 /// Has this called with the process's status when it exits.
