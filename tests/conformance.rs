@@ -1,26 +1,15 @@
 //! The conformance matrix: every collective in every form, against plain loops.
 //!
-//! Each world of (mode, number of ranks) runs all its cases ([`conformance::cases::cases`]): the
+//! Each world of (mode, number of ranks) runs all its cases ([`cases`]): the
 //! full product of forms, counts, roots and layouts of buffers for `f64` and `Sum`; for the other
 //! element types and operations each pair of two of these. With `SPMD_TEST_FULL=1` all of it is a
 //! full product. A small segment lets small data reach every branch.
 
 mod support;
 
-mod conformance {
-    pub mod case;
-    pub mod cases;
-    pub mod communicators;
-    pub mod grids;
-    pub mod moves;
-    pub mod objects;
-    pub mod random;
-    pub mod reductions;
-    pub mod types;
-}
-
-use conformance::cases::{Choice, cases};
 use spmd::Result;
+use spmd_conformance::cases::{Choice, cases};
+use spmd_conformance::{communicators, full, random};
 use spmd_core::algorithm::CHOICES;
 use support::World;
 
@@ -48,8 +37,8 @@ fn virtual_ranks_on_one_worker_and_on_three() -> Result<()> {
         let world = World { workers: Some(workers), ..world() };
         RANKS.iter().try_for_each(|ranks| {
             world.virtual_ranks(*ranks, |ctx| cases(ctx, ONE_TYPE))?;
-            world.virtual_ranks(*ranks, conformance::communicators::agents)?;
-            world.virtual_ranks((*ranks).max(2), conformance::communicators::busy)
+            world.virtual_ranks(*ranks, communicators::agents)?;
+            world.virtual_ranks((*ranks).max(2), communicators::busy)
         })?;
     }
     Ok(())
@@ -91,22 +80,22 @@ fn chunked() -> Result<()> {
 
 #[test]
 fn communicators() -> Result<()> {
-    world().everywhere("communicators", &[2, 3, 4, 7, 8, 16], conformance::communicators::busy)
+    world().everywhere("communicators", &[2, 3, 4, 7, 8, 16], communicators::busy)
 }
 
 #[test]
 fn agents() -> Result<()> {
-    world().everywhere("agents", &[1, 2, 3, 4, 8], conformance::communicators::agents)
+    world().everywhere("agents", &[1, 2, 3, 4, 8], communicators::agents)
 }
 
 /// Ranks that come late, and messages that overtake each other.
 #[test]
 fn chaos() -> Result<()> {
-    for seed in 1..=if support::full() { 6 } else { 2 } {
+    for seed in 1..=if full() { 6 } else { 2 } {
         let world = World { chaos: Some(seed), ..world() };
         world.everywhere("chaos", &[2, 3, 4, 7], |ctx| {
             cases(ctx, ONE_TYPE)?;
-            conformance::communicators::busy(ctx)
+            communicators::busy(ctx)
         })?;
     }
     Ok(())
@@ -115,13 +104,13 @@ fn chaos() -> Result<()> {
 /// The same random sequence of calls on every rank.
 #[test]
 fn random_programs() -> Result<()> {
-    use conformance::random::{execute, explore, fixed};
+    use random::{execute, explore, fixed};
     for ranks in [1, 2, 3, 5, 8] {
         if !support::is_process_rank() {
             explore(30, |steps| world().threads(ranks, |ctx| execute(ctx, steps)))?;
             explore(30, |steps| world().virtual_ranks(ranks, |ctx| execute(ctx, steps)))?;
         }
-        let programs = fixed(if support::full() { 300 } else { 30 });
+        let programs = fixed(if full() { 300 } else { 30 });
         world().processes("random_programs", ranks, |ctx| {
             programs.iter().enumerate().try_for_each(|(number, steps)| {
                 execute(ctx, steps).map_err(|error| format!("program {number}: {error}").into())

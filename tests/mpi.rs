@@ -8,27 +8,12 @@
 mod mistakes;
 mod support;
 
-#[allow(dead_code, reason = "what other tests use besides")]
-mod conformance {
-    pub mod case;
-    pub mod cases;
-    pub mod communicators;
-    pub mod grids;
-    pub mod moves;
-    pub mod objects;
-    pub mod random;
-    pub mod reductions;
-    pub mod types;
-}
-
-#[path = "messages/cases.rs"]
-mod messages;
-
-use conformance::cases::{Choice, cases};
 use std::time::{Duration, Instant};
 
 use mistakes::{MISTAKES, is_last};
 use spmd::prelude::*;
+use spmd_conformance::cases::{Choice, cases};
+use spmd_conformance::{communicators, full, messages, random};
 use support::{Mpi, across, across_to_its_end};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };
@@ -112,11 +97,11 @@ fn messages() -> Result<()> {
 /// The same random sequence of calls on every rank.
 #[test]
 fn random_programs() -> Result<()> {
-    let programs = conformance::random::fixed(if support::full() { 300 } else { 20 });
+    let programs = random::fixed(if full() { 300 } else { 20 });
     let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 3, "virtual")];
     everywhere("random_programs", &places, &[], |ctx| {
         programs.iter().enumerate().try_for_each(|(number, steps)| {
-            let run = conformance::random::execute(ctx, steps);
+            let run = random::execute(ctx, steps);
             run.map_err(|error| format!("program {number}: {error}").into())
         })
     })
@@ -177,7 +162,7 @@ fn communicators_held_for_different_times() -> Result<()> {
 #[test]
 fn agents() -> Result<()> {
     let places = [(2, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
-    everywhere("agents", &places, &[], conformance::communicators::agents)
+    everywhere("agents", &places, &[], communicators::agents)
 }
 
 /// A setting for one process would make each of several a world of its own.

@@ -11,7 +11,7 @@ use std::fs;
 use std::process::Command;
 
 use spmd::prelude::*;
-use support::element::{bytes, random};
+use spmd_conformance::element::{bytes, random};
 use support::{Mpi, again, finish, spmdrun};
 
 const RANKS: usize = 6;

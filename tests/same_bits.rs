@@ -4,9 +4,10 @@
 mod support;
 
 use spmd::prelude::*;
+use spmd_conformance::element::{bytes, random};
+use spmd_conformance::full;
 use spmd_core::algorithm::find;
-use support::element::{bytes, random};
-use support::{World, full};
+use support::World;
 
 const LENGTHS: [usize; 9] = [1, 2, 3, 17, 100, 1000, 1024, 1025, 6000];
 

@@ -4,6 +4,7 @@
 //! and 1 are on the host where the launcher is, 2 and 3 on the other, where what fails fails.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Child;
 use std::thread::sleep;
@@ -56,7 +57,8 @@ fn program() {
         known.map_or_else(|| work(ctx, &deed, &file), |it| err(ctx, it.1, &file))
     });
     if let Err(error) = result {
-        eprintln!("told: {error}");
+        // In one piece, not to be mixed with what others write.
+        let _ = std::io::stderr().write_all(format!("told: {error}\n").as_bytes());
         std::process::exit(1);
     }
 }

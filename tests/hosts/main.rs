@@ -6,18 +6,6 @@
 
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "worlds of these hosts run a part of it")]
-#[path = "../conformance"]
-mod conformance {
-    pub mod case;
-    pub mod cases;
-    pub mod communicators;
-    pub mod grids;
-    pub mod moves;
-    pub mod objects;
-    pub mod reductions;
-    pub mod types;
-}
 mod failures;
 mod matrix;
 #[path = "../support/mistakes.rs"]

@@ -3,8 +3,8 @@
 use std::fs;
 
 use spmd::prelude::*;
+use spmd_conformance::cases::{Choice, cases};
 
-use crate::conformance::cases::{Choice, cases};
 use crate::support::{is_mpi_process, launched};
 use crate::world::World;
 

@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-pub mod element;
 mod ending;
 
 use std::collections::BTreeMap;
@@ -18,11 +17,6 @@ pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
-}
-
-/// Whether the exhaustive products were asked for (`SPMD_TEST_FULL=1`).
-pub fn full() -> bool {
-    std::env::var("SPMD_TEST_FULL").is_ok_and(|value| value == "1")
 }
 
 /// The launcher's binary, beside this test's own; built first if it is not there, or older than

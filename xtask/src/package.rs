@@ -15,7 +15,15 @@ pub(crate) fn run() -> Outcome {
     let target = built("publish");
     forget_built(&target);
     forget_unpacked();
-    let mut command = cargo(&["package", "--workspace", "--exclude", "xtask", "--allow-dirty"]);
+    let mut command = cargo(&[
+        "package",
+        "--workspace",
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "spmd-conformance",
+        "--allow-dirty",
+    ]);
     command.arg("--target-dir").arg(&target);
     let outcome = Outcome::of(command);
     forget_unpacked();

@@ -228,13 +228,18 @@ fn stops(error: &Error) -> bool {
 /// Whether what has stopped the job has been said: here, or by another process.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Says in words what has stopped the job, once, and in one piece.
+/// Says in words what has stopped the job, once.
 fn say(fault: &Fault) {
     if !SAID.swap(true, Relaxed) {
-        let text = format!("spmd: {fault}\n");
-        // If nobody hears it, the errors of the ranks say the same.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        write(fault);
     }
+}
+
+/// Says what has failed, in one piece: all processes may write to one place.
+fn write(fault: &Fault) {
+    let text = format!("spmd: {fault}\n");
+    // If nobody hears it, the errors of the ranks say the same.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// What another process sends makes no sense.

@@ -222,7 +222,7 @@ impl Thread {
             if first && !told {
                 let rank = process * self.each;
                 let fault = Fault::Rank { rank, cause: Cause::Lost };
-                eprintln!("spmd: {fault}");
+                super::super::write(&fault);
             }
         }
         // What was answered before says nothing any more.

@@ -4,7 +4,7 @@
 use spmd::prelude::*;
 use spmd::{Buffer, BufferMut, Element, SharedBuf};
 
-use crate::support::element::{Sample, bytes, random};
+use crate::element::{Sample, bytes, random};
 
 /// Where a rank's buffers lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

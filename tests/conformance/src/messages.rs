@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spmd::prelude::*;
 
-use crate::support::element::{Flagged, Sample, bytes, random};
+use crate::element::{Flagged, Sample, bytes, random};
 
 const EAGER: usize = 8 * 1024;
 const PIECE: usize = 16 * 1024;

@@ -9,8 +9,8 @@ use spmd::prelude::{Result, *};
 use super::case::{Case, LAYOUTS};
 use super::reductions::Fold;
 use super::{moves, objects, reductions};
-use crate::support::element::{Sample, random};
-use crate::support::full;
+use crate::element::{Sample, random};
+use crate::full;
 
 /// One step. Numbers that choose among things are taken modulo how many there are.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use spmd::prelude::*;
 
 use super::case::Case;
-use crate::support::element::Sample;
+use crate::element::Sample;
 
 type Form = fn(&Case<'_>, &Cartesian) -> Result<()>;
 

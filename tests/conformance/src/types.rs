@@ -6,7 +6,7 @@ use spmd::prelude::*;
 use spmd::{Element, Operation};
 
 use super::reductions::Fold;
-use crate::support::element::{Flagged, Particle, Sample};
+use crate::element::{Flagged, Particle, Sample};
 
 /// What to do with each type, and with each operation on it.
 pub trait Visit {

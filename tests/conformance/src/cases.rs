@@ -7,8 +7,8 @@ use super::case::{Case, LAYOUTS, Layout};
 use super::reductions::Fold;
 use super::types::{Visit, visit_all};
 use super::{grids, moves, objects, reductions};
-use crate::support::element::Sample;
-use crate::support::full;
+use crate::element::Sample;
+use crate::full;
 
 /// Bytes that a collective carries at most without exposing a buffer.
 const PAYLOAD: usize = 4096;

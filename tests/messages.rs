@@ -1,12 +1,10 @@
 //! Point-to-point messages: every size at which the way of the data changes, their order, what a
 //! receive may ask for, and many at once; as threads, virtual ranks and processes.
 
-mod cases;
-#[path = "../support/mod.rs"]
 mod support;
 
-use cases::STAGING;
 use spmd::prelude::*;
+use spmd_conformance::messages::{self, STAGING};
 use support::World;
 
 /// Runs a case on these numbers of ranks, in worlds of every kind.
@@ -16,7 +14,7 @@ fn everywhere(test: &str, ranks: &[usize], case: fn(&Ctx) -> Result<()>) -> Resu
 
 #[test]
 fn every_size() -> Result<()> {
-    everywhere("every_size", &[2, 3], cases::sizes_and_types)
+    everywhere("every_size", &[2, 3], messages::sizes_and_types)
 }
 
 /// A sender that does not know that its receiver asks the kernel goes on before all has been read.
@@ -45,55 +43,55 @@ fn the_receiver_alone_asks_for_single_copies() -> Result<()> {
 #[test]
 fn every_size_in_a_single_copy() -> Result<()> {
     let world = World { single_copy: true, ..Default::default() };
-    world.processes("every_size_in_a_single_copy", 2, cases::sizes_and_types)
+    world.processes("every_size_in_a_single_copy", 2, messages::sizes_and_types)
 }
 
 #[test]
 fn rings_wrap_around() -> Result<()> {
-    everywhere("rings_wrap_around", &[2], cases::rings_wrap_around)
+    everywhere("rings_wrap_around", &[2], messages::rings_wrap_around)
 }
 
 #[test]
 fn data_are_not_taken_for_records() -> Result<()> {
-    everywhere("data_are_not_taken_for_records", &[2], cases::data_are_not_taken_for_records)
+    everywhere("data_are_not_taken_for_records", &[2], messages::data_are_not_taken_for_records)
 }
 
 #[test]
 fn order_and_choice() -> Result<()> {
-    everywhere("order_and_choice", &[2, 4, 8], cases::order_and_choice)
+    everywhere("order_and_choice", &[2, 4, 8], messages::order_and_choice)
 }
 
 #[test]
 fn probing() -> Result<()> {
-    everywhere("probing", &[1, 2, 3], cases::probing)
+    everywhere("probing", &[1, 2, 3], messages::probing)
 }
 
 #[test]
 fn synchronous_sends_wait() -> Result<()> {
-    everywhere("synchronous_sends_wait", &[2], cases::synchronous_sends_wait)
+    everywhere("synchronous_sends_wait", &[2], messages::synchronous_sends_wait)
 }
 
 #[test]
 fn rings_of_sendrecv() -> Result<()> {
-    everywhere("rings_of_sendrecv", &[1, 2, 3, 4, 8], cases::rings_of_sendrecv)
+    everywhere("rings_of_sendrecv", &[1, 2, 3, 4, 8], messages::rings_of_sendrecv)
 }
 
 #[test]
 fn views() -> Result<()> {
-    everywhere("views", &[2], cases::views)
+    everywhere("views", &[2], messages::views)
 }
 
 #[test]
 fn several_agents() -> Result<()> {
-    everywhere("several_agents", &[2, 3], cases::several_agents)
+    everywhere("several_agents", &[2, 3], messages::several_agents)
 }
 
 #[test]
 fn large_messages_at_once() -> Result<()> {
-    everywhere("large_messages_at_once", &[2], cases::large_messages_at_once)
+    everywhere("large_messages_at_once", &[2], messages::large_messages_at_once)
 }
 
 #[test]
 fn messages_that_do_not_fit() -> Result<()> {
-    everywhere("messages_that_do_not_fit", &[2], cases::messages_that_do_not_fit)
+    everywhere("messages_that_do_not_fit", &[2], messages::messages_that_do_not_fit)
 }

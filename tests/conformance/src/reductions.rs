@@ -4,7 +4,7 @@ use spmd::Operation;
 use spmd::prelude::*;
 
 use super::case::{Case, Form};
-use crate::support::element::Sample;
+use crate::element::Sample;
 
 /// An operation, and what it should do to two elements, in plain code.
 pub struct Fold<T, O> {

@@ -3,7 +3,7 @@
 use spmd::prelude::*;
 
 use super::case::{Case, Form};
-use crate::support::element::Sample;
+use crate::element::Sample;
 
 type Run = fn(&Case<'_>) -> Result<()>;
 

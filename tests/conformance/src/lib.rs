@@ -1,0 +1,22 @@
+//! What ranks do to show that a world is one: every collective in every form against plain loops,
+//! messages, communicators, and random sequences of calls. Several test binaries run it, each in
+//! worlds of its own kind; here it is compiled once for all of them.
+
+#![allow(missing_docs, reason = "its tests are its documentation")]
+
+pub mod case;
+pub mod cases;
+pub mod communicators;
+pub mod element;
+pub mod grids;
+pub mod messages;
+pub mod moves;
+pub mod objects;
+pub mod random;
+pub mod reductions;
+pub mod types;
+
+/// Whether the exhaustive products were asked for (`SPMD_TEST_FULL=1`).
+pub fn full() -> bool {
+    std::env::var("SPMD_TEST_FULL").is_ok_and(|value| value == "1")
+}
