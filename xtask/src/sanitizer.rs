@@ -30,7 +30,7 @@ pub(crate) fn run() -> Outcome {
 /// not reach build scripts and macros.
 fn sanitized(mut command: Command) -> Command {
     // Sanitizers are not stable yet: this lets the stable compiler build with them.
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg sanitizer");
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // SIGSEGV is the library's, which tells a stack overflow. A second stack for each coroutine,
     // to find uses of variables after their function's end, would take gigabytes. Leaks are told
