@@ -204,11 +204,9 @@ fn the_time_limit_ends_a_call_of_the_library() -> Result<()> {
 }
 
 /// Each mistake ends the job with an error that names it, within some seconds, and leaves nothing.
-#[test]
-fn mistakes_are_named_and_nothing_is_left() -> Result<()> {
-    let test = "mistakes_are_named_and_nothing_is_left";
-    for mpi in Mpi::all() {
-        for place in [(2, 1, "threads"), (2, 2, "threads")] {
+fn mistakes_over(library: &str, test: &str, places: &[Place]) -> Result<()> {
+    for mpi in Mpi::all().into_iter().filter(|mpi| mpi.name == library) {
+        for &place in places {
             for (name, mistake, words) in MISTAKES {
                 let start = Instant::now();
                 let body = |ctx: &Ctx| {
@@ -229,6 +227,25 @@ fn mistakes_are_named_and_nothing_is_left() -> Result<()> {
         }
     }
     Ok(())
+}
+
+// One each, as most of their time is waiting, which they can do together.
+#[test]
+fn mistakes_over_mpich() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    mistakes_over("mpich", "mistakes_over_mpich", &places)
+}
+
+#[test]
+fn mistakes_over_intel_mpi() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    mistakes_over("impi", "mistakes_over_intel_mpi", &places)
+}
+
+/// Flat ones are made on two hosts.
+#[test]
+fn mistakes_over_what_is_linked() -> Result<()> {
+    mistakes_over("linked", "mistakes_over_what_is_linked", &[(2, 2, "threads")])
 }
 
 /// The ports of this host alone at which this process listens: the watch's, on process 0.

@@ -187,7 +187,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// An MPI launcher that waits for a host that has fallen silent does so for ever.
+    /// What has stopped a job should end its MPI launcher, too; but one may wait for ever, as for a
+    /// host that has fallen silent.
     fn on_alarm(&mut self, text: String) {
         self.told = Some(text);
         if self.phase == Phase::Running {

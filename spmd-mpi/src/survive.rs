@@ -138,11 +138,12 @@ pub fn missing(mpi: &Mpi) -> Error {
 /// its status is that of the job.
 pub fn sign_off() -> bool {
     let Some(finalize) = symbol(c"PMIx_Finalize") else { return false };
-    // SAFETY: the name has this prototype in every PMIx, which the process is a client of since MPI
-    // was initialised; no information may be given.
+    // SAFETY: the name has this prototype in every PMIx, of which the process is a client since MPI
+    // was initialised. It needs no information, and serves several threads: what others ask of PMIx
+    // from now on, MPI's among them, are errors.
     unsafe {
         let finalize =
-            mem::transmute::<usize, extern "C" fn(*const c_void, usize) -> c_int>(finalize);
+            mem::transmute::<usize, unsafe extern "C" fn(*const c_void, usize) -> c_int>(finalize);
         finalize(ptr::null(), 0) == 0
     }
 }

@@ -19,10 +19,12 @@ use tempfile::TempDir;
 pub(crate) const NAMES: [&str; 3] = ["alpha", "beta", "gamma"];
 
 /// Prints its own number as the world outside knows it, waits until its network is there, and
-/// becomes the remote shell. What hosts share otherwise, `/dev/shm` above all, each gets anew.
+/// becomes the remote shell. What hosts share otherwise, `/dev/shm` above all, each gets anew;
+/// for `/tmp`, where this test's files may lie, that is a folder of its own.
 const FIRST: &str = "\
 read -r pid rest </proc/self/stat && echo \"$pid\" >\"$1/$2.pid\"
-hostname \"$2\" && mount --bind \"$1/hosts\" /etc/hosts && mount -t proc proc /proc \
+export TMPDIR=\"$1/$2\" && mkdir \"$TMPDIR\" \
+&& hostname \"$2\" && mount --bind \"$1/hosts\" /etc/hosts && mount -t proc proc /proc \
 && mount -t tmpfs tmpfs /dev/shm && ip link set lo up && read -r go \
 && exec python3 \"$1/rsh.py\" serve \"$1/$2.ready\"";
 
@@ -118,6 +120,7 @@ impl Hosts {
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = self.hosts[0].enter(&["--all"]);
         command.arg(program).stdin(Stdio::null());
+        command.env("TMPDIR", self.folder().join(self.hosts[0].name));
         command
     }
 

@@ -53,10 +53,18 @@ impl World {
         command.env("I_MPI_WAIT_MODE", "1").env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
         // Over UCX, receives of MPICH 5.0.2 from any source may miss what has come before them.
         command.env("MPIR_CVAR_CH4_NETMOD", "ofi").env("FI_PROVIDER", "tcp");
-        if self.mpi.name == "impi" {
+        match self.mpi.name {
             // Its package puts these where neither the loader nor the library looks.
-            command.env("LD_LIBRARY_PATH", self.mpi.folder());
-            command.env("FI_PROVIDER_PATH", self.mpi.folder());
+            "impi" => {
+                command.env("LD_LIBRARY_PATH", self.mpi.folder());
+                command.env("FI_PROVIDER_PATH", self.mpi.folder());
+            }
+            // Open MPI 4 and 5 have their own names for the remote shell.
+            "linked" => {
+                command.env("OMPI_MCA_plm_rsh_agent", &shell).env("PRTE_MCA_plm_ssh_agent", &shell);
+                command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+            }
+            _ => {}
         }
         command
     }

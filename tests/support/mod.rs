@@ -31,7 +31,8 @@ pub fn spmdrun_path() -> &'static Path {
 /// A program below the folder of this test's profile, such as `examples/heat`; built first with
 /// the rest of the workspace, as [`spmdrun_path`].
 pub fn program(name: &str) -> PathBuf {
-    built(name, &["--workspace", "--bins", "--examples"])
+    let all = ["--workspace", "--bins", "--examples", "--features", "mpi"];
+    built(name, if LINKED { &all } else { &all[..3] })
 }
 
 fn built(name: &str, options: &[&str]) -> PathBuf {

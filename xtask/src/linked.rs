@@ -36,15 +36,23 @@ pub(crate) fn run() -> Outcome {
         ));
     };
     println!("Linked with {}", mpi.libraries.trim());
-    Outcome::of_all([
+    let files = ["mpi", "linked", "ulfm", "hosts"].into_iter().flat_map(|name| ["--test", name]);
+    let test: Vec<&str> = ["test", "--package", "spmd"].into_iter().chain(files).collect();
+    // Each starts several processes.
+    let mut alone = vec!["--", "--test-threads=1"];
+    let mut steps = vec![
         mpi.build(&["clippy", "--package", "spmd-mpi", "--all-targets"], &["--", "-D", "warnings"]),
         mpi.build(&["test", "--package", "spmd-mpi", "--lib"], &[]),
-        mpi.build(
-            &["test", "--package", "spmd", "--test", "mpi", "--test", "linked", "--test", "ulfm"],
-            // Each starts several processes.
-            &["--", "--test-threads=1"],
-        ),
-    ])
+    ];
+    if std::env::var_os("SPMD_TEST_FULL").is_some() {
+        // What the tests of hosts start, besides themselves.
+        let programs = ["build", "--package", "spmd", "--package", "spmd-perf"];
+        steps.push(mpi.build(&programs, &["--bins", "--examples"]));
+    } else {
+        alone.extend(["--skip", "programs::"]);
+    }
+    steps.push(mpi.build(&test, &alone));
+    Outcome::of_all(steps)
 }
 
 impl OpenMpi {

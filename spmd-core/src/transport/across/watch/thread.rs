@@ -124,7 +124,10 @@ impl Thread {
             Word::Entered(block) => self.entered[self.process] = *block,
             Word::Waiting => self.waiting = true,
             Word::Fault(_) if self.failed.is_some() => return,
-            Word::Fault(fault) => self.failed = Some((fault.clone(), Instant::now())),
+            Word::Fault(fault) => {
+                self.tell_launcher(fault);
+                self.failed = Some((fault.clone(), Instant::now()));
+            }
             _ => {}
         }
         let ends = matches!(word, Word::Failed(_));
@@ -233,12 +236,17 @@ impl Thread {
     /// Ends the job for something that was found here.
     fn tell_and_stop(&mut self, fault: Fault) {
         super::super::say(&fault);
-        self.launcher.iter().for_each(|launcher| launcher.tell(&fault));
+        self.tell_launcher(&fault);
         match self.judges() || self.survives {
             true => self.net.say_to_all(&Word::Fault(fault.clone())),
             false => self.net.say(0, &Word::Fault(fault.clone())),
         }
         self.stop(fault);
+    }
+
+    /// Tells `spmdrun`, if that has started the job, so that it ends even if MPI's launcher does not.
+    fn tell_launcher(&self, fault: &Fault) {
+        self.launcher.iter().for_each(|launcher| launcher.tell(fault));
     }
 
     /// Whether the ranks of this process have done all that they do in their block.
