@@ -8,12 +8,14 @@
 mod mistakes;
 mod support;
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mistakes::{MISTAKES, is_last};
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
 use spmd_conformance::{communicators, full, messages, random};
+use spmd_core::boot::Alarm;
 use support::{Mpi, across, across_to_its_end};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };
@@ -246,6 +248,31 @@ fn mistakes_over_intel_mpi() -> Result<()> {
 #[test]
 fn mistakes_over_what_is_linked() -> Result<()> {
     mistakes_over("linked", "mistakes_over_what_is_linked", &[(2, 2, "threads")])
+}
+
+/// A launcher may go on for ever after that: `spmdrun` hears what has stopped the job.
+#[test]
+fn spmdrun_is_told_of_an_error() -> Result<()> {
+    let test = "spmdrun_is_told_of_an_error";
+    for mpi in Mpi::all() {
+        let alarm = Alarm::new()?;
+        let place = alarm.place()?;
+        let body = |ctx: &Ctx| match ctx.barrier() {
+            Ok(()) if is_last(ctx) => Err("no more data".into()),
+            outcome => outcome,
+        };
+        let settings = [("SPMD_ALARM", &*place)];
+        let ran = across_to_its_end(test, &mpi, (2, 1, "threads"), &settings, body)?;
+        let Some(ran) = ran else { continue };
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || tell.send(alarm.wait()));
+        let told = told.recv_timeout(Duration::from_secs(5));
+        assert!(
+            matches!(&told, Ok(Ok(text)) if text.contains("no more data")),
+            "{told:?}, {ran:?}"
+        );
+    }
+    Ok(())
 }
 
 /// The ports of this host alone at which this process listens: the watch's, on process 0.
