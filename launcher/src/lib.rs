@@ -17,6 +17,8 @@ mod doctor;
 mod dry_run;
 mod environment;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 #[cfg(unix)]
 mod input;
 mod job;

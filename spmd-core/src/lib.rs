@@ -11,6 +11,8 @@ pub mod ctx;
 pub mod element;
 pub mod error;
 pub mod fault;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod group;
 pub mod op;
 mod print;

@@ -131,3 +131,16 @@ pub struct Section {
     /// Algorithms.
     pub rules: Rules,
 }
+
+/// Reads any text as a tuning file and as one section of it; what is understood is understood
+/// again as it is written.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(text: &str) {
+    if let Ok(sections) = read::sections(text) {
+        let again = read::sections(&File::from(sections.clone()).to_string());
+        assert!(again.is_ok_and(|again| again == sections));
+    }
+    if let Ok(section) = Section::from_inline(text) {
+        assert_eq!(Section::from_inline(&section.inline()), Ok(section));
+    }
+}

@@ -3,8 +3,10 @@
 mod count;
 mod demo;
 mod examples;
+mod fuzz;
 mod hwloc;
 mod linked;
+mod miri;
 mod mpi;
 mod non_root;
 mod package;

@@ -41,7 +41,7 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
-fn has_runtime(host: &str) -> bool {
+pub(crate) fn has_runtime(host: &str) -> bool {
     let Some(sysroot) = tools::output(command("rustc", &["--print", "sysroot"])) else {
         return false;
     };

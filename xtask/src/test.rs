@@ -2,9 +2,9 @@
 
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
-use crate::{examples, hwloc, linked, mpi, non_root, package, sanitizer};
+use crate::{examples, fuzz, hwloc, linked, miri, mpi, non_root, package, sanitizer};
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 19] = [
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
@@ -17,6 +17,8 @@ const STEPS: [Step; 17] = [
     Step { name: "examples", about: "in threads, virtual ranks, processes", run: examples::run },
     Step { name: "loom", about: "all orders of the waiting protocol's steps", run: loom },
     Step { name: "sanitizer", about: "AddressSanitizer on the arena", run: sanitizer::run },
+    Step { name: "fuzz", about: "random bytes for all that reads some", run: fuzz::run },
+    Step { name: "miri", about: "undefined behaviour where no kernel is needed", run: miri::run },
     Step { name: "hwloc", about: "the launcher with the feature hwloc", run: hwloc::run },
     Step { name: "linked", about: "MPI in a build that is linked with it", run: linked::run },
     Step { name: "non-root", about: "tests of processes as another user", run: non_root::run },
@@ -47,7 +49,8 @@ pub(crate) fn run(options: &[&str]) -> Result<bool, String> {
 }
 
 fn format() -> Outcome {
-    Outcome::of(cargo(&["fmt", "--all", "--check"]))
+    let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
+    Outcome::of_all([cargo(&["fmt", "--all", "--check"]), cargo(&fuzz)])
 }
 
 fn clippy() -> Outcome {

@@ -26,6 +26,11 @@ pub(crate) fn from_file(path: &Path) -> Result<Vec<Host>, Error> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::Usage(format!("cannot read the hostfile {shown}: {error}")))?;
+    from_text(&text, &shown.to_string())
+}
+
+/// Reads what a hostfile of this name holds.
+pub(crate) fn from_text(text: &str, shown: &str) -> Result<Vec<Host>, Error> {
     let mut hosts = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("").trim();
@@ -52,7 +57,9 @@ fn host(text: &str, place: String) -> Result<Host, Error> {
         understood &= value.is_some() && slots.is_none();
         slots = value;
     }
-    let number = slots.map(|slots| slots.parse().ok().filter(|&slots: &usize| slots > 0));
+    // Of 32 bits, so that sums over a file do not overflow.
+    let number = |slots: &str| slots.parse().ok().filter(|&slots: &u32| slots > 0);
+    let number = slots.map(|slots| number(slots).map(|slots| slots as usize));
     if !understood || number == Some(None) {
         return Err(Error::Usage(format!(
             "{place}: `{text}` is not a host; write NAME, NAME:4 or, in a file, NAME slots=4"
@@ -116,7 +123,7 @@ pub(crate) fn share(
         return Err(Error::Usage(format!(
             "{} ranks are more than the slots of the hosts ({}){fit}; use fewer ranks, more \
              hosts, or give them more slots",
-            processes * each,
+            processes.saturating_mul(each),
             list.join(", ")
         )));
     }
@@ -163,6 +170,15 @@ mod tests {
         assert!(error.contains("7 ranks") && error.contains("a:2, b:4"), "{error}");
         let error = share(&hosts("a:7"), 2, 4).unwrap_err().to_string();
         assert!(error.contains("8 ranks") && error.contains("1 processes of 4"), "{error}");
+    }
+
+    #[test]
+    fn numbers_beyond_all_bounds() {
+        assert!(from_list(&["a:4294967296".into()]).is_err());
+        let most = hosts("a:4294967295,a:4294967295,b:4294967295");
+        assert_eq!(slots(&most), Some(3 * 4_294_967_295));
+        let error = share(&most, usize::MAX, 3).unwrap_err().to_string();
+        assert!(error.contains("more than the slots"), "{error}");
     }
 
     #[test]

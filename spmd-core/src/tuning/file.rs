@@ -137,6 +137,13 @@ impl fmt::Display for File {
     }
 }
 
+#[cfg(fuzzing)]
+impl From<BTreeMap<Key, Section>> for File {
+    fn from(sections: BTreeMap<Key, Section>) -> File {
+        File { sections }
+    }
+}
+
 impl Section {
     /// Its lines.
     fn entries(&self) -> Vec<String> {

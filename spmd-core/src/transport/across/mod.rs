@@ -16,7 +16,7 @@ mod lead;
 mod leaving;
 mod messages;
 mod now;
-mod packet;
+pub(crate) mod packet;
 mod spread;
 pub(crate) mod survive;
 mod texts;

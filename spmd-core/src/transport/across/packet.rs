@@ -96,6 +96,14 @@ fn words(first: [u32; 4], envelope: Option<&Envelope>) -> [u8; HEADER] {
     bytes
 }
 
+/// Reads any bytes as a packet; one that is one is written as the same bytes again.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    if let Some(packet) = Packet::read(bytes).filter(|_| bytes.len() <= HEADER + INLINE) {
+        packet.with_bytes(|written| assert!(Packet::read(written).is_some()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
