@@ -1,5 +1,7 @@
 //! Placements: how many hosts, how many ranks on each, and what these are.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 
 use super::args::{Carrier, Mode, SweepArgs};
@@ -129,8 +131,32 @@ pub(crate) fn placements(args: &SweepArgs, hosts: &Hosts) -> Result<Vec<Placemen
     if all.is_empty() {
         return Err("one rank alone has nobody to talk to; give more --ranks-per-host".into());
     }
+    all_is_measured(args, &all)?;
     all.sort_by_key(|placement| (placement.ranks(), placement.host_count()));
     Ok(all)
+}
+
+/// Complains if something that was asked for by name is measured nowhere.
+fn all_is_measured(args: &SweepArgs, all: &[Placement]) -> Result<(), String> {
+    let unmet = |option: &str, value: &dyn Display| {
+        Err(format!(
+            "{option} {value} is measured nowhere: one rank alone has nobody to talk to, and one of a \
+             host is a process; drop it, or give it more hosts, ranks or --as processes"
+        ))
+    };
+    let absent = |asked: &[usize], of: fn(&Placement) -> usize| {
+        asked.iter().copied().find(|value| !all.iter().any(|placement| of(placement) == *value))
+    };
+    if let Some(count) = absent(&args.ranks_per_host, |placement| placement.ranks_per_host) {
+        return unmet("--ranks-per-host", &count);
+    }
+    if let Some(count) = absent(&args.host_counts, Placement::host_count) {
+        return unmet("--host-counts", &count);
+    }
+    match args.modes.iter().find(|mode| !all.iter().any(|placement| placement.mode == **mode)) {
+        Some(mode) => unmet("--as", &mode.name()),
+        None => Ok(()),
+    }
 }
 
 fn host_counts(args: &SweepArgs, hosts: &Hosts) -> Result<Vec<usize>, String> {

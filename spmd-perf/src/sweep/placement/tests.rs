@@ -24,7 +24,7 @@ fn names(line: &str) -> Vec<String> {
 
 #[test]
 fn hosts_by_ranks_by_what_ranks_are() {
-    assert_eq!(names("--ranks-per-host 2,1"), ["shm-1x2-processes"]);
+    assert_eq!(names("--ranks-per-host 2,2"), ["shm-1x2-processes"]);
     assert_eq!(
         names("--ranks-per-host 2,4 --as processes,virtual"),
         ["shm-1x2-processes", "shm-1x2-virtual2", "shm-1x4-processes", "shm-1x4-virtual4"]
@@ -70,6 +70,13 @@ fn what_does_not_go_together() {
         ("--hosts a --as processes --ranks-per-process 2", "--as threads"),
         ("--hosts a --ranks-per-host 4 --ranks-per-process 3", "divides none"),
         ("--ranks-per-host 1", "one rank alone"),
+        ("--ranks-per-host 2,1", "--ranks-per-host 1 is measured nowhere"),
+        ("--hosts a,b --as threads --ranks-per-host 1,4", "--ranks-per-host 1 is measured nowhere"),
+        ("--hosts a,b --host-counts 1,2 --ranks-per-host 1", "--host-counts 1 is measured nowhere"),
+        (
+            "--hosts a,b --as processes,virtual --ranks-per-host 1",
+            "--as virtual is measured nowhere",
+        ),
         ("--hosts a=b:x", "is not a host"),
         ("--hostfile /no/such/file", "cannot read the hostfile"),
     ] {
