@@ -81,3 +81,31 @@ fn many_process_ranks() {
     })
     .unwrap();
 }
+
+/// The least that ranks need is enough for calls of every size.
+#[test]
+fn a_smaller_arena() {
+    if !is_process_rank() {
+        let ran = finish(spmdrun_self("a_smaller_arena", 3).env("SPMD_ARENA_SIZE", "1"));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+        return;
+    }
+    run(|ctx| {
+        let (me, n) = (ctx.rank(), ctx.size());
+        for len in [1, 1000, 1 << 20] {
+            let mut data = vec![me as u64; len];
+            ctx.allreduce_in_place(&mut data, Sum)?;
+            assert!(data.iter().all(|sum| *sum == 3));
+            ctx.sendrecv(&vec![me; len], (me + 1) % n, 0, &mut vec![0; len], (me + 2) % n, 0)?;
+        }
+        let shared = ctx.alloc_shared::<u8>(8 << 20)?;
+        assert!(ctx.alloc_shared::<u8>(1 << 30).is_err());
+        drop(shared);
+        let launcher = std::os::unix::process::parent_id();
+        let arena = std::env::var("SPMD_ARENA_FD").expect("the launcher's");
+        let bytes = fs::metadata(format!("/proc/{launcher}/fd/{arena}")).expect("it is open").len();
+        assert!(bytes < 1 << 30, "{bytes}");
+        ctx.barrier()
+    })
+    .unwrap();
+}

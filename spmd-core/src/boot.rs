@@ -56,6 +56,8 @@ pub mod variables {
     pub const CPUS: &str = "SPMD_CPUS";
     /// Algorithms to use, `allreduce=tree,reduce=chunked`.
     pub const FORCE: &str = "SPMD_FORCE";
+    /// Bytes of the arena for each process rank.
+    pub const ARENA_SIZE: &str = "SPMD_ARENA_SIZE";
     /// Bytes of a segment, where large data go through staging areas.
     pub const SEGMENT: &str = "SPMD_SEGMENT";
     /// A file of what was measured, by `spmd-perf tune`.

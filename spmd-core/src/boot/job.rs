@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 
 use super::{PROTOCOL, Settings, parsed, tuning, variables};
 use crate::error::{Error, Result};
@@ -31,8 +31,12 @@ fn not_ours() -> Error {
     ))
 }
 
-/// The arena that the launcher has made, of this layout; `None` without a launcher.
-fn find(layout: impl FnOnce() -> Result<Layout>) -> Result<Option<(OwnedFd, Layout)>> {
+/// The arena that the launcher has made, and its layout: what `layout` gives tells it from the length
+/// of the file, if that may be. `None` without a launcher.
+fn find<F>(layout: impl FnOnce() -> Result<F>) -> Result<Option<(OwnedFd, Layout)>>
+where
+    F: FnOnce(usize) -> Option<Layout>,
+{
     let Some(fd) = parsed::<RawFd>(variables::ARENA, "a file descriptor")? else {
         return Ok(None);
     };
@@ -52,9 +56,8 @@ fn find(layout: impl FnOnce() -> Result<Layout>) -> Result<Option<(OwnedFd, Layo
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let found = rustix::fs::fcntl_get_seals(borrowed).map_err(|_| not_ours())?;
     let bytes = rustix::fs::fstat(borrowed).map_err(|_| not_ours())?.st_size;
-    if !found.contains(seals()) || bytes as usize != layout.total_bytes() {
-        return Err(not_ours());
-    }
+    let layout = layout(bytes as usize).filter(|_| found.contains(seals()));
+    let layout = layout.ok_or_else(not_ours)?;
     // SAFETY: the descriptor is the launcher's memfd, passed to this process for this use, as
     // its seals and length show; nothing else here knows of it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -73,7 +76,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
         if rank >= size {
             return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
         }
-        Ok(Layout::processes(size))
+        Ok(move |bytes| Layout::of_file(size, bytes))
     };
     let Some((fd, layout)) = find(of_rank)? else { return Ok(None) };
     let size = layout.ranks;
@@ -121,7 +124,8 @@ pub(super) struct Shown {
 impl Shown {
     /// `None` without a launcher.
     pub(super) fn find(ranks: usize) -> Result<Option<Shown>> {
-        let found = find(|| Ok(Layout::anonymous(ranks, 0)))?;
+        let layout = Layout::anonymous(ranks, 0);
+        let found = find(|| Ok(|bytes| (bytes == layout.total_bytes()).then_some(layout)))?;
         Ok(found.map(|(fd, layout)| Shown { fd, layout, holder: Mutex::default() }))
     }
 
@@ -149,6 +153,24 @@ fn allow_reading_by_siblings(launcher: u32) {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, u64::from(launcher), 0, 0, 0) };
 }
 
+/// The limit of file sizes forbids the arena.
+fn too_long(layout: Layout) -> Error {
+    let Layout { ranks, .. } = layout;
+    Error::Unavailable {
+        what: format!("shared memory of {ranks} process ranks"),
+        reason: format!(
+            "it is a file of {} bytes, which takes memory only where it is used, and the limit of \
+             file sizes is lower",
+            layout.total_bytes()
+        ),
+        remedy: format!(
+            "lift the limit (ulimit -f unlimited), set {} to fewer bytes for each rank, or use \
+             --as threads",
+            variables::ARENA_SIZE
+        ),
+    }
+}
+
 /// The launcher's handle on the arena of one job.
 pub struct Job {
     fd: OwnedFd,
@@ -164,6 +186,14 @@ impl Job {
         Job::with(Layout::processes(ranks))
     }
 
+    /// The same with so many bytes for each rank, as far as these are neither less than it needs nor
+    /// more than it has without.
+    ///
+    /// Errors: as [`Job::create`].
+    pub fn create_of_size(ranks: usize, each: usize) -> Result<Job> {
+        Job::with(Layout::processes(ranks).with_segments(each))
+    }
+
     /// The same for a job whose ranks all run in one process, as threads or virtual ranks: the
     /// launcher sees from it what they do and which failed first.
     ///
@@ -176,7 +206,10 @@ impl Job {
         let ranks = layout.ranks;
         let system = |e| Error::system(format!("making the shared arena of {ranks} ranks"), e);
         let fd = rustix::fs::memfd_create("spmd", MemfdFlags::ALLOW_SEALING).map_err(system)?;
-        rustix::fs::ftruncate(&fd, layout.total_bytes() as u64).map_err(system)?;
+        rustix::fs::ftruncate(&fd, layout.total_bytes() as u64).map_err(|error| match error {
+            Errno::FBIG => too_long(layout),
+            other => system(other),
+        })?;
         rustix::fs::fcntl_add_seals(&fd, seals()).map_err(system)?;
         let memory = Memory::map(fd.as_fd(), layout, Writable::Control)?;
         let header = memory.header();
@@ -297,5 +330,45 @@ impl Job {
             })
             .collect();
         if lines.is_empty() { "computing".into() } else { lines.join("; ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_that_no_rank_would_write_are_not_told() {
+        let job = Job::create(2).unwrap();
+        let exited = |rank| Fault::Rank { rank, cause: Cause::Exited(3) };
+        job.world.raise(Reach::Context(1), &exited(1_000_000));
+        job.world.raise(Reach::Rank { rank: usize::MAX, block: 0 }, &exited(usize::MAX));
+        assert_eq!(job.first_cause(), None);
+        job.world.memory.header().faults.claimed.store(2, Relaxed);
+        job.world.memory.fault(2).len.store(u32::MAX, Relaxed);
+        job.world.raise(Reach::Rank { rank: 1, block: 0 }, &exited(1));
+        assert_eq!(job.first_cause().unwrap().0, Some(1));
+    }
+
+    /// All that ranks write and the launcher reads, filled with each of these.
+    #[test]
+    fn any_words_can_be_reported() {
+        for word in [0, 1, 3, 0xff, 1 << 16 | 1, u64::MAX >> 1, u64::MAX] {
+            let job = Job::create_of_size(2, 0).unwrap();
+            let end = job.world.memory.layout.total_bytes() - 8;
+            let file = std::fs::File::from(job.fd.try_clone().unwrap());
+            let text = job.world.memory.layout.text_offset();
+            let starts = [job.world.memory.layout.records_offset(0), 0];
+            for (start, bytes) in starts.into_iter().zip([text + (32 << 10), 1 << 20]) {
+                let words = word.to_le_bytes().repeat(bytes.min(end) / 8);
+                std::os::unix::fs::FileExt::write_all_at(&file, &words, start as u64).unwrap();
+            }
+            for rank in 0..2 {
+                let said = (job.entered(rank), job.finished(rank), job.outlived(rank));
+                assert!(!job.report(rank).is_empty(), "{said:?}");
+            }
+            job.died(0, ExitStatus::default());
+            job.first_cause();
+        }
     }
 }

@@ -66,7 +66,7 @@ impl World {
 
     /// The first fault for which `concerns` holds.
     pub(crate) fn first_fault(&self, concerns: impl Fn(Reach) -> bool) -> Option<Fault> {
-        self.log().filter(|(reach, _)| concerns(*reach)).find_map(|(_, entry)| read(entry))
+        self.log().filter(|(reach, _)| concerns(*reach)).find_map(|(_, entry)| self.read(entry))
     }
 
     /// Whether this fault is in the log.
@@ -76,7 +76,7 @@ impl World {
 
     /// All faults.
     pub(crate) fn faults(&self) -> impl Iterator<Item = Fault> {
-        self.log().filter_map(|(_, entry)| read(entry))
+        self.log().filter_map(|(_, entry)| self.read(entry))
     }
 
     /// The complete entries of the log.
@@ -104,10 +104,12 @@ impl World {
             Some((reach, entry))
         })
     }
-}
 
-fn read(entry: &FaultEntry) -> Option<Fault> {
-    let len = (entry.len.load(Relaxed) as usize).min(FAULT_BYTES);
-    let bytes: Vec<u8> = entry.text[..len].iter().map(|b| b.load(Relaxed)).collect();
-    postcard::from_bytes(&bytes).ok()
+    /// What an entry tells: nothing, where it is not what a rank of this world would write.
+    fn read(&self, entry: &FaultEntry) -> Option<Fault> {
+        let len = (entry.len.load(Relaxed) as usize).min(FAULT_BYTES);
+        let bytes: Vec<u8> = entry.text[..len].iter().map(|b| b.load(Relaxed)).collect();
+        let fault: Fault = postcard::from_bytes(&bytes).ok()?;
+        fault.rank().is_none_or(|rank| rank < self.size()).then_some(fault)
+    }
 }

@@ -213,6 +213,10 @@ const SHARE: usize = 1 << 20;
 #[cfg(target_os = "linux")]
 const SHARING: usize = 128;
 
+/// What a process rank has at least for staging areas and shared buffers.
+#[cfg(target_os = "linux")]
+const STAGING: usize = 64 << 20;
+
 /// Ranks of one process have rings up to this many.
 const RINGED: usize = 256;
 
@@ -239,6 +243,25 @@ impl Layout {
         let control_bytes = control_bytes(ranks);
         let share_bytes = if ranks <= SHARING { SHARE } else { 0 };
         Layout { ranks, boards: 1024, segment_bytes, control_bytes, rings: true, share_bytes }
+    }
+
+    /// The same with segments of so many bytes, as far as these are neither too few for what ranks
+    /// need nor more than before.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_segments(self, bytes: usize) -> Layout {
+        let least = (self.heap_offset() + self.ranks * RING_BYTES).next_multiple_of(PAGE) + STAGING;
+        let segment_bytes = bytes.max(least).min(self.segment_bytes) / PAGE * PAGE;
+        Layout { segment_bytes, ..self }
+    }
+
+    /// The layout of an arena of process ranks whose file is so long, if it can be one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_file(ranks: usize, bytes: usize) -> Option<Layout> {
+        // A number that somebody else has written: sums of so many fit.
+        let layout = Some(ranks).filter(|ranks| *ranks <= 1 << 20).map(Layout::processes)?;
+        let segments = bytes.checked_sub(layout.control_bytes)?;
+        let layout = layout.with_segments(segments / ranks);
+        (layout.total_bytes() == bytes).then_some(layout)
     }
 
     pub(crate) fn bells_offset(&self) -> usize {
@@ -340,6 +363,8 @@ mod tests {
             Layout::processes(SHARING),
             #[cfg(target_os = "linux")]
             Layout::processes(4096),
+            #[cfg(target_os = "linux")]
+            Layout::processes(SHARING).with_segments(1),
         ];
         for layout in layouts {
             assert!(layout.heap_offset() <= layout.segment_bytes);
@@ -348,5 +373,22 @@ mod tests {
             assert_eq!(layout.segment_bytes % PAGE, 0);
             assert_eq!(layout.control_bytes % PAGE, 0);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_tells_its_layout() {
+        for (ranks, each) in [(1, 0), (2, 1 << 30), (128, 300 << 20), (4096, usize::MAX)] {
+            let layout = Layout::processes(ranks).with_segments(each);
+            let bytes = layout.total_bytes();
+            assert_eq!(Layout::of_file(ranks, bytes), Some(layout), "{ranks} {each}");
+            for wrong in [0, 4096, bytes - 1, bytes + 1, usize::MAX] {
+                assert_eq!(Layout::of_file(ranks, wrong), None, "{ranks} {each} {wrong}");
+            }
+        }
+        let (usual, least) = (Layout::processes(2), Layout::processes(2).with_segments(0));
+        assert_eq!(usual.with_segments(usize::MAX), usual);
+        assert!(least.segment_bytes >= least.heap_offset() + STAGING);
+        assert!(least.total_bytes() < 1 << 30, "{least:?}");
     }
 }

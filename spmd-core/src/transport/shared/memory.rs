@@ -84,7 +84,15 @@ impl Memory {
         writable: Writable,
     ) -> Result<Memory> {
         use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect};
-        let system = |e| Error::system("mapping the arena of the job (is ulimit -v too low?)", e);
+        let system = |e| {
+            let what = format!(
+                "mapping the arena of the job, {} bytes of addresses (where ulimit -v, or a tool such as \
+                 valgrind, allows fewer, {} makes it smaller)",
+                layout.total_bytes(),
+                crate::boot::variables::ARENA_SIZE
+            );
+            Error::system(what, e)
+        };
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing one.
         // The file is sealed against shrinking, so no access within its length can fault.
         let base = unsafe {
