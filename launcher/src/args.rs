@@ -25,7 +25,7 @@ Examples:
 
 Environment: SPMD_RANKS, SPMD_AS, SPMD_TRANSPORT, SPMD_BIND and SPMD_GRACE give the options of
 these names where the command line does not. Ctrl-\\ (SIGQUIT) prints what every rank is doing;
-a second Ctrl-C kills the job.
+a second Ctrl-C or SIGTERM kills the job.
 
 Exit status: 0, or that of the rank that failed first (128 + N where signal N killed it), 124 at
 the time limit, 126 and 127 where the program cannot be run or found, 2 for wrong usage. Under MPI

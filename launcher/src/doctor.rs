@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::plan;
 use crate::topology;
 
@@ -28,7 +29,7 @@ enum State {
 }
 
 /// Prints the findings; the exit status is 1 where process ranks, or these programs, cannot run.
-pub(crate) fn examine(names: &[OsString]) -> u8 {
+pub(crate) fn examine(names: &[OsString]) -> Result<u8, Error> {
     let programs: Vec<_> = names.iter().map(|name| plan::find(name)).collect();
     let machine = [cores(), quota(), numa(), shared_memory(), reach(), open_files()];
     let mut findings = Vec::from(machine);
@@ -43,8 +44,8 @@ pub(crate) fn examine(names: &[OsString]) -> u8 {
         };
         text += &format!("{mark}  {:18} {}\n", finding.what, finding.found);
     }
-    crate::report::print(&text);
-    u8::from(findings.iter().any(|finding| finding.state == State::Broken))
+    crate::report::print(&text)?;
+    Ok(u8::from(findings.iter().any(|finding| finding.state == State::Broken)))
 }
 
 fn good(what: &'static str, found: String) -> Finding {

@@ -34,8 +34,13 @@ pub(crate) const OWN: [&str; 13] = [
 
 /// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
 /// that go by different rules would wait for each other in different ways.
-pub(crate) const ALIKE: [&str; 4] =
-    ["SPMD_FORCE", "SPMD_SEGMENT", "SPMD_SINGLE_COPY", boot::variables::TUNING];
+pub(crate) const ALIKE: [&str; 5] = [
+    "SPMD_FORCE",
+    "SPMD_SEGMENT",
+    "SPMD_SINGLE_COPY",
+    boot::variables::TUNING,
+    boot::variables::ARENA_SIZE,
+];
 
 /// What all ranks of a job share.
 pub(crate) struct Environment {

@@ -1,11 +1,12 @@
 //! Standard input for the ranks.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::{ChildStdin, Stdio};
-use std::sync::Arc;
+use std::time::Duration;
 
-use crossbeam_channel::{Sender, unbounded};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::args::Stdin;
 use crate::error::Error;
@@ -54,46 +55,122 @@ fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Copies standard input to every pipe, until it ends or nobody reads any more. Each pipe has a
-/// thread and a queue of its own: a rank that does not read holds up no other.
+/// Copies standard input to every pipe, until it ends or nobody reads any more. A rank that does not
+/// read holds up no other before it is [`MOST`] bytes behind; then all wait until it reads on or ends.
 pub(crate) fn forward(pipes: Vec<ChildStdin>) -> Result<(), Error> {
     if pipes.is_empty() {
         return Ok(());
     }
-    let failed = |error| Error::system("start passing on standard input", error);
-    let mut queues = Vec::new();
-    for mut pipe in pipes {
-        let (sender, receiver) = unbounded::<Arc<[u8]>>();
-        let work = move || {
-            for data in receiver {
-                if pipe.write_all(&data).is_err() {
-                    break;
+    let failed = |error: io::Error| Error::system("start passing on standard input", error);
+    // A handle without a buffer of its own: what a person types is passed on at once.
+    let input = File::from(rustix::io::dup(rustix::stdio::stdin()).map_err(|e| failed(e.into()))?);
+    let mut readers = Vec::new();
+    for pipe in pipes {
+        // It concerns this end alone: the rank's own reads wait as they should.
+        rustix::io::ioctl_fionbio(&pipe, true).map_err(|error| failed(error.into()))?;
+        readers.push(Follower { pipe, at: 0 });
+    }
+    let mut copy = Copy { input: Some(input), kept: VecDeque::new(), start: 0, readers };
+    let builder = std::thread::Builder::new().name("stdin".into());
+    builder.spawn(move || copy.run()).map(drop).map_err(failed)
+}
+
+/// Bytes that are kept for the rank that is the furthest behind.
+const MOST: usize = 16 << 20;
+
+/// Standard input on its way to the ranks.
+struct Copy {
+    /// Until it ends; what cannot be read ends for the ranks, too.
+    input: Option<File>,
+    /// What some rank has not got yet.
+    kept: VecDeque<u8>,
+    /// How many bytes came before those.
+    start: u64,
+    readers: Vec<Follower>,
+}
+
+/// A rank that gets the input.
+struct Follower {
+    pipe: ChildStdin,
+    /// How many bytes it has got.
+    at: u64,
+}
+
+impl Copy {
+    fn run(&mut self) {
+        let mut buffer = vec![0; 64 << 10];
+        while !self.readers.is_empty() {
+            let end = self.start + self.kept.len() as u64;
+            if self.input.is_none() {
+                // Dropping a pipe tells the rank that no more comes.
+                self.readers.retain(|reader| reader.at < end);
+            }
+            let input = self.input.as_ref().filter(|_| self.kept.len() < MOST);
+            let mut waiting: Vec<PollFd<'_>> = Vec::with_capacity(self.readers.len() + 1);
+            waiting.extend(input.map(|input| PollFd::new(input, PollFlags::IN)));
+            let reads = waiting.len();
+            waiting.extend(self.readers.iter().map(|reader| {
+                // Without a wish, too, it is told when nobody reads the pipe any more.
+                let wish = if reader.at < end { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::new(&reader.pipe, wish)
+            }));
+            if poll(&mut waiting, None).is_err() {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            let ready: Vec<bool> = waiting.iter().map(|it| !it.revents().is_empty()).collect();
+            let (input, pipes) = ready.split_at(reads);
+            if input == [true] {
+                self.read(&mut buffer);
+            }
+            let mut ready = pipes.iter();
+            let (kept, start) = (&self.kept, self.start);
+            self.readers
+                .retain_mut(|reader| ready.next() != Some(&true) || reader.follow(kept, start));
+            let least = self.readers.iter().map(|reader| reader.at).min();
+            let passed = least.map_or(0, |least| (least - self.start) as usize);
+            self.kept.drain(..passed);
+            self.start += passed as u64;
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) {
+        let Some(input) = &mut self.input else { return };
+        match input.read(buffer) {
+            Ok(count) if count > 0 => self.kept.extend(&buffer[..count]),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                ) => {}
+            _ => self.input = None,
+        }
+    }
+}
+
+impl Follower {
+    /// Passes on what the pipe takes; `false` when nobody reads it any more.
+    fn follow(&mut self, kept: &VecDeque<u8>, start: u64) -> bool {
+        if self.at == start + kept.len() as u64 {
+            // With nothing to write it is ready only because nobody reads.
+            return false;
+        }
+        let (first, second) = kept.as_slices();
+        let mut skip = (self.at - start) as usize;
+        for part in [first, second] {
+            let mut part = part.get(skip.min(part.len())..).unwrap_or_default();
+            skip = skip.saturating_sub(first.len());
+            while !part.is_empty() {
+                match self.pipe.write(part) {
+                    Ok(count) => {
+                        self.at += count as u64;
+                        part = &part[count..];
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
                 }
             }
-        };
-        spawn("stdin writer", work).map_err(failed)?;
-        queues.push(sender);
+        }
+        true
     }
-    // An input that cannot be read ends for the ranks: dropping the queues closes their pipes.
-    spawn("stdin reader", || drop(copy(queues))).map_err(failed)
-}
-
-fn copy(mut queues: Vec<Sender<Arc<[u8]>>>) -> io::Result<()> {
-    // A handle without a buffer of its own: what a person types is passed on at once.
-    let mut input = File::from(rustix::io::dup(rustix::stdio::stdin())?);
-    let mut buffer = vec![0; 64 << 10];
-    while !queues.is_empty() {
-        let count = match input.read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            other => other?,
-        };
-        let data: Arc<[u8]> = buffer[..count].into();
-        queues.retain(|queue| count > 0 && queue.send(data.clone()).is_ok());
-    }
-    Ok(())
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let builder = std::thread::Builder::new().name(name.into()).stack_size(64 << 10);
-    builder.spawn(work).map(drop)
 }

@@ -3,9 +3,10 @@
 //! This library holds what the two binaries share; it has no other use. In the order of a job:
 //! `args` reads the command line, `plan` checks it and finds the programs, `place` says which CPUs
 //! each rank may use (`topology`), `environment` what it finds in its environment, `mpi` puts the job
-//! under an MPI library's own launcher where that is asked for, `job` makes what the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
-//! `output` (`lines`) carry their streams, `signals`, `alarm` and `supervise` watch over them to the
-//! end, and `report` says how it went.
+//! under an MPI library's own launcher where that is asked for, `run` goes from start to end: `job`
+//! makes what the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
+//! `output` (`lines`) carry their streams to and from the launcher's own (`streams`), `signals`, `alarm`
+//! and `supervise` watch over them to the end, and `report` says how it went.
 
 #![cfg_attr(not(unix), allow(dead_code, reason = "process ranks need Unix; see `portable`"))]
 
@@ -33,9 +34,13 @@ mod plan;
 mod portable;
 mod report;
 #[cfg(unix)]
+mod run;
+#[cfg(unix)]
 mod signals;
 #[cfg(unix)]
 mod spawn;
+#[cfg(unix)]
+mod streams;
 #[cfg(unix)]
 mod supervise;
 mod topology;
@@ -67,6 +72,8 @@ fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCod
     if let Some(code) = watchdog::main() {
         return code;
     }
+    #[cfg(unix)]
+    signals::survive_file_limits();
     if let Some(code) = mpi::main() {
         return code;
     }
@@ -80,10 +87,10 @@ fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCod
 fn carry_out(request: Request) -> Result<u8, Error> {
     let plan = match request {
         Request::Print(text) => {
-            report::print(&text);
+            report::print(&text)?;
             return Ok(0);
         }
-        Request::Doctor(names) => return Ok(doctor::examine(&names)),
+        Request::Doctor(names) => return doctor::examine(&names),
         Request::Run(job, sections) => Plan::new(*job, sections)?,
     };
     let environment = Environment::new(&plan)?;
@@ -97,7 +104,7 @@ fn carry_out(request: Request) -> Result<u8, Error> {
     }
     if plan.dry_run {
         let job = create_job(&plan)?;
-        report::print(&dry_run::describe(&plan, &places, &environment, job.as_ref()));
+        report::print(&dry_run::describe(&plan, &places, &environment, job.as_ref()))?;
         return Ok(0);
     }
     run(&plan, &places, &environment)
@@ -112,53 +119,13 @@ fn create_job(plan: &Plan) -> Result<Option<Job>, Error> {
         // Without it a job only tells less.
         return Ok(Job::create_for_one_process(plan.size).ok());
     }
-    Ok(Some(Job::create(plan.size)?))
+    Ok(Some(match plan.arena_size {
+        Some(each) => Job::create_of_size(plan.size, each)?,
+        None => Job::create(plan.size)?,
+    }))
 }
 
 #[cfg(not(unix))]
 use portable::run;
-
-/// Runs the job to its end.
 #[cfg(unix)]
-fn run(plan: &Plan, places: &Places, environment: &Environment) -> Result<u8, Error> {
-    use crossbeam_channel::{after, never, select};
-    use supervise::{Event, Supervisor};
-
-    let (sender, events) = crossbeam_channel::unbounded();
-    signals::listen(sender.clone())?;
-    alarm::listen(environment, sender.clone())?;
-    environment.begin_trace()?;
-    // Before the job, whose shared memory it would inherit.
-    let watchdog = watchdog::Watchdog::start(&environment.token)?;
-    let job = create_job(plan)?;
-    let job = job.as_ref();
-    let mut started = spawn::start(plan, places, job, environment, watchdog)?;
-    input::forward(started.inputs)?;
-    let reader = started.output.map(|output| output.start(sender.clone())).transpose()?;
-    let mut reading = reader.is_some();
-    let supervisor = Supervisor::new(plan, job, &mut started.processes.all);
-    let outcome = supervisor.run(&events, &mut reading);
-    started.processes.end();
-    if plan.under.is_some() {
-        // An MPI launcher's processes are in groups of their own.
-        watchdog::kill_strays(&environment.token);
-    }
-    drop(reader);
-    // Whoever reads our output may have stopped reading: a job that was told to end waits no
-    // longer than the grace, and a signal ends any.
-    let late = if outcome.told_to_end() { after(plan.grace) } else { never() };
-    while reading {
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        select! {
-            recv(events) -> event => {
-                let end = [Event::OutputDone, Event::Signal(SIGINT), Event::Signal(SIGTERM)];
-                reading = event.is_ok_and(|event| !end.contains(&event));
-            }
-            recv(late) -> _ => reading = false,
-        }
-    }
-    if let Some(line) = outcome.last_line() {
-        report::say(&line);
-    }
-    Ok(outcome.status())
-}
+use run::run;

@@ -1,45 +1,93 @@
 //! Lines: put together from what a pipe happens to deliver, and marked with rank and time.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A line longer than this is passed on in pieces, so that output without any line end does not
 /// fill the memory.
 const LONGEST: usize = 1 << 20;
 
+/// What programs buffer of their output where it goes into a pipe is a multiple of this. A part of a
+/// line at the end of so much is no prompt: the rest follows when the next buffer is full.
+const BUFFER: usize = 4096;
+
+/// A line, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    /// Without the line end.
+    pub(crate) text: &'a [u8],
+    /// The line begins with it.
+    pub(crate) begins: bool,
+    /// The line ends with it.
+    pub(crate) ends: bool,
+}
+
 /// Puts the whole lines of one stream together.
 #[derive(Default)]
 pub(crate) struct Assembler {
     partial: Vec<u8>,
+    /// A part of the line has been given.
+    begun: bool,
+    /// Since when the partial line waits, if it may be given before its end comes.
+    since: Option<Instant>,
 }
 
 impl Assembler {
-    /// Takes what was read, and gives each whole line, without its line end, to `each`.
-    pub(crate) fn push(&mut self, mut data: &[u8], mut each: impl FnMut(&[u8])) {
+    /// Takes what was read at this time, and gives each line that is whole now to `each`.
+    pub(crate) fn push(&mut self, read: &[u8], now: Instant, mut each: impl FnMut(Piece<'_>)) {
+        let mut data = read;
+        let mut since = self.since.unwrap_or(now);
         while let Some(end) = data.iter().position(|&byte| byte == b'\n') {
+            let begins = !std::mem::take(&mut self.begun);
             if self.partial.is_empty() {
-                each(&data[..end]);
+                each(Piece { text: &data[..end], begins, ends: true });
             } else {
                 self.partial.extend_from_slice(&data[..end]);
-                each(&self.partial);
+                each(Piece { text: &self.partial, begins, ends: true });
                 self.partial.clear();
             }
             data = &data[end + 1..];
+            since = now;
         }
         self.partial.extend_from_slice(data);
         if self.partial.len() > LONGEST {
-            each(&self.partial);
-            self.partial.clear();
+            self.give(true, &mut each);
+        }
+        let waits = !self.partial.is_empty() && !read.len().is_multiple_of(BUFFER);
+        self.since = waits.then_some(since);
+    }
+
+    /// Since when a part of a line waits that may be given before the line's end comes.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Gives what there is of the line.
+    pub(crate) fn pass_on(&mut self, mut each: impl FnMut(Piece<'_>)) {
+        self.since = None;
+        if self.begun || !unfinished_mark(&self.partial) {
+            self.give(false, &mut each);
         }
     }
 
     /// Gives the last line where it had no line end.
-    pub(crate) fn finish(&mut self, mut each: impl FnMut(&[u8])) {
-        if !self.partial.is_empty() {
-            each(&self.partial);
-            self.partial.clear();
+    pub(crate) fn finish(&mut self, mut each: impl FnMut(Piece<'_>)) {
+        self.since = None;
+        if self.begun || !self.partial.is_empty() {
+            self.give(true, &mut each);
         }
     }
+
+    fn give(&mut self, ends: bool, each: &mut impl FnMut(Piece<'_>)) {
+        each(Piece { text: &self.partial, begins: !self.begun, ends });
+        self.partial.clear();
+        self.begun = !ends;
+    }
+}
+
+/// Whether the text may be the beginning of a mark ([`split_mark`]), of which more is to come.
+fn unfinished_mark(text: &[u8]) -> bool {
+    text.strip_prefix(b"\x1e").is_some_and(|rest| rest.iter().all(u8::is_ascii_digit))
 }
 
 /// Splits off the invisible mark `\x1e<rank>\x1e` by which the library says which rank of a
@@ -66,14 +114,13 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// Appends a line to `out`, with the marks asked for.
-    pub(crate) fn write(
+    /// Appends what a line of this rank begins with to `out`.
+    pub(crate) fn begin(
         &self,
         out: &mut Vec<u8>,
         rank: Option<usize>,
         now: SystemTime,
         colour: bool,
-        line: &[u8],
     ) {
         if self.timestamps {
             let _ = write!(out, "{} ", time_of_day(now));
@@ -89,8 +136,6 @@ impl Style {
                 None => write!(out, "{label} "),
             };
         }
-        out.extend_from_slice(line);
-        out.push(b'\n');
     }
 }
 
@@ -105,23 +150,55 @@ fn time_of_day(now: SystemTime) -> String {
 mod tests {
     use super::*;
 
-    fn lines(pieces: &[&str]) -> Vec<String> {
+    /// What is given for these reads: `+` before what goes on a line, `-` after what does not end it.
+    /// An empty read passes on what there is.
+    fn given(reads: &[&str]) -> Vec<String> {
         let mut assembler = Assembler::default();
-        let mut lines = Vec::new();
-        let mut each = |line: &[u8]| lines.push(String::from_utf8_lossy(line).into_owned());
-        for piece in pieces {
-            assembler.push(piece.as_bytes(), &mut each);
+        let mut given = Vec::new();
+        let mut each = |piece: Piece<'_>| {
+            let text = String::from_utf8_lossy(piece.text);
+            let (before, after) =
+                (if piece.begins { "" } else { "+" }, if piece.ends { "" } else { "-" });
+            given.push(format!("{before}{text}{after}"));
+        };
+        for read in reads {
+            match read.is_empty() {
+                true => assembler.pass_on(&mut each),
+                false => assembler.push(read.as_bytes(), Instant::now(), &mut each),
+            }
         }
         assembler.finish(&mut each);
-        lines
+        given
     }
 
     #[test]
     fn lines_survive_any_split() {
-        assert_eq!(lines(&["a\nbc", "d", "\n\nlast"]), ["a", "bcd", "", "last"]);
-        assert_eq!(lines(&[""]), Vec::<String>::new());
+        assert_eq!(given(&["a\nbc", "d", "\n\nlast"]), ["a", "bcd", "", "last"]);
+        assert_eq!(given(&[]), Vec::<String>::new());
         let long = "x".repeat(LONGEST + 1);
-        assert_eq!(lines(&[&long, "y\n"]), [&long, "y"]);
+        assert_eq!(given(&[&long, "y\n"]), [&long, "y"]);
+    }
+
+    #[test]
+    fn a_part_of_a_line_is_passed_on_but_for_half_a_mark() {
+        assert_eq!(given(&["10%", "", "\r20", "%\n", "x\n"]), ["10%-", "+\r20%", "x"]);
+        assert_eq!(given(&["a", "", "\nb\n"]), ["a-", "+", "b"]);
+        assert_eq!(given(&["a", ""]), ["a-", "+"]);
+        assert_eq!(given(&["\x1e1", "", "2\x1ehello", ""]), ["\x1e12\x1ehello-", "+"]);
+    }
+
+    #[test]
+    fn a_line_waits_from_its_first_byte_unless_a_buffer_was_full() {
+        let start = Instant::now();
+        let later = start + Duration::from_millis(30);
+        let mut lines = Assembler::default();
+        lines.push(b"a\nb", start, |_| {});
+        lines.push(b"c", later, |_| {});
+        assert_eq!(lines.waits_since(), Some(start));
+        lines.push(b"\nd", later, |_| {});
+        assert_eq!(lines.waits_since(), Some(later));
+        lines.push(&[b'x'; 2 * BUFFER], later, |_| {});
+        assert_eq!(lines.waits_since(), None);
     }
 
     #[test]
@@ -137,11 +214,10 @@ mod tests {
         let style = Style { tag: true, timestamps: true, width: 2, process: "app".into() };
         let now = UNIX_EPOCH + Duration::from_millis(86_400_000 + 3_723_004);
         let mut out = Vec::new();
-        style.write(&mut out, Some(3), now, false, b"x");
-        style.write(&mut out, None, now, true, b"y");
-        style.write(&mut out, Some(7), now, true, b"z");
-        let expected =
-            "01:02:03.004 [ 3] x\n01:02:03.004 [app] y\n01:02:03.004 \x1b[32m[ 7]\x1b[0m z\n";
+        style.begin(&mut out, Some(3), now, false);
+        style.begin(&mut out, None, now, true);
+        style.begin(&mut out, Some(7), now, true);
+        let expected = "01:02:03.004 [ 3] 01:02:03.004 [app] 01:02:03.004 \x1b[32m[ 7]\x1b[0m ";
         assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 }

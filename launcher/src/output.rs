@@ -1,17 +1,21 @@
-//! The ranks' output: one thread reads every pipe and writes whole lines.
+//! The ranks' output: one thread reads every pipe and puts whole lines on the launcher's streams.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Sender;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::lines::{Assembler, Style, split_mark};
+use crate::lines::{Assembler, Piece, Style, split_mark};
 use crate::plan::Plan;
+use crate::streams::Streams;
 use crate::supervise::Event;
 use crate::topology::Cpus;
 
@@ -25,47 +29,70 @@ pub(crate) fn captured(plan: &Plan) -> bool {
         || plan.show_ranks.is_some()
 }
 
+/// How long a part of a line waits for the line's end, or for a moment in which nobody else prints.
+const PART: Duration = Duration::from_millis(50);
+/// How long it waits while others print, whose lines then break it.
+const PART_AMONG_OTHERS: Duration = Duration::from_millis(500);
+/// How often a pipe is read once the job is over. It holds at most 16 buffers of ours, and what has it
+/// open by then may write for ever.
+const LAST_READS: usize = 17;
+
 /// Everything the reading thread needs, gathered while processes are started.
 pub(crate) struct Output {
-    streams: Vec<Stream>,
+    sources: Vec<Source>,
+    marks: Marks,
+}
+
+/// What is done to lines, and where they go.
+struct Marks {
     style: Style,
     show: Option<Cpus>,
     /// Lines come from several ranks of one process, marked by the library.
     marked: bool,
     to_files: bool,
-    /// Standard output and standard error.
-    sinks: [Sink; 2],
+    /// Whether standard output and standard error show colours.
+    colours: [bool; 2],
+    streams: Streams,
 }
 
-struct Stream {
+/// What one process writes to one stream.
+struct Source {
     pipe: File,
+    /// Differs from that of every other source.
+    number: usize,
     rank: usize,
-    sink: usize,
+    /// Standard output (0) or standard error (1).
+    stream: usize,
+    /// Whether anything of it may be shown.
+    shown: bool,
     lines: Assembler,
+    /// Whose line it is in.
+    line_of: Option<usize>,
     file: Option<File>,
-}
-
-#[derive(Default)]
-struct Sink {
-    pending: Vec<u8>,
-    colour: bool,
-    broken: bool,
+    /// How often it is read from now on, once the job is over.
+    reads_left: usize,
 }
 
 /// The running thread; dropping it tells the thread to take what is there and end.
 pub(crate) struct Reader {
-    _stop: PipeWriter,
+    stop: Arc<AtomicBool>,
+    streams: Streams,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.streams.bell().ring();
+    }
 }
 
 impl Output {
-    pub(crate) fn new(plan: &Plan) -> Result<Output, Error> {
+    pub(crate) fn new(plan: &Plan, streams: &Streams) -> Result<Output, Error> {
         if let Some(dir) = &plan.output_dir {
             fs::create_dir_all(dir).map_err(|error| unwritable(dir, error))?;
         }
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let sink = |terminal: bool| Sink { colour: colours && terminal, ..Sink::default() };
-        Ok(Output {
-            streams: Vec::new(),
+        let marks = Marks {
             style: Style {
                 tag: plan.tag,
                 timestamps: plan.timestamps,
@@ -73,10 +100,13 @@ impl Output {
                 process: plan.programs[0].name.to_string_lossy().into_owned(),
             },
             show: plan.show_ranks.clone(),
-            marked: plan.one_process(),
+            marked: plan.one_process() && plan.size > 1,
             to_files: plan.output_dir.is_some(),
-            sinks: [sink(io::stdout().is_terminal()), sink(io::stderr().is_terminal())],
-        })
+            colours: [io::stdout().is_terminal(), io::stderr().is_terminal()]
+                .map(|terminal| colours && terminal),
+            streams: streams.clone(),
+        };
+        Ok(Output { sources: Vec::new(), marks })
     }
 
     /// Makes the files of a process: before it is started, so that what cannot be written stops
@@ -94,132 +124,199 @@ impl Output {
 
     /// Adds the pipes of a started process.
     pub(crate) fn add(&mut self, rank: usize, pipes: [OwnedFd; 2], files: [Option<File>; 2]) {
-        for (sink, (pipe, file)) in pipes.into_iter().zip(files).enumerate() {
-            let lines = Assembler::default();
-            self.streams.push(Stream { pipe: File::from(pipe), rank, sink, lines, file });
+        let shown = self.marks.marked || self.marks.shows(Some(rank));
+        for (stream, (pipe, file)) in pipes.into_iter().zip(files).enumerate() {
+            self.sources.push(Source {
+                pipe: File::from(pipe),
+                number: self.sources.len(),
+                rank,
+                stream,
+                shown,
+                lines: Assembler::default(),
+                line_of: None,
+                file,
+                reads_left: LAST_READS,
+            });
         }
     }
 
     /// Starts the thread, which sends [`Event::OutputDone`] when every pipe has ended.
     pub(crate) fn start(mut self, events: Sender<Event>) -> Result<Reader, Error> {
-        let failed = |error| Error::system("start reading output", error);
-        let (stop_seen, stop) = io::pipe().map_err(failed)?;
+        let stop = Arc::<AtomicBool>::default();
+        let reader = Reader { stop: stop.clone(), streams: self.marks.streams.clone() };
         let work = move || {
-            self.read_all(&stop_seen);
+            self.read_all(&stop);
             // The receiver is gone only when the launcher is ending.
             let _ = events.send(Event::OutputDone);
         };
+        let failed = |error| Error::system("start reading output", error);
         std::thread::Builder::new().name("output".into()).spawn(work).map_err(failed)?;
-        Ok(Reader { _stop: stop })
+        Ok(reader)
     }
 
-    fn read_all(&mut self, stop: &PipeReader) {
+    fn read_all(&mut self, stop: &AtomicBool) {
         let mut buffer = vec![0; 64 << 10];
-        let mut stopping = false;
-        // A stray descendant of a rank may hold a pipe open, or write, for ever: once stopping,
-        // only what is there is taken, and a pipe holds at most 16 buffers of ours.
-        let mut rounds_left = 17;
-        while !self.streams.is_empty() && rounds_left > 0 {
-            let mut waiting: Vec<PollFd<'_>> =
-                self.streams.iter().map(|s| PollFd::new(&s.pipe, PollFlags::IN)).collect();
-            if !stopping {
-                waiting.push(PollFd::new(stop, PollFlags::IN));
-            }
-            let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            match poll(&mut waiting, stopping.then_some(&at_once)) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
-                // Short of memory: the ranks wait in the meantime.
-                Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
-            }
-            rounds_left -= usize::from(stopping);
-            let mut ready: Vec<bool> = waiting.iter().map(|p| !p.revents().is_empty()).collect();
-            if !stopping {
-                stopping = ready.pop().unwrap_or(false);
+        while !self.sources.is_empty() {
+            // Asked before the looks, so that no stroke of the bell that follows it is missed.
+            let stopping = stop.load(Ordering::Acquire);
+            let room = [0, 1].map(|stream| self.marks.streams.page(stream).has_room());
+            let next = self.pass_on(room);
+            let ready = self.wait(room, stopping, next);
+            if stopping && !ready.contains(&Some(true)) && !ready.contains(&None) {
+                break;
             }
             let now = SystemTime::now();
-            let mut open = Vec::with_capacity(self.streams.len());
-            for (mut stream, ready) in std::mem::take(&mut self.streams).into_iter().zip(ready) {
-                if !ready || self.read(&mut stream, &mut buffer, now) {
-                    open.push(stream);
+            let marks = &self.marks;
+            let mut ready = ready.into_iter();
+            self.sources.retain_mut(|source| {
+                // Of many that are ready, the first ones may have taken the room.
+                if ready.next() != Some(Some(true)) || !source.has_room(marks) {
+                    return true;
                 }
-            }
-            self.streams = open;
-            self.flush();
+                source.reads_left -= usize::from(stopping);
+                let open = source.read(marks, &mut buffer, now);
+                if !open || source.reads_left == 0 {
+                    source.end(marks, now);
+                }
+                open && source.reads_left > 0
+            });
         }
         let now = SystemTime::now();
-        for mut stream in std::mem::take(&mut self.streams) {
-            self.end(&mut stream, now);
-        }
-        self.flush();
+        self.sources.iter_mut().for_each(|source| source.end(&self.marks, now));
     }
 
-    /// Reads once; says whether the stream is still open.
-    fn read(&mut self, stream: &mut Stream, buffer: &mut [u8], now: SystemTime) -> bool {
-        match stream.pipe.read(buffer) {
-            Ok(0) => {
-                self.end(stream, now);
-                false
+    /// Waits until something can be read, or until this time, and says of each source whether it
+    /// can be; nothing of one for which there is no room. When `stopping` it waits for room alone.
+    fn wait(&self, room: [bool; 2], stopping: bool, until: Option<Instant>) -> Vec<Option<bool>> {
+        let bell = self.marks.streams.bell();
+        let mut waiting = vec![PollFd::new(bell.descriptor(), PollFlags::IN)];
+        let wanted = |source: &Source| !source.shown || room[source.stream];
+        waiting.extend(
+            self.sources
+                .iter()
+                .filter(|source| wanted(source))
+                .map(|source| PollFd::new(&source.pipe, PollFlags::IN)),
+        );
+        let all = waiting.len() > self.sources.len();
+        let limit = match (stopping && all, until) {
+            (true, _) => Some(Duration::ZERO),
+            (false, until) => until.map(|at| at.saturating_duration_since(Instant::now())),
+        };
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        match poll(&mut waiting, limit.as_ref()) {
+            Ok(_) => {}
+            Err(error) => {
+                if error != Errno::INTR {
+                    // Short of memory: the ranks wait in the meantime.
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                return vec![None; self.sources.len()];
             }
+        }
+        let mut ready = waiting.iter().map(|polled| !polled.revents().is_empty());
+        if ready.next() == Some(true) {
+            bell.hear();
+        }
+        self.sources.iter().map(|source| if wanted(source) { ready.next() } else { None }).collect()
+    }
+
+    /// Passes on parts of lines that have waited long enough. Returns when the next one will have.
+    fn pass_on(&mut self, room: [bool; 2]) -> Option<Instant> {
+        let now = Instant::now();
+        let mut next = None;
+        for source in &mut self.sources {
+            let Some(since) = source.lines.waits_since() else { continue };
+            if source.shown && !room[source.stream] {
+                continue;
+            }
+            let others = self.marks.streams.page(source.stream).disturbed(source.number);
+            let quiet = others.map_or(since, |last| last.max(since)) + PART;
+            let due = quiet.min(since + PART_AMONG_OTHERS);
+            if now >= due {
+                source.give(&self.marks, SystemTime::now(), |lines, each| lines.pass_on(each));
+            } else {
+                next = next.into_iter().chain([due]).min();
+            }
+        }
+        next
+    }
+}
+
+impl Source {
+    fn has_room(&self, marks: &Marks) -> bool {
+        !self.shown || marks.streams.page(self.stream).has_room()
+    }
+
+    /// Reads once; says whether there is more to come.
+    fn read(&mut self, marks: &Marks, buffer: &mut [u8], now: SystemTime) -> bool {
+        match self.pipe.read(buffer) {
+            Ok(0) => false,
             Ok(count) => {
-                let Stream { rank, sink, lines, file, .. } = stream;
-                let mut text = Vec::new();
-                lines.push(&buffer[..count], |line| self.line(*rank, *sink, line, now, &mut text));
-                save(file, *rank, &text);
+                let (read, at) = (&buffer[..count], Instant::now());
+                self.give(marks, now, |lines, each| lines.push(read, at, each));
                 // Nobody is left to read it: closing the pipe tells the rank, as a shell's would.
-                !(self.sinks[*sink].broken && file.is_none())
+                !(marks.streams.page(self.stream).has_no_reader() && self.file.is_none())
             }
             Err(error) => error.kind() == io::ErrorKind::Interrupted,
         }
     }
 
-    fn end(&mut self, stream: &mut Stream, now: SystemTime) {
-        let Stream { rank, sink, lines, file, .. } = stream;
-        let mut text = Vec::new();
-        lines.finish(|line| self.line(*rank, *sink, line, now, &mut text));
-        save(file, *rank, &text);
+    fn end(&mut self, marks: &Marks, now: SystemTime) {
+        self.give(marks, now, |lines, each| lines.finish(each));
     }
 
-    /// Puts one line where it belongs: among what is shown, in the text for the file, or both.
-    fn line(&mut self, rank: usize, sink: usize, line: &[u8], now: SystemTime, text: &mut Vec<u8>) {
-        let (rank, line) = if self.marked { split_mark(line) } else { (Some(rank), line) };
-        if self.to_files {
-            self.style.write(text, rank, now, false, line);
+    /// Puts what `act` gives where it belongs: among what is shown, into the file, or both.
+    fn give(
+        &mut self,
+        marks: &Marks,
+        now: SystemTime,
+        act: impl FnOnce(&mut Assembler, &mut dyn FnMut(Piece<'_>)),
+    ) {
+        let Source { lines, file, line_of, number, rank, stream, .. } = self;
+        let mut text = Vec::new();
+        let mut page = marks.streams.page(*stream);
+        act(lines, &mut |piece| {
+            let marked = if marks.marked { split_mark(piece.text) } else { (None, piece.text) };
+            let begins = piece.begins || marked.0.is_some();
+            if begins {
+                *line_of = if marks.marked { marked.0 } else { Some(*rank) };
+            }
+            let (of, part) = (*line_of, marked.1);
+            if marks.to_files && file.is_some() {
+                if begins {
+                    // A rank's line within another's, of which only a part was given.
+                    text.extend((!piece.begins).then_some(b'\n'));
+                    marks.style.begin(&mut text, of, now, false);
+                }
+                text.extend_from_slice(part);
+                text.extend(piece.ends.then_some(b'\n'));
+            }
+            if marks.shows(of) {
+                let colour = marks.colours[*stream];
+                let begin = |out: &mut Vec<u8>| marks.style.begin(out, of, now, colour);
+                page.put(*number, begins, begin, part, piece.ends);
+            }
+        });
+        drop(page);
+        marks.streams.send(*stream);
+        if let Some(open) = file
+            && let Err(error) = open.write_all(&text)
+        {
+            let what = format!("cannot write the output of rank {rank}: {error}; its rest is lost");
+            marks.streams.lose(what);
+            *file = None;
         }
-        let shown = match (&self.show, rank) {
+    }
+}
+
+impl Marks {
+    /// Whether a line of this rank is shown.
+    fn shows(&self, rank: Option<usize>) -> bool {
+        match (&self.show, rank) {
             (Some(ranks), Some(rank)) => ranks.contains(rank),
             (Some(_), None) => true,
             (None, _) => !self.to_files,
-        };
-        let sink = &mut self.sinks[sink];
-        if shown && !sink.broken {
-            self.style.write(&mut sink.pending, rank, now, sink.colour, line);
         }
-    }
-
-    fn flush(&mut self) {
-        let [out, err] = &mut self.sinks;
-        out.flush(io::stdout().lock());
-        err.flush(io::stderr().lock());
-    }
-}
-
-impl Sink {
-    fn flush(&mut self, mut to: impl Write) {
-        if !self.pending.is_empty() {
-            self.broken |= to.write_all(&self.pending).and_then(|()| to.flush()).is_err();
-            self.pending.clear();
-        }
-    }
-}
-
-fn save(file: &mut Option<File>, rank: usize, text: &[u8]) {
-    if let Some(open) = file
-        && let Err(error) = open.write_all(text)
-    {
-        crate::report::say(&format!("cannot write the output of rank {rank}: {error}"));
-        *file = None;
     }
 }
 

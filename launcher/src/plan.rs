@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use spmd_core::boot::variables::ARENA_SIZE;
 
 use crate::args::{self, Bind, JobOptions, Mode, OnFailure, Section, Stdin, Transport};
 use crate::error::Error;
@@ -37,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) on_failure: OnFailure,
+    /// Bytes of shared memory for each process rank, if the user says how many.
+    pub(crate) arena_size: Option<usize>,
     pub(crate) dry_run: bool,
     /// The hosts that were named.
     pub(crate) hosts: Vec<Host>,
@@ -91,6 +94,8 @@ impl Plan {
                 _ => Ok(topology::parallelism()),
             })?);
         }
+        let arena_size = programs.first().and_then(|program| program.setting(ARENA_SIZE));
+        let arena_size = value_of(ARENA_SIZE, arena_size, None, bytes)?;
         let size = programs.iter().map(|program| program.ranks).fold(0, usize::saturating_add);
         let plan = Plan {
             mode,
@@ -107,6 +112,7 @@ impl Plan {
             timeout: job.timeout,
             grace,
             on_failure: job.on_failure,
+            arena_size,
             dry_run: job.dry_run,
             hosts,
             ranks_per_process,
@@ -267,15 +273,27 @@ fn from_env<T>(
     default: T,
     read: impl Fn(&str) -> Result<T, String>,
 ) -> Result<T, Error> {
-    let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) else {
-        return Ok(default);
-    };
+    value_of(variable, env::var_os(variable), default, read)
+}
+
+fn value_of<T>(
+    variable: &str,
+    value: Option<OsString>,
+    default: T,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, Error> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(default) };
     value.to_str().map_or(Err("it is not UTF-8".into()), read).map_err(|error| {
         Error::Usage(format!(
             "the environment variable {variable}={} makes no sense: {error}, or unset it",
             value.display()
         ))
     })
+}
+
+fn bytes(text: &str) -> Result<Option<usize>, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.map(Some).ok_or_else(|| "write a whole number of bytes, such as 1073741824".into())
 }
 
 fn built_in(mode: Mode, transport: Transport) -> Result<(), Error> {

@@ -1,20 +1,68 @@
 //! What the launcher says, and the exit status of a job.
 
 use std::fmt;
-use std::io::Write;
+use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::process::ExitStatus;
 
-/// Prints one line of the launcher's own on standard error, in one write.
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags, poll};
+#[cfg(unix)]
+use rustix::io::Errno;
+
+use crate::error::Error;
+
+/// Prints one line of the launcher's own on standard error, in one write, while no job runs.
 pub(crate) fn say(message: &str) {
-    let line = format!("spmdrun: {}\n", one_line(message));
     // With standard error closed there is nobody to tell.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    #[cfg(unix)]
+    let _ = write_all(rustix::stdio::stderr(), own_line(message).as_bytes());
+    #[cfg(not(unix))]
+    let _ = io::Write::write_all(&mut io::stderr().lock(), own_line(message).as_bytes());
+}
+
+/// A line of the launcher's own.
+pub(crate) fn own_line(message: &str) -> String {
+    format!("spmdrun: {}\n", one_line(message))
 }
 
 /// Prints text on standard output. Whoever reads it may have enough of it before its end.
-pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+///
+/// Errors: it cannot be written, as on a disk that is full.
+pub(crate) fn print(text: &str) -> Result<(), Error> {
+    #[cfg(unix)]
+    let written = write_all(rustix::stdio::stdout(), text.as_bytes()).map_err(io::Error::from);
+    #[cfg(not(unix))]
+    let written = io::Write::write_all(&mut io::stdout().lock(), text.as_bytes());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::system("write standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes all of it, and waits where the descriptor does not: whoever made it so may be another
+/// program that has it, too.
+#[cfg(unix)]
+pub(crate) fn write_all(to: BorrowedFd<'_>, mut text: &[u8]) -> Result<(), Errno> {
+    while !text.is_empty() {
+        match rustix::io::write(to, text) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => text = &text[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let mut writable = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
+                // An interruption leads to another attempt, and so does a lack of memory.
+                if poll(&mut writable, None).is_err() {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn one_line(text: &str) -> String {

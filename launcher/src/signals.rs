@@ -1,8 +1,10 @@
 //! Signals to the launcher, as events.
 
+use std::sync::Arc;
+
 use crossbeam_channel::Sender;
 use signal_hook::consts::{
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ,
 };
 use signal_hook::iterator::Signals;
 
@@ -25,6 +27,14 @@ pub(crate) fn listen(events: Sender<Event>) -> Result<(), Error> {
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(work).map(drop).map_err(failed)
+}
+
+/// From now on a file that grows beyond the limit of file sizes (ulimit -f) is an error where it is
+/// written, as a full disk is, and does not kill the launcher. Programs that it starts are killed,
+/// as ever: what they execute does not inherit a handler.
+pub(crate) fn survive_file_limits() {
+    // It fails for signals that cannot be caught, of which this is none.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Whether this process was started with the signal ignored.

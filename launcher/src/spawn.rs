@@ -8,8 +8,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
-    waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpgid, getrlimit, kill_process,
+    kill_process_group, setrlimit, waitid,
 };
 
 use crate::environment::{Environment, OWN};
@@ -19,6 +19,7 @@ use crate::job::Job;
 use crate::output::{self, Output};
 use crate::place::{Affinity, Places};
 use crate::plan::{Plan, Program};
+use crate::streams::Streams;
 use crate::watchdog::Watchdog;
 
 /// A started process, leader of a process group of its own. Its zombie is kept until the job is
@@ -37,6 +38,10 @@ impl Process {
     pub(crate) fn signal(&self, signal: Signal) {
         // An error says that nothing is left to receive it.
         let _ = kill_process_group(self.pid, signal);
+        // It may have gone to another group. Its number is its own until it is reaped.
+        if getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid) {
+            let _ = kill_process(self.pid, signal);
+        }
     }
 
     /// Looks whether the process has ended, and leaves its zombie.
@@ -98,14 +103,14 @@ pub(crate) fn start(
     job: Option<&Job>,
     environment: &Environment,
     watchdog: Watchdog,
+    streams: &Streams,
 ) -> Result<Started, Error> {
     let mut processes = Processes { all: Vec::new(), watchdog };
     let captured = output::captured(plan);
     let count = plan.processes().count();
-    if captured {
-        allow_files(3 * count + 64)?;
-    }
-    let mut output = captured.then(|| Output::new(plan)).transpose()?;
+    let feeds: Vec<Feed> = (0..count).map(|rank| Feed::of(plan, rank)).collect();
+    let lowered = if captured { allow_files(files_needed(plan, &feeds))? } else { None };
+    let mut output = captured.then(|| Output::new(plan, streams)).transpose()?;
     let mut files =
         (0..count).map(|rank| Output::files(plan, rank)).collect::<Result<Vec<_>, _>>()?;
     let mut inputs = Vec::new();
@@ -117,8 +122,10 @@ pub(crate) fn start(
             affinity.set(cpus)?;
         }
         let env = environment.of(plan, program, rank, places, job, captured);
-        let feed = Feed::of(plan, rank);
-        let mut command = command(program, env, feed, captured);
+        let mut command = command(program, env, feeds[rank], captured);
+        if let Some(limit) = &lowered {
+            start_with(&mut command, limit.clone());
+        }
         let mut child = command.spawn().map_err(|error| refused(rank, program, error))?;
         let pid = Pid::from_child(&child);
         processes.watchdog.protect(pid);
@@ -170,6 +177,12 @@ fn refused(rank: usize, program: &Program, error: io::Error) -> Error {
         _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
             Error::NotExecutable(format!("cannot start {name}: it is not a program ({error})"))
         }
+        io::ErrorKind::ArgumentListTooLong => Error::System {
+            action: format!("start rank {rank} ({name})"),
+            source: error,
+            remedy: "; its arguments or the environment are too long, with the variables that \
+                     spmdrun sets: shorten them, or raise the limit (ulimit -s)",
+        },
         _ => Error::System {
             action: format!("start rank {rank} ({name})"),
             source: error,
@@ -178,12 +191,23 @@ fn refused(rank: usize, program: &Program, error: io::Error) -> Error {
     }
 }
 
-/// Raises the limit of open files where the pipes of this many ranks need it.
-fn allow_files(needed: usize) -> Result<(), Error> {
+/// How many descriptors starting these processes takes at most, with those that are open.
+fn files_needed(plan: &Plan, feeds: &[Feed]) -> usize {
+    // For the program of one that is being started: the other ends of its pipes and an errors' pipe.
+    const PASSING: usize = 16;
+    let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count);
+    let each = if plan.output_dir.is_some() { 4 } else { 2 };
+    let inputs = feeds.iter().filter(|feed| **feed == Feed::Pipe).count();
+    open + each * feeds.len() + inputs + PASSING
+}
+
+/// Raises the soft limit of open files where so many are needed. Returns what it was: the limit of
+/// the ranks.
+fn allow_files(needed: usize) -> Result<Option<Rlimit>, Error> {
     let limit = getrlimit(Resource::Nofile);
     let needed = needed as u64;
     if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
+        return Ok(None);
     }
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         return Err(Error::Usage(format!(
@@ -193,5 +217,14 @@ fn allow_files(needed: usize) -> Result<(), Error> {
         )));
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
-        .map_err(|error| Error::system("raise the limit of open files", error))
+        .map_err(|error| Error::system("raise the limit of open files", error))?;
+    Ok(Some(limit))
+}
+
+/// Gives the program this limit of open files instead of the launcher's.
+fn start_with(command: &mut Command, limit: Rlimit) {
+    let lower = move || Ok(setrlimit(Resource::Nofile, limit.clone())?);
+    // SAFETY: between fork and exec the closure makes one system call, with numbers of its own: it
+    // takes no lock and no memory, and touches nothing of the launcher's.
+    unsafe { command.pre_exec(lower) };
 }

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rustix::process::Signal;
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTSTP};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 use crate::args::OnFailure;
 use crate::job::Job;
 use crate::plan::Plan;
-use crate::report::{self, Failure, Outcome, say};
+use crate::report::{self, Failure, Outcome};
 use crate::spawn::Process;
+use crate::streams::Streams;
 use outcome::{Verdict, judge};
 
 /// What can happen to a job.
@@ -24,6 +25,8 @@ pub(crate) enum Event {
     Alarm(String),
     /// Every pipe from the ranks has ended.
     OutputDone,
+    /// What waited for one of the launcher's streams is written.
+    Written(usize),
 }
 
 /// How far the ending of a job has come.
@@ -50,6 +53,7 @@ pub(crate) struct Supervisor<'a> {
     /// Where to see what ranks do and which failed first.
     shown: Option<&'a Job>,
     processes: &'a mut [Process],
+    streams: &'a Streams,
     started: Instant,
     /// When `--timeout` passes.
     limit: Option<Instant>,
@@ -61,7 +65,8 @@ pub(crate) struct Supervisor<'a> {
     told: Option<String>,
     /// The last ending signal that was passed on to the ranks.
     passed_on: Option<i32>,
-    interrupts: usize,
+    /// Which of SIGINT and SIGTERM have come.
+    asked: Vec<i32>,
     /// Ranks that ended well without ever entering the world.
     never_entered: Vec<usize>,
     /// How many processes ended well.
@@ -69,13 +74,19 @@ pub(crate) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    pub(crate) fn new(plan: &'a Plan, job: Option<&'a Job>, processes: &'a mut [Process]) -> Self {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        job: Option<&'a Job>,
+        processes: &'a mut [Process],
+        streams: &'a Streams,
+    ) -> Self {
         let started = Instant::now();
         Supervisor {
             plan,
             job: job.filter(|_| !plan.one_process()),
             shown: job,
             processes,
+            streams,
             started,
             limit: plan.timeout.map(|limit| started + limit),
             phase: Phase::Running,
@@ -83,14 +94,15 @@ impl<'a> Supervisor<'a> {
             timed_out: false,
             told: None,
             passed_on: None,
-            interrupts: 0,
+            asked: Vec::new(),
             never_entered: Vec::new(),
             finished: 0,
         }
     }
 
-    /// Returns when every process has ended. `more` says whether output is still being read, of
-    /// which the end may come as an event before the processes'.
+    /// Returns when every process has ended. It waits for nothing else: neither for whoever reads
+    /// the launcher's output nor for whoever writes its input. `more` says whether output is still
+    /// being read, of which the end may come as an event before the processes'.
     pub(crate) fn run(mut self, events: &Receiver<Event>, more: &mut bool) -> Outcome {
         self.look_at_all();
         while self.alive().next().is_some() {
@@ -102,6 +114,7 @@ impl<'a> Supervisor<'a> {
                 Ok(Event::Signal(signal)) => self.on_signal(signal),
                 Ok(Event::Alarm(text)) => self.on_alarm(text),
                 Ok(Event::OutputDone) => *more = false,
+                Ok(Event::Written(_)) => {}
                 Err(RecvTimeoutError::Timeout) => {}
                 // The threads that send never end before this; without them, look now and then.
                 Err(RecvTimeoutError::Disconnected) => {
@@ -142,7 +155,7 @@ impl<'a> Supervisor<'a> {
         match self.phase {
             Phase::Running if self.limit.is_some_and(|limit| now >= limit) => {
                 self.timed_out = true;
-                say("the time limit has passed; this is what the ranks were doing:");
+                self.streams.say("the time limit has passed; this is what the ranks were doing:");
                 self.report();
                 self.terminate();
             }
@@ -161,6 +174,21 @@ impl<'a> Supervisor<'a> {
         self.phase = Phase::Terminating(Instant::now() + self.plan.grace);
     }
 
+    /// Passes SIGTERM on. Whoever has not ended after the grace is killed.
+    fn told_to_terminate(&mut self) {
+        match self.phase {
+            Phase::Running | Phase::Failing(_) => {
+                self.terminate();
+                if self.plan.under.is_some() {
+                    let grace = self.plan.grace.max(LAUNCHER_ENDS);
+                    self.phase = Phase::Terminating(Instant::now() + grace);
+                }
+            }
+            // The grace has begun.
+            Phase::Terminating(_) | Phase::Killed => self.signal_all(Signal::TERM),
+        }
+    }
+
     fn kill(&mut self) {
         self.signal_all(Signal::KILL);
         self.phase = Phase::Killed;
@@ -171,12 +199,19 @@ impl<'a> Supervisor<'a> {
             SIGCHLD => self.look_at_all(),
             SIGQUIT => self.report(),
             SIGTSTP => self.stop(),
-            SIGINT if self.interrupts > 0 => {
+            SIGINT | SIGTERM
+                if self.asked.iter().any(|&asked| asked == number || asked == SIGTERM) =>
+            {
                 self.passed_on = Some(number);
                 self.kill();
             }
+            SIGTERM => {
+                self.asked.push(number);
+                self.passed_on = Some(number);
+                self.told_to_terminate();
+            }
             _ => {
-                self.interrupts += usize::from(number == SIGINT);
+                self.asked.extend((number == SIGINT).then_some(number));
                 if let Some(signal) = Signal::from_named_raw(number) {
                     self.signal_all(signal);
                 }

@@ -1,4 +1,4 @@
-//! The ranks' output: whole lines, tags, times, files, and what happens when nobody reads.
+//! The ranks' output: whole lines, tags, times, files, unfinished lines.
 
 #![cfg(target_os = "linux")]
 
@@ -6,11 +6,11 @@ mod support;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use support::{run, spmdrun};
+use support::{finish, run, spmdrun};
 
 #[test]
 fn bursts_are_never_split() {
@@ -109,15 +109,71 @@ fn much_output_arrives_whole() {
     assert_eq!(sum, 3 * 100_000 * 100_001 / 2);
 }
 
+/// What the ranks of this script print; `$0` is a file that the test makes when the line of rank 0
+/// that ends in a question has arrived, which it waits for without end.
+fn with_a_question(arguments: &[&str], script: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let answer = folder.path().join("answer");
+    let job = [arguments, &["sh", "-c", script, answer.to_str().unwrap()]].concat();
+    let mut child = spmdrun(&job).stdout(Stdio::piped()).spawn().expect("spmdrun starts");
+    let mut out = child.stdout.take().unwrap();
+    let mut text = Vec::new();
+    while !text.ends_with(b"? ") {
+        let mut byte = [0];
+        out.read_exact(&mut byte).expect("the question comes before the end");
+        text.extend(byte);
+    }
+    fs::write(answer, "").unwrap();
+    out.read_to_end(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(text).unwrap()
+}
+
+/// Waits for the answer, but not for ever: the question is held back, then.
+const UNTIL_ANSWERED: &str = "i=0; until [ -e \"$0\" ] || [ $i = 500 ]; do sleep 0.02; i=$((i+1)); done; \
+     [ -e \"$0\" ] || exit 1; ";
+
 #[test]
-fn a_reader_that_has_stopped_does_not_keep_a_job_that_is_told_to_end() {
-    let mut child = spmdrun(&["-n", "2", "--timeout", "300ms", "--grace", "100ms", "yes"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("spmdrun starts");
-    // Its output is open until here, and nobody reads it.
-    let pipe = child.stdout.take();
-    assert_eq!(child.wait().unwrap().code(), Some(124));
-    drop(pipe);
+fn a_question_is_passed_on_before_its_line_ends() {
+    let script = format!("printf 'name? '; {UNTIL_ANSWERED} echo Ada");
+    assert_eq!(with_a_question(&["-n", "1", "--tag"], &script), "[0] name? Ada\n");
+    let ask = format!("test $SPMD_RANK = 1 || {{ {script}; }}");
+    assert_eq!(with_a_question(&["-n", "2"], &ask), "name? Ada\n");
+    // Marked by the library as a rank's of several in one process.
+    let marked = format!("printf '\\0362\\036name? '; {UNTIL_ANSWERED} echo Ada");
+    let threads = ["-n", "3", "--as", "threads", "--tag"];
+    assert_eq!(with_a_question(&threads, &marked), "[2] name? Ada\n");
+}
+
+#[test]
+fn an_unfinished_line_is_ended_for_that_of_another_rank() {
+    let script = format!(
+        "if [ $SPMD_RANK = 0 ]; then printf 'name? '; {UNTIL_ANSWERED} sleep 0.5; echo Ada; \
+         else {UNTIL_ANSWERED} echo hello; fi"
+    );
+    let text = with_a_question(&["-n", "2", "--tag"], &script);
+    assert_eq!(text, "[0] name? \n[1] hello\n[0] Ada\n");
+}
+
+#[test]
+fn full_buffers_are_no_questions() {
+    // 4096 bytes, then for long nothing, in each of two ranks; the first to go on is rank 0.
+    let script = "head -c 4096 /dev/zero | tr '\\0' x; sleep 0.$((5 + 3 * SPMD_RANK)); echo";
+    let ran = run(&["-n", "2", "sh", "-c", script]);
+    let line = "x".repeat(4096);
+    assert_eq!(ran.lines(), [line.as_str(), &line], "{ran:?}");
+}
+
+#[test]
+fn many_files_need_no_higher_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let limited = format!(
+        "ulimit -Sn 64; exec {} -n 40 --output-dir {} sh -c 'ulimit -Sn'",
+        env!("CARGO_BIN_EXE_spmdrun"),
+        dir.path().display()
+    );
+    let ran = finish(std::process::Command::new("sh").args(["-c", &limited]));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let said = fs::read_to_string(dir.path().join("rank-39.stdout")).unwrap();
+    assert_eq!(said, "64\n", "the limit of the ranks is what it was");
 }

@@ -48,6 +48,66 @@ fn a_second_interrupt_kills() {
 }
 
 #[test]
+fn a_second_sigterm_kills() {
+    let stubborn = "trap 'echo told' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut job = Job::start(&["-n", "2", "--grace", "1h", "sh", "-c", stubborn], 2);
+    job.signal(Signal::TERM);
+    assert_eq!((job.line().as_str(), job.line().as_str()), ("told", "told"));
+    job.signal(Signal::TERM);
+    let ran = job.end();
+    assert_eq!(ran.code, Some(143), "{ran:?}");
+    assert!(ran.last_line().contains("ended by signal 15"), "{ran:?}");
+}
+
+#[test]
+fn the_grace_after_sigterm_kills() {
+    let stubborn = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
+    let job = Job::start(&["-n", "2", "--grace", "200ms", "sh", "-c", stubborn], 2);
+    job.signal(Signal::TERM);
+    assert_eq!(job.end().code, Some(143));
+}
+
+#[test]
+fn an_interrupt_after_sigterm_kills_but_not_the_reverse() {
+    let stubborn = "trap 'echo told' INT TERM; echo ready; while :; do sleep 0.02; done";
+    let mut job = Job::start(&["-n", "1", "--tag", "--grace", "1h", "sh", "-c", stubborn], 1);
+    job.signal(Signal::INT);
+    assert_eq!(job.line(), "[0] told");
+    job.signal(Signal::TERM);
+    assert_eq!(job.line(), "[0] told");
+    job.signal(Signal::INT);
+    assert_eq!(job.end().code, Some(130));
+}
+
+#[test]
+#[ignore = "the program of the next test"]
+fn go_to_the_group_of_the_launcher() {
+    use rustix::process::{getpgid, getppid, setpgid};
+    if std::env::var_os("SPMD_RANK").is_some() {
+        let group = getpgid(getppid()).unwrap();
+        setpgid(None, Some(group)).unwrap();
+        println!("ready");
+        std::thread::sleep(support::PATIENCE);
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_its_group_is_ended() {
+    let program = std::env::current_exe().unwrap();
+    let test = ["--ignored", "--exact", "--nocapture", "go_to_the_group_of_the_launcher"];
+    let arguments = [&["-n", "2", "--grace", "0", program.to_str().unwrap()], &test[..]].concat();
+    // In a group of its own, which the signals of its ranks must not reach.
+    let mut command = support::spmdrun(&arguments);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut job = Job::of(command, 0);
+    while !job.line().ends_with("ready") {}
+    while !job.line().ends_with("ready") {}
+    job.signal(Signal::TERM);
+    let ran = job.end();
+    assert_eq!(ran.code, Some(143), "{ran:?}");
+}
+
+#[test]
 fn quit_reports_and_ends_nothing() {
     let wait = "trap 'exit 0' USR1; echo ready; while :; do sleep 0.02; done";
     for mode in ["processes", "threads"] {

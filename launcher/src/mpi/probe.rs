@@ -83,8 +83,8 @@ pub(crate) fn main() -> Option<ExitCode> {
         Ok(Answer { abi: None, text }) => (format!("{NONE}\n{text}"), 0),
         Err(error) => (error, 1),
     };
-    crate::report::print(&text);
-    Some(ExitCode::from(code))
+    let printed = crate::report::print(&text);
+    Some(ExitCode::from(if printed.is_ok() { code } else { 1 }))
 }
 
 fn ask(file: &OsStr) -> Result<Answer, String> {

@@ -5,10 +5,10 @@ use std::process::ExitStatus;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::Supervisor;
+use super::{Phase, Supervisor};
 use crate::args::OnFailure;
 use crate::job::Job;
-use crate::report::{self, Failure, Outcome, say};
+use crate::report::{self, Failure, Outcome};
 
 /// How one rank's end is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,7 @@ impl Supervisor<'_> {
 
     /// What the ranks are doing, a line for those who do the same.
     pub(super) fn report(&self) {
+        let say = |line: &str| self.streams.say(line);
         for process in self.processes.iter() {
             let first = process.ranks.start;
             let who = format!("{} (pid {})", self.name(first), process.pid.as_raw_nonzero());
@@ -85,7 +86,7 @@ impl Supervisor<'_> {
         if let Some(signal) = self.passed_on
             && (self.ends_by_itself(signal)
                 || status.and_then(report::signal).is_some_and(|by| {
-                    by == signal || (by == Signal::KILL.as_raw() && self.interrupts > 0)
+                    by == signal || (by == Signal::KILL.as_raw() && self.phase == Phase::Killed)
                 }))
         {
             return Outcome::Interrupted { signal };
