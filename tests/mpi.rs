@@ -16,7 +16,7 @@ use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
 use spmd_conformance::{communicators, full, messages, random};
 use spmd_core::boot::Alarm;
-use support::{Mpi, across, across_to_its_end};
+use support::{Mpi, across, across_to_its_end, is_mpi_process};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };
 const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
@@ -205,8 +205,28 @@ fn the_time_limit_ends_a_call_of_the_library() -> Result<()> {
     Ok(())
 }
 
+/// Sender and receiver wait for nothing but the data, for longer than the watch takes to find a circle.
+#[test]
+fn a_message_that_takes_seconds_is_no_deadlock() -> Result<()> {
+    everywhere("a_message_that_takes_seconds_is_no_deadlock", &[(2, 1, "threads")], &[], |ctx| {
+        let mut data = vec![ctx.rank() as u8; 384 << 20];
+        match ctx.rank() {
+            0 => ctx.send(&data, 1, 0),
+            _ => ctx.recv(&mut data, 0, 0).map(|_| assert!(data.iter().all(|byte| *byte == 0))),
+        }
+    })
+}
+
 /// Each mistake ends the job with an error that names it, within some seconds, and leaves nothing.
 fn mistakes_over(library: &str, test: &str, places: &[Place]) -> Result<()> {
+    if !is_mpi_process() {
+        return each_mistake_over(library, test, places);
+    }
+    mistakes::leave_other_threads();
+    mistakes::end(each_mistake_over(library, test, places))
+}
+
+fn each_mistake_over(library: &str, test: &str, places: &[Place]) -> Result<()> {
     for mpi in Mpi::all().into_iter().filter(|mpi| mpi.name == library) {
         for &place in places {
             for (name, mistake, words) in MISTAKES {

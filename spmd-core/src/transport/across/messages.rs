@@ -16,6 +16,7 @@ use crate::transport::message::{
     Arrived, Data, Envelope, Kept, Manner, Pending, There, Underway, Wanted,
 };
 use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::layout::Agent;
 use crate::transport::shared::{Endpoint, World, packed};
 
 /// Packets that a look at what has come takes, at most.
@@ -222,6 +223,7 @@ impl There for Announced {
         // SAFETY: the target has room for the envelope's bytes, as the caller promises, and is the
         // caller's alone until this returns, which it does when it is complete or dropped.
         let mut started = unsafe { fabric.take(self.from, self.payload, into, envelope.bytes)? };
+        waiter.ended_by(Agent::DATA);
         waiter.until_by(Some(source), || done(world, &mut *started))??;
         Ok(true)
     }

@@ -43,6 +43,9 @@ use turns::Turns;
 pub use watch::Alarm;
 use watch::Watch;
 
+/// The number of the block in its world: each block that spans processes has a world of its own.
+const BLOCK: u32 = 1;
+
 /// What joins this process to others, for its life.
 #[derive(Clone)]
 pub(crate) struct Joined {

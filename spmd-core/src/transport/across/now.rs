@@ -85,6 +85,8 @@ impl Now {
             which: (self.context, round),
             own: true,
             on: On::Round { context: self.context, round },
+            takes: false,
+            confirmed: Wait::SURE,
             call: progress.rounds.call(round).unwrap_or_default(),
         });
         (progress, wait)
