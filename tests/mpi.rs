@@ -275,8 +275,8 @@ fn mistakes_over_what_is_linked() -> Result<()> {
 fn spmdrun_is_told_of_an_error() -> Result<()> {
     let test = "spmdrun_is_told_of_an_error";
     for mpi in Mpi::all() {
-        let alarm = Alarm::new()?;
-        let place = alarm.place()?;
+        let alarm = Alarm::new(true)?;
+        let place = alarm.place();
         let body = |ctx: &Ctx| match ctx.barrier() {
             Ok(()) if is_last(ctx) => Err("no more data".into()),
             outcome => outcome,
@@ -287,10 +287,7 @@ fn spmdrun_is_told_of_an_error() -> Result<()> {
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || tell.send(alarm.wait()));
         let told = told.recv_timeout(Duration::from_secs(5));
-        assert!(
-            matches!(&told, Ok(Ok(text)) if text.contains("no more data")),
-            "{told:?}, {ran:?}"
-        );
+        assert!(matches!(&told, Ok(text) if text.contains("no more data")), "{told:?}, {ran:?}");
     }
     Ok(())
 }
@@ -318,16 +315,13 @@ fn strangers_at_the_watch() -> Result<()> {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    let words: [&[u8]; 5] = [
+    let words: [&[u8]; 4] = [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        // A word that is far too long.
         &[0xff; 64],
-        // A word of a kind that there is not.
-        &[1, 0, 0, 0, 0x63],
         // A greeting with another secret.
-        &[4, 0, 0, 0, 0, 1, 1, 1],
-        // A word that must not come first: somebody waits.
-        &[1, 0, 0, 0, 2],
+        &[1; 20],
+        // A part of one, after which nothing comes.
+        &[1; 19],
     ];
     // MPICH's library listens itself, unless the processes share memory alone.
     let settings = [("UCX_TLS", "self,sm")];

@@ -153,7 +153,6 @@ impl Thread {
 
     fn hear(&mut self, process: usize, word: Word) {
         match word {
-            Word::Hello(..) => {}
             Word::Entered(block) => self.entered[process] = block,
             Word::Waiting => self.waiting = Some(Instant::now()),
             Word::Ask(number) => {
