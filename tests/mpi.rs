@@ -292,6 +292,28 @@ fn spmdrun_is_told_of_an_error() -> Result<()> {
     Ok(())
 }
 
+/// What ends several processes is said by each of them, in several pieces, and yet in whole lines.
+#[test]
+fn errors_of_several_processes_do_not_mix() -> Result<()> {
+    let test = "errors_of_several_processes_do_not_mix";
+    for mpi in Mpi::all() {
+        for _ in 0..if full() { 20 } else { 4 } {
+            let body = |ctx: &Ctx| {
+                ctx.barrier()?;
+                Err(format!("no file {} of rank {}", "input.dat", ctx.rank()).into())
+            };
+            let Some(ran) = across_to_its_end(test, &mpi, (4, 1, "threads"), &[], body)? else {
+                continue;
+            };
+            let told = |line: &&str| line.contains("Error: ") && line.contains("no file");
+            let mixed = |line: &&str| line.matches("Error: ").count() > 1;
+            assert!(ran.code != Some(0) && ran.err.lines().any(|line| told(&line)), "{ran:?}");
+            assert!(!ran.err.lines().any(|line| mixed(&line)), "{ran:?}");
+        }
+    }
+    Ok(())
+}
+
 /// The ports of this host alone at which this process listens: the watch's, on process 0.
 fn listening() -> Vec<u16> {
     let links = std::fs::read_dir("/proc/self/fd").expect("there is one").flatten();

@@ -27,6 +27,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 pub use lead::Lead;
 pub(crate) use messages::Remote;
@@ -183,6 +184,16 @@ impl Across {
         leaving::fail();
         self.fail(&self.fault_of(error));
         self.watch.iter().for_each(|watch| watch.leave());
+        self.await_turn();
+    }
+
+    /// Processes whose block has failed are about to write an error each, in several pieces, to one
+    /// place: waits so that they do it one after the other. The first that ends then ends all.
+    fn await_turn(&self) {
+        const EACH: Duration = Duration::from_millis(50);
+        const LAST: Duration = Duration::from_secs(1);
+        let turn = u32::try_from(self.fabric.process()).unwrap_or(u32::MAX);
+        std::thread::sleep(EACH.saturating_mul(turn).min(LAST));
     }
 
     /// Something is wrong in a call: waits a little for the others to find out what it is.
@@ -203,7 +214,7 @@ impl Across {
             Err(error) if self.watch.is_some() && stops(&error) => {
                 self.fail(&self.fault_of(&error));
                 loop {
-                    std::thread::sleep(std::time::Duration::from_secs(1));
+                    std::thread::sleep(Duration::from_secs(1));
                 }
             }
             outcome => outcome,
