@@ -250,4 +250,26 @@ pub const MISTAKES: &[Mistake] = &[
         },
         &["deadlock", "send of 1048576 u8 to rank", "support/mistakes.rs"],
     ),
+    (
+        "neighbours of another type",
+        |ctx| {
+            let ring = ctx.cartesian(&[ctx.size()], &[true])?.expect("all have a place");
+            match is_last(ctx) {
+                true => ring.neighbor_allgather(&[1u32], &mut [0u32; 2]),
+                false => ring.neighbor_allgather(&[1i32], &mut [0i32; 2]),
+            }
+        },
+        &["do not match", "neighbor_allgather of 1 i32 at", "neighbor_allgather of 1 u32 at"],
+    ),
+    (
+        "another type on a communicator that is dropped",
+        |ctx| {
+            let other = ctx.dup()?;
+            match is_last(ctx) {
+                true => other.allgather_value(1u32).map(drop),
+                false => other.allgather_value(1i32).map(drop),
+            }
+        },
+        &["do not match", "allgather of 1 i32 at", "allgather of 1 u32 at"],
+    ),
 ];

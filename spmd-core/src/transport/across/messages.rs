@@ -146,6 +146,9 @@ impl World {
                 let heard = across.texts.lock().hear(table, of, number, text);
                 return if heard { Ok(()) } else { Err(unknown()) };
             }
+            Packet::Calls { lead, context, rounds } => {
+                return across.hear_calls(from, lead, context, rounds);
+            }
             Packet::Message { to, envelope, data } => (to, envelope, Data::Here(data.to_vec())),
             Packet::Announced { to, envelope, payload } => {
                 let there = Announced { across: across.clone(), from, payload };

@@ -14,6 +14,7 @@ mod finish;
 mod known;
 mod lead;
 mod leaving;
+mod ledger;
 mod messages;
 mod now;
 pub(crate) mod packet;
@@ -98,6 +99,7 @@ pub(crate) struct Across {
     /// The communicators that span processes, for the watch.
     comms: Mutex<Vec<Weak<Spread>>>,
     turns: Turns,
+    ledger: Mutex<ledger::Ledger>,
 }
 
 impl Across {
@@ -108,7 +110,7 @@ impl Across {
         let first = fabric.process() * each;
         let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
-        let (payloads, comms, ended, turns, settled) = Default::default();
+        let (payloads, comms, ended, turns, settled, ledger) = Default::default();
         let survives = fabric.survives() && watch.is_some();
         let lost = (0..processes).map(|_| AtomicBool::new(false)).collect();
         Across {
@@ -127,6 +129,7 @@ impl Across {
             taken,
             comms,
             turns,
+            ledger,
         }
     }
 

@@ -46,6 +46,15 @@ impl Now {
         Rounds::of(world, self.lead, self.board, self.begun.load(Relaxed), SLOTS)
     }
 
+    /// The rank that leads, and its board.
+    pub(super) fn lead(&self) -> usize {
+        self.lead
+    }
+
+    pub(super) fn board(&self) -> usize {
+        self.board
+    }
+
     /// The communicator's number.
     pub(super) fn context(&self) -> u64 {
         self.context

@@ -10,6 +10,7 @@ const HEADER: usize = 64;
 const TEXT: u32 = 1;
 const MESSAGE: u32 = 2;
 const ANNOUNCED: u32 = 3;
+const CALLS: u32 = 4;
 
 /// A packet.
 pub(super) enum Packet<'a> {
@@ -19,6 +20,8 @@ pub(super) enum Packet<'a> {
     Message { to: u32, envelope: Envelope, data: &'a [u8] },
     /// A message to rank `to` whose data are given as this payload.
     Announced { to: u32, envelope: Envelope, payload: u32 },
+    /// The last calls of a communicator that `lead` has dropped, or that lasts to the end.
+    Calls { lead: u32, context: u64, rounds: &'a [u8] },
 }
 
 impl<'a> Packet<'a> {
@@ -33,6 +36,10 @@ impl<'a> Packet<'a> {
             }
             Packet::Announced { to, envelope, payload } => {
                 (words([ANNOUNCED, *to, *payload, 0], Some(envelope)), &[][..])
+            }
+            Packet::Calls { lead, context, rounds } => {
+                let (low, high) = (*context as u32, (*context >> 32) as u32);
+                (words([CALLS, *lead, low, high], None), *rounds)
             }
         };
         let mut bytes = [const { std::mem::MaybeUninit::<u8>::uninit() }; HEADER + INLINE];
@@ -73,6 +80,7 @@ impl<'a> Packet<'a> {
                 Some(Packet::Message { to: word(4), envelope, data })
             }
             ANNOUNCED => Some(Packet::Announced { to: word(4), envelope, payload: word(8) }),
+            CALLS => Some(Packet::Calls { lead: word(4), context: long(8), rounds: data }),
             _ => None,
         }
     }
@@ -139,6 +147,13 @@ mod tests {
         Packet::Text { of: 3, number: 4, text: "src/main.rs" }.with_bytes(|bytes| {
             let read = Packet::read(bytes);
             assert!(matches!(read, Some(Packet::Text { of: 3, number: 4, text: "src/main.rs" })));
+        });
+        Packet::Calls { lead: 3, context: 5 << 40 | 7, rounds: b"some" }.with_bytes(|bytes| {
+            let Some(Packet::Calls { lead: 3, context, rounds: b"some" }) = Packet::read(bytes)
+            else {
+                panic!("not what was sent");
+            };
+            assert_eq!(context, 5 << 40 | 7);
         });
         assert!(Packet::read(&[0; 100]).is_none());
     }
