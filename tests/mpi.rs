@@ -205,6 +205,47 @@ fn the_time_limit_ends_a_call_of_the_library() -> Result<()> {
     Ok(())
 }
 
+/// What this process has had in memory at most, in MiB.
+fn most_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("there is one");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it has one");
+    let kib = line.trim().trim_end_matches("kB").trim();
+    kib.parse::<usize>().expect("a number") / 1024
+}
+
+/// A sender of more small messages than the window has room for waits until they are received.
+#[test]
+fn a_flood_of_small_messages_is_bounded() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    everywhere("a_flood_of_small_messages_is_bounded", &places, &[], |ctx| {
+        const MESSAGES: u64 = 40_000;
+        let before = most_memory();
+        let mut data = [0u64; 1000];
+        match ctx.rank() {
+            0 => {
+                for number in 0..MESSAGES {
+                    data[999] = number;
+                    ctx.send(&data, ctx.size() - 1, 3)?;
+                }
+            }
+            _ if is_last(ctx) => {
+                // It has to hold nothing while it does something else.
+                std::thread::sleep(Duration::from_secs(1));
+                for number in 0..MESSAGES {
+                    ctx.recv(&mut data, 0, 3)?;
+                    assert_eq!(data[999], number);
+                }
+            }
+            _ => {}
+        }
+        ctx.barrier()?;
+        // 320 MB have been sent; the window is 64 MiB.
+        let more = most_memory() - before;
+        assert!(more < 200, "{more} MiB");
+        Ok(())
+    })
+}
+
 /// Sender and receiver wait for nothing but the data, for longer than the watch takes to find a circle.
 #[test]
 fn a_message_that_takes_seconds_is_no_deadlock() -> Result<()> {

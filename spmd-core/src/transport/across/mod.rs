@@ -23,6 +23,7 @@ pub(crate) mod survive;
 mod texts;
 mod turns;
 mod watch;
+mod window;
 
 use std::io::Write;
 use std::ops::Range;
@@ -100,6 +101,7 @@ pub(crate) struct Across {
     comms: Mutex<Vec<Weak<Spread>>>,
     turns: Turns,
     ledger: Mutex<ledger::Ledger>,
+    windows: window::Windows,
 }
 
 impl Across {
@@ -112,6 +114,7 @@ impl Across {
         let (sent, taken) = (counters(), counters());
         let (payloads, comms, ended, turns, settled, ledger) = Default::default();
         let survives = fabric.survives() && watch.is_some();
+        let windows = window::Windows::new(processes, each);
         let lost = (0..processes).map(|_| AtomicBool::new(false)).collect();
         Across {
             fabric,
@@ -130,6 +133,7 @@ impl Across {
             comms,
             turns,
             ledger,
+            windows,
         }
     }
 

@@ -11,6 +11,7 @@ const TEXT: u32 = 1;
 const MESSAGE: u32 = 2;
 const ANNOUNCED: u32 = 3;
 const CALLS: u32 = 4;
+const RECEIVED: u32 = 5;
 
 /// A packet.
 pub(super) enum Packet<'a> {
@@ -22,6 +23,8 @@ pub(super) enum Packet<'a> {
     Announced { to: u32, envelope: Envelope, payload: u32 },
     /// The last calls of a communicator that `lead` has dropped, or that lasts to the end.
     Calls { lead: u32, context: u64, rounds: &'a [u8] },
+    /// Rank `by` has received so many bytes of small messages that rank `of` has sent.
+    Received { by: u32, of: u32, bytes: u64 },
 }
 
 impl<'a> Packet<'a> {
@@ -40,6 +43,11 @@ impl<'a> Packet<'a> {
             Packet::Calls { lead, context, rounds } => {
                 let (low, high) = (*context as u32, (*context >> 32) as u32);
                 (words([CALLS, *lead, low, high], None), *rounds)
+            }
+            Packet::Received { by, of, bytes } => {
+                let mut header = words([RECEIVED, *by, *of, 0], None);
+                header[16..24].copy_from_slice(&bytes.to_le_bytes());
+                (header, &[][..])
             }
         };
         let mut bytes = [const { std::mem::MaybeUninit::<u8>::uninit() }; HEADER + INLINE];
@@ -80,6 +88,7 @@ impl<'a> Packet<'a> {
                 Some(Packet::Message { to: word(4), envelope, data })
             }
             ANNOUNCED => Some(Packet::Announced { to: word(4), envelope, payload: word(8) }),
+            RECEIVED => Some(Packet::Received { by: word(4), of: word(8), bytes: long(16) }),
             CALLS => Some(Packet::Calls { lead: word(4), context: long(8), rounds: data }),
             _ => None,
         }
@@ -154,6 +163,12 @@ mod tests {
                 panic!("not what was sent");
             };
             assert_eq!(context, 5 << 40 | 7);
+        });
+        Packet::Received { by: 3, of: 1, bytes: 5 << 40 }.with_bytes(|bytes| {
+            let read = Packet::read(bytes);
+            assert!(
+                matches!(read, Some(Packet::Received { by: 3, of: 1, bytes }) if bytes == 5 << 40)
+            );
         });
         assert!(Packet::read(&[0; 100]).is_none());
     }
