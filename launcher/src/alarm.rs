@@ -12,9 +12,7 @@ pub(crate) fn listen(environment: &Environment, events: Sender<Event>) -> Result
     let failed = |error| Error::system("listen to the job's watches", error);
     let work = move || {
         // Without it, the user or the time limit ends a launcher that does not end by itself.
-        if let Ok(text) = alarm.wait() {
-            let _ = events.send(Event::Alarm(text));
-        }
+        let _ = events.send(Event::Alarm(alarm.wait()));
     };
     std::thread::Builder::new().name("alarm".into()).spawn(work).map(drop).map_err(failed)
 }

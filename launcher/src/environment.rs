@@ -11,6 +11,7 @@ use spmd_core::boot::{self, Alarm};
 use crate::args::{Bind, Mode, Transport};
 use crate::error::Error;
 use crate::job::Job;
+use crate::mpi::hosts;
 use crate::place::Places;
 use crate::plan::{Plan, Program};
 
@@ -69,7 +70,8 @@ impl Environment {
         let tuning = boot::tuned(tuning.as_deref(), !plan.one_process(), plan.size)?;
         let token = format!("{}-{}", std::process::id(), now.as_nanos());
         let watched = plan.transport == Transport::Mpi && !plan.dry_run;
-        let alarm = watched.then(Alarm::new).transpose()?.map(Arc::new);
+        let near = hosts::is_this_alone(&plan.hosts);
+        let alarm = watched.then(|| Alarm::new(near)).transpose()?.map(Arc::new);
         Ok(Environment { token, alarm, port: port.ok(), trace, tuning })
     }
 
@@ -164,7 +166,7 @@ impl Environment {
             put("SPMD_MPI_LIB", library.into());
         }
         if let Some(alarm) = &self.alarm {
-            put(boot::variables::ALARM, alarm.place()?.into());
+            put(boot::variables::ALARM, alarm.place().into());
         }
         if plan.ranks_per_process > 1 {
             put("SPMD_RANKS_PER_PROCESS", plan.ranks_per_process.to_string().into());

@@ -262,7 +262,9 @@ where
 /// The world that this fabric joins, where there is one.
 fn enter_across(attach: Attach) -> Result<Entry> {
     let each = positive(variables::RANKS_PER_PROCESS, "a number of ranks")?.unwrap_or(1);
-    attach()?.map_or(Ok(Entry::Alone), |fabric| Joined::new(fabric, each).map(Entry::Across))
+    wait::starting_own_threads(|| {
+        attach()?.map_or(Ok(Entry::Alone), |fabric| Joined::new(fabric, each).map(Entry::Across))
+    })
 }
 
 /// This process with so many ranks, unless it is one of several that were started together: each of

@@ -340,6 +340,8 @@ impl Drop for Comm {
         if !self.primary {
             self.endpoint.extra_comms.fetch_sub(1, Relaxed);
             EXTRA_COMMS.fetch_sub(1, Relaxed);
+            let Endpoint { world, rank, .. } = &*self.endpoint;
+            self.spread.iter().for_each(|spread| spread.drop_by(world, *rank));
             self.endpoint.retire_board(&self.board, &self.scope);
         }
     }

@@ -234,7 +234,8 @@ pub enum Error {
 /// A program whose `main` returns an error prints its `Debug` form: the same text as `Display`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        // In one piece: `main` writes it to a place where other ranks may write, too.
+        f.write_str(&self.to_string())
     }
 }
 

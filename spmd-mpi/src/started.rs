@@ -1,5 +1,7 @@
 //! What is under way: payloads and steps.
 
+use std::io::Write;
+
 use spmd_core::Result;
 use spmd_core::transport::fabric::Started;
 
@@ -89,11 +91,13 @@ impl Drop for Underway {
         }
         drop(calls);
         let what = if self.kind == Kind::Give { "a message" } else { "a collective call" };
-        eprintln!(
+        let text = format!(
             "spmd: {what} was given up while {} was at work on its buffers, which it cannot be \
-             asked to leave; ending all processes",
+             asked to leave; ending all processes\n",
             self.mpi.name()
         );
+        // In one piece: other processes may write to the same place. If nobody hears it, so be it.
+        let _ = std::io::stderr().write_all(text.as_bytes());
         self.mpi.abort(1)
     }
 }

@@ -7,6 +7,34 @@ use spmd::prelude::*;
 /// What a rank does wrong, and what must be said of it.
 pub type Mistake = (&'static str, fn(&Ctx) -> Result<()>, &'static [&'static str]);
 
+/// Goes on in a process that has this thread alone, as a program has that runs its ranks from `main`; the
+/// other one ends as that does. The library takes the threads of a test's harness for such as may use
+/// a communicator on which nobody waits, and then finds no circle through it.
+pub fn leave_other_threads() {
+    // SAFETY: the harness has one other thread, which waits for this one and holds no lock that is
+    // needed here.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    if child == 0 {
+        // SAFETY: this call takes numbers and touches no memory.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        return;
+    }
+    let mut status = 0;
+    // SAFETY: the child is this process's own, and `status` writable; nothing is left to be done here.
+    unsafe {
+        libc::waitpid(child, &mut status, 0);
+        libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 })
+    }
+}
+
+/// Ends such a process as `main` would.
+pub fn end(outcome: Result<()>) -> ! {
+    let Err(error) = outcome else { std::process::exit(0) };
+    eprintln!("Error: {error:?}");
+    std::process::exit(1)
+}
+
 pub fn is_last(ctx: &Ctx) -> bool {
     ctx.rank() + 1 == ctx.size()
 }
@@ -102,5 +130,146 @@ pub const MISTAKES: &[Mistake] = &[
         "a message that nobody receives",
         |ctx| if is_last(ctx) { ctx.send(&[0], 0, 0) } else { Ok(()) },
         &["never received", "sent at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "a synchronous send over a barrier",
+        |ctx| if is_last(ctx) { ctx.ssend(&[0], 0, 0) } else { ctx.barrier() },
+        &[
+            "deadlock",
+            "ssend of 1 i32 to rank 0 with tag 0 at tests/",
+            "barrier at tests/",
+            "mistakes.rs",
+        ],
+    ),
+    (
+        "a receive that nobody answers over an allreduce",
+        |ctx| match is_last(ctx) {
+            true => ctx.recv(&mut [0], 0, 0).map(drop),
+            false => ctx.allreduce_value(1, Sum).map(drop),
+        },
+        &["deadlock", "recv of 1 i32 from rank 0", "allreduce of 1 i32 with Sum at tests/"],
+    ),
+    (
+        "a synchronous send to a rank that has left",
+        |ctx| match ctx.rank() {
+            0 => ctx.barrier().and_then(|()| ctx.ssend(&[0], ctx.size() - 1, 0)),
+            _ => Ok(()),
+        },
+        &["ended its block while another rank waited for it", "rank 0: ssend of 1 i32"],
+    ),
+    (
+        "a large send to a rank that has left",
+        |ctx| match ctx.rank() {
+            0 => ctx.barrier().and_then(|()| ctx.send(&vec![0u8; 1 << 20], ctx.size() - 1, 0)),
+            _ => Ok(()),
+        },
+        &["ended its block while another rank waited for it", "rank 0: send of 1048576 u8"],
+    ),
+    (
+        "a large send to a rank that waits for a broadcast",
+        |ctx| match ctx.rank() {
+            0 => {
+                ctx.send(&vec![0u8; 1 << 20], ctx.size() - 1, 0)?;
+                ctx.broadcast(&mut [1], 0)
+            }
+            _ => ctx.broadcast(&mut [1], 0),
+        },
+        &["deadlock", "rank 0: send of 1048576 u8", "broadcast of 1 i32, root 0, at tests/"],
+    ),
+    (
+        "barriers of two communicators",
+        |ctx| {
+            let other = ctx.dup()?;
+            if is_last(ctx) { other.barrier() } else { ctx.barrier() }
+        },
+        &["deadlock", "barrier at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "a receive over a barrier while a communicator is not used",
+        |ctx| {
+            let _other = ctx.dup()?;
+            let _part = ctx.split(Some((ctx.rank() % 2) as u32), 0)?;
+            if is_last(ctx) { ctx.recv(&mut [0], 0, 0).map(drop) } else { ctx.barrier() }
+        },
+        &["deadlock", "recv of 1 i32 from rank 0", "barrier at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "rows and columns",
+        |ctx| {
+            let half = ctx.size() / 2;
+            let row = ctx.split(Some((ctx.rank() / half) as u32), 0)?.expect("a color");
+            let column = ctx.split(Some((ctx.rank() % half) as u32), 0)?.expect("a color");
+            // Rows of one rank would not wait.
+            let row = if half == 1 { ctx.dup()? } else { row };
+            match (ctx.rank() / half + ctx.rank() % half) % 2 {
+                0 => row.barrier().and_then(|()| column.barrier()),
+                _ => column.barrier().and_then(|()| row.barrier()),
+            }
+        },
+        &["deadlock", "barrier at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "a communicator that one rank has dropped",
+        |ctx| {
+            let other = ctx.dup()?;
+            if is_last(ctx) {
+                drop(other);
+                return ctx.barrier();
+            }
+            other.barrier()
+        },
+        &["deadlock", "barrier at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "a worker that is not dismissed",
+        |ctx| match ctx.rank() {
+            0 => (1..ctx.size() - 1).try_for_each(|worker| ctx.send(&[0], worker, 1)),
+            _ => ctx.recv(&mut [0], 0, 1).map(drop),
+        },
+        &["deadlock", "recv of 1 i32 from rank 0 with tag 1", "barrier at tests/", "mistakes.rs"],
+    ),
+    (
+        "a worker of any that is not dismissed before the others leave",
+        |ctx| match is_last(ctx) {
+            true => ctx.barrier().and_then(|()| ctx.recv(&mut [0], ANY, 1).map(drop)),
+            false => Ok(()),
+        },
+        &["ended its block while another rank waited for it", "recv of 1 i32 from any rank"],
+    ),
+    (
+        "a probe for what nobody sends",
+        |ctx| if is_last(ctx) { ctx.probe(0, 3).map(drop) } else { ctx.barrier() },
+        &["deadlock", "probe from rank 0 with tag 3", "barrier at tests/", "mistakes.rs"],
+    ),
+    (
+        "large sends to each other",
+        |ctx| {
+            let peer = ctx.size() - 1 - ctx.rank();
+            ctx.send(&vec![0u8; 1 << 20], peer, 0)?;
+            ctx.recv(&mut vec![0u8; 1 << 20], peer, 0).map(drop)
+        },
+        &["deadlock", "send of 1048576 u8 to rank", "support/mistakes.rs"],
+    ),
+    (
+        "neighbours of another type",
+        |ctx| {
+            let ring = ctx.cartesian(&[ctx.size()], &[true])?.expect("all have a place");
+            match is_last(ctx) {
+                true => ring.neighbor_allgather(&[1u32], &mut [0u32; 2]),
+                false => ring.neighbor_allgather(&[1i32], &mut [0i32; 2]),
+            }
+        },
+        &["do not match", "neighbor_allgather of 1 i32 at", "neighbor_allgather of 1 u32 at"],
+    ),
+    (
+        "another type on a communicator that is dropped",
+        |ctx| {
+            let other = ctx.dup()?;
+            match is_last(ctx) {
+                true => other.allgather_value(1u32).map(drop),
+                false => other.allgather_value(1i32).map(drop),
+            }
+        },
+        &["do not match", "allgather of 1 i32 at", "allgather of 1 u32 at"],
     ),
 ];

@@ -103,6 +103,31 @@ pub(crate) fn slots(hosts: &[Host]) -> Option<usize> {
     hosts.iter().map(|host| host.slots).sum::<Option<usize>>().filter(|&slots| slots > 0)
 }
 
+/// Variables, or starts of their names, by which batch systems and users name hosts to MPI launchers.
+const NAMED_BY: [&str; 12] = [
+    "SLURM_",
+    "PBS_",
+    "LSB_",
+    "PE_HOSTFILE",
+    "LOADL_",
+    "COBALT_",
+    "FLUX_",
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST",
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_prte_default_hostfile",
+    "PRTE_MCA_",
+];
+
+/// Whether all processes are on this host: none was named, and nothing names some to the launcher.
+pub(crate) fn is_this_alone(named: &[Host]) -> bool {
+    let names = |name: std::ffi::OsString| {
+        let name = name.to_string_lossy().into_owned();
+        NAMED_BY.iter().any(|start| name.starts_with(start))
+    };
+    named.is_empty() && !std::env::vars_os().any(|(name, _)| names(name))
+}
+
 /// How many processes of `each` ranks go to which host, neighbours in rank side by side: hosts
 /// that say their slots are filled, the others share the rest.
 pub(crate) fn share(

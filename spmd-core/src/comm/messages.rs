@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::message::{Envelope, Manner, Pending};
 use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::layout::Agent;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
 /// matching tags are received in the order in which they were sent.
@@ -257,6 +258,7 @@ impl Comm {
             let wanted = self.wanted(&call, source, tag)?;
             let transport = &self.route.transport;
             let peek = || transport.peek(&wanted).transpose();
+            waiter.ended_by(Agent::MESSAGE);
             Ok(self.status(&waiter.until_by(wanted.source, peek)??))
         })
     }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::rank::Status;
 use crate::transport::message::{Arrived, Envelope, Wanted};
 use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::layout::Agent;
 
 impl Comm {
     /// Receives a message into `view`.
@@ -107,6 +108,7 @@ impl Comm {
         waiter: &Waiter<'_>,
     ) -> Result<Arrived<'_>> {
         let wanted = self.wanted(call, source, tag)?;
+        waiter.ended_by(Agent::MESSAGE);
         waiter.until_by(wanted.source, || self.route.transport.take(&wanted).transpose())?
     }
 

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::bell::Bell;
 use super::current;
 use super::fences::Fences;
@@ -48,8 +50,30 @@ impl Drop for Running {
 /// Whether this process has threads that the library did not start and that are not waiting in
 /// it; such a thread may hold a communicator. Where that cannot be told, yes.
 pub(crate) fn foreign_threads() -> bool {
-    let threads = std::fs::read_dir("/proc/self/task").map(|tasks| tasks.count());
-    threads.map_or(true, |threads| threads > RUNNING.load(Relaxed) + OPENERS.load(Relaxed))
+    let Some(threads) = threads() else { return true };
+    let own = OWN.lock();
+    let others = threads.iter().filter(|thread| !own.contains(thread)).count();
+    others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed)
+}
+
+/// Threads that were started for the library's own use, by it or by what it is built on. They
+/// hold no communicator. Those that are started for several worlds are started once.
+static OWN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// Runs `start`, after which the threads that have come count as the library's own.
+pub(crate) fn starting_own_threads<R>(start: impl FnOnce() -> R) -> R {
+    let before = threads();
+    let result = start();
+    if let (Some(before), Some(after)) = (before, threads()) {
+        OWN.lock().extend(after.into_iter().filter(|thread| !before.contains(thread)));
+    }
+    result
+}
+
+/// The threads of this process, where the system tells.
+fn threads() -> Option<Vec<u32>> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    tasks.map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Threads that wait for a block they opened.

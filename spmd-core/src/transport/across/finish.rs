@@ -3,6 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::now::Rounds;
 use super::{Across, leaving};
 use crate::call::Call;
@@ -38,6 +41,7 @@ impl Across {
     /// Takes all packets that were sent, and gives what differs in the calls of different processes.
     /// All call it together.
     fn compare(&self, world: &World, block: u32) -> Result<Option<Fault>> {
+        self.close_ledger(world);
         let processes = self.fabric.processes();
         let sent: Vec<u64> = self.sent.iter().map(|it| it.load(Relaxed)).collect();
         let mut expected = vec![0u64; processes];
@@ -57,9 +61,17 @@ impl Across {
         // SAFETY: memory that the step names is held while it is made.
         let all = tell_all(processes, &rounds, |step| unsafe { self.make_with_all(step) })?;
         let leads = (0..processes).map(|process| process * self.each);
-        Ok(differences(leads.zip(all), true))
+        let differ = differences(leads.zip(all), true);
+        let mut found = self.found_in_ledger();
+        found.iter_mut().for_each(cut_fault);
+        // SAFETY: as above.
+        let all = exchange(processes, &found, |step| unsafe { self.make_with_all(step) })?;
+        Ok(differ.or_else(|| all.into_iter().flatten().next()))
     }
 }
+
+/// What a process tells all others at once, at most.
+const BYTES: usize = 1024;
 
 /// Tells the leads of other processes the calls of this one, and hears theirs.
 pub(super) fn tell_all(
@@ -67,16 +79,37 @@ pub(super) fn tell_all(
     rounds: &Rounds,
     step: impl FnOnce(Step<'_>) -> Result<()>,
 ) -> Result<Vec<Rounds>> {
-    const BYTES: usize = 1024;
-    let mut said = [0u8; BYTES];
     let mut told = rounds.clone();
-    told.calls.iter_mut().for_each(|call| cut(call, BYTES / SLOTS - 32));
-    let _ = postcard::to_slice(&told, &mut said);
+    cut_calls(&mut told);
+    exchange(processes, &told, step)
+}
+
+/// Tells the other processes something, and hears what they tell; what is too long is not heard.
+fn exchange<T: Serialize + DeserializeOwned + Default>(
+    processes: usize,
+    told: &T,
+    step: impl FnOnce(Step<'_>) -> Result<()>,
+) -> Result<Vec<T>> {
+    let mut said = [0u8; BYTES];
+    let _ = postcard::to_slice(told, &mut said);
     let mut heard = vec![0u8; BYTES * processes];
     let recv = Parts { memory: heard.as_mut_ptr(), extents: Extents::Equal(BYTES) };
     step(Step::Allgather { send: (said.as_ptr(), BYTES), recv })?;
-    let read = |bytes| postcard::take_from_bytes(bytes).map_or(Rounds::default(), |it| it.0);
+    let read = |bytes| postcard::take_from_bytes(bytes).map_or(T::default(), |it| it.0);
     Ok(heard.chunks(BYTES).map(read).collect())
+}
+
+/// Cuts the calls to what can be told.
+pub(super) fn cut_calls(rounds: &mut Rounds) {
+    rounds.calls.iter_mut().for_each(|call| cut(call, BYTES / SLOTS - 32));
+}
+
+/// The same of two calls that differ.
+fn cut_fault(fault: &mut Fault) {
+    if let Fault::Mismatch { calls, .. } = fault {
+        calls.truncate(2);
+        calls.iter_mut().for_each(|call| cut(call, BYTES / 2 - 64));
+    }
 }
 
 /// In what the calls of ranks of different processes differ; with `to_the_end`, they have made all.

@@ -169,6 +169,9 @@ impl<P: Copy> Lead<'_, P> {
     /// Runs `make`, which makes communicators, when no other lead of any of these processes does.
     pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
         self.spread.blocking.store(false, Relaxed);
+        // Others tell what they called on communicators that they have dropped: a program that makes
+        // and drops many must not let that pile up.
+        while self.round.world().take_packet()? {}
         let wish = self.spread.across.turns.wish(self.spread.now.context());
         loop {
             if self.least(u64::from(wish.take()))? == 1 {

@@ -16,6 +16,7 @@ use crate::transport::message::{
     Arrived, Data, Envelope, Kept, Manner, Pending, There, Underway, Wanted,
 };
 use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::layout::Agent;
 use crate::transport::shared::{Endpoint, World, packed};
 
 /// Packets that a look at what has come takes, at most.
@@ -54,8 +55,10 @@ impl Transport for Remote {
             || contiguous.expect("it is not packed, so it is contiguous"),
             |packed| packed.as_ptr(),
         );
+        let small = bytes <= INLINE && manner != Manner::Synchronous;
+        let fits = small && self.fits(across, to, bytes)?;
         let to = to as u32;
-        if bytes <= INLINE && manner != Manner::Synchronous {
+        if fits {
             let data = match bytes {
                 0 => &[][..],
                 // SAFETY: `ptr` leads to the viewed buffer or to what was packed from it: so many
@@ -77,11 +80,15 @@ impl Transport for Remote {
 
     fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
         // What has been taken before has come before.
-        if let Some(arrived) = self.0.take(wanted)? {
-            return Ok(Some(arrived));
+        let mut arrived = self.0.take(wanted)?;
+        if arrived.is_none() {
+            self.0.world.take_packet()?;
+            arrived = self.0.take(wanted)?;
         }
-        self.0.world.take_packet()?;
-        self.0.take(wanted)
+        if let Some(arrived) = &arrived {
+            self.received(self.across(), arrived)?;
+        }
+        Ok(arrived)
     }
 
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
@@ -102,6 +109,21 @@ impl Transport for Remote {
 }
 
 impl Remote {
+    /// Whether a small message may go at once, as far as is known here.
+    #[inline]
+    fn fits(&self, across: &Across, to: usize, bytes: usize) -> Result<bool> {
+        if across.windows.admits(self.0.rank, to, bytes) {
+            return Ok(true);
+        }
+        // What was received may have been told.
+        for _ in 0..LOOKED_THROUGH {
+            if !self.0.world.take_packet()? {
+                break;
+            }
+        }
+        Ok(across.windows.admits(self.0.rank, to, bytes))
+    }
+
     /// Tells a process what the numbers in an envelope mean, if it does not know.
     fn tell(&self, envelope: &Envelope, process: usize) -> Result<()> {
         let across = self.across();
@@ -144,6 +166,18 @@ impl World {
                 let table = known.then(|| self.memory.text(of as usize)).ok_or_else(unknown)?;
                 let heard = across.texts.lock().hear(table, of, number, text);
                 return if heard { Ok(()) } else { Err(unknown()) };
+            }
+            Packet::Received { by, of, bytes } => {
+                let (by, of) = (by as usize, of as usize);
+                let ours = across.local().contains(&of) && by < self.size();
+                if !ours || across.process_of(by) != from {
+                    return Err(unknown());
+                }
+                across.windows.opens(of, by, bytes);
+                return Ok(());
+            }
+            Packet::Calls { lead, context, rounds } => {
+                return across.hear_calls(from, lead, context, rounds);
             }
             Packet::Message { to, envelope, data } => (to, envelope, Data::Here(data.to_vec())),
             Packet::Announced { to, envelope, payload } => {
@@ -222,6 +256,7 @@ impl There for Announced {
         // SAFETY: the target has room for the envelope's bytes, as the caller promises, and is the
         // caller's alone until this returns, which it does when it is complete or dropped.
         let mut started = unsafe { fabric.take(self.from, self.payload, into, envelope.bytes)? };
+        waiter.ended_by(Agent::DATA);
         waiter.until_by(Some(source), || done(world, &mut *started))??;
         Ok(true)
     }

@@ -14,6 +14,7 @@ mod finish;
 mod known;
 mod lead;
 mod leaving;
+mod ledger;
 mod messages;
 mod now;
 pub(crate) mod packet;
@@ -22,11 +23,13 @@ pub(crate) mod survive;
 mod texts;
 mod turns;
 mod watch;
+mod window;
 
 use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 pub use lead::Lead;
 pub(crate) use messages::Remote;
@@ -42,6 +45,9 @@ use texts::Texts;
 use turns::Turns;
 pub use watch::Alarm;
 use watch::Watch;
+
+/// The number of the block in its world: each block that spans processes has a world of its own.
+const BLOCK: u32 = 1;
 
 /// What joins this process to others, for its life.
 #[derive(Clone)]
@@ -94,6 +100,8 @@ pub(crate) struct Across {
     /// The communicators that span processes, for the watch.
     comms: Mutex<Vec<Weak<Spread>>>,
     turns: Turns,
+    ledger: Mutex<ledger::Ledger>,
+    windows: window::Windows,
 }
 
 impl Across {
@@ -104,8 +112,9 @@ impl Across {
         let first = fabric.process() * each;
         let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
-        let (payloads, comms, ended, turns, settled) = Default::default();
+        let (payloads, comms, ended, turns, settled, ledger) = Default::default();
         let survives = fabric.survives() && watch.is_some();
+        let windows = window::Windows::new(processes, each);
         let lost = (0..processes).map(|_| AtomicBool::new(false)).collect();
         Across {
             fabric,
@@ -123,6 +132,8 @@ impl Across {
             taken,
             comms,
             turns,
+            ledger,
+            windows,
         }
     }
 
@@ -180,6 +191,16 @@ impl Across {
         leaving::fail();
         self.fail(&self.fault_of(error));
         self.watch.iter().for_each(|watch| watch.leave());
+        self.await_turn();
+    }
+
+    /// Processes whose block has failed are about to write an error each, in several pieces, to one
+    /// place: waits so that they do it one after the other. The first that ends then ends all.
+    fn await_turn(&self) {
+        const EACH: Duration = Duration::from_millis(50);
+        const LAST: Duration = Duration::from_secs(1);
+        let turn = u32::try_from(self.fabric.process()).unwrap_or(u32::MAX);
+        std::thread::sleep(EACH.saturating_mul(turn).min(LAST));
     }
 
     /// Something is wrong in a call: waits a little for the others to find out what it is.
@@ -200,7 +221,7 @@ impl Across {
             Err(error) if self.watch.is_some() && stops(&error) => {
                 self.fail(&self.fault_of(&error));
                 loop {
-                    std::thread::sleep(std::time::Duration::from_secs(1));
+                    std::thread::sleep(Duration::from_secs(1));
                 }
             }
             outcome => outcome,

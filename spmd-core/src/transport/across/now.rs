@@ -46,6 +46,15 @@ impl Now {
         Rounds::of(world, self.lead, self.board, self.begun.load(Relaxed), SLOTS)
     }
 
+    /// The rank that leads, and its board.
+    pub(super) fn lead(&self) -> usize {
+        self.lead
+    }
+
+    pub(super) fn board(&self) -> usize {
+        self.board
+    }
+
     /// The communicator's number.
     pub(super) fn context(&self) -> u64 {
         self.context
@@ -85,6 +94,8 @@ impl Now {
             which: (self.context, round),
             own: true,
             on: On::Round { context: self.context, round },
+            takes: false,
+            confirmed: Wait::SURE,
             call: progress.rounds.call(round).unwrap_or_default(),
         });
         (progress, wait)

@@ -10,6 +10,8 @@ const HEADER: usize = 64;
 const TEXT: u32 = 1;
 const MESSAGE: u32 = 2;
 const ANNOUNCED: u32 = 3;
+const CALLS: u32 = 4;
+const RECEIVED: u32 = 5;
 
 /// A packet.
 pub(super) enum Packet<'a> {
@@ -19,6 +21,10 @@ pub(super) enum Packet<'a> {
     Message { to: u32, envelope: Envelope, data: &'a [u8] },
     /// A message to rank `to` whose data are given as this payload.
     Announced { to: u32, envelope: Envelope, payload: u32 },
+    /// The last calls of a communicator that `lead` has dropped, or that lasts to the end.
+    Calls { lead: u32, context: u64, rounds: &'a [u8] },
+    /// Rank `by` has received so many bytes of small messages that rank `of` has sent.
+    Received { by: u32, of: u32, bytes: u64 },
 }
 
 impl<'a> Packet<'a> {
@@ -33,6 +39,15 @@ impl<'a> Packet<'a> {
             }
             Packet::Announced { to, envelope, payload } => {
                 (words([ANNOUNCED, *to, *payload, 0], Some(envelope)), &[][..])
+            }
+            Packet::Calls { lead, context, rounds } => {
+                let (low, high) = (*context as u32, (*context >> 32) as u32);
+                (words([CALLS, *lead, low, high], None), *rounds)
+            }
+            Packet::Received { by, of, bytes } => {
+                let mut header = words([RECEIVED, *by, *of, 0], None);
+                header[16..24].copy_from_slice(&bytes.to_le_bytes());
+                (header, &[][..])
             }
         };
         let mut bytes = [const { std::mem::MaybeUninit::<u8>::uninit() }; HEADER + INLINE];
@@ -73,6 +88,8 @@ impl<'a> Packet<'a> {
                 Some(Packet::Message { to: word(4), envelope, data })
             }
             ANNOUNCED => Some(Packet::Announced { to: word(4), envelope, payload: word(8) }),
+            RECEIVED => Some(Packet::Received { by: word(4), of: word(8), bytes: long(16) }),
+            CALLS => Some(Packet::Calls { lead: word(4), context: long(8), rounds: data }),
             _ => None,
         }
     }
@@ -139,6 +156,19 @@ mod tests {
         Packet::Text { of: 3, number: 4, text: "src/main.rs" }.with_bytes(|bytes| {
             let read = Packet::read(bytes);
             assert!(matches!(read, Some(Packet::Text { of: 3, number: 4, text: "src/main.rs" })));
+        });
+        Packet::Calls { lead: 3, context: 5 << 40 | 7, rounds: b"some" }.with_bytes(|bytes| {
+            let Some(Packet::Calls { lead: 3, context, rounds: b"some" }) = Packet::read(bytes)
+            else {
+                panic!("not what was sent");
+            };
+            assert_eq!(context, 5 << 40 | 7);
+        });
+        Packet::Received { by: 3, of: 1, bytes: 5 << 40 }.with_bytes(|bytes| {
+            let read = Packet::read(bytes);
+            assert!(
+                matches!(read, Some(Packet::Received { by: 3, of: 1, bytes }) if bytes == 5 << 40)
+            );
         });
         assert!(Packet::read(&[0; 100]).is_none());
     }

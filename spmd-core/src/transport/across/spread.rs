@@ -9,6 +9,7 @@ use super::now::Now;
 use crate::error::Result;
 use crate::group::Group;
 use crate::transport::fabric::Processes;
+use crate::transport::shared::World;
 use crate::transport::shared::board::Round;
 
 /// How the ranks of a communicator lie in processes.
@@ -31,6 +32,10 @@ pub(crate) struct Spread {
     /// calls. It must be known of each that nobody else in it can be waited for: that no other
     /// communicator has been made since all had none.
     pub(super) blocking: AtomicBool,
+    /// The block's own communicator.
+    primary: bool,
+    /// The others have been told what the lead has called.
+    pub(super) told: AtomicBool,
     pub(super) now: Now,
 }
 
@@ -63,6 +68,8 @@ impl Spread {
             ordered,
             lone_ranks,
             blocking,
+            primary,
+            told: AtomicBool::new(false),
             now,
         });
         if rank == lead {
@@ -101,6 +108,17 @@ impl Spread {
     /// Whether one of those processes has failed.
     pub(super) fn is_stopped(&self) -> bool {
         self.homes.iter().any(|process| self.across.has_lost(*process))
+    }
+
+    pub(super) fn is_primary(&self) -> bool {
+        self.primary
+    }
+
+    /// `rank` is through with this communicator.
+    pub(crate) fn drop_by(&self, world: &World, rank: usize) {
+        if rank == self.now.lead() {
+            self.across.close_account(world, self);
+        }
     }
 
     pub(crate) fn across(&self) -> &Arc<Across> {

@@ -81,6 +81,8 @@ pub(crate) struct Waiter<'a> {
     pub(crate) noted: Noted,
     /// The world rank plus one that it waits for now, or [`Agent::ANY`].
     on: Cell<u32>,
+    /// What ends the wait, as [`Agent::ended_by`].
+    ended_by: Cell<u32>,
     /// What it waits for may come from another process, which rings no bell here.
     polled: bool,
     /// What happens to single ranks or to the communicator does not end it.
@@ -103,6 +105,7 @@ impl<'a> Waiter<'a> {
             call,
             noted,
             on: Cell::new(0),
+            ended_by: Cell::new(Agent::ACT),
             polled: false,
             steadfast: false,
             faults_seen: Cell::new(scope.faults_seen.get()),
@@ -137,6 +140,12 @@ impl<'a> Waiter<'a> {
     #[inline]
     pub(crate) fn waits_on(&self, rank: Option<usize>) {
         self.on.set(rank.map_or(Agent::ANY, |rank| rank as u32 + 1));
+    }
+
+    /// Says what ends the wait from now on: [`Agent::ACT`], [`Agent::MESSAGE`] or [`Agent::DATA`].
+    #[inline]
+    pub(crate) fn ended_by(&self, what: u32) {
+        self.ended_by.set(what);
     }
 
     /// Waits for `poll`, which says by [`Waiter::waits_on`] whom it waits for.
@@ -258,6 +267,7 @@ impl Waiter<'_> {
         agent.block.store(self.scope.block, Relaxed);
         agent.context.store(self.scope.context, Relaxed);
         agent.own.store(u32::from(crate::ctx::is_rank_of(endpoint)), Relaxed);
+        agent.ended_by.store(self.ended_by.get(), Relaxed);
         agent.confirmed.store(0, Relaxed);
         agent.since.store(0, Relaxed);
         agent.call.write(self.call, self.noted);

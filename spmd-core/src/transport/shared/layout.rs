@@ -93,12 +93,19 @@ pub(crate) struct Agent {
     pub(crate) confirmed: AtomicU64,
     /// 1 if the agent is the rank's own, 0 if it is one to which the rank gave a communicator.
     pub(crate) own: AtomicU32,
-    _pad: AtomicU32,
+    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`] or [`Agent::DATA`].
+    pub(crate) ended_by: AtomicU32,
     pub(crate) call: CallRecord,
 }
 
 impl Agent {
     pub(crate) const ANY: u32 = u32::MAX;
+    /// Something that whoever it waits for does.
+    pub(crate) const ACT: u32 = 0;
+    /// A message, which it looks for where messages come.
+    pub(crate) const MESSAGE: u32 = 1;
+    /// Data that another process's library is about to bring: nobody has to do anything for it.
+    pub(crate) const DATA: u32 = 2;
 }
 
 /// The first page of a segment.

@@ -1,19 +1,23 @@
 //! How a watch tells `spmdrun` what has stopped the job, as an MPI launcher may wait for ever for a
 //! host that has fallen silent, and must be ended then.
 //!
-//! `spmdrun` listens, and has the job's environment say where, with a secret. Whoever knows that
-//! says it, and what it has found. Nothing is answered.
+//! `spmdrun` listens, on this host alone if the job is, and has the job's environment say where, with
+//! a secret. Whoever knows that says it, and what it has found. Nothing is answered; what those may
+//! cost who do not know it, `door.rs` says.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::door::{Bounds, Door, await_any, same};
 use super::reach::{addresses, any_address, secret};
 use crate::boot::variables;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 
-/// How long it may take to reach `spmdrun`, and each of the two to say or hear something.
+/// How long it may take to reach `spmdrun`, and whoever knows the secret to say the next piece.
 const REACH: Duration = Duration::from_secs(1);
 /// Bytes of the secret, and of what is said at most.
 const KEY: usize = 32;
@@ -21,58 +25,57 @@ const MOST: u64 = 64 << 10;
 
 /// The end of `spmdrun`.
 pub struct Alarm {
-    listener: TcpListener,
+    door: Mutex<Door<KEY>>,
+    port: u16,
+    near: bool,
     key: String,
 }
 
 impl Alarm {
+    /// For a job that is on this host alone, if it is `near`.
+    ///
     /// Errors: the system gives no socket.
-    pub fn new() -> Result<Alarm> {
-        let listener = TcpListener::bind((any_address(), 0));
-        let listener =
-            listener.map_err(|error| Error::system("listening to the job's watches", error))?;
-        Ok(Alarm { listener, key: format!("{:016x}{:016x}", secret(), secret()) })
+    pub fn new(near: bool) -> Result<Alarm> {
+        let failed = |error| Error::system("listening to the job's watches", error);
+        let address = if near { Ipv4Addr::LOCALHOST.into() } else { any_address() };
+        let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let door = Mutex::new(Door::new(listener, Bounds::BRISK).map_err(failed)?);
+        Ok(Alarm { door, port, near, key: format!("{:016x}{:016x}", secret(), secret()) })
     }
 
     /// What [`variables::ALARM`] is to say in the job's environment: the secret, and all addresses
     /// at which this may be reached.
-    ///
-    /// Errors: the system does not tell the port.
-    pub fn place(&self) -> Result<String> {
-        let own = self.listener.local_addr();
-        let port = own.map_err(|error| Error::system("asking for a port", error))?.port();
+    pub fn place(&self) -> String {
         let mut all: Vec<IpAddr> =
             addresses().into_iter().map(|it| IpAddr::from(it).to_canonical()).collect();
-        if all.is_empty() {
-            all.push(Ipv4Addr::LOCALHOST.into());
+        if self.near || all.is_empty() {
+            all = vec![Ipv4Addr::LOCALHOST.into()];
         }
-        let all = all.into_iter().map(|address| format!(",{}", SocketAddr::new(address, port)));
-        Ok(self.key.clone() + &all.collect::<String>())
+        let all =
+            all.into_iter().map(|address| format!(",{}", SocketAddr::new(address, self.port)));
+        self.key.clone() + &all.collect::<String>()
     }
 
     /// Waits until a watch says what has stopped the job: for ever, if none does.
-    ///
-    /// Errors: the system takes no connection.
-    pub fn wait(&self) -> std::io::Result<String> {
+    pub fn wait(&self) -> String {
+        let mut door = self.door.lock();
         loop {
-            let (mut stream, _) = self.listener.accept()?;
-            if let Ok(Some(text)) = self.hear(&mut stream) {
-                return Ok(text);
+            await_any(&door.descriptors(), door.patience());
+            let known = door.admit(|key| same(key, self.key.as_bytes()));
+            if let Some(text) = known.into_iter().find_map(|(stream, _)| hear(stream)) {
+                return text;
             }
         }
     }
+}
 
-    /// What is said by who knows the secret.
-    fn hear(&self, stream: &mut TcpStream) -> std::io::Result<Option<String>> {
-        stream.set_read_timeout(Some(REACH))?;
-        let (mut key, mut text) = ([0; KEY], Vec::new());
-        stream.read_exact(&mut key)?;
-        if key != self.key.as_bytes() {
-            return Ok(None);
-        }
-        stream.take(MOST).read_to_end(&mut text)?;
-        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
-    }
+/// What is said by who knows the secret; what has come of it, if it is broken off.
+fn hear(stream: TcpStream) -> Option<String> {
+    stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(REACH))).ok()?;
+    let mut text = Vec::new();
+    let _ = stream.take(MOST).read_to_end(&mut text);
+    (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// `spmdrun`, as the watches reach it.
@@ -115,8 +118,8 @@ mod tests {
 
     #[test]
     fn only_who_knows_the_secret_is_heard() {
-        let alarm = Alarm::new().expect("sockets can be made");
-        let place = alarm.place().expect("it has a port");
+        let alarm = Alarm::new(true).expect("sockets can be made");
+        let place = alarm.place();
         let fault = Fault::Rank { rank: 2, cause: Cause::Lost };
         let launcher = Launcher::parse(&place).expect("it says where");
         assert!(Launcher::parse("").is_none() && Launcher::parse("key,nowhere").is_none());
@@ -125,11 +128,11 @@ mod tests {
         std::thread::scope(|scope| {
             let heard = scope.spawn(|| alarm.wait());
             stranger.tell(&wrong);
-            // One that says nothing at all does not keep others out for long.
-            let _silent = TcpStream::connect(launcher.places[0]).expect("it listens");
+            // Those that say nothing at all do not keep others out for long.
+            let connect = |_| TcpStream::connect(launcher.places[0]).expect("it listens");
+            let _silent: Vec<TcpStream> = (0..2 * Bounds::BRISK.places).map(connect).collect();
             launcher.tell(&fault);
-            let heard = heard.join().expect("it does not panic").expect("it has been told");
-            assert_eq!(heard, fault.to_string());
+            assert_eq!(heard.join().expect("it does not panic"), fault.to_string());
         });
     }
 }

@@ -1,9 +1,26 @@
 //! What the states of all processes say together.
 //!
-//! Ranks that wait for each other only will wait for ever. From every wait the ranks are followed
-//! that could end it; if all that are reached wait or have ended, it is a suspicion, and a verdict
-//! if the next states say the same, and nothing was on its way in both: all packets that had been
-//! sent had been taken. A payload on its way has a receiver that does not count as waiting.
+//! Two looks at all processes, of which the second was asked for when the first was complete, have
+//! an instant between them, T. A rank is *stuck* at T if nothing can make it act again:
+//!
+//! 1. All its agents waited at T: both looks show the same waits, one of its own agent among them,
+//!    and no agent beside them. Each has seen its condition to be false after the first look, or is
+//!    a round, of which others' rounds say for certain whether it can go on.
+//! 2. Nothing on its way can end one of these waits. Only a packet could, or data. A packet changes
+//!    nothing but the mailboxes of the process to which it was sent, and of all waits only a
+//!    receive or a probe looks there. So packets count where a stuck rank receives or probes, and
+//!    there alone: a process of which all agents are in the library's collectives, wait to be
+//!    received from, or have left never takes a packet, and would gain nothing by it. Where they
+//!    count, as many had been sent to the process as it had taken, in both looks; what it has taken
+//!    lay in the mailboxes before the waits looked again. Data on their way have a receiver whose
+//!    wait is for [`On::Nobody`], so that it is not stuck.
+//! 3. All ranks that could end its waits are stuck too, or have left the block. A round waits for
+//!    the leads that have not begun it. One that does not know the communicator has not begun it
+//!    either: it has dropped it, or is about to make it, which the call that it is in tells.
+//!
+//! By induction over what happens after T, a stuck rank waits for ever: the first thing that any of
+//! them did would need a wait of its own to end first. So the set is found from the other side: who
+//! may act at T, and then whoever may be released by them; the rest is stuck (`Look::stuck`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,29 +34,24 @@ pub(super) type States = [State];
 /// is. Each process has so many ranks.
 pub(super) fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Fault> {
     mismatch(now).or_else(|| {
-        let waits = stuck(each, before?, now)?;
-        let (sent, taken) = traffic(now);
-        (sent == taken).then(|| circle(each, now, &waits))
+        let look = Look::new(each, before?, now);
+        let stuck = look.stuck(|process| look.traffic[process].settled());
+        let first = stuck.iter().position(|stuck| *stuck)?;
+        Some(look.circle(first, &stuck))
     })
-}
-
-/// All waits of ranks that nobody outside of them can release, if the earlier look showed the same,
-/// and nothing has been sent or taken since.
-fn stuck(each: usize, before: &States, now: &States) -> Option<BTreeSet<Stuck>> {
-    let (earlier, waits) = (closed(each, before)?, closed(each, now)?);
-    (earlier == waits && traffic(before) == traffic(now)).then_some(waits)
 }
 
 /// How many packets are on their way to ranks that do nothing but wait, since the earlier look; none
 /// if all goes on.
 pub(super) fn stalled(each: usize, before: &States, now: &States) -> Option<u64> {
-    stuck(each, before, now)?;
-    let (sent, taken) = traffic(now);
-    sent.checked_sub(taken).filter(|packets| *packets > 0)
-}
-
-fn traffic(states: &States) -> (u64, u64) {
-    states.iter().fold((0, 0), |sum, it| (sum.0 + it.sent, sum.1 + it.taken))
+    let look = Look::new(each, before, now);
+    let stuck = look.stuck(|process| look.traffic[process].rests());
+    let receives = |process: &usize| {
+        let waits = look.now[*process].waits.iter();
+        waits.filter(|wait| wait.takes).any(|wait| stuck[wait.rank as usize])
+    };
+    let packets = (0..now.len()).filter(receives).map(|process| look.traffic[process].missing());
+    Some(packets.sum()).filter(|packets| *packets > 0)
 }
 
 /// The first round of a communicator in which two processes made different calls.
@@ -59,167 +71,212 @@ fn mismatch(states: &States) -> Option<Fault> {
     None
 }
 
-/// A wait that is in a circle: its rank, and which it is.
-type Stuck = (u32, (u64, u64));
-
-/// The process in which a rank lives.
-fn home(each: usize, states: &States, rank: u32) -> Option<&State> {
-    states.get(rank as usize / each)
+/// Packets to one process.
+#[derive(Clone, Default)]
+struct Traffic {
+    /// Sent and taken at the first look, and at the second.
+    sent: [u64; 2],
+    taken: [u64; 2],
 }
 
-/// All waits of ranks that nobody outside of them can release; `None` if there are none.
-fn closed(each: usize, states: &States) -> Option<BTreeSet<Stuck>> {
-    let ranks = states.iter().flat_map(|state| &state.waits).map(|wait| wait.rank);
-    let starts: BTreeSet<u32> = ranks.collect();
-    starts.into_iter().find_map(|start| closed_from(each, states, start))
-}
-
-fn closed_from(each: usize, states: &States, start: u32) -> Option<BTreeSet<Stuck>> {
-    let world = (states.len() * each) as u32;
-    let (mut open, mut reached, mut stuck) =
-        (vec![start], BTreeSet::from([start]), BTreeSet::new());
-    while let Some(rank) = open.pop() {
-        let state = home(each, states, rank)?;
-        if state.ended {
-            continue;
-        }
-        let waits: Vec<&Wait> = state.waits.iter().filter(|wait| wait.rank == rank).collect();
-        if state.idle.contains(&rank) || !waits.iter().any(|wait| wait.own) {
-            return None;
-        }
-        for wait in waits {
-            stuck.insert((rank, wait.which));
-            let next = releasers(each, states, wait, world)?;
-            open.extend(next.into_iter().filter(|next| reached.insert(*next)));
-        }
+impl Traffic {
+    /// None was sent or taken between the looks.
+    fn rests(&self) -> bool {
+        self.sent[0] == self.sent[1] && self.taken[0] == self.taken[1]
     }
-    Some(stuck)
-}
 
-/// The ranks that could end a wait; `None` if it may end by itself.
-fn releasers(each: usize, states: &States, wait: &Wait, world: u32) -> Option<Vec<u32>> {
-    match &wait.on {
-        On::Rank(rank) => Some(vec![*rank]),
-        On::Any => Some((0..world).filter(|rank| *rank != wait.rank).collect()),
-        On::Round { context, round } => late(each, states, *context, *round),
+    fn missing(&self) -> u64 {
+        self.sent[1].saturating_sub(self.taken[1])
+    }
+
+    /// Nor was one on its way.
+    fn settled(&self) -> bool {
+        self.rests() && self.sent[1] == self.taken[1]
     }
 }
 
-/// The leads that have not come to this round of a communicator; `None` if all have, as the round
-/// then goes on, or it is not known of one.
-fn late(each: usize, states: &States, context: u64, round: u64) -> Option<Vec<u32>> {
-    let all = || states.iter().flat_map(|state| &state.comms).filter(|it| it.context == context);
-    let mut late = Vec::new();
-    for lead in &all().next()?.leads {
-        match all().find(|it| it.lead == *lead) {
-            Some(progress) if progress.rounds.last >= round => {}
-            Some(_) => late.push(*lead),
-            None if home(each, states, *lead)?.ended => late.push(*lead),
-            None => return None,
-        }
-    }
-    (!late.is_empty()).then_some(late)
+/// Two looks at all processes, and what is asked of them again and again.
+struct Look<'a> {
+    each: usize,
+    now: &'a States,
+    /// To each process.
+    traffic: Vec<Traffic>,
+    /// Of each rank: whether it has left the block, as seen at both looks.
+    gone: Vec<bool>,
+    /// Of each rank: its waits, if both looks show that it did nothing but wait.
+    waits: Vec<Vec<&'a Wait>>,
+    /// The leads that have not come to the rounds in which others wait; none where all have.
+    late: BTreeMap<(u64, u64), Vec<u32>>,
 }
 
-/// The circle in words; where one of its waits is for a rank that has ended, that.
-fn circle(each: usize, states: &States, stuck: &BTreeSet<Stuck>) -> Fault {
-    let waits = || {
-        let all = states.iter().flat_map(|state| &state.waits);
-        all.filter(|wait| stuck.contains(&(wait.rank, wait.which)))
-    };
-    let world = (states.len() * each) as u32;
-    let ended = |rank: &u32| home(each, states, *rank).is_some_and(|state| state.ended);
-    for wait in waits().filter(|wait| wait.on != On::Any) {
-        let left = releasers(each, states, wait, world).and_then(|it| it.into_iter().find(ended));
-        if let Some(rank) = left {
-            let waiting = format!("rank {}: {}", wait.rank, wait.call);
-            return Fault::Left { rank: rank as usize, waiting };
+impl<'a> Look<'a> {
+    fn new(each: usize, before: &'a States, now: &'a States) -> Look<'a> {
+        let mut traffic = vec![Traffic::default(); now.len()];
+        for (at, states) in [before, now].into_iter().enumerate() {
+            for (process, state) in states.iter().enumerate() {
+                traffic[process].taken[at] = state.taken;
+                let known = |(to, _): &&(u32, u64)| (*to as usize) < now.len();
+                state.sent.iter().filter(known).for_each(|(to, packets)| {
+                    traffic[*to as usize].sent[at] += packets;
+                });
+            }
+        }
+        let left = |states: &States| {
+            let mut left: Vec<bool> =
+                states.iter().flat_map(|state| std::iter::repeat_n(state.ended, each)).collect();
+            for rank in states.iter().flat_map(|state| &state.left) {
+                left.get_mut(*rank as usize).into_iter().for_each(|left| *left = true);
+            }
+            left
+        };
+        let gone = left(before).into_iter().zip(left(now)).map(|(one, other)| one && other);
+        let mut waits = vec![Vec::new(); now.len() * each];
+        let processes = waits.chunks_mut(each).zip(before.iter().zip(now)).enumerate();
+        for (process, (waits, (before, now))) in processes {
+            keep_steady((process * each) as u32, before, now, waits);
+        }
+        Look { each, now, traffic, gone: gone.collect(), waits, late: late(now) }
+    }
+
+    /// The ranks of which none can act any more unless another one of them does, where `quiet` says
+    /// to which processes no packet is on its way.
+    fn stuck(&self, quiet: impl Fn(usize) -> bool) -> Vec<bool> {
+        let ranks = self.waits.len();
+        // Whom a rank may release, directly or as the last that some round waits for.
+        let mut by_rank: Vec<Vec<usize>> = vec![Vec::new(); ranks];
+        let mut by_round: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
+        let mut by_any = Vec::new();
+        let (mut stuck, mut free) = (vec![true; ranks], Vec::new());
+        for rank in (0..ranks).filter(|rank| !self.gone[*rank]) {
+            let waits = &self.waits[rank];
+            let ends = |wait: &&Wait| match wait.on {
+                On::Nobody => true,
+                On::Rank(on) if on as usize >= ranks => true,
+                On::Round { context, round } => !self.late.contains_key(&(context, round)),
+                _ => wait.takes && !quiet(rank / self.each),
+            };
+            if waits.is_empty() || waits.iter().any(ends) {
+                stuck[rank] = false;
+                free.push(rank);
+            }
+            for wait in waits {
+                match wait.on {
+                    On::Rank(on) => by_rank.get_mut(on as usize).into_iter().for_each(|released| {
+                        released.push(rank);
+                    }),
+                    On::Any => by_any.push(rank),
+                    On::Round { context, round } => {
+                        by_round.entry((context, round)).or_default().push(rank);
+                    }
+                    On::Nobody => {}
+                }
+            }
+        }
+        let mut late_in: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        for round in by_round.keys() {
+            let late = self.late.get(round).into_iter().flatten();
+            late.for_each(|lead| late_in.entry(*lead).or_default().push(*round));
+        }
+        while let Some(rank) = free.pop() {
+            let mut released = std::mem::take(&mut by_rank[rank]);
+            released.append(&mut by_any);
+            for round in late_in.remove(&(rank as u32)).unwrap_or_default() {
+                released.append(&mut by_round.remove(&round).unwrap_or_default());
+            }
+            free.extend(released.into_iter().filter(|it| std::mem::take(&mut stuck[*it])));
+        }
+        stuck.iter().zip(&self.gone).map(|(stuck, gone)| *stuck && !gone).collect()
+    }
+
+    /// The ranks that could end a wait.
+    fn releasers(&self, wait: &Wait) -> Vec<u32> {
+        match wait.on {
+            On::Rank(rank) => vec![rank],
+            On::Any => (0..self.waits.len() as u32).filter(|rank| *rank != wait.rank).collect(),
+            On::Round { context, round } => {
+                self.late.get(&(context, round)).cloned().unwrap_or_default()
+            }
+            On::Nobody => Vec::new(),
         }
     }
-    let calls = waits().map(|wait| (wait.rank as usize, wait.call.clone()));
-    Fault::Deadlock { calls: by_call(calls) }
+
+    /// In words, why the first of the stuck ranks waits; where one of the waits on which that
+    /// depends is for a rank that has left, that.
+    fn circle(&self, first: usize, stuck: &[bool]) -> Fault {
+        let (mut open, mut reached) = (vec![first as u32], BTreeSet::from([first as u32]));
+        let mut any = false;
+        while let Some(rank) = open.pop() {
+            for wait in &self.waits[rank as usize] {
+                // All are reached by the first wait for any.
+                if wait.on == On::Any && std::mem::replace(&mut any, true) {
+                    continue;
+                }
+                let releasers = self.releasers(wait);
+                let gone = |rank: &u32| self.gone.get(*rank as usize).is_some_and(|gone| *gone);
+                let left = match wait.on {
+                    On::Any if !releasers.iter().all(gone) => None,
+                    _ => releasers.iter().copied().find(gone),
+                };
+                if let Some(rank) = left {
+                    let waiting = format!("rank {}: {}", wait.rank, wait.call);
+                    return Fault::Left { rank: rank as usize, waiting };
+                }
+                let next = releasers.into_iter().filter(|next| {
+                    stuck.get(*next as usize).is_some_and(|stuck| *stuck) && reached.insert(*next)
+                });
+                open.extend(next);
+            }
+        }
+        let waits = reached.iter().flat_map(|rank| &self.waits[*rank as usize]);
+        let calls = waits.map(|wait| (wait.rank as usize, wait.call.clone()));
+        Fault::Deadlock { calls: by_call(calls) }
+    }
+}
+
+/// Of each rank of a process, the first of which is `first`, its waits, if it did nothing but wait from
+/// the one look to the other.
+fn keep_steady<'a>(first: u32, before: &State, now: &'a State, waits: &mut [Vec<&'a Wait>]) {
+    let known: BTreeSet<_> = before.waits.iter().map(Wait::identity).collect();
+    let mut counts = vec![(0usize, 0usize); waits.len()];
+    let at = |wait: &Wait| wait.rank.checked_sub(first).map_or(usize::MAX, |at| at as usize);
+    for wait in &before.waits {
+        counts.get_mut(at(wait)).into_iter().for_each(|(before, _)| *before += 1);
+    }
+    let lasts = |wait: &Wait| wait.confirmed > before.clock && known.contains(&wait.identity());
+    for wait in &now.waits {
+        let Some(waits) = waits.get_mut(at(wait)) else { continue };
+        waits.push(wait);
+        counts[at(wait)].1 += usize::from(lasts(wait));
+    }
+    let idle: BTreeSet<u32> = before.idle.iter().chain(&now.idle).copied().collect();
+    for (rank, (waits, counts)) in (first..).zip(waits.iter_mut().zip(counts)) {
+        let all = counts == (waits.len(), waits.len());
+        if !all || idle.contains(&rank) || !waits.iter().any(|wait| wait.own) {
+            waits.clear();
+        }
+    }
+}
+
+/// The leads that have not come to the rounds in which others wait; none of those to which all have.
+fn late(states: &States) -> BTreeMap<(u64, u64), Vec<u32>> {
+    let mut progress: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+    let mut leads: BTreeMap<u64, &[u32]> = BTreeMap::new();
+    for it in states.iter().flat_map(|state| &state.comms) {
+        progress.insert((it.context, it.lead), it.rounds.last);
+        leads.insert(it.context, &it.leads);
+    }
+    let mut late = BTreeMap::new();
+    for wait in states.iter().flat_map(|state| &state.waits) {
+        let On::Round { context, round } = wait.on else { continue };
+        late.entry((context, round)).or_insert_with(|| {
+            let leads = leads.get(&context).copied().unwrap_or_default().iter().copied();
+            let has_come = |lead: &u32| progress.get(&(context, *lead)) >= Some(&round);
+            leads.filter(|lead| !has_come(lead)).collect::<Vec<u32>>()
+        });
+    }
+    late.retain(|_, leads| !leads.is_empty());
+    late
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::super::now::Rounds;
-    use super::*;
-
-    fn wait(rank: u32, on: On) -> Wait {
-        Wait { rank, which: (0, 1), own: true, on, call: format!("call of {rank}") }
-    }
-
-    fn progress(lead: u32, round: u64, prints: [u64; 4]) -> Progress {
-        let calls = prints.iter().map(|print| format!("call {print}")).collect();
-        let rounds = Rounds { last: round, prints, calls };
-        Progress { context: 1, lead, rounds, leads: vec![0, 1] }
-    }
-
-    fn two(waits: [Option<On>; 2]) -> Vec<State> {
-        let ranks = waits.into_iter().enumerate();
-        let waits = ranks.map(|(rank, on)| on.map(|on| wait(rank as u32, on)));
-        waits.map(|it| State { waits: it.into_iter().collect(), ..State::default() }).collect()
-    }
-
-    #[test]
-    fn ranks_that_wait_for_each_other_are_a_circle_at_the_second_look() {
-        let states = two([Some(On::Rank(1)), Some(On::Rank(0))]);
-        let Some(Fault::Deadlock { calls }) = verdict(1, Some(&states), &states) else {
-            panic!("none")
-        };
-        assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
-        assert_eq!(verdict(1, Some(&two([None, None])), &states), None);
-    }
-
-    #[test]
-    fn who_computes_and_what_is_on_its_way_may_end_a_wait() {
-        let computes = two([Some(On::Rank(1)), None]);
-        assert_eq!(verdict(1, Some(&computes), &computes), None);
-        let mut underway = two([Some(On::Rank(1)), Some(On::Rank(0))]);
-        underway[0].sent = 1;
-        assert_eq!(verdict(1, Some(&underway), &underway), None);
-        assert_eq!(stalled(1, &underway, &underway), Some(1));
-        underway[1].taken = 1;
-        assert_eq!(stalled(1, &underway, &underway), None);
-        assert!(verdict(1, Some(&underway), &underway).is_some());
-        underway[1].idle = vec![1];
-        assert_eq!(verdict(1, Some(&underway), &underway), None);
-    }
-
-    #[test]
-    fn whoever_waits_for_one_that_has_ended_is_told_so() {
-        let mut states = two([Some(On::Rank(1)), None]);
-        states[1].ended = true;
-        let waiting = "rank 0: call of 0".to_owned();
-        assert_eq!(verdict(1, Some(&states), &states), Some(Fault::Left { rank: 1, waiting }));
-        let mut states = two([Some(On::Round { context: 1, round: 3 }), None]);
-        states[0].comms = vec![progress(0, 3, [9, 8, 7, 0])];
-        assert_eq!(verdict(1, Some(&states), &states), None);
-        states[1].ended = true;
-        assert!(matches!(verdict(1, Some(&states), &states), Some(Fault::Left { rank: 1, .. })));
-    }
-
-    #[test]
-    fn different_calls_are_found_in_the_first_round_in_which_they_differ() {
-        let round = |round| Some(On::Round { context: 1, round });
-        let mut states = two([round(3), round(4)]);
-        states[0].comms = vec![progress(0, 3, [30, 20, 10, 0])];
-        states[1].comms = vec![progress(1, 4, [41, 31, 20, 10])];
-        let Some(Fault::Mismatch { calls, .. }) = verdict(1, Some(&states), &states) else {
-            panic!()
-        };
-        assert_eq!(calls, ["rank 0: call 30", "rank 1: call 31"]);
-        states[1].comms = vec![progress(1, 4, [41, 30, 20, 10])];
-        assert_eq!(verdict(1, Some(&states), &states), None);
-    }
-
-    #[test]
-    fn circles_go_through_rounds_and_messages() {
-        let mut states = two([Some(On::Round { context: 1, round: 3 }), Some(On::Rank(0))]);
-        states[0].comms = vec![progress(0, 3, [3, 2, 1, 0])];
-        states[1].comms = vec![progress(1, 2, [2, 1, 0, 0])];
-        assert!(matches!(verdict(1, Some(&states), &states), Some(Fault::Deadlock { .. })));
-        states[1].comms = vec![progress(1, 3, [3, 2, 1, 0])];
-        assert_eq!(verdict(1, Some(&states), &states), None);
-    }
-}
+mod tests;

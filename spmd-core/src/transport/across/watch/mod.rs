@@ -5,12 +5,13 @@
 //! which nothing is said as long as all goes well. A watch looks at its ranks twice a second; if a
 //! wait has lasted that long, it says so; a native call ends at its time limit (`overdue.rs`).
 //! Process 0 then asks all how things stand (`state.rs`) until nobody says so any more. A connection that breaks while ranks are in a block is a dead peer.
-//! Nothing is answered to who does not know the job's secret.
+//! Who does not know the job's secret gets no answer, and no more of this process than `door.rs` says.
 //!
 //! Where processes go on when others fail (`survive.rs`), any two watches are joined, so that each
 //! sees by itself who is gone; the lowest that is left judges.
 
 mod alarm;
+mod door;
 mod judge;
 mod net;
 mod overdue;

@@ -1,9 +1,11 @@
 //! How things stand in one process, as its watch tells the others.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::*;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::BLOCK;
 use super::super::now::Rounds;
 use crate::transport::shared::World;
 use crate::transport::shared::layout::{AGENTS, Agent};
@@ -13,14 +15,19 @@ use crate::transport::shared::layout::{AGENTS, Agent};
 pub(in super::super) struct State {
     /// No rank of it is in the block any more.
     pub(in super::super) ended: bool,
+    /// Ranks that have left the block, where others of the process are still in it.
+    pub(in super::super) left: Vec<u32>,
     /// Ranks that may act though their waits are on record.
     pub(in super::super) idle: Vec<u32>,
     pub(in super::super) waits: Vec<Wait>,
     /// Communicators that span processes.
     pub(in super::super) comms: Vec<Progress>,
-    /// Packets that it has sent, and taken, in this block.
-    pub(in super::super) sent: u64,
+    /// Packets that it has sent in this block: to which process, and how many.
+    pub(in super::super) sent: Vec<(u32, u64)>,
+    /// Packets that it has taken in this block.
     pub(in super::super) taken: u64,
+    /// The time on the process's clock, in milliseconds, after all of this was looked at.
+    pub(in super::super) clock: u64,
 }
 
 /// One wait of a rank.
@@ -32,16 +39,32 @@ pub(in super::super) struct Wait {
     /// It is the rank's own agent that waits, not one to which it gave a communicator.
     pub(in super::super) own: bool,
     pub(in super::super) on: On,
+    /// A message may end it: it looks for one, and so takes what comes to the process.
+    pub(in super::super) takes: bool,
+    /// When it was last seen to have to go on, on the process's clock; [`Wait::SURE`] if its rounds
+    /// say so at any time.
+    pub(in super::super) confirmed: u64,
     /// The call, in words.
     pub(in super::super) call: String,
 }
 
+impl Wait {
+    pub(in super::super) const SURE: u64 = u64::MAX;
+
+    /// The same as long as it is the same wait, for the same.
+    pub(in super::super) fn identity(&self) -> (u32, (u64, u64), On) {
+        (self.rank, self.which, self.on)
+    }
+}
+
 /// Whom a wait is for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(in super::super) enum On {
     Rank(u32),
     /// Any rank of the world.
     Any,
+    /// Nobody: what it waits for is on its way.
+    Nobody,
     /// The leads of other processes, in this round of the communicator of this number.
     Round {
         context: u64,
@@ -69,16 +92,21 @@ impl State {
         // some are stopped.
         let lives = |process: &usize| !across.has_lost(*process);
         let living = || (0..across.fabric.processes()).filter(lives);
+        let number = |it: usize| it as u32;
         let mut state = State {
             ended: across.ended.load(Acquire),
-            sent: living().map(|it| across.sent[it].load(Relaxed)).sum(),
-            taken: living().map(|it| across.taken[it].load(Relaxed)).sum(),
+            left: across.local().filter(|rank| world.has_ended(*rank, BLOCK)).map(number).collect(),
+            sent: living().map(|it| (number(it), across.sent[it].load(Relaxed))).collect(),
+            taken: living().map(|it| across.taken[it].load(Acquire)).sum(),
             ..State::default()
         };
+        state.sent.retain(|(_, packets)| *packets > 0);
         let comms: Vec<_> = across.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
         let comms = comms.into_iter().filter(|comm| !comm.is_stopped());
+        let mut led = BTreeSet::new();
         for comm in comms {
             let (progress, wait) = comm.now().look(world);
+            led.extend(wait.iter().map(|wait| (wait.rank, progress.context)));
             state.waits.extend(wait);
             state.comms.push(progress);
         }
@@ -90,34 +118,32 @@ impl State {
             for slot in 0..AGENTS {
                 let agent = &head.agents[slot];
                 let epoch = agent.epoch.load(Acquire);
-                if !epoch.is_multiple_of(2) && !state.leads(rank, agent.context.load(Relaxed)) {
+                // The lead of a round is on record already.
+                let leads = led.contains(&(rank as u32, agent.context.load(Relaxed)));
+                if !epoch.is_multiple_of(2) && !leads {
                     state.waits.push(Wait {
                         rank: rank as u32,
                         which: (slot as u64, epoch),
                         own: agent.own.load(Relaxed) != 0,
-                        on: match agent.on.load(Relaxed) {
-                            Agent::ANY | 0 => On::Any,
-                            on => On::Rank(on - 1),
+                        on: match (agent.ended_by.load(Relaxed), agent.on.load(Relaxed)) {
+                            (Agent::DATA, _) => On::Nobody,
+                            (_, Agent::ANY | 0) => On::Any,
+                            (_, on) => On::Rank(on - 1),
                         },
+                        takes: agent.ended_by.load(Relaxed) == Agent::MESSAGE,
+                        confirmed: agent.confirmed.load(Acquire),
                         call: world.describe(rank, &agent.call),
                     });
                 }
             }
         }
+        state.clock = world.now_ms();
         state
-    }
-
-    /// Whether a rank is on record already as the lead of a round of this communicator.
-    fn leads(&self, rank: usize, context: u64) -> bool {
-        let found = |wait: &Wait| {
-            let here = matches!(wait.on, On::Round { context: led, .. } if led == context);
-            here && wait.rank as usize == rank
-        };
-        self.waits.iter().any(found)
     }
 
     /// Whether something waits here that waited in the same way in `before`.
     pub(in super::super) fn has_waited_since(&self, before: &State) -> bool {
-        self.waits.iter().any(|wait| before.waits.contains(wait))
+        let known: BTreeSet<_> = before.waits.iter().map(|wait| (wait.rank, wait.which)).collect();
+        self.waits.iter().any(|wait| known.contains(&(wait.rank, wait.which)))
     }
 }

@@ -50,8 +50,8 @@ pub(super) struct Thread {
     flowing: Instant,
     /// What joins the processes, for people.
     library: String,
-    /// Of process 0: somebody has said that something waits since the last question was answered.
-    waiting: bool,
+    /// Of process 0: when somebody said last that something waits.
+    waiting: Option<Instant>,
     /// What has stopped the job, and when this was learnt.
     failed: Option<(Fault, Instant)>,
 }
@@ -82,7 +82,7 @@ impl Thread {
             before: None,
             flowing: Instant::now(),
             library: fabric.name().to_owned(),
-            waiting: false,
+            waiting: None,
             failed: None,
         }
     }
@@ -122,7 +122,7 @@ impl Thread {
     fn say_own(&mut self, word: Word) {
         match &word {
             Word::Entered(block) => self.entered[self.process] = *block,
-            Word::Waiting => self.waiting = true,
+            Word::Waiting => self.waiting = Some(Instant::now()),
             Word::Fault(_) if self.failed.is_some() => return,
             Word::Fault(fault) => {
                 self.tell_launcher(fault);
@@ -153,9 +153,8 @@ impl Thread {
 
     fn hear(&mut self, process: usize, word: Word) {
         match word {
-            Word::Hello(..) => {}
             Word::Entered(block) => self.entered[process] = block,
-            Word::Waiting => self.waiting = true,
+            Word::Waiting => self.waiting = Some(Instant::now()),
             Word::Ask(number) => {
                 let state = self.state();
                 self.net.say(process, &Word::State(number, state));
@@ -292,7 +291,8 @@ impl Thread {
             }
             return;
         }
-        if waited || std::mem::take(&mut self.waiting) {
+        // Others look as often, not at the same time.
+        if waited || self.waiting.is_some_and(|said| said.elapsed() < LOOK * 3 / 2) {
             self.asked += 1;
             self.answers = BTreeMap::from([(self.process, self.last.clone())]);
             let dead = (0..self.entered.len()).filter(|it| self.shared.known.is_dead(*it));

@@ -7,17 +7,35 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::super::known::Meeting;
+use super::door::same;
 use super::state::State;
 use crate::fault::Fault;
 
 /// A secret of the job, without which nothing is answered.
 pub(super) type Key = [u64; 2];
 
+/// What a connection begins with: the secret, and which process it is.
+pub(super) type Greeting = [u8; 20];
+
+pub(super) fn greeting(key: Key, process: usize) -> Greeting {
+    let mut bytes = Greeting::default();
+    bytes[..8].copy_from_slice(&key[0].to_le_bytes());
+    bytes[8..16].copy_from_slice(&key[1].to_le_bytes());
+    bytes[16..].copy_from_slice(&(process as u32).to_le_bytes());
+    bytes
+}
+
+/// Who says this greeting, if it is one of so many processes that know the secret.
+pub(super) fn who(greeting: &Greeting, key: Key, processes: usize) -> Option<usize> {
+    let (said, process) = greeting.split_last_chunk()?;
+    let process = u32::from_le_bytes(*process) as usize;
+    let knows = same(said, &self::greeting(key, 0)[..16]);
+    (knows && process < processes).then_some(process)
+}
+
 /// One thing said.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Word {
-    /// The first word of a connection: the secret, and who says it.
-    Hello(Key, u32),
     /// The ranks of this process enter this block, counted from 1.
     Entered(u64),
     /// Something in this process has waited for a while.
@@ -54,10 +72,15 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> io::Result<Connection> {
+        stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(Duration::from_secs(2)))?;
         end_in_silence(&stream)?;
         Ok(Connection { stream, came: Vec::new() })
+    }
+
+    pub(super) fn greet(&mut self, greeting: &Greeting) -> io::Result<()> {
+        self.stream.write_all(greeting)
     }
 
     pub(super) fn say(&mut self, word: &Word) -> io::Result<()> {
@@ -119,4 +142,18 @@ fn end_in_silence(stream: &TcpStream) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn end_in_silence(_: &TcpStream) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greeting_says_who_it_is_to_those_with_the_same_secret() {
+        let key = [7, 1 << 60];
+        assert_eq!(who(&greeting(key, 3), key, 4), Some(3));
+        assert_eq!(who(&greeting(key, 4), key, 4), None);
+        assert_eq!(who(&greeting([7, 1], 3), key, 4), None);
+        assert_eq!(who(&Greeting::default(), key, 4), None);
+    }
 }

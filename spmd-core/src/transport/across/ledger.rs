@@ -1,0 +1,168 @@
+//! What the ranks of different processes have called on communicators besides the block's own, of
+//! which not all calls make them meet.
+//!
+//! The lead of each process tells the first of them its last calls when it drops the communicator,
+//! or else at the end of the block; that one compares them with its own. It keeps what it is told as
+//! long as it has the communicator itself, and its own as long as others have it: as much as there
+//! are communicators that some process holds.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::*;
+
+use super::finish::{cut_calls, differences};
+use super::now::Rounds;
+use super::packet::Packet;
+use super::{Across, Spread, nonsense};
+use crate::error::Result;
+use crate::fault::Fault;
+use crate::transport::shared::World;
+use crate::transport::shared::layout::SLOTS;
+
+/// Of one communicator, at its first lead.
+#[derive(Default)]
+struct Account {
+    /// That lead and its own calls, and how many others have not been heard, once it is through.
+    own: Option<(u32, Rounds, usize)>,
+    /// What others have told.
+    told: Vec<(u32, Rounds)>,
+}
+
+/// The communicators of which not all leads are through.
+#[derive(Default)]
+pub(super) struct Ledger {
+    accounts: BTreeMap<u64, Account>,
+    /// The first difference that was found.
+    found: Option<Fault>,
+    /// The block is over: nothing is told any more.
+    closed: bool,
+}
+
+impl Ledger {
+    /// The first lead is through with a communicator that has so many others.
+    fn close(&mut self, context: u64, lead: u32, rounds: Rounds, others: usize) {
+        let account = self.accounts.entry(context).or_default();
+        account.own = Some((lead, rounds, others));
+        self.settle(context);
+    }
+
+    /// Another lead is.
+    fn hear(&mut self, context: u64, lead: u32, rounds: Rounds) {
+        self.accounts.entry(context).or_default().told.push((lead, rounds));
+        self.settle(context);
+    }
+
+    /// Compares what can be compared.
+    fn settle(&mut self, context: u64) {
+        let Some(Account { own: Some((lead, own, others)), told }) =
+            self.accounts.get_mut(&context)
+        else {
+            return;
+        };
+        for (other, rounds) in told.drain(..) {
+            *others = others.saturating_sub(1);
+            if self.found.is_none() {
+                let both = [(*lead as usize, own.clone()), (other as usize, rounds)];
+                self.found = differences(both.into_iter(), true);
+            }
+        }
+        if *others == 0 {
+            self.accounts.remove(&context);
+        }
+    }
+}
+
+impl Across {
+    /// The lead of a communicator besides the block's own is through with it.
+    pub(crate) fn close_account(&self, world: &World, spread: &Spread) {
+        let mut ledger = self.ledger.lock();
+        if !ledger.closed {
+            self.tell_calls(&mut ledger, world, spread);
+        }
+    }
+
+    /// The ranks of this process have left the block: the same for the communicators that are left.
+    pub(super) fn close_ledger(&self, world: &World) {
+        let comms: Vec<_> = self.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
+        let mut ledger = self.ledger.lock();
+        ledger.closed = true;
+        for comm in comms.iter().filter(|comm| !comm.is_primary()) {
+            self.tell_calls(&mut ledger, world, comm);
+        }
+    }
+
+    fn tell_calls(&self, ledger: &mut Ledger, world: &World, spread: &Spread) {
+        let now = spread.now();
+        if spread.told.swap(true, AcqRel) || spread.is_stopped() {
+            return;
+        }
+        let last = world.memory.board(now.lead(), now.board()).done.0.load(Acquire);
+        let mut rounds = Rounds::of(world, now.lead(), now.board(), last, SLOTS);
+        let (lead, leads) = (now.lead() as u32, now.leads());
+        if leads.first() == Some(&lead) {
+            ledger.close(now.context(), lead, rounds, leads.len() - 1);
+            return;
+        }
+        cut_calls(&mut rounds);
+        // What cannot be told is not compared.
+        if let (Some(first), Ok(rounds)) = (leads.first(), postcard::to_allocvec(&rounds)) {
+            let packet = Packet::Calls { lead, context: now.context(), rounds: &rounds };
+            let _ = self.send(self.process_of(*first as usize), &packet);
+        }
+    }
+
+    /// Another process tells what its lead has called.
+    pub(super) fn hear_calls(
+        &self,
+        from: usize,
+        lead: u32,
+        context: u64,
+        told: &[u8],
+    ) -> Result<()> {
+        let rounds = postcard::from_bytes(told).ok();
+        let theirs = (lead as usize) < self.size() && self.process_of(lead as usize) == from;
+        let Some(rounds) = rounds.filter(|_| theirs) else {
+            return Err(nonsense(from, "calls that make no sense"));
+        };
+        self.ledger.lock().hear(context, lead, rounds);
+        Ok(())
+    }
+
+    /// The first difference that was found here.
+    pub(super) fn found_in_ledger(&self) -> Option<Fault> {
+        self.ledger.lock().found.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(prints: [u64; 2]) -> Rounds {
+        let calls = prints.iter().map(|print| format!("call {print}")).collect();
+        Rounds { last: 2, prints: [prints[0], prints[1], 0, 0], calls }
+    }
+
+    #[test]
+    fn calls_are_compared_whoever_is_through_first_and_then_forgotten() {
+        let mut ledger = Ledger::default();
+        ledger.hear(7, 2, rounds([5, 4]));
+        ledger.close(7, 0, rounds([5, 4]), 2);
+        assert!(ledger.found.is_none() && ledger.accounts.len() == 1);
+        ledger.hear(7, 1, rounds([5, 4]));
+        assert!(ledger.found.is_none() && ledger.accounts.is_empty());
+        ledger.close(8, 0, rounds([5, 4]), 1);
+        ledger.hear(8, 1, rounds([6, 4]));
+        let Some(Fault::Mismatch { calls, .. }) = &ledger.found else { panic!("none") };
+        assert_eq!(calls, &["rank 0: call 5", "rank 1: call 6"]);
+        assert!(ledger.accounts.is_empty());
+    }
+
+    #[test]
+    fn a_lead_that_has_made_fewer_calls_is_found() {
+        let mut ledger = Ledger::default();
+        ledger.close(7, 0, rounds([5, 4]), 1);
+        ledger.hear(7, 1, Rounds { last: 1, prints: [4, 0, 0, 0], calls: vec!["call 4".into()] });
+        let Some(Fault::Mismatch { what, .. }) = &ledger.found else { panic!("none") };
+        assert_eq!(what, "one rank made more calls than another");
+    }
+}

@@ -1,0 +1,205 @@
+use super::super::super::now::Rounds;
+use super::*;
+
+/// A look at processes of one rank each, which has its number; the `count`-th.
+fn looks(states: &[State]) -> [Vec<State>; 2] {
+    let at = |clock: u64| {
+        let mut states = states.to_vec();
+        for state in &mut states {
+            state.clock = clock;
+            let seen = state.waits.iter_mut().filter(|wait| wait.confirmed != Wait::SURE);
+            seen.for_each(|wait| wait.confirmed = clock);
+        }
+        states
+    };
+    [at(1), at(2)]
+}
+
+/// The verdict if nothing happens from one look to the other.
+fn judged(states: &[State]) -> Option<Fault> {
+    let [before, now] = looks(states);
+    verdict(1, Some(&before), &now)
+}
+
+fn wait(rank: u32, on: On) -> Wait {
+    let confirmed = if matches!(on, On::Round { .. }) { Wait::SURE } else { 0 };
+    let call = format!("call of {rank}");
+    Wait { rank, which: (0, 1), own: true, on, takes: false, confirmed, call }
+}
+
+fn receive(rank: u32, on: On) -> Wait {
+    Wait { takes: true, ..wait(rank, on) }
+}
+
+fn progress(lead: u32, round: u64, prints: [u64; 4]) -> Progress {
+    let calls = prints.iter().map(|print| format!("call {print}")).collect();
+    let rounds = Rounds { last: round, prints, calls };
+    Progress { context: 1, lead, rounds, leads: vec![0, 1] }
+}
+
+fn all<const N: usize>(waits: [Option<Wait>; N]) -> Vec<State> {
+    let state =
+        |wait: Option<Wait>| State { waits: wait.into_iter().collect(), ..State::default() };
+    waits.into_iter().map(state).collect()
+}
+
+fn two(waits: [Option<On>; 2]) -> Vec<State> {
+    let mut ranks = 0..;
+    all(waits.map(|on| on.map(|on| wait(ranks.next().expect("as many as are wanted"), on))))
+}
+
+const ROUND_3: On = On::Round { context: 1, round: 3 };
+
+#[test]
+fn ranks_that_wait_for_each_other_are_a_circle_at_the_second_look() {
+    let states = two([Some(On::Rank(1)), Some(On::Rank(0))]);
+    let Some(Fault::Deadlock { calls }) = judged(&states) else { panic!("none") };
+    assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
+    let [before, now] = looks(&states);
+    assert_eq!(verdict(1, None, &now), None);
+    assert_eq!(verdict(1, Some(&looks(&two([None, None]))[0]), &now), None);
+    // One of them has not looked again since the first look.
+    let mut unsure = now.clone();
+    unsure[1].waits[0].confirmed = 1;
+    assert_eq!(verdict(1, Some(&before), &unsure), None);
+    // One of them waited for something else then.
+    let mut other = before.clone();
+    other[1].waits[0].which = (0, 3);
+    assert_eq!(verdict(1, Some(&other), &now), None);
+}
+
+#[test]
+fn who_computes_or_may_act_besides_its_waits_may_end_a_wait() {
+    assert_eq!(judged(&two([Some(On::Rank(1)), None])), None);
+    let mut states = two([Some(On::Rank(1)), Some(On::Rank(0))]);
+    states[1].idle = vec![1];
+    assert_eq!(judged(&states), None);
+    let mut states = two([Some(On::Rank(1)), Some(On::Rank(0))]);
+    states[1].waits[0].own = false;
+    assert_eq!(judged(&states), None);
+}
+
+#[test]
+fn data_on_their_way_end_a_wait() {
+    let states = two([Some(On::Rank(1)), Some(On::Nobody)]);
+    assert_eq!(judged(&states), None);
+}
+
+#[test]
+fn a_packet_on_its_way_ends_a_receive_of_its_process() {
+    let mut states = all([Some(wait(0, On::Rank(1))), Some(receive(1, On::Rank(0)))]);
+    states[0].sent = vec![(1, 1)];
+    assert_eq!(judged(&states), None);
+    let [before, now] = looks(&states);
+    assert_eq!(stalled(1, &before, &now), Some(1));
+    // It has come since the first look.
+    let mut came = now.clone();
+    came[1].taken = 1;
+    assert_eq!(verdict(1, Some(&before), &came), None);
+    assert_eq!(stalled(1, &before, &came), None);
+    states[1].taken = 1;
+    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    assert_eq!(stalled(1, &looks(&states)[0], &looks(&states)[1]), None);
+}
+
+#[test]
+fn a_packet_to_who_does_not_receive_ends_nothing() {
+    // A synchronous send to a rank that is in a round, to which the sender has not come.
+    let mut states = two([Some(On::Rank(1)), Some(ROUND_3)]);
+    states[0].comms = vec![progress(0, 2, [2, 1, 0, 0])];
+    states[1].comms = vec![progress(1, 3, [3, 2, 1, 0])];
+    states[0].sent = vec![(1, 1)];
+    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    // To one that has left.
+    let mut states = two([Some(On::Rank(1)), None]);
+    states[0].sent = vec![(1, 1)];
+    states[1].ended = true;
+    assert!(matches!(judged(&states), Some(Fault::Left { rank: 1, .. })));
+    assert_eq!(stalled(1, &looks(&states)[0], &looks(&states)[1]), None);
+}
+
+#[test]
+fn what_others_send_each_other_ends_no_wait() {
+    let busy = Some(wait(3, On::Rank(2)));
+    let mut states =
+        all([Some(receive(0, On::Rank(1))), Some(receive(1, On::Rank(0))), None, busy]);
+    states[2].sent = vec![(3, 7)];
+    let [before, mut now] = looks(&states);
+    now[2].sent = vec![(3, 9)];
+    now[3].taken = 8;
+    let Some(Fault::Deadlock { calls }) = verdict(1, Some(&before), &now) else { panic!("none") };
+    assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
+}
+
+#[test]
+fn whoever_waits_for_one_that_has_left_is_told_so() {
+    let mut states = two([Some(On::Rank(1)), None]);
+    states[1].ended = true;
+    let waiting = "rank 0: call of 0".to_owned();
+    assert_eq!(judged(&states), Some(Fault::Left { rank: 1, waiting: waiting.clone() }));
+    // Only at the second look: it may have done something before.
+    let [mut before, now] = looks(&states);
+    before[1].ended = false;
+    assert_eq!(verdict(1, Some(&before), &now), None);
+    // It waits for any, and all have left.
+    states[0].waits[0].on = On::Any;
+    assert_eq!(judged(&states), Some(Fault::Left { rank: 1, waiting }));
+    let mut states = two([Some(ROUND_3), None]);
+    states[0].comms = vec![progress(0, 3, [9, 8, 7, 0])];
+    assert_eq!(judged(&states), None);
+    states[1].ended = true;
+    assert!(matches!(judged(&states), Some(Fault::Left { rank: 1, .. })));
+}
+
+/// Two ranks of one process, the second of which has left, and one of another.
+#[test]
+fn a_rank_that_has_left_before_others_of_its_process_ends_no_wait() {
+    let mut states = all([Some(wait(0, On::Rank(2))), Some(wait(2, On::Rank(1)))]);
+    let judged = |states: &[State]| {
+        let [before, now] = looks(states);
+        verdict(2, Some(&before), &now)
+    };
+    states[0].waits.clear();
+    assert_eq!(judged(&states), None);
+    states[0].left = vec![1];
+    assert!(matches!(judged(&states), Some(Fault::Left { rank: 1, .. })));
+}
+
+#[test]
+fn different_calls_are_found_in_the_first_round_in_which_they_differ() {
+    let round = |round| Some(On::Round { context: 1, round });
+    let mut states = two([round(3), round(4)]);
+    states[0].comms = vec![progress(0, 3, [30, 20, 10, 0])];
+    states[1].comms = vec![progress(1, 4, [41, 31, 20, 10])];
+    let Some(Fault::Mismatch { calls, .. }) = judged(&states) else { panic!() };
+    assert_eq!(calls, ["rank 0: call 30", "rank 1: call 31"]);
+    states[1].comms = vec![progress(1, 4, [41, 30, 20, 10])];
+    assert_eq!(judged(&states), None);
+}
+
+#[test]
+fn circles_go_through_rounds_and_messages() {
+    let mut states = two([Some(ROUND_3), Some(On::Rank(0))]);
+    states[0].comms = vec![progress(0, 3, [3, 2, 1, 0])];
+    states[1].comms = vec![progress(1, 2, [2, 1, 0, 0])];
+    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    states[1].comms = vec![progress(1, 3, [3, 2, 1, 0])];
+    assert_eq!(judged(&states), None);
+    // It has dropped the communicator.
+    states[1].comms.clear();
+    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    // It computes: it may be about to make it.
+    states[1].waits.clear();
+    assert_eq!(judged(&states), None);
+}
+
+#[test]
+fn communicators_that_cross_are_a_circle() {
+    let other = On::Round { context: 2, round: 1 };
+    let mut states = two([Some(ROUND_3), Some(other)]);
+    let of_other = |lead, round| Progress { context: 2, ..progress(lead, round, [0; 4]) };
+    states[0].comms = vec![progress(0, 3, [3, 2, 1, 0]), of_other(0, 0)];
+    states[1].comms = vec![progress(1, 2, [2, 1, 0, 0]), of_other(1, 1)];
+    let Some(Fault::Deadlock { calls }) = judged(&states) else { panic!("none") };
+    assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
+}

@@ -1,0 +1,118 @@
+//! How much one rank may send to one of another process before that has received it.
+//!
+//! A small message goes with its packet, and waits where the receiver is until that wants it: in MPI,
+//! and then in a mailbox. The sender counts what it has sent so and has not been told to be received,
+//! for each receiver. Beyond the window it offers small messages as it does large ones, of which it
+//! waits for each to be received. The receiver tells what it has received when that is a part of the
+//! window. No wait is for what it tells: a sender that has not heard of it yet sends as to one that
+//! receives nothing.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use super::Across;
+use super::messages::Remote;
+use super::packet::Packet;
+use crate::error::Result;
+use crate::transport::message::{Arrived, Body, Data};
+
+/// Bytes of small messages that one rank may have sent to one of another process without their having
+/// been received. Each counts so many bytes more than its data.
+pub(crate) const WINDOW: u64 = 64 << 20;
+pub(super) const EACH: u64 = 128;
+
+/// Of a rank here and one elsewhere.
+#[derive(Default)]
+struct Pair {
+    /// Sent from here, and not known to be received.
+    sent: AtomicU64,
+    /// Received here, and not told.
+    received: AtomicU64,
+}
+
+/// All pairs of a rank here and one elsewhere: by process, from its first message on.
+pub(super) struct Windows {
+    each: usize,
+    pairs: Box<[OnceLock<Box<[Pair]>>]>,
+}
+
+impl Windows {
+    pub(super) fn new(processes: usize, each: usize) -> Windows {
+        Windows { each, pairs: (0..processes).map(|_| OnceLock::new()).collect() }
+    }
+
+    fn pair(&self, here: usize, elsewhere: usize) -> &Pair {
+        let pairs = self.pairs[elsewhere / self.each]
+            .get_or_init(|| (0..self.each * self.each).map(|_| Pair::default()).collect());
+        &pairs[here % self.each * self.each + elsewhere % self.each]
+    }
+
+    /// Whether a message with so many bytes of data may go from a rank here to one elsewhere; then it
+    /// counts as sent.
+    #[inline]
+    pub(super) fn admits(&self, here: usize, elsewhere: usize, bytes: usize) -> bool {
+        let (cost, sent) = (bytes as u64 + EACH, &self.pair(here, elsewhere).sent);
+        let admitted = sent.fetch_add(cost, Relaxed) + cost <= WINDOW;
+        if !admitted {
+            sent.fetch_sub(cost, Relaxed);
+        }
+        admitted
+    }
+
+    /// So much that a rank here has sent to one elsewhere has been received.
+    pub(super) fn opens(&self, here: usize, elsewhere: usize, bytes: u64) {
+        let sent = &self.pair(here, elsewhere).sent;
+        // No more than was sent, whatever the other one says.
+        let _ = sent.fetch_update(Relaxed, Relaxed, |sent| Some(sent.saturating_sub(bytes)));
+    }
+
+    /// A rank here has received a message of one elsewhere: how much to tell it, if that is worth it.
+    #[inline]
+    fn receives(&self, here: usize, elsewhere: usize, bytes: usize) -> Option<u64> {
+        let (cost, received) = (bytes as u64 + EACH, &self.pair(here, elsewhere).received);
+        let all = received.fetch_add(cost, Relaxed) + cost;
+        (all >= WINDOW / 4).then(|| received.swap(0, Relaxed)).filter(|all| *all > 0)
+    }
+}
+
+impl Remote {
+    /// A message is about to be received: tells its sender, if that is elsewhere and has to know.
+    #[inline]
+    pub(super) fn received(&self, across: &Across, arrived: &Arrived<'_>) -> Result<()> {
+        let source = arrived.envelope.source as usize;
+        let small = matches!(arrived.body, Body::Kept(Data::Here(_)));
+        if !small || across.local().contains(&source) {
+            return Ok(());
+        }
+        match across.windows.receives(self.0.rank, source, arrived.envelope.bytes) {
+            None => Ok(()),
+            Some(bytes) => {
+                let (by, of) = (self.0.rank as u32, source as u32);
+                across.send(across.process_of(source), &Packet::Received { by, of, bytes })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_open_again_when_what_was_sent_has_been_received() {
+        // Ranks 0 and 1 here, 2 and 3 elsewhere.
+        let (sender, receiver) = (Windows::new(2, 2), Windows::new(2, 2));
+        let bytes = 8192;
+        let fit = (WINDOW / (bytes as u64 + EACH)) as usize;
+        assert_eq!((0..2 * fit).filter(|_| sender.admits(1, 2, bytes)).count(), fit);
+        // Other pairs have windows of their own.
+        assert!(sender.admits(1, 3, bytes) && sender.admits(0, 2, bytes));
+        let told: u64 = (0..fit).filter_map(|_| receiver.receives(2, 1, bytes)).sum();
+        assert!((WINDOW * 3 / 4..=WINDOW).contains(&told), "{told}");
+        sender.opens(1, 2, told);
+        assert!(sender.admits(1, 2, bytes));
+        // Whatever is told, it is never more open than at the start.
+        sender.opens(1, 2, u64::MAX);
+        assert_eq!((0..2 * fit).filter(|_| sender.admits(1, 2, bytes)).count(), fit);
+    }
+}
