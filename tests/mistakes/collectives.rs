@@ -283,3 +283,92 @@ fn every_collective_against_a_barrier_over_trees() {
         collide(20, 0, &CALLS[0], call);
     }
 }
+
+#[test]
+fn objects_of_two_types() {
+    let calls: [fn(&Ctx) -> Result<()>; 4] = [
+        |ctx| match ctx.rank() {
+            0 => ctx.broadcast_object(Some(&7u32), 0).map(drop),
+            _ => ctx.broadcast_object::<i32>(None, 0).map(drop),
+        },
+        |ctx| match ctx.rank() {
+            0 => ctx.gather_object(&7u32, 0).map(drop),
+            _ => ctx.gather_object(&7i32, 0).map(drop),
+        },
+        |ctx| match ctx.rank() {
+            0 => ctx.allgather_object(&7u32).map(drop),
+            _ => ctx.allgather_object(&7i32).map(drop),
+        },
+        |ctx| match ctx.rank() {
+            0 => ctx.scatter_object(Some(&[7u32, 8][..]), 0).map(drop),
+            _ => ctx.scatter_object::<i32>(None, 0).map(drop),
+        },
+    ];
+    for call in calls {
+        mistake(2, |ctx| {
+            call(ctx)?;
+            ctx.barrier()
+        })
+        .mismatch(&[0, 1], &["_object of u32", "_object of i32"]);
+    }
+}
+
+#[test]
+fn two_closures() {
+    mistake(2, |ctx| {
+        let (sum, product) = (Op::new(|a: u32, b| a + b), Op::new(|a: u32, b| a * b));
+        match ctx.rank() {
+            0 => ctx.allreduce_value(3, sum)?,     // <1>
+            _ => ctx.allreduce_value(3, product)?, // <2>
+        };
+        Ok(())
+    })
+    .mismatch(
+        &[0, 1],
+        &[
+            "different element types or operations",
+            "allreduce_value of 1 u32 with user operation",
+            "at <1>",
+            "at <2>",
+        ],
+    );
+}
+
+#[test]
+fn an_operation_that_commutes_on_one_rank_alone() {
+    mistake(2, |ctx| {
+        let op = |commutes| {
+            let op = Op::new(|a: u32, b| a.max(b));
+            if commutes { op } else { op.non_commutative() }
+        };
+        ctx.reduce_value(3, op(ctx.rank() == 0), 0)?; // <1>
+        ctx.barrier()
+    })
+    .mismatch(
+        &[0, 1],
+        &["rank 0: reduce_value of 1 u32 with user", "rank 1: reduce_value of 1 u32 with non-comm"],
+    );
+}
+
+/// An operation that has the name of another one.
+struct Impostor;
+
+impl Operation<f64> for Impostor {
+    const NAME: &'static str = "Sum";
+
+    fn combine(&self, left: f64, _: f64) -> f64 {
+        left
+    }
+}
+
+#[test]
+fn an_operation_with_the_name_of_another() {
+    mistake(2, |ctx| {
+        match ctx.rank() {
+            0 => ctx.allreduce_value(3.0, Sum)?,
+            _ => ctx.allreduce_value(3.0, Impostor)?,
+        };
+        Ok(())
+    })
+    .mismatch(&[0, 1], &["different element types or operations"]);
+}

@@ -191,3 +191,20 @@ fn a_circle_in_a_block_within_a_rank() {
     .error(&[0], |error| matches!(error, Error::Stopped { .. }), &["deadlock", "tag 9 at <1>"])
     .peer_failed(&[1], 0, &["deadlock", "barrier"]);
 }
+
+#[test]
+fn two_communicators_in_turn() {
+    mistake(2, |ctx| {
+        let (left, right) = (ctx.dup()?, ctx.split(Some(0), 0)?.unwrap()); // <1>
+        let (first, second) = if ctx.rank() == 0 { (&left, &right) } else { (&right, &left) };
+        first.barrier()?; // <2>
+        second.barrier()
+    })
+    .deadlock(
+        &[0, 1],
+        &[
+            "rank 0: barrier at <2> on the communicator of dup at <1>",
+            "rank 1: barrier at <2> on the communicator of split at <1>",
+        ],
+    );
+}
