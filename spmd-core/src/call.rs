@@ -242,7 +242,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn op(mut self, op: ErasedOp<'a>) -> Call<'a> {
         self.op = Some(op);
-        self.with(OP, op.id() ^ u64::from(op.commutative()))
+        self.with(OP, op.identity())
     }
 
     /// The name of the method.

@@ -157,7 +157,7 @@ impl Comm {
     fn note(&self, call: &Call<'_>) -> Noted {
         let site = std::ptr::from_ref(call.site) as usize;
         let dtype = call.dtype.map_or(0, |dtype| dtype.id);
-        let what = dtype ^ call.op.map_or(0, |op| op.id().rotate_left(32));
+        let what = dtype ^ call.op.map_or(0, |op| op.identity().rotate_left(32));
         let place = &self.notes[(site >> 3) % self.notes.len()];
         let (known_site, known_what, known) = place.get();
         if (known_site, known_what) == (site, what) {

@@ -281,7 +281,8 @@ fn one_operation_in_two_calls_and_by_reference() {
             _ => ctx.allreduce_value(-2.0, &longest)?,
         };
         assert_eq!(found, -2.0);
-        let capturing = Op::new(|a: f64, b: f64| a.max(b) + ctx.rank() as f64 * 0.0);
+        let nothing = ctx.rank() as f64 * 0.0;
+        let capturing = Op::new(move |a: f64, b: f64| a.max(b) + nothing);
         (0..3).try_for_each(|_| ctx.allreduce_value(1.0, &capturing).map(drop))
     });
 }

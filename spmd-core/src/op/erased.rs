@@ -58,6 +58,12 @@ impl<'a> ErasedOp<'a> {
         self.id
     }
 
+    /// What ranks compare of it.
+    #[inline]
+    pub(crate) fn identity(&self) -> u64 {
+        self.id ^ u64::from(self.commutative)
+    }
+
     /// The [`ErasedOp::id`] of the library's own operation of this name.
     pub const fn id_of(name: &str) -> u64 {
         hash_text(name)

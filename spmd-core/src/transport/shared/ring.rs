@@ -11,6 +11,9 @@
 //! process: read there; in private memory: through a staging area, piece after piece, or by
 //! `process_vm_readv`).
 
+#[cfg(any(fuzzing, test))]
+pub(crate) mod hostile;
+
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::Endpoint;
