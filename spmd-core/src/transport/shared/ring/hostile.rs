@@ -86,11 +86,11 @@ mod tests {
             // Words that are often small, or all but that.
             let length = random() as usize % 300;
             let words = (0..length).flat_map(|_| {
-                let word = random() << 33 | random();
+                let word = (random() << 33) | random();
                 match random() % 4 {
                     0 => word,
                     1 => word % 9000,
-                    2 => (1 + word % 3) << 56 | word % 70_000,
+                    2 => ((1 + word % 3) << 56) | (word % 70_000),
                     _ => u64::MAX - word % 9000,
                 }
                 .to_le_bytes()
