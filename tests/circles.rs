@@ -58,13 +58,19 @@ fn crossed_barriers_of_two_communicators() {
 
 fn one_on_the_copy_and_one_on_the_original() {
     mistake(2, |ctx| {
-        let copy = ctx.dup()?;
+        let copy = ctx.dup()?; // <3>
         match ctx.rank() {
             0 => copy.allreduce_value(1, Sum).map(drop), // <1>
             _ => ctx.barrier(),                          // <2>
         }
     })
-    .deadlock(&[0, 1], &["rank 0: allreduce of 1 i32 with Sum at <1>", "rank 1: barrier at <2>"]);
+    .deadlock(
+        &[0, 1],
+        &[
+            "rank 0: allreduce_value of 1 i32 with Sum at <1> on the communicator of dup at <3>",
+            "rank 1: barrier at <2>",
+        ],
+    );
 }
 
 /// A grid in which one rank turns to its row before its column.

@@ -5,6 +5,9 @@
 
 mod support;
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use spmd::prelude::*;
 
 use support::processes;
@@ -107,6 +110,58 @@ fn a_large_vector_spans_many_small_ones_that_were_freed() -> Result<()> {
         all.iter_mut().skip(1).step_by(2).take(1500).for_each(|it| *it = Vec::new());
         let large = vec![0u8; 2900 * EACH];
         assert!(is_shared(&large) && large.iter().all(|byte| *byte == 0));
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// A `Command` forks to change the group, or to run code of the program's; its child then reads
+/// the arguments and the environment where its parent has them.
+#[test]
+fn commands_have_large_arguments() -> Result<()> {
+    processes("commands_have_large_arguments", 2, &[], |ctx| {
+        let argument = "x".repeat(100_000);
+        for way in 0..3 {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "echo ${#1} $(env | grep -c ^LARGE_)", "sh", &argument]);
+            command.envs((0..4000).map(|index| (format!("LARGE_{index}"), "y")));
+            match way {
+                0 => {}
+                // SAFETY: the number of this process's own group is read.
+                1 => drop(command.gid(unsafe { libc::getgid() })),
+                // SAFETY: nothing is done in the child.
+                _ => drop(unsafe { command.pre_exec(|| Ok(())) }),
+            }
+            let output = command.output().map_err(Error::user)?;
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "100000 4000\n", "way {way}");
+        }
+        ctx.barrier()
+    })?;
+    Ok(())
+}
+
+#[test]
+fn a_forked_child_has_its_own_copy() -> Result<()> {
+    processes("a_forked_child_has_its_own_copy", 1, &[], |_| {
+        let mut values = vec![5u8; 1 << 20];
+        assert!(is_shared(&values));
+        // SAFETY: the child touches memory, allocates by the system's allocator, which is prepared
+        // for a fork, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let read = values[1000] == 5;
+            values.fill(6);
+            values.resize(2 << 20, 6);
+            let status = u8::from(read && values.iter().all(|it| *it == 6) && !is_shared(&values));
+            drop(values);
+            // SAFETY: it runs nothing of this process's.
+            unsafe { libc::_exit(status.into()) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is this process's own, and the place for the status is given.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(status, 1 << 8, "as a value of wait");
+        assert!(values.iter().all(|value| *value == 5));
         Ok(())
     })?;
     Ok(())

@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -23,9 +25,11 @@ fn calls(ctx: &Ctx) -> Result<()> {
 /// The calls of each rank, in order, by what the file says of them.
 fn read(path: &Path) -> BTreeMap<u64, Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap();
-    // A list without an end, as the format allows.
-    let text = format!("{}]", text.trim_end().trim_end_matches(','));
     let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    // A line for each call, which is JSON but for the comma behind it.
+    let lines = text.trim_start_matches("[\n").trim_end_matches("\n]\n").lines();
+    let lines = lines.map(|line| serde_json::from_str(line.trim_end_matches(',')).unwrap());
+    assert_eq!(lines.collect::<Vec<Value>>(), events);
     let mut ranks: BTreeMap<u64, Vec<(f64, String)>> = BTreeMap::new();
     for event in events {
         assert_eq!(event["ph"], "X");
@@ -51,7 +55,7 @@ fn check(path: &Path, size: usize) {
         let (right, left) = ((rank + 1) % size as u64, (rank + size as u64 - 1) % size as u64);
         let starts = [
             "barrier at tests/trace.rs:".to_owned(),
-            "allreduce of 1 u32 with Sum at tests/trace.rs:".to_owned(),
+            "allreduce_value of 1 u32 with Sum at tests/trace.rs:".to_owned(),
             format!("send of 1 f64 to rank {right} with tag 7 at tests/trace.rs:"),
             format!("recv of 1 f64 from rank {left} with tag 7 at tests/trace.rs:"),
         ];
@@ -71,7 +75,9 @@ fn of_every_kind_of_rank() {
     }
     let folder = tempfile::tempdir().unwrap();
     for (mode, ranks) in [("processes", 3), ("threads", 3), ("virtual", 5)] {
-        let path = folder.path().join(mode);
+        // A name that is no text.
+        let name = [mode.as_bytes(), b" \"\\\n\xff"].concat();
+        let path = folder.path().join(OsStr::from_bytes(&name));
         // What an earlier job has left there goes.
         std::fs::write(&path, "old").unwrap();
         let mut job = spmdrun_self("of_every_kind_of_rank", ranks);
@@ -86,4 +92,36 @@ fn to_a_place_that_cannot_be_written() {
     let ran = finish(spmdrun(&["-n", "2", "true"]).env("SPMD_TRACE", "/nowhere/trace"));
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("writing the trace /nowhere/trace"), "{}", ran.err);
+}
+
+/// What a program names may hold anything.
+#[test]
+fn with_odd_names() {
+    if is_process_rank() {
+        run(odd).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let ran = finish(spmdrun_self("with_odd_names", 2).env("SPMD_TRACE", &path));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let events: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let calls = events.iter().map(|event| event["args"]["call"].as_str().unwrap());
+    let found = calls.filter(|call| call.contains("with \"most\"\n\\\u{1} of all")).count();
+    assert_eq!(found, 2, "{text}");
+}
+
+struct Most;
+
+impl Operation<u32> for Most {
+    const NAME: &'static str = "\"most\"\n\\\u{1} of all";
+
+    fn combine(&self, left: u32, right: u32) -> u32 {
+        left.max(right)
+    }
+}
+
+fn odd(ctx: &Ctx) -> Result<()> {
+    ctx.allreduce_value(1, Most).map(drop)
 }

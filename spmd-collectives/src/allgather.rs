@@ -4,7 +4,7 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind};
+use spmd_core::algorithm::{Call, Form, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
 use crate::blocks::{Blocks, Gathered, offsets, room_for};
@@ -167,7 +167,8 @@ impl Allgather for Comm {
         let mut output = Output::new(buf.view_mut());
         let (dtype, len, n) = (output.dtype(), output.len(), self.size());
         let count = len / n;
-        let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
+        let call =
+            Call::new(Kind::Allgather, Location::caller()).data(dtype, count).form(Form::InPlace);
         check::length(&call, "buffer", len, len.next_multiple_of(n))?;
         let into = output.ptr();
         // SAFETY: the buffer holds a block a rank, and is held here.
@@ -180,7 +181,8 @@ impl Allgather for Comm {
     }
 
     fn allgather_value<T: Element>(&self, value: T) -> Result<Vec<T>> {
-        let call = Call::new(Kind::Allgather, Location::caller()).data(T::DTYPE, 1);
+        let call =
+            Call::new(Kind::Allgather, Location::caller()).data(T::DTYPE, 1).form(Form::Value);
         allgather_each(self, &call, value)
     }
 }

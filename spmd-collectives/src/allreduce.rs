@@ -5,7 +5,7 @@ mod algorithms;
 use std::panic::Location;
 
 pub(crate) use algorithms::allreduce;
-use spmd_core::algorithm::{Call, ErasedOp, Kind};
+use spmd_core::algorithm::{Call, ErasedOp, Form, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::check;
@@ -112,7 +112,10 @@ impl Allreduce for Comm {
         let mut output = Output::new(buf.view_mut());
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
+        let call = Call::new(Kind::Allreduce, Location::caller())
+            .data(dtype, count)
+            .op(op)
+            .form(Form::InPlace);
         let into = output.ptr();
         // SAFETY: the buffer holds that many elements, and is held here.
         unsafe { allreduce(self, &call, Reduction { dtype, op, count }, into, into)? };
@@ -123,7 +126,10 @@ impl Allreduce for Comm {
     fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T> {
         let mut result = value;
         let op = ErasedOp::new::<T, O>(&op);
-        let call = Call::new(Kind::Allreduce, Location::caller()).data(T::DTYPE, 1).op(op);
+        let call = Call::new(Kind::Allreduce, Location::caller())
+            .data(T::DTYPE, 1)
+            .op(op)
+            .form(Form::Value);
         let into = (&raw mut result).cast();
         // SAFETY: the value is one element, and is held here.
         unsafe {

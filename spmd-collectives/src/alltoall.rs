@@ -4,14 +4,14 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind};
+use spmd_core::algorithm::{Call, Form, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Result};
 
 use crate::alone::alone;
 use crate::blocks::{Blocks, Gathered, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::Exchange;
+use crate::exchange::{Counts, Exchange};
 pub(crate) use algorithms::equal;
 use algorithms::{learn, unequal};
 
@@ -153,7 +153,8 @@ impl Alltoall for Comm {
     fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()> {
         let mut output = Output::new(buf.view_mut());
         let (dtype, len) = (output.dtype(), output.len());
-        let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
+        let call =
+            Call::new(Kind::Alltoall, Location::caller()).data(dtype, len).form(Form::InPlace);
         let block = block_of(self, &call, "buffer", len)?;
         let into = output.ptr();
         if self.size() == 1 {
@@ -189,14 +190,14 @@ impl Alltoall for Comm {
         let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
         let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
         let mut incoming = learn(self, &call, &blocks, input.len())?;
-        let agreed = incoming.iter().all(|block| block.count == recv_counts[block.peer]);
+        let counts = Counts::of(incoming.iter().map(|block| (*block, recv_counts[block.peer])));
         incoming.iter_mut().for_each(|block| block.into = places.of(block.peer).0);
         let exchange = Exchange {
             dtype: input.dtype(),
             send: input.ptr(),
             total: input.len(),
             recv: output.ptr(),
-            agreed: Some(agreed),
+            counts,
             by_rank: true,
         };
         // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
@@ -212,7 +213,7 @@ impl Alltoall for Comm {
         send_counts: &[usize],
     ) -> Result<Gathered<S::Elem>> {
         let input = Input::new(send.view());
-        let call = call_v(&input, Location::caller());
+        let call = call_v(&input, Location::caller()).form(Form::Vec);
         let n = self.size();
         let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
         let mut incoming = learn(self, &call, &blocks, input.len())?;
@@ -227,7 +228,7 @@ impl Alltoall for Comm {
             send: input.ptr(),
             total: input.len(),
             recv: recv.as_mut_ptr().cast(),
-            agreed: Some(true),
+            counts: Counts::Fit,
             by_rank: true,
         };
         // SAFETY: the vector has room for all counts, and all of it is written, or there is an

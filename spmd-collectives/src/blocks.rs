@@ -69,6 +69,12 @@ impl Blocks {
     }
 }
 
+/// What is wrong where two ranks give other lists of counts, which are to be the same on all.
+#[cold]
+pub(crate) fn differing(one: usize, other: usize) -> String {
+    format!("different counts: rank {one} of the communicator gives other counts than rank {other}")
+}
+
 /// Where blocks of these lengths start, and after the last the end.
 pub(crate) fn offsets(call: &Call<'_>, counts: &[usize]) -> Result<Vec<usize>> {
     let mut offsets = Vec::with_capacity(counts.len() + 1);

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Call, Form, Kind, PAYLOAD, Round};
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::across;
@@ -83,7 +83,10 @@ impl Broadcast for Comm {
     }
 
     fn broadcast_value<T: Element>(&self, value: Option<T>, root: usize) -> Result<T> {
-        let call = Call::new(Kind::Broadcast, Location::caller()).data(T::DTYPE, 1).root(root);
+        let call = Call::new(Kind::Broadcast, Location::caller())
+            .data(T::DTYPE, 1)
+            .root(root)
+            .form(Form::Value);
         let mut result = MaybeUninit::<T>::uninit();
         if self.rank() == root {
             let value = value.ok_or_else(|| {
@@ -214,7 +217,8 @@ unsafe fn chunked(
     let step = two_segments(segment / 2, total, size);
     let whole = (buf.cast_const(), total);
     let shown = if is_root { whole } else { (null(), 0) };
-    let open = if !is_root && round.one_address_space() { whole } else { (null(), 0) };
+    let pushes = round.one_address_space() && !round.must_check(dtype);
+    let open = if !is_root && pushes { whole } else { (null(), 0) };
     let segment = |turn: usize| (turn * step, step.min(count - turn * step));
     let fill = |large: &Large<'_, '_>, turn: usize| {
         if is_root {

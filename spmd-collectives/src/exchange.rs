@@ -30,17 +30,56 @@ pub(crate) struct Exchange {
     /// Elements in `send`.
     pub(crate) total: usize,
     pub(crate) recv: *mut u8,
-    /// Whether the ranks' counts fit together, where that is not implied by their making the
-    /// same call.
-    pub(crate) agreed: Option<bool>,
+    /// Whether the ranks' counts fit together.
+    pub(crate) counts: Counts,
     /// Whether there is a block for each rank of the communicator, which it alone reads.
     pub(crate) by_rank: bool,
 }
 
+/// Whether what each rank sends is what another takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// As they make the same call.
+    Implied,
+    /// What this rank's peers send is what it takes.
+    Fit,
+    /// Not so.
+    Differ(Uneven),
+}
+
+/// A block that is not as long as its receiver, which finds that, has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uneven {
+    /// Who sends it.
+    from: usize,
+    sends: usize,
+    takes: usize,
+}
+
+impl Counts {
+    /// Of blocks that come, each with what this rank takes.
+    pub(crate) fn of(mut blocks: impl Iterator<Item = (Incoming, usize)>) -> Counts {
+        let uneven = blocks.find(|(block, takes)| block.count != *takes);
+        uneven.map_or(Counts::Fit, |(block, takes)| {
+            Counts::Differ(Uneven { from: block.peer, sends: block.count, takes })
+        })
+    }
+
+    /// The rank whose block does not fit.
+    pub(crate) fn wrong(self) -> Option<usize> {
+        match self {
+            Counts::Differ(uneven) => Some(uneven.from),
+            _ => None,
+        }
+    }
+}
+
 /// The number under which a rank says how long its longest block is.
 const LONGEST: usize = 1;
-/// The number under which a rank says whether it has found its peers' counts to be wrong.
+/// The number under which a rank says whose count it has found to be wrong, and what it takes.
 const WRONG: usize = 2;
+/// The number under which it says what that rank sends.
+const SENDS: usize = 3;
 
 impl Exchange {
     fn size(&self) -> usize {
@@ -48,18 +87,31 @@ impl Exchange {
     }
 
     fn say_agreed(&self, round: &Round<'_>) {
-        if let Some(agreed) = self.agreed {
-            round.set_number(WRONG, u64::from(!agreed));
+        match self.counts {
+            Counts::Implied => {}
+            Counts::Fit => round.set_number(WRONG, 0),
+            Counts::Differ(Uneven { from, sends, takes }) => {
+                let takes = u32::try_from(takes).unwrap_or(u32::MAX);
+                round.set_number(WRONG, u64::from(takes) << 32 | (from as u64 + 1));
+                round.set_number(SENDS, sends as u64);
+            }
         }
     }
 
     /// After a meeting: the same error on all ranks, if one of them has found counts to differ.
     fn check_agreed(&self, round: &Round<'_>) -> Result<()> {
-        let wrong = |peer| round.number_of(peer, WRONG) != 0;
-        if self.agreed.is_some() && (0..round.size()).any(wrong) {
-            return Err(round.disagree("different counts"));
+        if self.counts == Counts::Implied {
+            return Ok(());
         }
-        Ok(())
+        let wrong = |peer: &usize| round.number_of(*peer, WRONG) != 0;
+        let Some(to) = (0..round.size()).find(wrong) else { return Ok(()) };
+        let (said, sends) = (round.number_of(to, WRONG), round.number_of(to, SENDS));
+        let (from, takes) = ((said as u32).wrapping_sub(1), said >> 32);
+        let more = if takes == u64::from(u32::MAX) { " or more" } else { "" };
+        Err(round.disagree(&format!(
+            "different counts: rank {from} of the communicator sends {sends} elements to rank {to}, \
+             which takes {takes}{more}"
+        )))
     }
 
     /// Everybody shows its blocks in its room, and reads. One meeting.
@@ -115,7 +167,7 @@ impl Exchange {
         let longest = (0..blocks).map(|index| block(index).1).max().unwrap_or(0);
         // Ranks that may have blocks of other lengths must come to the same length of pieces.
         let step = segment.map_or(0, |segment| match round.size() {
-            2 if self.agreed.is_none() => {
+            2 if self.counts == Counts::Implied => {
                 two_segments(segment / blocks.max(1), longest * size, size)
             }
             _ => (segment / (blocks.max(1) * size)).max(1),

@@ -4,7 +4,7 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind};
+use spmd_core::algorithm::{Call, Form, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
 use crate::blocks::{Blocks, Gathered, offsets, room_for};
@@ -168,7 +168,10 @@ impl Gather for Comm {
     }
 
     fn gather_value<T: Element>(&self, value: T, root: usize) -> Result<Option<Vec<T>>> {
-        let call = Call::new(Kind::Gather, Location::caller()).data(T::DTYPE, 1).root(root);
+        let call = Call::new(Kind::Gather, Location::caller())
+            .data(T::DTYPE, 1)
+            .root(root)
+            .form(Form::Value);
         gather_each(self, &call, value, root)
     }
 }

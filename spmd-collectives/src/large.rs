@@ -91,6 +91,9 @@ impl<'r, 'a> Large<'r, 'a> {
     /// Exposes this rank's buffers (address and bytes each; may be empty), and meets everybody. If
     /// its data go through the staging area, `fill` is called before that, for the first segment.
     ///
+    /// Peers may write what `recv` names, as they see fit: in one address space it is never a
+    /// buffer of a type that must be checked ([`Round::must_check`]).
+    ///
     /// # Safety
     /// The buffers stay allocated until the round is over. The algorithm orders what this rank
     /// writes into them and what peers read by meetings, and ends with one after the last read.
@@ -188,7 +191,8 @@ impl<'r, 'a> Large<'r, 'a> {
     }
 
     /// Whether ranks write into each other's buffers: in one address space, if all bytes are values.
-    /// Others are looked at by who receives them.
+    /// Others are looked at by who receives them, whose buffers are not open: that all ranks go by
+    /// one type here is a matter of a hash.
     pub(crate) fn pushes(&self) -> bool {
         self.round.one_address_space() && !self.round.must_check(self.dtype)
     }

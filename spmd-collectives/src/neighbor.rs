@@ -10,7 +10,7 @@ use crate::blocks::Blocks;
 use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::{Exchange, Incoming};
+use crate::exchange::{Counts, Exchange, Incoming};
 use crate::select::{Algorithm::*, choose};
 
 /// Exchanges with the neighbours in a [`Cartesian`] grid (MPI 5.0 section 8.6).
@@ -131,7 +131,7 @@ impl Neighbor for Cartesian {
             send: input.ptr(),
             total: block,
             recv: output.ptr(),
-            agreed: None,
+            counts: Counts::Implied,
             by_rank: false,
         };
         // SAFETY: the buffers hold one block, and one for each side; they are held here.
@@ -157,7 +157,7 @@ impl Neighbor for Cartesian {
             send: input.ptr(),
             total: len,
             recv: output.ptr(),
-            agreed: None,
+            counts: Counts::Implied,
             by_rank: false,
         };
         // SAFETY: the buffers hold a block for each side, and are held here.
@@ -186,19 +186,17 @@ impl Neighbor for Cartesian {
         let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
         let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
         let incoming = learn(self, &call, &blocks, input.len(), &places)?;
-        let agreed = incoming.iter().all(|(side, block)| block.count == recv_counts[*side]);
+        let counts = Counts::of(incoming.iter().map(|(side, block)| (*block, recv_counts[*side])));
         let exchange = Exchange {
             dtype,
             send: input.ptr(),
             total: input.len(),
             recv: output.ptr(),
-            agreed: Some(agreed),
+            counts,
             by_rank: false,
         };
         if self.spans_processes() {
-            if !across::agree(self, &call, agreed)? {
-                return Err(across::counts_differ(&call));
-            }
+            across::agree_on_counts(self, &call, counts.wrong())?;
             // SAFETY: the buffers hold the blocks that the counts say, which are those of the
             // neighbours.
             unsafe { equal_across(self, &call, exchange, |side| blocks.of(side), &incoming)? };
@@ -315,7 +313,7 @@ fn learn(
         send: said.as_ptr().cast(),
         total: said.len(),
         recv: heard.as_mut_ptr().cast(),
-        agreed: None,
+        counts: Counts::Implied,
         by_rank: false,
     };
     // SAFETY: both vectors hold a header for each side.

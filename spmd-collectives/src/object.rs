@@ -4,8 +4,8 @@ use std::panic::Location;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spmd_core::algorithm::{Call, Kind};
-use spmd_core::{Comm, Element, Error, Result, Source, Status, TagOrAny};
+use spmd_core::algorithm::{Call, Form, Kind};
+use spmd_core::{Comm, DType, Element, Error, Result, Source, Status, TagOrAny};
 
 use crate::allgather::allgather_unknown;
 use crate::blocks::room_for;
@@ -16,6 +16,13 @@ use crate::scatter::scatter_unknown;
 
 /// The calls for values that are no elements: strings, vectors, enums, maps, whatever `serde`
 /// can write and read. All ranks use the same type.
+///
+/// Each call carries the type's name as the compiler writes it ([`std::any::type_name`]), and other
+/// ranks' types are compared with it. References, lifetimes, `Box`, `Rc`, `Arc` and `Cow` make no
+/// difference, nor whether a text, list or path is borrowed or owned: a `&str` can be received as
+/// a `String`, a `[T]` as a `Vec<T>`. A type alias is the type itself; two programs of one job
+/// that exchange objects declare their types in one crate. That types of one name and path differ
+/// in their fields, as two builds of a program may, is not seen.
 ///
 /// Each may give [`Error::Serialize`]: a value cannot be written, or what came cannot be read as
 /// one of this type.
@@ -101,7 +108,7 @@ pub trait Objects {
     where
         T: Serialize + DeserializeOwned;
 
-    /// Sends a value to `dest`, as [`Comm::send`] sends elements: the message carries bytes.
+    /// Sends a value to `dest`, as [`Comm::send`] sends elements, for [`Objects::recv_object`].
     ///
     /// Errors: as [`Comm::send`]; serialisation.
     ///
@@ -125,7 +132,7 @@ pub trait Objects {
     /// Receives a value that [`Objects::send_object`] has sent. The length in its [`Status`] is
     /// that of the message in bytes.
     ///
-    /// Errors: as [`Comm::recv_vec`]; serialisation.
+    /// Errors: as [`Comm::recv_vec`], also if the object is of another type; serialisation.
     ///
     /// ```
     /// # use spmd_collectives::Objects;
@@ -153,7 +160,7 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call(Kind::BroadcastObject, Location::caller()).root(root);
+        let call = object_call::<T>(Kind::BroadcastObject, Location::caller()).root(root);
         let mut bytes = Vec::new();
         if self.rank() == root {
             bytes = encode(&call, value.ok_or_else(|| no_value(&call))?)?;
@@ -177,7 +184,7 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call(Kind::GatherObject, Location::caller()).root(root);
+        let call = object_call::<T>(Kind::GatherObject, Location::caller()).root(root);
         let bytes = encode(&call, value)?;
         let all = gather_unknown(self, &call, &bytes, root)?;
         all.map(|(bytes, starts)| decode_all(&call, &bytes, &starts)).transpose()
@@ -187,7 +194,7 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call(Kind::AllgatherObject, Location::caller());
+        let call = object_call::<T>(Kind::AllgatherObject, Location::caller());
         let bytes = encode(&call, value)?;
         let (bytes, starts) = allgather_unknown(self, &call, &bytes)?;
         decode_all(&call, &bytes, &starts)
@@ -197,7 +204,7 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call(Kind::ScatterObject, Location::caller()).root(root);
+        let call = object_call::<T>(Kind::ScatterObject, Location::caller()).root(root);
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
         if self.rank() == root {
             let values = values.ok_or_else(|| no_value(&call))?;
@@ -212,8 +219,8 @@ impl Objects for Comm {
     }
 
     fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()> {
-        let call = message_call(Kind::Send, Location::caller(), Some(dest), Some(tag));
-        self.send(&encode(&call, value)?, dest, tag)
+        let call = message_call::<T>(Kind::Send, Location::caller(), Some(dest), Some(tag));
+        self.send_bytes(&call, &encode(&call, value)?, dest, tag)
     }
 
     fn recv_object<T: DeserializeOwned>(
@@ -221,24 +228,25 @@ impl Objects for Comm {
         source: impl Source,
         tag: impl TagOrAny,
     ) -> Result<(T, Status)> {
-        let site = Location::caller();
-        let (bytes, status) = self.recv_vec::<u8>(source, tag)?;
-        let call = message_call(Kind::Recv, site, Some(status.source()), Some(status.tag()));
+        let (source, tag) = (source.source(), tag.tag());
+        let call = message_call::<T>(Kind::Recv, Location::caller(), source, tag);
+        let (bytes, status) = self.recv_bytes(&call, source, tag)?;
+        let call = call.message(Some(status.source()), Some(status.tag()));
         Ok((decode(&call, &bytes)?, status))
     }
 }
 
-fn object_call<'a>(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
-    Call::new(kind, site).data(u8::DTYPE, Call::UNEQUAL)
+fn object_call<'a, T: ?Sized>(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
+    Call::new(kind, site).data(DType::object::<T>(), Call::UNEQUAL)
 }
 
-fn message_call<'a>(
+fn message_call<'a, T: ?Sized>(
     kind: Kind,
     site: &'static Location<'static>,
     peer: Option<usize>,
     tag: Option<u32>,
 ) -> Call<'a> {
-    object_call(kind, site).message(peer, tag)
+    object_call::<T>(kind, site).message(peer, tag).form(Form::Object)
 }
 
 fn no_value(call: &Call<'_>) -> Error {

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::ptr::null_mut;
 
 use algorithms::reduce;
-use spmd_core::algorithm::{Call, ErasedOp, Kind};
+use spmd_core::algorithm::{Call, ErasedOp, Form, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::check;
@@ -126,7 +126,11 @@ impl Reduce for Comm {
         let mut output = Output::new(buf.view_mut());
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count, ptr) = (output.dtype(), output.len(), output.ptr());
-        let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
+        let call = Call::new(Kind::Reduce, Location::caller())
+            .data(dtype, count)
+            .op(op)
+            .root(root)
+            .form(Form::InPlace);
         let reduction = Reduction { dtype, op, count };
         let into = if self.rank() == root { ptr } else { null_mut() };
         // SAFETY: the buffer holds that many elements, and is held here.
@@ -142,7 +146,11 @@ impl Reduce for Comm {
         root: usize,
     ) -> Result<Option<T>> {
         let op = ErasedOp::new::<T, O>(&op);
-        let call = Call::new(Kind::Reduce, Location::caller()).data(T::DTYPE, 1).op(op).root(root);
+        let call = Call::new(Kind::Reduce, Location::caller())
+            .data(T::DTYPE, 1)
+            .op(op)
+            .root(root)
+            .form(Form::Value);
         let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
         let mut result = value;
         let ptr = (&raw mut result).cast::<u8>();

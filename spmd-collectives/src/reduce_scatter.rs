@@ -5,7 +5,7 @@ mod algorithms;
 use std::panic::Location;
 
 use algorithms::reduce_scatter;
-use spmd_core::algorithm::{Call, ErasedOp, Kind};
+use spmd_core::algorithm::{Call, ErasedOp, Form, Kind};
 use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
 
 use crate::alone::alone;
@@ -166,7 +166,10 @@ impl ReduceScatter for Comm {
         let mut output = Output::new(buf.view_mut());
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
+        let call = Call::new(Kind::ReduceScatter, Location::caller())
+            .data(dtype, count)
+            .op(op)
+            .form(Form::InPlace);
         check::length(&call, "buffer", count, count.next_multiple_of(self.size()))?;
         let into = output.ptr();
         if self.size() == 1 {

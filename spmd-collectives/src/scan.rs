@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, FLAT, Kind, PAYLOAD};
+use spmd_core::algorithm::{Call, ErasedOp, FLAT, Form, Kind, PAYLOAD};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
 use crate::across;
@@ -149,8 +149,9 @@ impl Scan for Comm {
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
         let into = output.ptr();
+        let call = scan_call(Kind::Scan, &reduction, Location::caller()).form(Form::InPlace);
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { scan(self, Kind::Scan, Location::caller(), reduction, into, into)? };
+        unsafe { scan(self, &call, reduction, into, into)? };
         output.commit();
         Ok(())
     }
@@ -181,12 +182,11 @@ where
     let input = Input::new(send.view());
     let mut output = Output::new(recv.view_mut());
     let op = ErasedOp::new::<S::Elem, O>(&op);
-    let (dtype, count) = (input.dtype(), input.len());
-    let call = Call::new(kind, site).data(dtype, count).op(op);
-    check::length(&call, "receive buffer", output.len(), count)?;
-    let reduction = Reduction { dtype, op, count };
+    let reduction = Reduction { dtype: input.dtype(), op, count: input.len() };
+    let call = scan_call(kind, &reduction, site);
+    check::length(&call, "receive buffer", output.len(), reduction.count)?;
     // SAFETY: both buffers hold that many elements, and are held here.
-    unsafe { scan(comm, kind, site, reduction, input.ptr(), output.ptr())? };
+    unsafe { scan(comm, &call, reduction, input.ptr(), output.ptr())? };
     output.commit();
     Ok(())
 }
@@ -201,10 +201,19 @@ fn value_of<T: Element, O: Operation<T>>(
     let mut result = value;
     let op = ErasedOp::new::<T, O>(&op);
     let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
+    let call = scan_call(kind, &reduction, site).form(Form::Value);
     let into = (&raw mut result).cast();
     // SAFETY: the value is one element, and is held here.
-    unsafe { scan(comm, kind, site, reduction, into, into)? };
+    unsafe { scan(comm, &call, reduction, into, into)? };
     Ok(result)
+}
+
+fn scan_call<'a>(
+    kind: Kind,
+    reduction: &Reduction<'a>,
+    site: &'static Location<'static>,
+) -> Call<'a> {
+    Call::new(kind, site).data(reduction.dtype, reduction.count).op(reduction.op)
 }
 
 /// Up to how many virtual ranks of a block everybody reads everybody: to meet costs them little.
@@ -214,22 +223,20 @@ const FLAT_IN_HUB: usize = 64;
 /// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
 unsafe fn scan(
     comm: &Comm,
-    kind: Kind,
-    site: &'static Location<'static>,
+    call: &Call<'_>,
     reduction: Reduction<'_>,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
-    let call = Call::new(kind, site).data(reduction.dtype, reduction.count).op(reduction.op);
-    let own = kind == Kind::Scan;
+    let own = call.kind == Kind::Scan;
     let (n, bytes) = (comm.size(), reduction.bytes());
     if n == 1 {
         // SAFETY: as the caller promises; an exscan leaves `recv` as it was.
-        return unsafe { alone(comm, &call, send, recv, if own { bytes } else { 0 }) };
+        return unsafe { alone(comm, call, send, recv, if own { bytes } else { 0 }) };
     }
     if comm.spans_processes() {
         // SAFETY: as the caller promises.
-        return unsafe { across::scan(comm, &call, &reduction, own, send, recv) };
+        return unsafe { across::scan(comm, call, &reduction, own, send, recv) };
     }
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;
@@ -240,12 +247,12 @@ unsafe fn scan(
         _ if doubles => Doubling,
         _ => Chunked,
     };
-    let choice = choose(comm, kind, bytes, default, |it| match it {
+    let choice = choose(comm, call.kind, bytes, default, |it| match it {
         Flat => fits,
         Doubling => doubles,
         _ => true,
     });
-    comm.collective(&call, |round| {
+    comm.collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {

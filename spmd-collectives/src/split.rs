@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind, Offer, Round};
+use spmd_core::algorithm::{Call, ErasedOp, Form, Kind, Offer, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::across;
@@ -88,7 +88,7 @@ impl Split for Comm {
     }
 
     fn split_host(&self) -> Result<Comm> {
-        let call = Call::new(Kind::Split, Location::caller());
+        let call = Call::new(Kind::Split, Location::caller()).form(Form::SplitHost);
         let own = split(self, &call, Some(self.host_color()), 0, 0)?;
         Ok(own.expect("a rank with a color is in a communicator"))
     }
@@ -142,10 +142,14 @@ fn members(
     let agreed = agree(comm, round)?;
     // Whoever passes waits for the others in the next round.
     if round.number_of(0, DIGEST) != digest {
-        return Err(round.disagree("different grids"));
+        return Err(round.disagree(&format!("different {}", grids(round.rank(), 0))));
     }
     let said = |rank| [COLOR, KEY].map(|which| round.number_of(rank, which));
     Ok((agreed, of_color(color, (0..round.size()).map(said))))
+}
+
+fn grids(one: usize, other: usize) -> String {
+    format!("grids: rank {one} of the communicator makes another one than rank {other}")
 }
 
 /// The ranks that give this color, in their new order; what each says is its color plus one, or 0,
@@ -178,8 +182,9 @@ fn across_members(
     // SAFETY: `said` is one array, and there is room for one of each rank.
     unsafe { allgather(comm, call, Said::DTYPE, &blocks, (&raw const said).cast(), into)? };
     let [color_at, key_at, digest_at] = [0, 1, 2].map(|index| own.len() + index);
-    if heard.iter().any(|said| said[digest_at] != digest) {
-        return Err(Error::Argument(format!("{call}: the ranks make different grids")));
+    if let Some(other) = heard.iter().position(|said| said[digest_at] != digest) {
+        let grids = grids(other, comm.rank());
+        return Err(Error::Argument(format!("{call}: the ranks make different {grids}")));
     }
     let offers = heard.iter().map(|said| Offer(said[..own.len()].try_into().expect("as long")));
     let common = offers.fold(Offer(own), Offer::and);
@@ -208,7 +213,7 @@ fn make(
     // all ranks took part. What one of them has got is dropped unless all have.
     let processes = comm.processes_of(call, if me.is_some() { members } else { &[] })?;
     // SAFETY: see above.
-    let make = |me| unsafe { comm.child(members, me, board, offer.context(), processes) };
+    let make = |me| unsafe { comm.child(call, (members, me), (board, offer.context()), processes) };
     let child = me.and_then(make);
     if me.is_none() {
         comm.skip_contexts(offer.context());

@@ -1,11 +1,15 @@
 //! Attacks by safe code: what a program's mistakes, odd orders and odd threads must not do.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 mod common;
 
-use spmd_collectives::{Allgather, Allreduce, Barrier, Broadcast, Split, spmd_rank};
-use spmd_core::{ANY, BitAnd, Element, Error, Op, Result, Spmd, Sum, spmd};
+use spmd_collectives::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scan,
+    Scatter, Split, spmd_rank,
+};
+use spmd_core::{ANY, BitAnd, Ctx, DType, Element, Error, Op, Operation, Result, Spmd, Sum, spmd};
 
 /// A limit, so that a hang is a failure.
 fn block(ranks: usize) -> Spmd {
@@ -278,6 +282,77 @@ fn shared_buffers_that_cannot_be_are_errors() {
 fn blocks_of_impossible_size_are_errors() {
     assert!(matches!(spmd(usize::MAX, |_| Ok(())), Err(Error::Argument(_))));
     assert!(matches!(Spmd::new(1 << 40).virtual_ranks().run(|_| Ok(())), Err(Error::Argument(_))));
+}
+
+/// A byte with the identity of `bool`, as another type might have it by chance.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Seven(u8);
+
+// SAFETY: a byte, of any value.
+unsafe impl Element for Seven {
+    const DTYPE: DType = DType { id: bool::DTYPE.id, ..u8::DTYPE };
+}
+
+/// An operation on elements of any type.
+struct First;
+
+impl<T: Element> Operation<T> for First {
+    const NAME: &'static str = "first";
+
+    fn combine(&self, left: T, _: T) -> T {
+        left
+    }
+}
+
+/// Calls that fill a buffer, whatever comes of them.
+const CALLS: usize = 11;
+
+fn filled<T: Element>(ctx: &Ctx, call: usize, send: Vec<T>) -> Vec<T> {
+    let mut recv = send.clone();
+    let (n, one) = (ctx.size(), send.len() / ctx.size());
+    let (sent, whole) = (&send[..one * n], one * n);
+    let _ = match call {
+        0 => ctx.broadcast(&mut recv, 0),
+        1 => ctx.allreduce(&send, &mut recv, First),
+        2 => ctx.allreduce_in_place(&mut recv, First),
+        3 => ctx.reduce(&send, &mut recv, First, 1),
+        4 => ctx.scan(&send, &mut recv, First),
+        5 => ctx.gather(&send[..one], &mut recv[..whole], 1),
+        6 => ctx.allgather(&send[..one], &mut recv[..whole]),
+        7 => ctx.scatter(sent, &mut recv[..one], 0),
+        8 => ctx.alltoall(sent, &mut recv[..whole]),
+        9 => ctx.reduce_scatter(sent, &mut recv[..one], First),
+        _ if ctx.rank() == 0 => ctx.send(&send, 1, 0),
+        _ => ctx.recv(&mut recv, 0, 0).map(drop),
+    };
+    recv
+}
+
+#[test]
+fn a_type_of_the_same_identity_does_not_make_a_bool_of_seven() {
+    for setup in [Spmd::threads, Spmd::virtual_ranks] {
+        // What the peer itself looks at may be in order: an error of its own keeps the rest away.
+        let sevens = |half: usize, index: usize| half == 2 || index == half;
+        let cases = (0..CALLS).flat_map(|call| [2, 1000, 400_000].map(|count| (call, count)));
+        for ((call, count), half) in cases.flat_map(|case| [0, 1, 2].map(|half| (case, half))) {
+            let greatest = Mutex::new(0);
+            let ended = setup(block(2)).run(|ctx| {
+                if ctx.rank() == 0 {
+                    let value = |at| Seven(if sevens(half, 2 * at / count) { 7 } else { 0 });
+                    filled(ctx, call, (0..count).map(value).collect());
+                    return Ok(());
+                }
+                let bools = filled(ctx, call, vec![false; count]);
+                // SAFETY: as many bytes, which nobody writes any more.
+                let bytes = unsafe { std::slice::from_raw_parts(bools.as_ptr().cast(), count) };
+                *greatest.lock().unwrap() = bytes.iter().copied().max().unwrap_or(0u8);
+                Ok(())
+            });
+            let greatest = greatest.into_inner().unwrap();
+            assert!(greatest < 2, "call {call} of {count}, half {half}: {ended:?}");
+        }
+    }
 }
 
 /// More small messages than a ring holds, to a rank that is in another call.

@@ -111,9 +111,63 @@ impl Kind {
         self as usize - 1
     }
 
+    /// The kind and form in the low bits of a record's word.
+    pub(crate) fn with_form(word: u64) -> Option<(Kind, Form)> {
+        Some((Kind::from_number(word as u8)?, Form::from_number((word >> 8) as u8)))
+    }
+
     /// The kind with this number, if a correct rank wrote it.
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(number).checked_sub(1)?).map(|entry| entry.0)
+    }
+}
+
+/// In which form a call is made. Ranks need not agree on it: it makes the call's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Form {
+    /// As its kind is named.
+    #[default]
+    Plain = 0,
+    /// `.._value`.
+    Value,
+    /// `.._in_place`.
+    InPlace,
+    /// `.._vec`.
+    Vec,
+    /// `.._object`.
+    Object,
+    /// A send and a receive at once.
+    Sendrecv,
+    /// A probe that does not wait.
+    Iprobe,
+    /// A split by hosts.
+    SplitHost,
+}
+
+impl Form {
+    const ALL: [(Form, &'static str); 8] = [
+        (Form::Plain, ""),
+        (Form::Value, "_value"),
+        (Form::InPlace, "_in_place"),
+        (Form::Vec, "_vec"),
+        (Form::Object, "_object"),
+        (Form::Sendrecv, "sendrecv"),
+        (Form::Iprobe, "iprobe"),
+        (Form::SplitHost, "split_host"),
+    ];
+
+    /// The form with this number; the plain one if no correct rank wrote it.
+    fn from_number(number: u8) -> Form {
+        Form::ALL.get(usize::from(number)).map_or(Form::Plain, |entry| entry.0)
+    }
+}
+
+/// The name of the method that makes such calls.
+fn name(kind: Kind, form: Form) -> String {
+    match Form::ALL[form as usize].1 {
+        end if end.is_empty() || end.starts_with('_') => format!("{}{end}", kind.name()),
+        name => name.into(),
     }
 }
 
@@ -122,6 +176,8 @@ impl Kind {
 pub struct Call<'a> {
     /// Which.
     pub kind: Kind,
+    /// In which form.
+    pub form: Form,
     /// The element type, where data move.
     pub dtype: Option<DType>,
     /// The operation of a reduction.
@@ -147,8 +203,16 @@ impl<'a> Call<'a> {
     /// A call without data.
     #[inline]
     pub fn new(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
-        let fingerprint = mix(kind as u64);
-        Call { kind, dtype: None, op: None, count: 0, root: None, tag: None, site, fingerprint }
+        let (form, fingerprint) = (Form::Plain, mix(kind as u64));
+        let (dtype, op, root, tag) = (None, None, None, None);
+        Call { kind, form, dtype, op, count: 0, root, tag, site, fingerprint }
+    }
+
+    /// The same call in this form.
+    #[inline]
+    pub fn form(mut self, form: Form) -> Call<'a> {
+        self.form = form;
+        self
     }
 
     /// The same call on `count` elements of this type.
@@ -156,7 +220,7 @@ impl<'a> Call<'a> {
     pub fn data(mut self, dtype: DType, count: usize) -> Call<'a> {
         self.dtype = Some(dtype);
         self.count = count;
-        self.with(DTYPE, dtype.id.into()).with(COUNT, count as u64)
+        self.with(DTYPE, dtype.id).with(COUNT, count as u64)
     }
 
     /// The same call with this root.
@@ -178,7 +242,12 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn op(mut self, op: ErasedOp<'a>) -> Call<'a> {
         self.op = Some(op);
-        self.with(OP, op.id().into())
+        self.with(OP, op.identity())
+    }
+
+    /// The name of the method.
+    pub(crate) fn name(&self) -> String {
+        name(self.kind, self.form)
     }
 
     #[inline]
@@ -211,13 +280,15 @@ impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Description {
             kind: self.kind,
+            form: self.form,
             dtype: self.dtype.map(|d| d.to_string()).as_deref(),
-            op: self.op.map(|o| o.name()),
+            op: self.op.map(|op| op.described(self.site)).as_deref(),
             count: self.count,
             root: self.root,
             tag: self.tag,
             file: self.site.file(),
             line: self.site.line(),
+            origin: None,
         }
         .fmt(f)
     }
@@ -226,6 +297,7 @@ impl fmt::Display for Call<'_> {
 /// A call in words, whether made here or read from a peer's record.
 pub(crate) struct Description<'a> {
     pub(crate) kind: Kind,
+    pub(crate) form: Form,
     pub(crate) dtype: Option<&'a str>,
     pub(crate) op: Option<&'a str>,
     pub(crate) count: usize,
@@ -233,15 +305,28 @@ pub(crate) struct Description<'a> {
     pub(crate) tag: Option<u32>,
     pub(crate) file: &'a str,
     pub(crate) line: u32,
+    /// The call that made the communicator, if it is not the block's own.
+    pub(crate) origin: Option<&'a str>,
+}
+
+impl Description<'_> {
+    /// The name of the method.
+    pub(crate) fn name(&self) -> String {
+        name(self.kind, self.form)
+    }
+
+    /// Whether it is of values of any type, as bytes.
+    fn is_of_objects(&self) -> bool {
+        self.form == Form::Object || self.kind.name().ends_with("_object")
+    }
 }
 
 impl fmt::Display for Description<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.name())?;
-        // The bytes that a value is turned into are not the program's.
-        let object = self.kind.name().ends_with("_object");
-        if let Some(dtype) = self.dtype.filter(|_| !object) {
-            if self.count == Call::UNEQUAL {
+        f.write_str(&self.name())?;
+        if let Some(dtype) = self.dtype {
+            // The bytes that an object is turned into are not the program's.
+            if self.count == Call::UNEQUAL || self.is_of_objects() {
                 write!(f, " of {dtype}")?;
             } else {
                 write!(f, " of {} {dtype}", self.count)?;
@@ -260,7 +345,8 @@ impl fmt::Display for Description<'_> {
         if let Some(tag) = self.tag {
             write!(f, " with tag {tag}")?;
         }
-        write!(f, " at {}:{}", self.file, self.line)
+        write!(f, " at {}:{}", self.file, self.line)?;
+        self.origin.map_or(Ok(()), |origin| write!(f, " on the communicator of {origin}"))
     }
 }
 
@@ -285,9 +371,35 @@ mod tests {
             calls.extend(calls.clone().iter().flat_map(|call| [call.op(sum), call.op(max)]));
             calls.extend(calls.clone().iter().flat_map(|call| numbers.map(|root| call.root(root))));
             for call in calls {
+                assert_eq!(call.fingerprint(), call.form(Form::Value).fingerprint());
                 let before = seen.insert(call.fingerprint(), call.to_string());
                 assert_eq!(before, None, "{call}");
             }
         }
+    }
+
+    #[test]
+    fn a_call_goes_by_the_name_of_its_method() {
+        let name = |kind, form| {
+            let text = Call::new(kind, Location::caller()).form(form).to_string();
+            text.split(' ').next().expect("a name").to_owned()
+        };
+        let names = [
+            (Kind::Allreduce, Form::Plain, "allreduce"),
+            (Kind::Allreduce, Form::Value, "allreduce_value"),
+            (Kind::Scan, Form::InPlace, "scan_in_place"),
+            (Kind::Recv, Form::Vec, "recv_vec"),
+            (Kind::Send, Form::Object, "send_object"),
+            (Kind::Recv, Form::Sendrecv, "sendrecv"),
+            (Kind::Probe, Form::Iprobe, "iprobe"),
+            (Kind::Split, Form::SplitHost, "split_host"),
+        ];
+        for (kind, form, expected) in names {
+            assert_eq!(name(kind, form), expected);
+            let word = kind as u64 | (form as u64) << 8 | 0xffff << 16;
+            assert_eq!(Kind::with_form(word), Some((kind, form)));
+        }
+        assert_eq!(Kind::with_form(1 | 0xff << 8), Some((Kind::Barrier, Form::Plain)));
+        assert_eq!(Kind::with_form(0xff), None);
     }
 }

@@ -60,6 +60,8 @@ pub struct Comm {
     spread: Option<Arc<Spread>>,
     board: Board,
     notes: [Cell<(usize, u64, Noted)>; 16],
+    /// The number of the text that names the call which made it; 0 of the block's own.
+    origin: u16,
     choices: Choices,
     /// The block's own communicator, not one made by the program.
     primary: bool,
@@ -93,7 +95,20 @@ impl Comm {
         let route = Route::of(&endpoint);
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
         let notes = Default::default();
-        Comm { endpoint, route, scope, me, here, spread, board, notes, choices, primary: true }
+        let origin = 0;
+        Comm {
+            endpoint,
+            route,
+            scope,
+            me,
+            here,
+            spread,
+            board,
+            notes,
+            origin,
+            choices,
+            primary: true,
+        }
     }
 
     /// Whether this is a communicator of this end.
@@ -141,14 +156,14 @@ impl Comm {
     #[inline]
     fn note(&self, call: &Call<'_>) -> Noted {
         let site = std::ptr::from_ref(call.site) as usize;
-        let dtype = call.dtype.map_or(0, |dtype| u64::from(dtype.id));
-        let what = dtype | call.op.map_or(0, |op| u64::from(op.id())) << 32;
+        let dtype = call.dtype.map_or(0, |dtype| dtype.id);
+        let what = dtype ^ call.op.map_or(0, |op| op.identity().rotate_left(32));
         let place = &self.notes[(site >> 3) % self.notes.len()];
         let (known_site, known_what, known) = place.get();
         if (known_site, known_what) == (site, what) {
             return known;
         }
-        let noted = self.endpoint.note(call);
+        let noted = self.endpoint.note(call).on(self.origin);
         place.set((site, what, noted));
         noted
     }
@@ -245,8 +260,8 @@ impl Comm {
 /// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
 #[doc(hidden)]
 impl Comm {
-    /// Makes the communicator of `members` (ranks of this one, in their new order), of which
-    /// this rank is number `me`, with what [`Comm::processes_of`] gave for them. `None` if another thread of this rank has taken the board since
+    /// Makes in `call` the communicator of `members` (ranks of this one, in their new order), of
+    /// which this rank is number `me`, with what [`Comm::processes_of`] gave for them. `None` if another thread of this rank has taken the board since
     /// it was free. Members must meet once more before they use it.
     ///
     /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
@@ -259,10 +274,9 @@ impl Comm {
     /// communicator that take part have together, and `me` is this rank's place in `members`.
     pub unsafe fn child(
         &self,
-        members: &[usize],
-        me: usize,
-        board: usize,
-        base: u64,
+        call: &Call<'_>,
+        (members, me): (&[usize], usize),
+        (board, base): (usize, u64),
         processes: Option<Arc<dyn Processes>>,
     ) -> Option<Comm> {
         self.skip_contexts(base);
@@ -308,6 +322,7 @@ impl Comm {
             spread,
             board: Board::new(board, context),
             notes: Default::default(),
+            origin: self.endpoint.note_origin(call),
             choices: Choices::of(&self.endpoint.world, members.len()),
             primary: false,
         })

@@ -3,11 +3,22 @@
 
 use crate::boot::Settings;
 use crate::transport::across::packet;
+use crate::transport::shared::ring::hostile;
 use crate::tuning;
 
 /// A packet that another process sends.
 pub fn packet(bytes: &[u8]) {
     packet::fuzz(bytes);
+}
+
+/// The ring of a peer in another process.
+pub fn ring(bytes: &[u8]) {
+    hostile::read(bytes);
+}
+
+/// The record of a peer's call, and its texts.
+pub fn record(bytes: &[u8]) {
+    hostile::describe(bytes);
 }
 
 /// A file of `spmd-perf tune`, and the line that the launcher makes of a section.

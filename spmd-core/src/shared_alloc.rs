@@ -1,5 +1,8 @@
 //! An allocator that puts large allocations of a process rank where its peers can read them.
 
+#[cfg(target_os = "linux")]
+mod children;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
@@ -34,9 +37,10 @@ const LEAST: usize = 16 << 10;
 /// allocator's as well. Freed memory is kept for later allocations; when it gets more than 64 MiB,
 /// all of it goes back to the system.
 ///
-/// The arena is not inherited by a process that `fork` makes. Programs started by
-/// [`std::process::Command`] need none of it; a child that goes on without `exec` must not touch
-/// the large allocations of its parent.
+/// A process that `fork` makes sees the large allocations of its parent, and gets a copy of each page
+/// that it writes: [`std::process::Command`] can be given large arguments. A child that goes on
+/// without `exec` sees in the other pages what the parent writes later, so it must not use what the
+/// parent changes or frees. What the child allocates is the system allocator's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedAlloc;
 
@@ -49,11 +53,27 @@ struct Arena {
     end: usize,
 }
 
-/// Lets large allocations come from this heap from now on. The process keeps it mapped for ever.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes need Linux"))]
-pub(crate) fn attach(heap: Arc<SegmentHeap>) {
+/// Lets large allocations come from this heap from now on. The process keeps it mapped for ever;
+/// `file` is the arena, in which the segment of the heap begins at `segment`.
+#[cfg(target_os = "linux")]
+pub(crate) fn attach(heap: Arc<SegmentHeap>, file: std::os::fd::OwnedFd, segment: usize) {
     let (start, end) = heap.span();
+    let offset = segment + heap.first() as usize;
     ARENA.store(Box::into_raw(Box::new(Arena { heap, start, end })), Release);
+    // Whether the program has this allocator is seen by what it gives.
+    let probe = std::hint::black_box(Box::<[u8]>::new_uninit_slice(LEAST));
+    if (start..end).contains(&probe.as_ptr().addr()) {
+        children::show(start, end - start, file, offset);
+    }
+}
+
+#[cfg(target_os = "linux")]
+use children::is_forked;
+
+/// Without process ranks nothing lies in an arena.
+#[cfg(not(target_os = "linux"))]
+fn is_forked() -> bool {
+    false
 }
 
 #[inline]
@@ -66,7 +86,8 @@ fn arena() -> Option<&'static Arena> {
 /// The arena for an allocation of this layout.
 #[inline]
 fn arena_for(layout: Layout) -> Option<&'static Arena> {
-    if layout.size() < LEAST || layout.align() > ALIGN { None } else { arena() }
+    let small = layout.size() < LEAST || layout.align() > ALIGN;
+    if small || is_forked() { None } else { arena() }
 }
 
 impl Arena {
@@ -91,6 +112,7 @@ impl Arena {
 // what its pages are computed from. All else is passed on to the system allocator, with the
 // caller's promises. Nothing here unwinds; what the heap allocates, a record at a time, is
 // smaller than LEAST, so that it comes from the system allocator, and its lock allocates nothing.
+// A forked child takes nothing from the heap and gives nothing back to it.
 unsafe impl GlobalAlloc for SharedAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -109,6 +131,7 @@ unsafe impl GlobalAlloc for SharedAlloc {
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         match arena().and_then(|it| Some((it, it.offset(ptr)?))) {
+            Some(_) if is_forked() => {}
             Some((arena, offset)) => arena.heap.give(offset, layout.size()),
             // SAFETY: the block is the system's, and the caller's promises are passed on.
             None => unsafe { System.dealloc(ptr, layout) },
@@ -119,6 +142,7 @@ unsafe impl GlobalAlloc for SharedAlloc {
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let shared = arena().and_then(|it| Some((it, it.offset(ptr)?)));
         if let Some((arena, offset)) = shared
+            && !is_forked()
             && arena.heap.resize(offset, layout.size(), new_size)
         {
             return ptr;

@@ -1,7 +1,7 @@
 //! `#[derive(Element)]`, documented where `spmd` re-exports it next to the trait.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Index, Member, Path, Result, parse_quote};
 
@@ -38,12 +38,13 @@ fn expand(input: TokenStream) -> Result<TokenStream> {
     }
     let spmd = crate_path(&input)?;
 
-    let types: Vec<_> = fields.iter().map(|field| &field.ty).collect();
     let described = fields.iter().enumerate().map(|(index, field)| {
         let member = field.ident.clone().map_or(Member::Unnamed(Index::from(index)), Member::Named);
-        let ty = &field.ty;
-        quote_spanned! {ty.span()=>
-            (::core::mem::offset_of!(#name, #member), <#ty as #spmd::Element>::DTYPE)
+        let text = member.to_token_stream().to_string();
+        // Read from the struct as the compiler has it: an attribute behind this one may have
+        // changed what is declared.
+        quote_spanned! {field.ty.span()=>
+            #spmd::DType::field(#text, ::core::mem::offset_of!(#name, #member), |it: #name| it.#member)
         }
     });
     let count = fields.len();
@@ -54,23 +55,28 @@ fn expand(input: TokenStream) -> Result<TokenStream> {
     );
     Ok(quote! {
         const _: () = {
-            ::core::assert!(::core::mem::size_of::<#name>() == 0 #(+ ::core::mem::size_of::<#types>())*, #padding);
+            const FIELDS: [(&'static ::core::primitive::str, ::core::primitive::usize, #spmd::DType); #count] = [#(#described),*];
 
-            const FIELDS: [(usize, #spmd::DType); #count] = [#(#described),*];
+            ::core::assert!(::core::mem::size_of::<#name>() == #spmd::DType::fields_size(&FIELDS), #padding);
 
-            unsafe fn valid(values: *const u8, count: usize) -> bool {
+            unsafe fn valid(
+                values: *const ::core::primitive::u8,
+                count: ::core::primitive::usize,
+            ) -> ::core::primitive::bool {
                 // SAFETY: the same contract, and `FIELDS` lie within the struct.
                 unsafe {
                     #spmd::DType::fields_valid(&FIELDS, ::core::mem::size_of::<#name>(), values, count)
                 }
             }
 
-            // SAFETY: the layout is fixed, the fields are elements (their types' `DTYPE` is named
-            // above) and fill the struct without padding, as the assertion shows; `valid` checks
-            // each of them.
+            // SAFETY: the layout is fixed, the fields are elements (`DType::field` takes no others)
+            // and fill the struct without padding, as the assertion shows; `valid` checks each of
+            // them.
             #[automatically_derived]
             unsafe impl #spmd::Element for #name {
-                const DTYPE: #spmd::DType = #spmd::DType::structure::<#name>(#text, &FIELDS, valid);
+                const DTYPE: #spmd::DType = #spmd::DType::structure::<#name>(
+                    ::core::concat!(::core::module_path!(), "::", #text), &FIELDS, valid,
+                );
             }
         };
     })

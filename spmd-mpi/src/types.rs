@@ -18,7 +18,7 @@ enum Kind {
 macro_rules! kinds {
     ($($name:ident $type:ty => $kind:ident,)*) => {
         fn kind(dtype: &DType) -> Option<Kind> {
-            $(const $name: u32 = <$type>::DTYPE.id;)*
+            $(const $name: u64 = <$type>::DTYPE.id;)*
             match dtype.id {
                 $($name => Some(Kind::$kind),)*
                 _ => None,
@@ -79,13 +79,13 @@ pub fn native(mpi: &Constants, dtype: &DType, op: &ErasedOp<'_>) -> Option<(Data
     }
 }
 
-const SUM: u32 = ErasedOp::id_of("Sum");
-const PROD: u32 = ErasedOp::id_of("Prod");
-const MIN: u32 = ErasedOp::id_of("Min");
-const MAX: u32 = ErasedOp::id_of("Max");
-const BIT_AND: u32 = ErasedOp::id_of("BitAnd");
-const BIT_OR: u32 = ErasedOp::id_of("BitOr");
-const BIT_XOR: u32 = ErasedOp::id_of("BitXor");
+const SUM: u64 = ErasedOp::id_of("Sum");
+const PROD: u64 = ErasedOp::id_of("Prod");
+const MIN: u64 = ErasedOp::id_of("Min");
+const MAX: u64 = ErasedOp::id_of("Max");
+const BIT_AND: u64 = ErasedOp::id_of("BitAnd");
+const BIT_OR: u64 = ErasedOp::id_of("BitOr");
+const BIT_XOR: u64 = ErasedOp::id_of("BitXor");
 
 #[cfg(test)]
 mod tests;

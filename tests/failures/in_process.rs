@@ -80,7 +80,9 @@ fn an_error() {
                     "{text}"
                 );
                 assert!(
-                    text.starts_with("allreduce of 200000 f64 with Sum at tests/failures/"),
+                    text.starts_with(
+                        "allreduce_in_place of 200000 f64 with Sum at tests/failures/"
+                    ),
                     "{text}"
                 );
             }

@@ -128,7 +128,10 @@ fn every_way_to_fail() {
                     error.contains(&format!("rank 1 failed first: {cause}")),
                     "{deed}: {error}"
                 );
-                assert!(error.starts_with("allreduce of 200000 f64 with "), "{deed}: {error}");
+                assert!(
+                    error.starts_with("allreduce_in_place of 200000 f64 with "),
+                    "{deed}: {error}"
+                );
             }
             assert_eq!(ended.code, Some(code), "{deed}: {ended:?}");
             let last = format!("spmdrun: rank 1 failed first: {cause}");
@@ -178,7 +181,10 @@ fn a_stopped_rank_and_the_time_limit_of_the_job() {
     let ended = fail("stop", &["-n", "3", "--timeout", "700ms", "--grace", "300ms"], &[]);
     assert_eq!(ended.code, Some(124), "{ended:?}");
     assert!(ended.last_line().contains("time limit of 700ms"), "{ended:?}");
-    assert!(ended.err.contains("allreduce of 200000 f64 with Sum at tests/failures"), "{ended:?}");
+    assert!(
+        ended.err.contains("allreduce_in_place of 200000 f64 with Sum at tests/failures"),
+        "{ended:?}"
+    );
     assert!(ended.err.contains("waiting for rank 1"), "{ended:?}");
     assert!(ended.took < BOUND + Duration::from_secs(1), "{ended:?}");
 }

@@ -16,7 +16,7 @@ fn another_call() {
     })
     .mismatch(
         &[0, 1, 2],
-        &["different calls", "rank 1: allreduce of 1 i32 with Sum at <1>", "barrier at <2>"],
+        &["different calls", "rank 1: allreduce_value of 1 i32 with Sum at <1>", "barrier at <2>"],
     );
 }
 
@@ -49,7 +49,7 @@ fn another_operation() {
     })
     .mismatch(
         &[0, 1],
-        &["operations", "rank 1: allreduce of 1 i32 with Sum at <1>", "with Max at <2>"],
+        &["operations", "rank 1: allreduce_value of 1 i32 with Sum at <1>", "with Max at <2>"],
     );
 }
 
@@ -74,7 +74,12 @@ fn another_count() {
     })
     .mismatch(
         &[0, 1],
-        &["different counts", "rank 0: allreduce of 3 i32", "rank 1: allreduce of 4 i32", "<1>"],
+        &[
+            "different counts",
+            "rank 0: allreduce_in_place of 3 i32",
+            "rank 1: allreduce_in_place of 4 i32",
+            "<1>",
+        ],
     );
 }
 
@@ -86,7 +91,10 @@ fn a_small_count_against_a_large_one() {
             let mut buf = vec![0f64; if ctx.rank() == 2 { few } else { many }];
             ctx.allreduce_in_place(&mut buf, Sum) // <1>
         })
-        .mismatch(&[0, 1, 2], &["different counts", &format!("rank 2: allreduce of {few} f64")]);
+        .mismatch(
+            &[0, 1, 2],
+            &["different counts", &format!("rank 2: allreduce_in_place of {few} f64")],
+        );
     }
 }
 
@@ -112,7 +120,10 @@ fn another_order() {
         }
         Ok(())
     })
-    .mismatch(&[0, 1], &["rank 0: barrier at <1>", "rank 1: allreduce of 1 i32 with Sum at <2>"]);
+    .mismatch(
+        &[0, 1],
+        &["rank 0: barrier at <1>", "rank 1: allreduce_value of 1 i32 with Sum at <2>"],
+    );
 }
 
 #[test]
@@ -124,7 +135,7 @@ fn one_call_too_many() {
         }
         ctx.barrier() // <2>
     })
-    .mismatch(&[0, 1, 2], &["rank 2: allreduce of 1 i32 with Sum at <1>", "barrier at <2>"]);
+    .mismatch(&[0, 1, 2], &["rank 2: allreduce_value of 1 i32 with Sum at <1>", "barrier at <2>"]);
 }
 
 #[test]
@@ -137,7 +148,7 @@ fn a_loop_that_one_rank_leaves_too_early() {
         }
         ctx.allgather_value(error).map(drop) // <2>
     })
-    .mismatch(&[0, 1, 2, 3], &["rank 0: allgather of 1 f64 at <2>", "barrier at <1>"]);
+    .mismatch(&[0, 1, 2, 3], &["rank 0: allgather_value of 1 f64 at <2>", "barrier at <1>"]);
 }
 
 #[test]
@@ -150,7 +161,7 @@ fn on_a_communicator_of_some_ranks() {
         }
         ctx.barrier()
     })
-    .mismatch(&[0, 2, 4], &["rank 2: barrier at <1>", "allreduce of 1 i32 with Sum at <2>"]);
+    .mismatch(&[0, 2, 4], &["rank 2: barrier at <1>", "allreduce_value of 1 i32 with Sum at <2>"]);
 }
 
 #[test]
@@ -170,7 +181,10 @@ fn another_call_in_a_large_block() {
         21 => ctx.allreduce_value(1, Sum).map(drop), // <1>
         _ => ctx.barrier(),                          // <2>
     })
-    .mismatch(&Vec::from_iter(0..40), &["rank 21: allreduce of 1 i32 with Sum at <1>", "<2>"]);
+    .mismatch(
+        &Vec::from_iter(0..40),
+        &["rank 21: allreduce_value of 1 i32 with Sum at <1>", "<2>"],
+    );
 }
 
 /// Neither call makes its rank wait: they pass each other, and the end of the block shows it.
@@ -182,7 +196,10 @@ fn calls_in_which_nobody_waits() {
     })
     .whole(
         |error| matches!(error.fault(), Some(Fault::Mismatch { .. })),
-        &["rank 0: broadcast of 1 i32, root 0, at <1>", "rank 1: gather of 1 i32, root 0, at <2>"],
+        &[
+            "rank 0: broadcast of 1 i32, root 0, at <1>",
+            "rank 1: gather_value of 1 i32, root 0, at <2>",
+        ],
     );
 }
 
@@ -282,4 +299,93 @@ fn every_collective_against_a_barrier_over_trees() {
         collide(20, 11, call, &CALLS[0]);
         collide(20, 0, &CALLS[0], call);
     }
+}
+
+#[test]
+fn objects_of_two_types() {
+    let calls: [fn(&Ctx) -> Result<()>; 4] = [
+        |ctx| match ctx.rank() {
+            0 => ctx.broadcast_object(Some(&7u32), 0).map(drop),
+            _ => ctx.broadcast_object::<i32>(None, 0).map(drop),
+        },
+        |ctx| match ctx.rank() {
+            0 => ctx.gather_object(&7u32, 0).map(drop),
+            _ => ctx.gather_object(&7i32, 0).map(drop),
+        },
+        |ctx| match ctx.rank() {
+            0 => ctx.allgather_object(&7u32).map(drop),
+            _ => ctx.allgather_object(&7i32).map(drop),
+        },
+        |ctx| match ctx.rank() {
+            0 => ctx.scatter_object(Some(&[7u32, 8][..]), 0).map(drop),
+            _ => ctx.scatter_object::<i32>(None, 0).map(drop),
+        },
+    ];
+    for call in calls {
+        mistake(2, |ctx| {
+            call(ctx)?;
+            ctx.barrier()
+        })
+        .mismatch(&[0, 1], &["_object of u32", "_object of i32"]);
+    }
+}
+
+#[test]
+fn two_closures() {
+    mistake(2, |ctx| {
+        let (sum, product) = (Op::new(|a: u32, b| a + b), Op::new(|a: u32, b| a * b));
+        match ctx.rank() {
+            0 => ctx.allreduce_value(3, sum)?,     // <1>
+            _ => ctx.allreduce_value(3, product)?, // <2>
+        };
+        Ok(())
+    })
+    .mismatch(
+        &[0, 1],
+        &[
+            "different element types or operations",
+            "allreduce_value of 1 u32 with user operation",
+            "at <1>",
+            "at <2>",
+        ],
+    );
+}
+
+#[test]
+fn an_operation_that_commutes_on_one_rank_alone() {
+    mistake(2, |ctx| {
+        let op = |commutes| {
+            let op = Op::new(|a: u32, b| a.max(b));
+            if commutes { op } else { op.non_commutative() }
+        };
+        ctx.reduce_value(3, op(ctx.rank() == 0), 0)?; // <1>
+        ctx.barrier()
+    })
+    .mismatch(
+        &[0, 1],
+        &["rank 0: reduce_value of 1 u32 with user", "rank 1: reduce_value of 1 u32 with non-comm"],
+    );
+}
+
+/// An operation that has the name of another one.
+struct Impostor;
+
+impl Operation<f64> for Impostor {
+    const NAME: &'static str = "Sum";
+
+    fn combine(&self, left: f64, _: f64) -> f64 {
+        left
+    }
+}
+
+#[test]
+fn an_operation_with_the_name_of_another() {
+    mistake(2, |ctx| {
+        match ctx.rank() {
+            0 => ctx.allreduce_value(3.0, Sum)?,
+            _ => ctx.allreduce_value(3.0, Impostor)?,
+        };
+        Ok(())
+    })
+    .mismatch(&[0, 1], &["different element types or operations"]);
 }

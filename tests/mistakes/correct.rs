@@ -271,3 +271,34 @@ fn ranks_that_end_early_when_nobody_waits() {
         if ctx.rank() == 2 { ctx.send(&[1], 3, 0) } else { ctx.recv(&mut buf, 2, 0).map(drop) }
     });
 }
+
+#[test]
+fn one_operation_in_two_calls_and_by_reference() {
+    fine(3, |ctx| {
+        let longest = Op::new(|a: f64, b: f64| if b.abs() > a.abs() { b } else { a });
+        let found = match ctx.rank() {
+            0 => ctx.allreduce_value(1.0, longest)?,
+            _ => ctx.allreduce_value(-2.0, &longest)?,
+        };
+        assert_eq!(found, -2.0);
+        let nothing = ctx.rank() as f64 * 0.0;
+        let capturing = Op::new(move |a: f64, b: f64| a.max(b) + nothing);
+        (0..3).try_for_each(|_| ctx.allreduce_value(1.0, &capturing).map(drop))
+    });
+}
+
+#[test]
+fn objects_that_are_borrowed_on_one_side() {
+    fine(2, |ctx| {
+        if ctx.rank() == 0 {
+            ctx.send_object("text", 1, 0)?;
+            ctx.send_object(&[1u8, 2, 3][..], 1, 0)?;
+            return ctx.send_object(&Some(("a", Box::new([1.5]))), 1, 0);
+        }
+        assert_eq!(ctx.recv_object::<String>(0, 0)?.0, "text");
+        assert_eq!(ctx.recv_object::<Vec<u8>>(0, 0)?.0, [1, 2, 3]);
+        let last = ctx.recv_object::<Option<(String, [f64; 1])>>(0, 0)?.0;
+        assert_eq!(last, Some(("a".to_owned(), [1.5])));
+        Ok(())
+    });
+}

@@ -117,7 +117,7 @@ fn a_rank_that_leaves_a_large_block() {
     .left(
         &Vec::from_iter((0..40).filter(|rank| *rank != 17)),
         17,
-        &["rank 17 ended its block", "allreduce of 1 i32 with Sum at <1>"],
+        &["rank 17 ended its block", "allreduce_value of 1 i32 with Sum at <1>"],
     );
 }
 

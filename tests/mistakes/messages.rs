@@ -94,10 +94,79 @@ fn a_sendrecv_into_too_short_a_buffer() {
 #[test]
 fn an_object_of_another_type() {
     mistake(2, |ctx| match ctx.rank() {
-        0 => ctx.send_object("two", 1, 5),
+        0 => ctx.send_object("two", 1, 5),           // <2>
         _ => ctx.recv_object::<f64>(0, 5).map(drop), // <1>
     })
-    .error(&[1], |error| matches!(error, Error::Serialize { .. }), &["recv", "at <1>"]);
+    .error(
+        &[1],
+        |error| matches!(error, Error::ElementType { .. }),
+        &["recv_object of f64 from rank 0 with tag 5 at <1>", "sent at <2>) carries str, and"],
+    );
+}
+
+/// The bytes of both are the same.
+#[test]
+fn an_object_that_could_be_read_as_another_type() {
+    mistake(2, |ctx| match ctx.rank() {
+        0 => ctx.send_object(&7u32, 1, 5),
+        _ => ctx.recv_object::<i32>(ANY, ANY).map(drop),
+    })
+    .error(
+        &[1],
+        |error| matches!(error, Error::ElementType { .. }),
+        &["carries u32, and the receive is of i32"],
+    );
+}
+
+#[test]
+fn an_object_received_as_elements() {
+    mistake(2, |ctx| match ctx.rank() {
+        0 => ctx.send_object(&[7u8; 3], 1, 5),
+        _ => ctx.recv_vec::<u8>(0, 5).map(drop), // <1>
+    })
+    .error(
+        &[1],
+        |error| matches!(error, Error::ElementType { .. }),
+        &["recv_vec of u8 from rank 0 with tag 5 at <1>", "carries [u8; 3], and"],
+    );
+}
+
+mod fluid {
+    use spmd::prelude::*;
+
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    pub(super) struct Cell {
+        pub(super) pressure: f64,
+    }
+}
+
+mod solid {
+    use spmd::prelude::*;
+
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    pub(super) struct Cell {
+        pub(super) stress: f64,
+    }
+}
+
+#[test]
+fn a_struct_of_the_same_name() {
+    mistake(2, |ctx| match ctx.rank() {
+        0 => ctx.send(&[fluid::Cell { pressure: 1.0 }], 1, 5),
+        _ => {
+            let mut room = [solid::Cell { stress: 0.0 }];
+            let result = ctx.recv(&mut room, 0, 5);
+            assert_eq!(room[0].stress, 0.0);
+            result.map(drop)
+        }
+    })
+    .error(
+        &[1],
+        |error| matches!(error, Error::ElementType { .. }),
+        &["messages::fluid::Cell, and the receive is of", "messages::solid::Cell;"],
+    );
 }
 
 #[test]

@@ -26,7 +26,7 @@ const WRONG: [(&str, Wrong); 14] = [
             stopped: &[0, 1, 2],
             texts: &[
                 "different calls",
-                "rank 1: allreduce of 1 i32 with Sum at tests/mistakes/pro",
+                "rank 1: allreduce_value of 1 i32 with Sum at tests/mistakes/pro",
             ],
         },
     ),
@@ -39,7 +39,7 @@ const WRONG: [(&str, Wrong); 14] = [
                 _ => ctx.allreduce_value(1f64, Sum).map(drop),
             },
             stopped: &[0, 1],
-            texts: &["rank 1: allreduce of 1 u64", "rank 0: allreduce of 1 f64"],
+            texts: &["rank 1: allreduce_value of 1 u64", "rank 0: allreduce_value of 1 f64"],
         },
     ),
     (
@@ -51,7 +51,7 @@ const WRONG: [(&str, Wrong); 14] = [
                 ctx.allreduce_in_place(&mut data, Max)
             },
             stopped: &[0, 1, 2],
-            texts: &["different counts", "rank 2: allreduce of 70000 u8 with Max"],
+            texts: &["different counts", "rank 2: allreduce_in_place of 70000 u8 with Max"],
         },
     ),
     (
@@ -171,7 +171,7 @@ const WRONG: [(&str, Wrong); 14] = [
                 _ => ctx.allreduce_value(1, Sum).map(drop),
             },
             stopped: &[0, 1, 2, 3, 12, 13, 14, 19],
-            texts: &["different calls", "rank 13: allgather of 1 i32"],
+            texts: &["different calls", "rank 13: allgather_value of 1 i32"],
         },
     ),
 ];

@@ -161,7 +161,7 @@ fn a_sendrecv_from_the_wrong_neighbour() {
         let mut room = [0];
         ctx.sendrecv(&[1], right, 0, &mut room, right, 0).map(drop) // <1>
     })
-    .deadlock(&[0, 1, 2], &["rank 0: recv of 1 i32 from rank 1 with tag 0 at <1>"]);
+    .deadlock(&[0, 1, 2], &["rank 0: sendrecv of 1 i32 from rank 1 with tag 0 at <1>"]);
 }
 
 #[test]
@@ -190,4 +190,16 @@ fn a_circle_in_a_block_within_a_rank() {
     })
     .error(&[0], |error| matches!(error, Error::Stopped { .. }), &["deadlock", "tag 9 at <1>"])
     .peer_failed(&[1], 0, &["deadlock", "barrier"]);
+}
+
+#[test]
+fn on_a_communicator_of_the_programs_own() {
+    mistake(2, |ctx| {
+        let comm = ctx.dup()?; // <1>
+        comm.recv_vec::<u8>(1 - ctx.rank(), 7).map(drop) // <2>
+    })
+    .deadlock(
+        &[0, 1],
+        &["rank 0: recv_vec of u8 from rank 1 with tag 7 at <2> on the communicator of dup at <1>"],
+    );
 }

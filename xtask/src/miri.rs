@@ -1,10 +1,13 @@
-//! Miri on the modules whose unsafe code needs neither threads that share an arena nor the kernel.
+//! Miri and valgrind on the modules whose unsafe code needs neither threads that share an arena nor
+//! the kernel.
 
 use crate::steps::Outcome;
-use crate::tools::{self, cargo};
+use crate::tools::{self, cargo, command};
 
 /// The tests of these modules of `spmd-core`.
-const MODULES: [&str; 4] = ["element::", "op::", "buffer::", "heap::ranges"];
+const MODULES: [&str; 8] =
+    ["element::", "op::", "buffer::", "call::", "text::", "heap::ranges", "record::", "packet::"];
+const TESTS: [&str; 4] = ["test", "--package", "spmd-core", "--lib"];
 
 pub(crate) fn run() -> Outcome {
     if tools::output(cargo(&["miri", "--version"])).is_none() {
@@ -12,7 +15,20 @@ pub(crate) fn run() -> Outcome {
             "this toolchain has no Miri (rustup +nightly component add miri)".into(),
         );
     }
-    let mut command = cargo(&["miri", "test", "--package", "spmd-core", "--lib", "--"]);
-    command.args(MODULES);
+    let mut command = cargo(&["miri"]);
+    // Tests that try many cases try fewer there (`cfg!(miri)`).
+    command.args(TESTS).arg("--").args(MODULES);
     Outcome::of(command)
+}
+
+/// The same under valgrind, which most machines can have.
+pub(crate) fn memcheck() -> Outcome {
+    let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
+    if tools::output(command("valgrind", &["--version"])).is_none() {
+        return Outcome::Skipped("valgrind is not installed (apt install valgrind)".into());
+    }
+    let runner = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_"));
+    let mut tests = cargo(&TESTS);
+    tests.arg("--").args(MODULES).env(runner, "valgrind --quiet --error-exitcode=99");
+    Outcome::of(tests)
 }

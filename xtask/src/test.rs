@@ -4,7 +4,7 @@ use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
 use crate::{examples, fuzz, hwloc, linked, miri, mpi, non_root, package, sanitizer};
 
-const STEPS: [Step; 19] = [
+const STEPS: [Step; 20] = [
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
@@ -19,6 +19,7 @@ const STEPS: [Step; 19] = [
     Step { name: "sanitizer", about: "AddressSanitizer on the arena", run: sanitizer::run },
     Step { name: "fuzz", about: "random bytes for all that reads some", run: fuzz::run },
     Step { name: "miri", about: "undefined behaviour where no kernel is needed", run: miri::run },
+    Step { name: "memcheck", about: "valgrind on the same", run: miri::memcheck },
     Step { name: "hwloc", about: "the launcher with the feature hwloc", run: hwloc::run },
     Step { name: "linked", about: "MPI in a build that is linked with it", run: linked::run },
     Step { name: "non-root", about: "tests of processes as another user", run: non_root::run },

@@ -7,7 +7,7 @@ use spmd_core::algorithm::{Call, Extents, Fold, Lead, Parts, Step, fold_ranks};
 use spmd_core::{Comm, Result};
 
 use super::{Packed, check_values};
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, differing};
 use crate::large::part;
 use crate::reducing::Reduction;
 
@@ -280,17 +280,26 @@ unsafe fn scatter_in_order(
 unsafe fn agree_on_blocks(lead: &Leading<'_>) -> Result<()> {
     // SAFETY: as the caller promises.
     let digests: Vec<u64> = lead.parts().map(|part| unsafe { &*part.blocks }.digest()).collect();
-    let differ = digests.iter().any(|digest| *digest != digests[0]);
+    let other = digests.iter().position(|digest| *digest != digests[0]);
     // Two words, of which no two processes' are the same if theirs differ.
-    let said = [digests[0], u64::from(differ)];
+    let said = [digests[0], other.map_or(0, |index| index as u64 + 1)];
     let mut heard = vec![[0u64; 2]; lead.processes()];
     let (send, extents) = ((said.as_ptr().cast(), size_of_val(&said)), size_of_val(&said));
     let recv = Parts { memory: heard.as_mut_ptr().cast(), extents: Extents::Equal(extents) };
     // SAFETY: two words, and room for two of each process.
     unsafe { lead.step(Step::Allgather { send, recv })? };
-    match heard.iter().all(|words| *words == [digests[0], 0]) {
-        true => Ok(()),
-        false => Err(lead.disagree("different counts")),
+    let member = |process: usize, index: u64| {
+        let all = lead.members(process);
+        all[all.len().saturating_sub(1).min(index as usize)]
+    };
+    let differs = |(process, words): (usize, &[u64; 2])| match *words {
+        [digest, 0] if digest == digests[0] => None,
+        [_, 0] => Some((member(process, 0), member(lead.process(), 0))),
+        [_, index] => Some((member(process, index - 1), member(process, 0))),
+    };
+    match heard.iter().enumerate().find_map(differs) {
+        Some((one, other)) => Err(lead.disagree(&differing(one, other))),
+        None => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use spmd_core::algorithm::{Call, Lead, Parts, Step};
 use spmd_core::{Comm, DType, Result};
 
 use super::{Lengths, Packed, check_values, is_even};
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, differing};
 
 /// What a rank calls with: its own data, and on those who get or give them the blocks of all.
 #[derive(Clone, Copy)]
@@ -242,7 +242,8 @@ unsafe fn agree_on_counts(lead: &Lead<'_, Held>, root: Option<usize>) -> Result<
             )));
         }
         if root.is_none() && word(16 * index + 8) != blocks.digest() {
-            return Err(lead.disagree("different counts: the ranks expect different blocks"));
+            let me = lead.members(lead.process())[0];
+            return Err(lead.disagree(&differing(*rank, me)));
         }
     }
     Ok(())

@@ -10,10 +10,10 @@ mod neighbors;
 
 pub(crate) use folding::{allreduce, reduce, reduce_scatter, scan};
 pub(crate) use gathering::{allgather, gather, scatter};
-pub(crate) use moving::{ByRank, agree, alltoall, barrier, broadcast};
+pub(crate) use moving::{ByRank, agree, agree_on_counts, alltoall, barrier, broadcast};
 pub(crate) use neighbors::{Beside, neighbors};
 
-use spmd_core::algorithm::{Call, Extents, Lead, Parts};
+use spmd_core::algorithm::{Extents, Lead, Parts};
 use spmd_core::{DType, Error, Result};
 
 use crate::blocks::Blocks;
@@ -97,14 +97,6 @@ impl Lengths {
 fn is_even<P: Copy>(lead: &Lead<'_, P>) -> bool {
     lead.is_flat()
         || (1..lead.processes()).all(|it| lead.members(it).len() == lead.members(0).len())
-}
-
-/// Ranks go by different counts.
-#[cold]
-pub(crate) fn counts_differ(call: &Call<'_>) -> Error {
-    Error::Argument(format!(
-        "{call}: different counts: what a rank sends is not what another takes"
-    ))
 }
 
 /// Looks at bytes that came from other processes, before they are given to the program as values.

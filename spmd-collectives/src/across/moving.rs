@@ -3,7 +3,7 @@
 use std::ptr::copy_nonoverlapping;
 
 use spmd_core::algorithm::{Call, ErasedOp, Lead, Step};
-use spmd_core::{Comm, DType, Element, Max, Result};
+use spmd_core::{Comm, DType, Element, Error, Max, Result};
 
 use super::{Lengths, Packed, check_values, is_even};
 use crate::reducing::Reduction;
@@ -16,14 +16,33 @@ pub(crate) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
 
 /// Whether all ranks say yes.
 pub(crate) fn agree(comm: &Comm, call: &Call<'_>, yes: bool) -> Result<bool> {
-    let no = u64::from(!yes);
-    let mut any = 0u64;
+    Ok(greatest(comm, call, u64::from(!yes))? == 0)
+}
+
+/// The same error on all ranks, before anything goes, if one of them has found that what another,
+/// `wrong`, sends is not what it takes.
+pub(crate) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>) -> Result<()> {
+    let pair = wrong.map_or(0, |from| (comm.rank() as u64 + 1) << 32 | from as u64);
+    match greatest(comm, call, pair)? {
+        0 => Ok(()),
+        pair => Err(Error::Argument(format!(
+            "{call}: different counts: what rank {} of the communicator sends to rank {} is not what \
+             that takes",
+            pair as u32,
+            (pair >> 32) - 1
+        ))),
+    }
+}
+
+/// The greatest word of any rank.
+fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
+    let mut greatest = 0u64;
     let op = ErasedOp::new::<u64, _>(&Max);
     let reduction = Reduction { dtype: u64::DTYPE, op, count: 1 };
-    let (send, recv) = ((&raw const no).cast(), (&raw mut any).cast());
+    let (send, recv) = ((&raw const word).cast(), (&raw mut greatest).cast());
     // SAFETY: two words.
     unsafe { super::allreduce(comm, call, &reduction, send, recv)? };
-    Ok(any == 0)
+    Ok(greatest)
 }
 
 /// The root's process sends its data to one rank of each of the others, from which those beside it

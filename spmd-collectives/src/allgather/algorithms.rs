@@ -7,7 +7,7 @@ use spmd_core::{Comm, DType, Result};
 
 use crate::across;
 use crate::alone::alone;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, differing};
 use crate::large::{Large, Way, goes_around, take, two_segments};
 use crate::select::{Algorithm::*, SINGLE_COPY, choose};
 
@@ -90,10 +90,10 @@ fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
         }
     }
     let digest = blocks.digest();
-    if (0..round.size()).any(|peer| round.number_of(peer, COUNTS) != digest) {
-        return Err(round.disagree("different counts: the ranks expect different blocks"));
+    match (0..round.size()).find(|peer| round.number_of(*peer, COUNTS) != digest) {
+        Some(peer) => Err(round.disagree(&differing(peer, round.rank()))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The others, beginning with the next one, so that not all read the same rank at once.

@@ -155,13 +155,21 @@ unsafe fn chunked(
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let total = reduction.bytes();
     let step = reduction.step(segment);
-    // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
+    let mine = part(reduction.count, n, me);
+    // What a rank folds of a type that must be checked, for the others to read.
+    let closed = round.one_address_space() && round.must_check(reduction.dtype);
+    let mut folded = vec![0u8; if closed { mine.1 * size } else { 0 }];
+    let shown = match closed {
+        true => (folded.as_ptr(), folded.len()),
+        false => (recv.cast_const(), total),
+    };
+    // SAFETY: the buffers are the caller's, or live as long as the round; the algorithm reads as
+    // it meets.
     let large = unsafe {
         let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
-        let (send, recv) = ((send, total), (recv.cast_const(), total));
-        Large::meet(round, reduction.dtype, send, recv, reduction.pieces(step, n), first)?
+        let way = reduction.pieces(step, n);
+        Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
     };
-    let mine = part(reduction.count, n, me);
     if large.pushes() {
         let mut others = Vec::with_capacity(n);
         for peer in (1..n).map(|step| (me + step) % n) {
@@ -180,14 +188,21 @@ unsafe fn chunked(
     }
     if large.direct {
         // SAFETY: nobody else writes this part of `recv`, or reads this part of its `send` if
-        // that is the same memory; all parts lie within the buffers.
+        // that is the same memory; all parts lie within the buffers, and `folded` is one.
         unsafe {
-            let into = recv.add(mine.0 * size);
+            let own = recv.add(mine.0 * size);
+            let into = if closed { folded.as_mut_ptr() } else { own };
             reduction.fold_direct(&large, reduction.count, mine, into, &[])?;
             large.arrive()?;
+            if closed {
+                std::ptr::copy_nonoverlapping(into, own, folded.len());
+            }
             for peer in (1..n).map(|step| (me + step) % n) {
                 let (start, count) = part(reduction.count, n, peer);
-                let from = large.reach(peer, RECV, total)?.add(start * size);
+                let from = match closed {
+                    true => large.reach(peer, RECV, count * size)?,
+                    false => large.reach(peer, RECV, total)?.add(start * size),
+                };
                 large.take(peer, from, recv.add(start * size), count)?;
             }
         }

@@ -6,7 +6,7 @@ use spmd_core::{Comm, DType, Element, Result};
 use crate::across::{self, ByRank};
 use crate::alone::alone;
 use crate::blocks::Blocks;
-use crate::exchange::{Exchange, Incoming};
+use crate::exchange::{Counts, Exchange, Incoming};
 use crate::select::Algorithm::{self, *};
 use crate::select::{SINGLE_COPY, choose};
 
@@ -34,7 +34,7 @@ pub(crate) unsafe fn equal(
         // SAFETY: as the caller promises.
         return unsafe { across::alltoall(comm, call, dtype, (send, blocks), (recv, blocks)) };
     }
-    let exchange = Exchange { dtype, send, total, recv, agreed: None, by_rank: true };
+    let exchange = Exchange { dtype, send, total, recv, counts: Counts::Implied, by_rank: true };
     let incoming = (1..=n).map(|step| {
         let peer = (me + step) % n;
         Incoming { peer, index: me, from: me * block, total, into: peer * block, count: block }
@@ -67,7 +67,7 @@ pub(super) unsafe fn unequal(
     blocks: &Blocks,
     incoming: &[Incoming],
 ) -> Result<()> {
-    if comm.size() == 1 && exchange.agreed == Some(true) {
+    if comm.size() == 1 && exchange.counts == Counts::Fit {
         let Exchange { dtype, send, total, recv, .. } = exchange;
         // SAFETY: as the caller promises; this rank's block is the whole buffer.
         return unsafe { alone(comm, call, send, recv, total * dtype.size as usize) };
@@ -105,9 +105,7 @@ unsafe fn unequal_across(
     incoming: &[Incoming],
 ) -> Result<()> {
     // All know whether one of them has found its peers' counts to be wrong, before anything goes.
-    if !across::agree(comm, call, exchange.agreed != Some(false))? {
-        return Err(across::counts_differ(call));
-    }
+    across::agree_on_counts(comm, call, exchange.counts.wrong())?;
     let size = exchange.dtype.size as usize;
     let bytes = |(start, count): (usize, usize)| (start * size, count * size);
     let outgoing: Vec<_> = (0..comm.size()).map(|rank| bytes(blocks.of(rank))).collect();

@@ -144,7 +144,8 @@ unsafe fn chunked(
             (step, reduction.pieces(step, n))
         }
     };
-    let shown = if me == root { (recv.cast_const(), total) } else { (null(), 0) };
+    let open = me == root && !round.must_check(reduction.dtype);
+    let shown = if open { (recv.cast_const(), total) } else { (null(), 0) };
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
     let large = unsafe {
         let first = |large: &Large<'_, '_>| match two {

@@ -5,7 +5,7 @@ use spmd_core::{Comm, Result};
 
 use crate::across;
 use crate::alone::alone;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, differing};
 use crate::large::{Large, Way, two_segments};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
@@ -16,11 +16,11 @@ const DIGEST: usize = 1;
 /// After the first meeting: the same error on all ranks, if their blocks differ.
 fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
     let Blocks::Varying(_) = blocks else { return Ok(()) };
-    let digest = blocks.digest();
-    if (0..round.size()).any(|peer| round.number_of(peer, DIGEST) != digest) {
-        return Err(round.disagree("different counts"));
+    let (digest, me) = (blocks.digest(), round.rank());
+    match (0..round.size()).find(|peer| round.number_of(*peer, DIGEST) != digest) {
+        Some(peer) => Err(round.disagree(&differing(peer, me))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// # Safety

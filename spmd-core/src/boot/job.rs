@@ -109,7 +109,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let tuning = built_in.with(tuned.as_ref(), settings.segment);
     let world = World::new(memory, Mode::Processes, policy, settings.timeout, tuning, None, None);
     let endpoint = Endpoint::new(Arc::new(world), rank);
-    crate::shared_alloc::attach(endpoint.heap.clone());
+    crate::shared_alloc::attach(endpoint.heap.clone(), fd, layout.segment_offset(rank));
     Ok(Some(endpoint))
 }
 

@@ -103,7 +103,9 @@ pub fn tuned(
 /// The file of `SPMD_TRACE`, opened once a process: anew, unless the launcher has made it.
 fn trace() -> Result<Option<Arc<TraceFile>>> {
     static OPEN: Mutex<Option<Arc<TraceFile>>> = Mutex::new(None);
-    let Some(path) = variable(TRACE)? else { return Ok(None) };
+    // A path may be no text.
+    let path = std::env::var_os(TRACE).filter(|path| !path.is_empty());
+    let Some(path) = path else { return Ok(None) };
     let mut open = OPEN.lock();
     if open.is_none() {
         let launched = variable(ARENA)?.is_some();

@@ -75,6 +75,8 @@ impl Comm {
             // SAFETY: it stays where it is until this call of `collective` is over, or nobody reads
             // it any more; nobody writes it.
             unsafe { round.expose(PART, (&raw const part).cast(), size_of::<P>()) };
+            let rules = rules(call);
+            round.set_number(RULES, rules);
             if round.rank() != 0 {
                 round.publish_to(1, 0);
                 round.wait_for(0, 2)?;
@@ -84,6 +86,9 @@ impl Comm {
             }
             round.publish(1);
             round.wait_for_all(1)?;
+            if (0..round.size()).any(|peer| round.number_of(peer, RULES) != rules) {
+                return Err(round.disagree("different element types"));
+            }
             let parts = (0..round.size()).map(|peer| match peer {
                 0 => Ok(&raw const part),
                 _ => {
@@ -100,6 +105,16 @@ impl Comm {
         })
     }
 }
+
+/// By which the lead writes into the buffers of others. That they make the same call is a matter of
+/// a hash; that the lead looks at what their type has to be looked at must not be.
+fn rules(call: &Call<'_>) -> u64 {
+    let (size, checked) = call.dtype.map_or((0, false), |it| (it.size, it.valid.is_some()));
+    call.kind as u64 | u64::from(checked) << 8 | u64::from(size) << 32
+}
+
+/// The number under which a rank says its rules.
+const RULES: usize = 0;
 
 /// What a rank gives and gets when sets of processes are made.
 #[derive(Clone, Copy)]

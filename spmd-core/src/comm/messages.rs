@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::Comm;
 use crate::buffer::{Buffer, BufferMut, View};
-use crate::call::{Call, Kind};
+use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
@@ -77,7 +77,7 @@ impl Comm {
         self.carried(&call, || {
             let waiter = self.waiter(&call)?;
             self.check_rank(&call, "destination", dest)?;
-            let pending = self.post(&view, dest, tag, manner, &waiter)?;
+            let pending = self.post(&view, view.dtype(), dest, tag, manner, &waiter)?;
             self.complete(pending, &waiter)
         })
     }
@@ -85,18 +85,19 @@ impl Comm {
     fn post<'a>(
         &'a self,
         view: &View<'_>,
+        dtype: DType,
         dest: usize,
         tag: u32,
         manner: Manner,
         waiter: &Waiter<'_>,
     ) -> Result<Pending<'a>> {
-        let dtype = view.dtype();
         let envelope = Envelope {
             context: self.scope.context,
             source: self.endpoint.rank as u32,
             tag,
-            count: waiter.call.count as u64,
+            count: view.len() as u64,
             bytes: view.bytes(),
+            size: dtype.size,
             dtype: dtype.id,
             dtype_text: waiter.noted.dtype(),
             file: waiter.noted.file(),
@@ -179,7 +180,8 @@ impl Comm {
         let (source, tag) = (source.source(), tag.tag());
         let site = Location::caller();
         let call = message_call(Kind::Recv, T::DTYPE, Call::UNEQUAL, source, tag, site);
-        self.carried(&call, || self.receive_vec(&call, source, tag))
+        let call = call.form(Form::Vec);
+        self.carried(&call, || self.receive_vec(&call, T::DTYPE, source, tag))
     }
 
     /// Sends `send` to `dest` and receives into `recv` from `source`, at once: a ring of ranks in
@@ -212,14 +214,17 @@ impl Comm {
         let site = Location::caller();
         let call =
             message_call(Kind::Send, view.dtype(), view.len(), Some(dest), Some(send_tag), site);
+        let call = call.form(Form::Sendrecv);
         let (source, recv_tag) = (source.source(), recv_tag.tag());
         let mut room = recv.view_mut();
         let (dtype, len) = (room.dtype(), room.len());
         let receive = message_call(Kind::Recv, dtype, len, source, recv_tag, site);
+        let receive = receive.form(Form::Sendrecv);
         self.carried(&call, || {
             let waiter = self.waiter(&call)?;
             self.check_rank(&call, "destination", dest)?;
-            let pending = self.post(&view, dest, send_tag, Manner::Detached, &waiter)?;
+            let pending =
+                self.post(&view, view.dtype(), dest, send_tag, Manner::Detached, &waiter)?;
             let received = self.receive(&receive, &mut room, source, recv_tag);
             // Whatever became of the receive, the message is on its way, and its receiver counts
             // on it.
@@ -286,6 +291,7 @@ impl Comm {
     pub fn iprobe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Option<Status>> {
         let (source, tag) = (source.source(), tag.tag());
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
+        let call = call.form(Form::Iprobe);
         self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;
         let found = self.route.transport.peek(&wanted)?;
@@ -293,6 +299,34 @@ impl Comm {
             crate::wait::relax();
         }
         Ok(found.map(|envelope| self.status(&envelope)))
+    }
+}
+
+/// Values of any type as bytes, for `spmd-collectives`: the message carries what [`DType::object`]
+/// says of the type of the value.
+#[doc(hidden)]
+impl Comm {
+    /// [`Comm::send`] of the bytes of an object.
+    pub fn send_bytes(&self, call: &Call<'_>, bytes: &[u8], dest: usize, tag: u32) -> Result<()> {
+        let object = call.dtype.expect("the call is of objects");
+        self.carried(call, || {
+            let waiter = self.waiter(call)?;
+            self.check_rank(call, "destination", dest)?;
+            let view = bytes.view();
+            let pending = self.post(&view, object, dest, tag, Manner::Standard, &waiter)?;
+            self.complete(pending, &waiter)
+        })
+    }
+
+    /// [`Comm::recv_vec`] of the bytes of an object.
+    pub fn recv_bytes(
+        &self,
+        call: &Call<'_>,
+        source: Option<usize>,
+        tag: Option<u32>,
+    ) -> Result<(Vec<u8>, Status)> {
+        let object = call.dtype.expect("the call is of objects");
+        self.carried(call, || self.receive_vec(call, object, source, tag))
     }
 }
 

@@ -40,14 +40,16 @@ impl Comm {
         Ok(status)
     }
 
-    /// Receives a message of any length.
+    /// Receives a message of any length, of `T`s that were sent as this type, which has the same
+    /// size and values.
     pub(super) fn receive_vec<T: Element>(
         &self,
         call: &Call<'_>,
+        dtype: DType,
         source: Option<usize>,
         tag: Option<u32>,
     ) -> Result<(Vec<T>, Status)> {
-        let dtype = T::DTYPE;
+        assert!(dtype.size == T::DTYPE.size && dtype.valid.is_some() == T::DTYPE.valid.is_some());
         let waiter = self.waiter(call)?;
         let arrived = self.await_message(call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
@@ -59,8 +61,8 @@ impl Comm {
             arrived.refuse(&waiter);
             return Err(error);
         }
-        if self.endpoint.must_check(dtype) {
-            let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
+        if self.endpoint.must_check(T::DTYPE) {
+            let bytes = self.fetch_bytes(arrived, T::DTYPE, &waiter)?;
             // SAFETY: the vector has room for the message, whose bytes were checked to be values.
             unsafe {
                 let into = values.as_mut_ptr().cast();

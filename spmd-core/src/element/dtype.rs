@@ -21,8 +21,10 @@ pub type Valid = unsafe fn(values: *const u8, count: usize) -> bool;
 
 /// An element type, erased: what the code below the typed methods knows of it.
 ///
-/// Two are equal when their structure is, in whichever process they were made. An array of
-/// arrays is the flat array of the same length.
+/// Two are equal when their structure is, in whichever process they were made: their name, size
+/// and alignment, and of a struct the names, places and types of its fields. In which module or
+/// crate a struct was declared makes no difference, as two programs of one job may each declare
+/// it. An array of arrays is the flat array of the same length.
 ///
 /// ```
 /// use spmd_core::element::{DType, Element};
@@ -34,7 +36,8 @@ pub type Valid = unsafe fn(values: *const u8, count: usize) -> bool;
 /// ```
 #[derive(Clone, Copy)]
 pub struct DType {
-    /// The name of the scalar or struct, without the array.
+    /// The name of the scalar or struct, without the array; of a struct with its path, as two may
+    /// share a name.
     pub name: &'static str,
     /// How many of them are in one element: the length of an array, 1 for anything else.
     pub lanes: u32,
@@ -42,8 +45,10 @@ pub struct DType {
     pub size: u32,
     /// The alignment of one element in bytes.
     pub align: u32,
-    /// A hash of the structure, the same in every process and build.
-    pub id: u32,
+    /// A hash of the structure, the same in every process and build. Nothing rests on it but
+    /// that a mistake is found: memory of a type that must be checked is never open to what
+    /// peers write, and what comes from them is checked by the rules of the receiver.
+    pub id: u64,
     /// Checks scalars or structs (not whole arrays); `None` where all bytes are values.
     pub valid: Option<Valid>,
 }
@@ -51,10 +56,10 @@ pub struct DType {
 impl DType {
     /// The description of `T`, which has no lanes.
     pub(super) const fn scalar<T>(name: &'static str, valid: Option<Valid>) -> DType {
-        DType::sized::<T>(name, hash(hash_text(name), size_of::<T>() as u32), valid)
+        DType::sized::<T>(name, identity::<T>(hash_text(name), valid.is_some()), valid)
     }
 
-    const fn sized<T>(name: &'static str, id: u32, valid: Option<Valid>) -> DType {
+    const fn sized<T>(name: &'static str, id: u64, valid: Option<Valid>) -> DType {
         assert!(size_of::<T>() > 0, "an element must not have the size zero");
         assert!(size_of::<T>() <= u32::MAX as usize, "an element must be smaller than 4 GiB");
         let (size, align) = (size_of::<T>() as u32, align_of::<T>() as u32);
@@ -72,24 +77,43 @@ impl DType {
         DType { lanes: lanes as u32, ..DType::sized::<[T; N]>(lane.name, id, lane.valid) }
     }
 
-    /// The description of the struct `T`, for `#[derive(Element)]`: `fields` are the offset and
-    /// type of each field, `valid` calls [`fields_valid`](DType::fields_valid).
+    /// The description of the struct `T`, for `#[derive(Element)]`: `path` is its name behind its
+    /// module's, `fields` are all that it has, `valid` calls [`fields_valid`](DType::fields_valid).
     #[doc(hidden)]
-    pub const fn structure<T>(
-        name: &'static str,
-        fields: &[(usize, DType)],
-        valid: Valid,
-    ) -> DType {
-        let mut id = hash(hash_text(name), size_of::<T>() as u32);
+    pub const fn structure<T>(path: &'static str, fields: &[Field], valid: Valid) -> DType {
+        let mut id = hash(hash_name(path), fields.len() as u64);
         let mut checked = false;
-        let mut field = 0;
-        while field < fields.len() {
-            let (offset, dtype) = fields[field];
-            id = hash(hash(id, offset as u32), dtype.id);
+        let mut at = 0;
+        while at < fields.len() {
+            let (name, offset, dtype) = fields[at];
+            id = hash(hash(hash(id, hash_text(name)), offset as u64), dtype.id);
             checked |= dtype.valid.is_some();
-            field += 1;
+            at += 1;
         }
-        DType::sized::<T>(name, id, if checked { Some(valid) } else { None })
+        let valid = if checked { Some(valid) } else { None };
+        DType::sized::<T>(path, identity::<T>(id, checked), valid)
+    }
+
+    /// The description of a field of the struct `S`, which `get` reads. The compiler finds its type
+    /// by that, whatever the text of the struct says that macros have seen.
+    #[doc(hidden)]
+    pub const fn field<S, F: Element>(
+        name: &'static str,
+        offset: usize,
+        _get: fn(S) -> F,
+    ) -> Field {
+        (name, offset, F::DTYPE)
+    }
+
+    /// The bytes that fields take, together.
+    #[doc(hidden)]
+    pub const fn fields_size(fields: &[Field]) -> usize {
+        let (mut size, mut at) = (0, 0);
+        while at < fields.len() {
+            size += fields[at].2.size as usize;
+            at += 1;
+        }
+        size
     }
 
     /// Whether the fields of each of `count` structs of `size` bytes are values.
@@ -99,13 +123,13 @@ impl DType {
     /// As [`Valid`]; `fields` lie within `size` bytes.
     #[doc(hidden)]
     pub unsafe fn fields_valid(
-        fields: &[(usize, DType)],
+        fields: &[Field],
         size: usize,
         values: *const u8,
         count: usize,
     ) -> bool {
         (0..count).all(|index| {
-            fields.iter().all(|(offset, dtype)| {
+            fields.iter().all(|(_, offset, dtype)| {
                 // SAFETY: the field lies within struct `index < count`, whose bytes the caller
                 // vouches for.
                 unsafe { dtype.all_valid(values.add(index * size + offset), 1) }
@@ -162,21 +186,51 @@ impl fmt::Debug for DType {
     }
 }
 
-const fn hash_byte(state: u32, byte: u8) -> u32 {
-    (state ^ byte as u32).wrapping_mul(0x0100_0193)
+/// The name of a field of a struct, where it lies, and its type.
+type Field = (&'static str, usize, DType);
+
+/// The identity of `T`, of whose structure this is the hash.
+const fn identity<T>(structure: u64, checked: bool) -> u64 {
+    let layout = hash(hash(structure, size_of::<T>() as u64), align_of::<T>() as u64);
+    hash(layout, checked as u64)
 }
 
-/// Mixes one number into an FNV-1a hash.
-pub(super) const fn hash(state: u32, number: u32) -> u32 {
-    let [a, b, c, d] = number.to_le_bytes();
-    hash_byte(hash_byte(hash_byte(hash_byte(state, a), b), c), d)
+/// Where an FNV-1a hash begins.
+pub(super) const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Mixes one byte into it.
+pub(super) const fn hash_byte(state: u64, byte: u8) -> u64 {
+    (state ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// The FNV-1a hash of a text: 32 bits that are the same in every process.
-pub(crate) const fn hash_text(text: &str) -> u32 {
-    let bytes = text.as_bytes();
-    let mut state = 0x811c_9dc5;
-    let mut at = 0;
+/// Mixes one number into it.
+pub(super) const fn hash(state: u64, number: u64) -> u64 {
+    let bytes = number.to_le_bytes();
+    let (mut state, mut at) = (state, 0);
+    while at < bytes.len() {
+        state = hash_byte(state, bytes[at]);
+        at += 1;
+    }
+    state
+}
+
+/// The FNV-1a hash of a text: 64 bits that are the same in every process.
+pub(crate) const fn hash_text(text: &str) -> u64 {
+    hash_from(text.as_bytes(), 0)
+}
+
+/// The hash of the last part of a path.
+const fn hash_name(path: &str) -> u64 {
+    let bytes = path.as_bytes();
+    let mut start = bytes.len();
+    while start > 0 && bytes[start - 1] != b':' {
+        start -= 1;
+    }
+    hash_from(bytes, start)
+}
+
+const fn hash_from(bytes: &[u8], start: usize) -> u64 {
+    let (mut state, mut at) = (FNV_START, start);
     while at < bytes.len() {
         state = hash_byte(state, bytes[at]);
         at += 1;
@@ -185,6 +239,6 @@ pub(crate) const fn hash_text(text: &str) -> u32 {
 }
 
 /// What an array of so many lanes adds to the identity of its lane; nothing for one lane.
-const fn lanes_id(lanes: u32) -> u32 {
-    if lanes == 1 { 0 } else { hash(hash_text("lanes"), lanes) }
+const fn lanes_id(lanes: u32) -> u64 {
+    if lanes == 1 { 0 } else { hash(hash_text("lanes"), lanes as u64) }
 }

@@ -1,5 +1,7 @@
 //! A value with the place where it was found, for `MinLoc` and `MaxLoc`.
 
+use std::fmt;
+
 use super::{DType, Element};
 use half::{bf16, f16};
 
@@ -15,8 +17,9 @@ use half::{bf16, f16};
 /// let (warm, cold) = (Located::new(17.5, 3), Located::new(-4.0, 8));
 /// let coldest = MinLoc.combine(warm, cold);
 /// assert_eq!((coldest.value(), coldest.index()), (-4.0, 8));
+/// assert_eq!(coldest.to_string(), "-4 at 8");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Located<T> {
     /// 64 bits in the order of the machine. As bytes and in front of the value they need no
@@ -55,6 +58,21 @@ impl<T: Copy> Located<T> {
     /// ```
     pub fn index(&self) -> usize {
         u64::from_ne_bytes(self.index) as usize
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Located<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let index = u64::from_ne_bytes(self.index);
+        f.debug_struct("Located").field("value", &self.value).field("index", &index).finish()
+    }
+}
+
+/// The value as it is formatted by itself, and its index: `0.75 at 12`.
+impl<T: fmt::Display> fmt::Display for Located<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)?;
+        write!(f, " at {}", u64::from_ne_bytes(self.index))
     }
 }
 

@@ -62,7 +62,8 @@ fn prints_as_in_source() {
     assert_eq!(Complex::<f32>::DTYPE.to_string(), "Complex<f32>");
     assert_eq!(Located::<i16>::DTYPE.to_string(), "Located<i16>");
     assert_eq!(<[[bf16; 2]; 3]>::DTYPE.to_string(), "[bf16; 6]");
-    assert_eq!(<[Plain; 4]>::DTYPE.to_string(), "[Plain; 4]");
+    assert_eq!(<[Plain; 4]>::DTYPE.to_string(), "[spmd_core::element::tests::Plain; 4]");
+    assert_eq!(elsewhere::Plain::DTYPE.to_string(), "spmd_core::element::tests::elsewhere::Plain");
     assert_eq!(format!("{:?}", bool::DTYPE), "bool");
 }
 
@@ -117,8 +118,61 @@ fn nested_arrays_are_flat() {
 
 #[test]
 fn ids_are_the_same_in_every_build() {
-    assert_eq!(f64::DTYPE.id, hash(hash_text("f64"), 8));
-    assert_eq!(hash_text("foobar"), 0xbf9c_f968);
+    assert_eq!(f64::DTYPE.id, hash(hash(hash(hash_text("f64"), 8), 8), 0));
+    assert_eq!(hash_text("foobar"), 0x8594_4171_f739_67e8);
+}
+
+mod copied {
+    use super::*;
+
+    #[derive(Clone, Copy, Element)]
+    #[spmd(crate = crate)]
+    #[repr(C)]
+    pub(super) struct Plain {
+        position: [f64; 3],
+        charge: i32,
+        cell: u32,
+    }
+}
+
+mod renamed {
+    use super::*;
+
+    #[derive(Clone, Copy, Element)]
+    #[spmd(crate = crate)]
+    #[repr(C)]
+    pub(super) struct Plain {
+        position: [f64; 3],
+        cell: i32,
+        charge: u32,
+    }
+}
+
+#[test]
+fn structs_are_what_they_are_made_of_wherever_declared() {
+    assert_eq!(copied::Plain::DTYPE, Plain::DTYPE);
+    assert_ne!(renamed::Plain::DTYPE, Plain::DTYPE);
+}
+
+#[derive(Clone, Copy, Element)]
+#[spmd(crate = crate)]
+#[repr(C)]
+struct Byte152922 {
+    x: u8,
+}
+
+#[derive(Clone, Copy, Element)]
+#[spmd(crate = crate)]
+#[repr(C)]
+struct Flag64009 {
+    x: bool,
+}
+
+/// Two that 32 bits of the hash could not tell apart.
+#[test]
+fn identities_are_long() {
+    assert_ne!(Byte152922::DTYPE.id, Flag64009::DTYPE.id);
+    assert_ne!(Byte152922::DTYPE.id as u32, Flag64009::DTYPE.id as u32);
 }
 
 #[test]
@@ -146,4 +200,11 @@ fn rejects_structs_with_a_field_that_is_no_value() {
 fn located_keeps_value_and_index() {
     let located = Located::new(-3_i8, usize::MAX);
     assert_eq!((located.value(), located.index()), (-3, usize::MAX));
+}
+
+#[test]
+fn located_prints_value_and_index() {
+    let located = Located::new(2.5, 7);
+    assert_eq!(format!("{located:?}"), "Located { value: 2.5, index: 7 }");
+    assert_eq!(format!("{located} {located:.2}"), "2.5 at 7 2.50 at 7");
 }

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use num_complex::Complex;
 
 use super::half_floats::HalfFloat;
-use super::{Operation, Trust};
+use super::{ErasedOp, Operation, Trust};
 use crate::element::{Element, Located};
 
 macro_rules! declare {
@@ -20,6 +20,11 @@ macro_rules! declare {
             $op: Operation<T>,
         {
             const NAME: &'static str = stringify!($op);
+
+            #[inline(always)]
+            fn identity(&self) -> u64 {
+                const { ErasedOp::id_of(stringify!($op)) }
+            }
 
             #[inline(always)]
             fn combine(&self, left: [T; N], right: [T; N]) -> [T; N] {
@@ -117,6 +122,11 @@ macro_rules! implement {
         impl Operation<$t> for $op {
             const NAME: &'static str = stringify!($op);
             const TRUST: Trust<$op, $t> = Trust::yes();
+
+            #[inline(always)]
+            fn identity(&self) -> u64 {
+                const { ErasedOp::id_of(stringify!($op)) }
+            }
 
             #[inline(always)]
             fn combine(&self, $left: $t, $right: $t) -> $t {
@@ -249,6 +259,11 @@ macro_rules! locate {
             Located<T>: Element,
         {
             const NAME: &'static str = stringify!($op);
+
+            #[inline(always)]
+            fn identity(&self) -> u64 {
+                const { ErasedOp::id_of(stringify!($op)) }
+            }
 
             #[inline]
             fn combine(&self, left: Located<T>, right: Located<T>) -> Located<T> {

@@ -2,6 +2,7 @@
 //! folds arrays of bytes.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 
 use super::Operation;
 use crate::element::{Element, hash_text};
@@ -15,7 +16,8 @@ pub struct ErasedOp<'a> {
     op: *const (),
     fold: Fold,
     name: &'static str,
-    id: u32,
+    id: u64,
+    site: Option<&'static Location<'static>>,
     commutative: bool,
     trusted: bool,
     borrow: PhantomData<&'a ()>,
@@ -35,7 +37,8 @@ impl<'a> ErasedOp<'a> {
             op: (&raw const *op).cast(),
             fold: best_fold::<T, O>(),
             name: O::NAME,
-            id: const { ErasedOp::id_of(O::NAME) },
+            id: op.identity(),
+            site: op.site(),
             trusted: O::TRUST.is_trusted(),
             commutative: op.commutative(),
             borrow: PhantomData,
@@ -48,15 +51,34 @@ impl<'a> ErasedOp<'a> {
         self.name
     }
 
-    /// A hash of its name, the same in every process. Operations of the program's own share one.
+    /// A hash of what it is, the same in every process and build: of the name of one of the
+    /// library's own, of the type of any other and, for [`Op`](super::Op), where it was made.
     #[inline]
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The [`ErasedOp::id`] of an operation of this name.
-    pub const fn id_of(name: &str) -> u32 {
+    /// What ranks compare of it.
+    #[inline]
+    pub(crate) fn identity(&self) -> u64 {
+        self.id ^ u64::from(self.commutative)
+    }
+
+    /// The [`ErasedOp::id`] of the library's own operation of this name.
+    pub const fn id_of(name: &str) -> u64 {
         hash_text(name)
+    }
+
+    /// What a report calls it, in a call made at `call`.
+    pub(crate) fn described(&self, call: &Location<'_>) -> String {
+        let order = if self.commutative { "" } else { "non-commutative " };
+        let made = match self.site {
+            Some(site) if (site.file(), site.line()) != (call.file(), call.line()) => {
+                format!(" ({}:{})", site.file(), site.line())
+            }
+            _ => String::new(),
+        };
+        format!("{order}{}{made}", self.name)
     }
 
     /// Whether its arguments may be swapped.

@@ -13,7 +13,9 @@
 //! - [`LogicalAnd`] and [`LogicalOr`] take any integer but 0 as true, and give 0 or 1.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 
+use crate::call::mix;
 use crate::element::Element;
 
 mod builtin;
@@ -47,7 +49,7 @@ pub use order::{canonical_split, fold_ranks};
     note = "`Op::new(|a: {T}, b: {T}| ..)` makes an operation of a closure"
 )]
 pub trait Operation<T: Element>: Sync {
-    /// What reports and mismatch checks call it. All of [`Op`] share one name.
+    /// What reports call it.
     const NAME: &'static str;
 
     /// Combines two elements; `left` comes from lower ranks than `right`.
@@ -61,6 +63,29 @@ pub trait Operation<T: Element>: Sync {
     /// Whether the operation neither panics nor calls the library, so that it may run unguarded.
     #[doc(hidden)]
     const TRUST: Trust<Self, T> = Trust::no();
+
+    /// What tells it from other operations: the name of its type.
+    #[doc(hidden)]
+    #[inline]
+    fn identity(&self) -> u64 {
+        hash_name(std::any::type_name::<Self>())
+    }
+
+    /// Where it was made, where that is known.
+    #[doc(hidden)]
+    #[inline]
+    fn site(&self) -> Option<&'static Location<'static>> {
+        None
+    }
+}
+
+/// A hash of a type's name, a word at a time: it is made at every call.
+#[inline]
+fn hash_name(name: &str) -> u64 {
+    let (words, rest) = name.as_bytes().as_chunks::<8>();
+    let start = mix(name.len() as u64);
+    let hash = words.iter().fold(start, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
+    rest.iter().fold(hash, |hash, byte| mix(hash ^ u64::from(*byte)))
 }
 
 /// Says of an operation `O` on `T` that it may run unguarded. This crate alone can say yes.
@@ -92,6 +117,16 @@ impl<T: Element, O: Operation<T>> Operation<T> for &O {
     fn commutative(&self) -> bool {
         O::commutative(self)
     }
+
+    #[inline]
+    fn identity(&self) -> u64 {
+        O::identity(self)
+    }
+
+    #[inline]
+    fn site(&self) -> Option<&'static Location<'static>> {
+        O::site(self)
+    }
 }
 
 /// An operation of the program's own.
@@ -115,11 +150,16 @@ impl<T: Element, O: Operation<T>> Operation<T> for &O {
 pub struct Op<F> {
     combine: F,
     commutative: bool,
+    site: &'static Location<'static>,
 }
 
 impl<F> Op<F> {
-    /// An associative and commutative operation that combines two elements by `combine`. All ranks
-    /// must pass the same: that two closures differ is not seen.
+    /// An associative and commutative operation that combines two elements by `combine`.
+    ///
+    /// All ranks must pass the same operation, made at one place of the program: an operation is
+    /// known by the line and column of this call, by the name of the closure's type, and by
+    /// whether it is commutative. That two closures differ in what they have captured, or two
+    /// functions passed as pointers, is not seen.
     ///
     /// ```
     /// use spmd_core::op::{Op, Operation};
@@ -127,11 +167,12 @@ impl<F> Op<F> {
     /// let longest = Op::new(|a: f64, b: f64| if b.abs() > a.abs() { b } else { a });
     /// assert_eq!(longest.combine(2.0, -3.0), -3.0);
     /// ```
+    #[track_caller]
     pub const fn new<T: Element>(combine: F) -> Op<F>
     where
         F: Fn(T, T) -> T + Sync,
     {
-        Op { combine, commutative: true }
+        Op { combine, commutative: true, site: Location::caller() }
     }
 
     /// The same operation, declared not to be commutative: `combine(a, b)` may differ from
@@ -158,6 +199,17 @@ impl<T: Element, F: Fn(T, T) -> T + Sync> Operation<T> for Op<F> {
 
     fn commutative(&self) -> bool {
         self.commutative
+    }
+
+    #[inline]
+    fn identity(&self) -> u64 {
+        let place = u64::from(self.site.line()) << 32 | u64::from(self.site.column());
+        mix(hash_name(std::any::type_name::<F>()) ^ place)
+    }
+
+    #[inline]
+    fn site(&self) -> Option<&'static Location<'static>> {
+        Some(self.site)
     }
 }
 

@@ -14,7 +14,9 @@ pub(crate) struct Envelope {
     /// Elements.
     pub(crate) count: u64,
     pub(crate) bytes: usize,
-    pub(crate) dtype: u32,
+    /// Bytes of an element.
+    pub(crate) size: u32,
+    pub(crate) dtype: u64,
     pub(crate) dtype_text: u16,
     pub(crate) file: u16,
     pub(crate) line: u32,

@@ -74,10 +74,11 @@ impl<'a> Packet<'a> {
             bytes: usize::try_from(long(32)).ok()?,
             source: word(40),
             tag: word(44),
-            dtype: word(48),
-            line: word(52),
+            dtype: long(48),
             dtype_text: word(56) as u16,
             file: (word(56) >> 16) as u16,
+            line: word(60),
+            size: word(12),
         };
         match word(0) {
             TEXT => {
@@ -105,10 +106,11 @@ fn words(first: [u32; 4], envelope: Option<&Envelope>) -> [u8; HEADER] {
         put(32, &(envelope.bytes as u64).to_le_bytes());
         put(40, &envelope.source.to_le_bytes());
         put(44, &envelope.tag.to_le_bytes());
+        put(12, &envelope.size.to_le_bytes());
         put(48, &envelope.dtype.to_le_bytes());
-        put(52, &envelope.line.to_le_bytes());
         put(56, &envelope.dtype_text.to_le_bytes());
         put(58, &envelope.file.to_le_bytes());
+        put(60, &envelope.line.to_le_bytes());
     }
     bytes
 }
@@ -133,7 +135,8 @@ mod tests {
             tag: u32::MAX,
             count: 3,
             bytes: 5,
-            dtype: 9,
+            size: 1,
+            dtype: 9 << 50 | 9,
             dtype_text: 11,
             file: 500,
             line: 70_000,

@@ -22,7 +22,7 @@ mod post;
 pub(crate) use post::packed;
 mod queue;
 pub(crate) mod record;
-mod ring;
+pub(crate) mod ring;
 mod single_copy;
 
 use std::ops::Range;

@@ -92,8 +92,8 @@ impl Endpoint {
     }
 
     /// Whether data of this type that come from a peer must be looked at first: another process
-    /// may write any bytes, and two types of one program may have the same number, which is a
-    /// hash of 32 bits. Types without invalid values need no look.
+    /// may write any bytes, and that two types of one program are told apart is a matter of a
+    /// hash. Types without invalid values need no look.
     pub(crate) fn must_check(&self, dtype: DType) -> bool {
         dtype.valid.is_some()
     }

@@ -10,23 +10,28 @@ use crate::call::{Call, Description, Kind};
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct CallRecord {
-    /// The kind, above it the [`Noted`] texts.
+    /// The kind, above it the form, and from bit 16 on the [`Noted`] texts.
     what: AtomicU64,
     /// The line, above it the root plus one, 0 for none.
     place: AtomicU64,
-    /// Plus one; 0 is none.
+    /// Plus one, 0 for none; from bit 48 on the text of the communicator's origin.
     tag: AtomicU64,
     count: AtomicU64,
 }
 
-/// The numbers of a call's texts in the caller's table, 16 bits each, from bit 16 on: the element
-/// type, the operation, the file.
+/// The numbers of a call's texts in the caller's table, 16 bits each: the origin of the
+/// communicator, the element type, the operation, the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Noted(u64);
 
 impl Noted {
     pub(crate) fn new(dtype: u16, op: u16, file: u16) -> Noted {
         Noted(u64::from(dtype) << 16 | u64::from(op) << 32 | u64::from(file) << 48)
+    }
+
+    /// The same with this text of where the communicator was made.
+    pub(crate) fn on(self, origin: u16) -> Noted {
+        Noted(self.0 & !0xffff | u64::from(origin))
     }
 
     pub(crate) fn dtype(self) -> u16 {
@@ -47,9 +52,11 @@ impl CallRecord {
     #[inline]
     pub(crate) fn write(&self, call: &Call<'_>, noted: Noted) {
         let root = call.root.map_or(0, |root| root as u64 + 1);
-        self.what.store(call.kind as u64 | noted.0, Relaxed);
+        let what = call.kind as u64 | (call.form as u64) << 8 | noted.0 & !0xffff;
+        self.what.store(what, Relaxed);
         self.place.store(u64::from(call.site.line()) | root << 32, Relaxed);
-        self.tag.store(call.tag.map_or(0, |tag| u64::from(tag) + 1), Relaxed);
+        let tag = call.tag.map_or(0, |tag| u64::from(tag) + 1);
+        self.tag.store(tag | noted.0 << 48, Relaxed);
         self.count.store(call.count as u64, Relaxed);
     }
 
@@ -60,7 +67,7 @@ impl CallRecord {
             both >> shift << (64 - bits) == 0
         };
         let names = [
-            (same(|it| &it.what, 0, 16), "calls"),
+            (same(|it| &it.what, 0, 8), "calls"),
             (same(|it| &it.place, 32, 32), "roots"),
             (same(|it| &it.count, 0, 64), "counts"),
         ];
@@ -83,34 +90,42 @@ impl World {
     ) -> String {
         let table = self.memory.text(rank);
         let what = record.what.load(Relaxed);
-        let Some(kind) = u8::try_from(what & 0xffff).ok().and_then(Kind::from_number) else {
+        let Some((kind, form)) = Kind::with_form(what) else {
             return "a call that cannot be read".into();
         };
         let noted = Noted(what);
         let text = |number: u16| (number != 0).then(|| table.get(number));
-        let place = record.place.load(Relaxed);
+        let (place, tag) = (record.place.load(Relaxed), record.tag.load(Relaxed));
         Description {
             kind,
+            form,
             dtype: text(noted.dtype()).as_deref(),
             op: text(noted.op()).as_deref(),
             count: record.count.load(Relaxed) as usize,
             root: (place >> 32).checked_sub(1).map(|root| root as usize),
-            tag: record.tag.load(Relaxed).checked_sub(1).map(|tag| tag as u32),
+            tag: (tag << 16 >> 16).checked_sub(1).map(|tag| tag as u32),
             file: &site.map_or_else(|| table.get(noted.file()), |site| site.file().into()),
             line: site.map_or(place as u32, Location::line),
+            origin: text((tag >> 48) as u16).as_deref(),
         }
         .to_string()
     }
 }
 
 impl Endpoint {
+    /// Numbers the call that makes a communicator, as calls on that one name it.
+    pub(crate) fn note_origin(&self, call: &Call<'_>) -> u16 {
+        let text = format!("{} at {}:{}", call.name(), call.site.file(), call.site.line());
+        self.interner.number_of(self.world.memory.text(self.rank), &text)
+    }
+
     /// Numbers the texts of a call in this rank's table.
     #[cold]
     pub(crate) fn note(&self, call: &Call<'_>) -> Noted {
         let table = self.world.memory.text(self.rank);
         Noted::new(
             call.dtype.map_or(0, |dtype| self.interner.number_of(table, &dtype.to_string())),
-            call.op.map_or(0, |op| self.interner.number(table, op.name())),
+            call.op.map_or(0, |op| self.interner.number_of(table, &op.described(call.site))),
             self.interner.number(table, call.site.file()),
         )
     }
@@ -119,6 +134,7 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Form;
     use crate::element::Element;
 
     #[test]
@@ -130,12 +146,13 @@ mod tests {
             record
         };
         let call = |kind| Call::new(kind, Location::caller());
-        let base = record(call(Kind::Barrier), Noted::new(1, 2, 3));
+        let base = record(call(Kind::Barrier), Noted::new(1, 2, 3).on(9));
         let others = [
             (call(Kind::Dup), Some("calls")),
             (call(Kind::Barrier).root(0), Some("roots")),
             (call(Kind::Barrier).data(u8::DTYPE, 1), Some("counts")),
             (call(Kind::Barrier), None),
+            (call(Kind::Barrier).form(Form::Value), None),
         ];
         for (other, difference) in others {
             assert_eq!(base.difference(&record(other, Noted::new(7, 8, 9))), difference);

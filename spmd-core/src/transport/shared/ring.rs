@@ -11,6 +11,9 @@
 //! process: read there; in private memory: through a staging area, piece after piece, or by
 //! `process_vm_readv`).
 
+#[cfg(any(fuzzing, test))]
+pub(crate) mod hostile;
+
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::Endpoint;
@@ -45,16 +48,17 @@ struct Record {
     /// `kind << 56 | lane << 48 | file << 32 | line`.
     kind: AtomicU64,
     context: AtomicU64,
-    /// `dtype << 32 | tag`.
+    /// `size << 32 | tag`, the size that of one element in bytes.
     tag: AtomicU64,
-    /// `dtype_text << 48 | bytes`.
-    bytes: AtomicU64,
+    dtype: AtomicU64,
+    /// `dtype_text << 48 | count`; of a record to be skipped, the bytes behind this line.
     count: AtomicU64,
     /// The data, if they fit; else they follow. Of a large message: its number in the lane.
     data: [AtomicU64; 2],
 }
 
-const BYTES: u64 = (1 << 48) - 1;
+/// The part of a word that is a count of elements; messages of more bytes do not exist.
+const COUNT: u64 = (1 << 48) - 1;
 
 /// Where the data of a large message are, as its sender shows it.
 #[repr(C, align(64))]
@@ -201,7 +205,8 @@ impl RingWriter {
             self.record(self.position + skip).stamp.store(0, Relaxed);
             let record = self.record(self.position);
             record.kind.store(SKIP_RECORD, Relaxed);
-            record.bytes.store(skip - LINE, Relaxed);
+            record.tag.store(0, Relaxed);
+            record.count.store(skip - LINE, Relaxed);
             record.stamp.store(self.position + 1, Release);
             self.position += skip;
         }
@@ -222,10 +227,10 @@ impl RingWriter {
         let site = u64::from(envelope.file) << 32 | u64::from(envelope.line);
         record.kind.store(kind | site, Relaxed);
         record.context.store(envelope.context, Relaxed);
-        record.tag.store(u64::from(envelope.dtype) << 32 | u64::from(envelope.tag), Relaxed);
-        let bytes = envelope.bytes as u64 & BYTES;
-        record.bytes.store(u64::from(envelope.dtype_text) << 48 | bytes, Relaxed);
-        record.count.store(envelope.count, Relaxed);
+        record.tag.store(u64::from(envelope.size) << 32 | u64::from(envelope.tag), Relaxed);
+        record.dtype.store(envelope.dtype, Relaxed);
+        let count = envelope.count & COUNT;
+        record.count.store(u64::from(envelope.dtype_text) << 48 | count, Relaxed);
         let end = self.position + need;
         if end != self.cleared {
             self.record(end).stamp.store(0, Relaxed);
@@ -299,12 +304,15 @@ impl RingReader {
             // SAFETY: a header of atomics within the ring, checked to lie within the arena.
             let record = unsafe { &*place };
             let (kind, tag) = (record.kind.load(Relaxed), record.tag.load(Relaxed));
-            let sizes = record.bytes.load(Relaxed);
-            let bytes = sizes & BYTES;
+            let counts = record.count.load(Relaxed);
+            let (count, size) = (counts & COUNT, tag >> 32);
+            let Some(bytes) = count.checked_mul(size).filter(|bytes| *bytes <= COUNT) else {
+                return corrupt("a message is longer than memory");
+            };
             let to_end = RING - self.position % RING - LINE;
             let (body, used) = match kind & 0xff << 56 {
-                SKIP_RECORD if bytes == to_end => {
-                    self.pass(endpoint, source, self.position + LINE + bytes);
+                SKIP_RECORD if count == to_end => {
+                    self.pass(endpoint, source, self.position + LINE + count);
                     continue;
                 }
                 EAGER_RECORD if bytes <= EAGER as u64 && following(bytes) <= to_end => {
@@ -325,11 +333,12 @@ impl RingReader {
                 context: record.context.load(Relaxed),
                 source: source as u32,
                 tag: tag as u32,
-                dtype: (tag >> 32) as u32,
-                dtype_text: (sizes >> 48) as u16,
+                size: size as u32,
+                dtype: record.dtype.load(Relaxed),
+                dtype_text: (counts >> 48) as u16,
                 file: (kind >> 32) as u16,
                 line: kind as u32,
-                count: record.count.load(Relaxed),
+                count,
                 bytes: bytes as usize,
             };
             return Ok(Some(Letter { envelope, body, end: self.position + LINE + used }));

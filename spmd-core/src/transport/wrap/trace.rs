@@ -1,10 +1,11 @@
 //! A transport that writes down every call, for a picture of who did what when.
 //!
 //! The file is in the trace event format that `chrome://tracing` and <https://ui.perfetto.dev>
-//! show: a row for each rank, a bar for each call.
+//! show: a row for each rank, a bar for each call. It is one JSON list with a line for each call,
+//! complete after every write, whoever of the job has written.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
-use crate::call::{Call, Description, Kind};
+use crate::call::{Call, Description, Form, Kind};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::transport::Transport;
@@ -27,39 +28,78 @@ const BATCH: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct TraceFile {
     path: PathBuf,
-    file: File,
+    /// Locked against other ranks of this process; the file's own lock is against other processes.
+    file: Mutex<File>,
 }
+
+/// A trace without calls.
+const EMPTY: &str = "[\n]\n";
+/// The end of every other one.
+const END: &str = "\n]\n";
 
 impl TraceFile {
     /// Opens the file: anew, or, where others of the same job write to it (`shared`), to add to
-    /// what is there.
+    /// the list that is there.
     ///
     /// Errors: it cannot be written.
     pub(crate) fn open(path: &Path, shared: bool) -> Result<TraceFile> {
         let system = |error| Error::system(format!("writing the trace {}", path.display()), error);
-        let mut file = File::options().create(true).append(true).open(path).map_err(system)?;
-        if !shared {
-            file.set_len(0).map_err(system)?;
-        }
-        if !shared || file.metadata().map_err(system)?.len() == 0 {
-            // The format allows for a list without an end.
-            file.write_all(b"[\n").map_err(system)?;
-        }
-        Ok(TraceFile { path: path.into(), file })
+        let mut options = File::options();
+        let file = options.create(true).truncate(false).read(true).write(true).open(path);
+        let mut file = file.map_err(system)?;
+        locked(&mut file, |file| {
+            if !shared {
+                file.set_len(0)?;
+            }
+            if file.metadata()?.len() == 0 { file.write_all(EMPTY.as_bytes()) } else { Ok(()) }
+        })
+        .map_err(system)?;
+        Ok(TraceFile { path: path.into(), file: Mutex::new(file) })
     }
 
-    /// One write a batch: those of several processes do not mix.
-    fn write(&self, text: &str) {
-        if let Err(error) = (&self.file).write_all(text.as_bytes()) {
+    /// Adds lines to the list, which they take a comma and an end of line between.
+    fn write(&self, lines: &str) {
+        if lines.is_empty() {
+            return;
+        }
+        if let Err(error) = locked(&mut self.file.lock(), |file| add(file, lines)) {
             eprintln!("spmd: the trace {} is not complete: {error}", self.path.display());
         }
     }
+}
+
+/// Does something with the file that other processes must not do meanwhile, where the file system
+/// can see to that.
+fn locked(file: &mut File, work: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let has_lock = file.lock().is_ok();
+    let outcome = work(file);
+    if has_lock {
+        file.unlock()?;
+    }
+    outcome
+}
+
+fn add(file: &mut File, lines: &str) -> io::Result<()> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let (before, start) = match length == EMPTY.len() as u64 {
+        true => ("", 2),
+        false => (",\n", length.saturating_sub(END.len() as u64)),
+    };
+    let mut end = String::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(END.len() as u64)))?;
+    file.read_to_string(&mut end)?;
+    if end != END {
+        return Err(io::Error::other("something else has been written to it"));
+    }
+    file.seek(SeekFrom::Start(start))?;
+    file.write_all(format!("{before}{lines}{END}").as_bytes())
 }
 
 /// One call, as it was made.
 #[derive(Clone, Copy)]
 struct Event {
     kind: Kind,
+    form: Form,
     way: Option<Algorithm>,
     dtype: Option<DType>,
     op: Option<&'static str>,
@@ -85,8 +125,8 @@ impl Traced {
     }
 
     fn write(&self, events: &mut Vec<Event>) {
-        let text: String = events.drain(..).map(|event| event.line(self.rank)).collect();
-        self.file.write(&text);
+        let lines: Vec<String> = events.drain(..).map(|event| event.line(self.rank)).collect();
+        self.file.write(&lines.join(",\n"));
     }
 }
 
@@ -95,6 +135,7 @@ impl Event {
         let dtype = self.dtype.map(|dtype| dtype.to_string());
         let call = Description {
             kind: self.kind,
+            form: self.form,
             dtype: dtype.as_deref(),
             op: self.op,
             count: self.count,
@@ -102,15 +143,16 @@ impl Event {
             tag: self.tag,
             file: self.site.file(),
             line: self.site.line(),
+            origin: None,
         };
-        let (name, what) = (self.kind.name(), escaped(&call.to_string()));
+        let (name, what) = (call.name(), escaped(&call.to_string()));
         let (start, took) = (self.start_ns as f64 / 1e3, self.took_ns as f64 / 1e3);
         let pid = std::process::id();
         let way =
             self.way.map_or_else(String::new, |way| format!(",\"algorithm\":\"{}\"", way.name()));
         format!(
             "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start:.3},\"dur\":{took:.3},\"pid\":{pid},\
-             \"tid\":{rank},\"args\":{{\"call\":\"{what}\"{way}}}}},\n"
+             \"tid\":{rank},\"args\":{{\"call\":\"{what}\"{way}}}}}"
         )
     }
 }
@@ -157,10 +199,10 @@ impl Transport for Traced {
     fn around(&self, call: &Call<'_>, way: Option<Algorithm>, run: &mut dyn FnMut()) {
         let start_ns = crate::transport::shared::clock_ns();
         self.inner.around(call, way, run);
-        let Call { kind, dtype, op, count, root, tag, site, .. } = *call;
+        let Call { kind, form, dtype, op, count, root, tag, site, .. } = *call;
         let took_ns = crate::transport::shared::clock_ns() - start_ns;
         let op = op.map(|op| op.name());
-        let event = Event { kind, way, dtype, op, count, root, tag, site, start_ns, took_ns };
+        let event = Event { kind, form, way, dtype, op, count, root, tag, site, start_ns, took_ns };
         let mut events = self.events.lock();
         events.push(event);
         if events.len() >= BATCH {
@@ -171,10 +213,31 @@ impl Transport for Traced {
 
 #[cfg(test)]
 mod tests {
-    use super::escaped;
+    use super::*;
 
     #[test]
     fn texts_are_escaped() {
         assert_eq!(escaped("a \"b\" \\ ü\n"), "a \\\"b\\\" \\\\ ü\\u000a");
+    }
+
+    #[test]
+    fn the_list_is_whole_after_every_write() {
+        let name = format!("spmd-trace-{}-\"odd\\\n", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let read = || std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, "[1").unwrap();
+        let first = TraceFile::open(&path, false).unwrap();
+        assert_eq!(read(), "[\n]\n");
+        first.write("1");
+        let second = TraceFile::open(&path, true).unwrap();
+        second.write("2,\n3");
+        first.write("");
+        first.write("4");
+        assert_eq!(read(), "[\n1,\n2,\n3,\n4\n]\n");
+        // Nothing is added to what is no trace.
+        std::fs::write(&path, "mine").unwrap();
+        first.write("5");
+        assert_eq!(read(), "mine");
+        std::fs::remove_file(&path).unwrap();
     }
 }
