@@ -5,6 +5,7 @@ mod choices;
 mod hub;
 mod messages;
 mod offer;
+mod polling;
 mod receive;
 pub(crate) mod settle;
 mod survive;
@@ -27,6 +28,7 @@ use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Endpoint, Mode};
 use choices::Choices;
 pub use choices::Trial;
+use polling::Polling;
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
 /// communicator sees.
@@ -61,6 +63,7 @@ pub struct Comm {
     board: Board,
     notes: [Cell<(usize, u64, Noted)>; 16],
     choices: Choices,
+    polling: Polling,
     /// The block's own communicator, not one made by the program.
     primary: bool,
 }
@@ -93,7 +96,20 @@ impl Comm {
         let route = Route::of(&endpoint);
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
         let notes = Default::default();
-        Comm { endpoint, route, scope, me, here, spread, board, notes, choices, primary: true }
+        let polling = Polling::default();
+        Comm {
+            endpoint,
+            route,
+            scope,
+            me,
+            here,
+            spread,
+            board,
+            notes,
+            choices,
+            polling,
+            primary: true,
+        }
     }
 
     /// Whether this is a communicator of this end.
@@ -309,6 +325,7 @@ impl Comm {
             board: Board::new(board, context),
             notes: Default::default(),
             choices: Choices::of(&self.endpoint.world, members.len()),
+            polling: Polling::default(),
             primary: false,
         })
     }

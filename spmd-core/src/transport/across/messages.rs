@@ -16,7 +16,7 @@ use crate::transport::message::{
     Arrived, Data, Envelope, Kept, Manner, Pending, There, Underway, Wanted,
 };
 use crate::transport::shared::agents::Waiter;
-use crate::transport::shared::{Endpoint, World, packed};
+use crate::transport::shared::{Endpoint, World, packed_if_apart};
 
 /// Packets that a look at what has come takes, at most.
 const LOOKED_THROUGH: usize = 64;
@@ -48,7 +48,7 @@ impl Transport for Remote {
         let process = across.process_of(to);
         self.tell(&envelope, process)?;
         let contiguous = data.contiguous();
-        let packed = contiguous.is_none().then(|| packed(data));
+        let packed = packed_if_apart(data)?;
         let bytes = envelope.bytes;
         let ptr = packed.as_ref().map_or_else(
             || contiguous.expect("it is not packed, so it is contiguous"),

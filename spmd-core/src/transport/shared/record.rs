@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Endpoint, World};
 use crate::call::{Call, Description, Kind};
 
+/// Set beside the kind of a send that waits because its receiver keeps as much as its window allows.
+const BEYOND: u64 = 1 << 15;
+
+/// What is said of such a send, after the call.
+pub(super) const BEYOND_WINDOW: &str = " (its receiver keeps as many unreceived messages as \
+    SPMD_WINDOW allows: receive some of them first, or allow more)";
+
 /// A call in four words: written at every collective, read only for reports.
 #[derive(Default)]
 #[repr(C)]
@@ -53,6 +60,11 @@ impl CallRecord {
         self.count.store(call.count as u64, Relaxed);
     }
 
+    /// Adds that the call, a send, waits for its receiver because that has no more window.
+    pub(super) fn note_window(&self) {
+        self.what.fetch_or(BEYOND, Relaxed);
+    }
+
     /// In what two calls differ that were to be the same, as far as their records tell.
     pub(crate) fn difference(&self, other: &CallRecord) -> Option<&'static str> {
         let same = |word: fn(&CallRecord) -> &AtomicU64, shift: u32, bits: u32| {
@@ -83,13 +95,15 @@ impl World {
     ) -> String {
         let table = self.memory.text(rank);
         let what = record.what.load(Relaxed);
-        let Some(kind) = u8::try_from(what & 0xffff).ok().and_then(Kind::from_number) else {
+        let number = u8::try_from(what & 0xffff & !BEYOND).ok();
+        let Some(kind) = number.and_then(Kind::from_number) else {
             return "a call that cannot be read".into();
         };
         let noted = Noted(what);
         let text = |number: u16| (number != 0).then(|| table.get(number));
         let place = record.place.load(Relaxed);
-        Description {
+        let beyond = if what & BEYOND != 0 { BEYOND_WINDOW } else { "" };
+        let call = Description {
             kind,
             dtype: text(noted.dtype()).as_deref(),
             op: text(noted.op()).as_deref(),
@@ -99,7 +113,8 @@ impl World {
             file: &site.map_or_else(|| table.get(noted.file()), |site| site.file().into()),
             line: site.map_or(place as u32, Location::line),
         }
-        .to_string()
+        .to_string();
+        call + beyond
     }
 }
 
