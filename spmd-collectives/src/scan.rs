@@ -145,7 +145,7 @@ impl Scan for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
         let into = output.ptr();
@@ -178,8 +178,8 @@ where
     R: BufferMut<Elem = S::Elem> + ?Sized,
     O: Operation<S::Elem>,
 {
-    let input = Input::new(send.view());
-    let mut output = Output::new(recv.view_mut());
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
     let op = ErasedOp::new::<S::Elem, O>(&op);
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(kind, site).data(dtype, count).op(op);
