@@ -95,3 +95,24 @@ fn large_messages_at_once() -> Result<()> {
 fn messages_that_do_not_fit() -> Result<()> {
     everywhere("messages_that_do_not_fit", &[2], messages::messages_that_do_not_fit)
 }
+
+/// A rank that is through with a world enters the next one and sends there, while another still
+/// looks for messages that were left in the first.
+#[test]
+fn worlds_one_after_another() -> Result<()> {
+    if !support::is_process_rank() {
+        let ran = support::finish(&mut support::spmdrun_self("worlds_one_after_another", 2));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+        return Ok(());
+    }
+    for turn in 0..300 {
+        run(|ctx| {
+            let (peer, mut got) = (1 - ctx.rank(), [0]);
+            ctx.send(&[turn], peer, 0)?;
+            ctx.recv(&mut got, peer, 0)?;
+            assert_eq!(got, [turn]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

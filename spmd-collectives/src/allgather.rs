@@ -127,8 +127,8 @@ impl Allgather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
         let all = count.saturating_mul(self.size());
@@ -145,8 +145,8 @@ impl Allgather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let dtype = input.dtype();
         let call = Call::new(Kind::Allgatherv, Location::caller()).data(dtype, Call::UNEQUAL);
         let blocks = Blocks::varying(&call, counts, self.size(), "receive buffer", output.len())?;
@@ -164,7 +164,7 @@ impl Allgather for Comm {
     }
 
     fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()> {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let (dtype, len, n) = (output.dtype(), output.len(), self.size());
         let count = len / n;
         let call =
@@ -205,7 +205,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     call: &Call<'_>,
     send: &S,
 ) -> Result<Gathered<S::Elem>> {
-    let input = Input::new(send.view());
+    let input = Input::new(send.view())?;
     let counts = allgather_each(comm, call, input.len())?;
     let starts = offsets(call, &counts)?;
     let all = starts[comm.size()];

@@ -91,8 +91,8 @@ impl Allreduce for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let call = call(&input, op, Location::caller());
         check::length(&call, "receive buffer", output.len(), input.len())?;
@@ -109,7 +109,7 @@ impl Allreduce for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Allreduce, Location::caller())

@@ -10,7 +10,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Result};
 use crate::alone::alone;
 use crate::blocks::{Blocks, Gathered, offsets, room_for};
 use crate::check;
-use crate::data::{Input, Output};
+use crate::data::{Input, Output, zeros};
 use crate::exchange::{Counts, Exchange};
 pub(crate) use algorithms::equal;
 use algorithms::{learn, unequal};
@@ -138,8 +138,8 @@ impl Alltoall for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let (dtype, len) = (input.dtype(), input.len());
         let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
         let block = block_of(self, &call, "send buffer", len)?;
@@ -151,7 +151,7 @@ impl Alltoall for Comm {
     }
 
     fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()> {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let (dtype, len) = (output.dtype(), output.len());
         let call =
             Call::new(Kind::Alltoall, Location::caller()).data(dtype, len).form(Form::InPlace);
@@ -161,7 +161,7 @@ impl Alltoall for Comm {
             // SAFETY: nothing is copied.
             return unsafe { alone(self, &call, into, into, 0) };
         }
-        let mut send = vec![0u8; len * dtype.size as usize];
+        let mut send = zeros(len * dtype.size as usize)?;
         // SAFETY: the vector has the length of the buffer, of which it is a copy; both hold a
         // block a rank, and are held here.
         unsafe {
@@ -183,8 +183,8 @@ impl Alltoall for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let call = call_v(&input, Location::caller());
         let n = self.size();
         let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
@@ -212,7 +212,7 @@ impl Alltoall for Comm {
         send: &S,
         send_counts: &[usize],
     ) -> Result<Gathered<S::Elem>> {
-        let input = Input::new(send.view());
+        let input = Input::new(send.view())?;
         let call = call_v(&input, Location::caller()).form(Form::Vec);
         let n = self.size();
         let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;

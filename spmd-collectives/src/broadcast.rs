@@ -72,7 +72,7 @@ pub trait Broadcast {
 
 impl Broadcast for Comm {
     fn broadcast<B: BufferMut + ?Sized>(&self, buf: &mut B, root: usize) -> Result<()> {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Broadcast, Location::caller()).data(dtype, count).root(root);
         let ptr = output.ptr();

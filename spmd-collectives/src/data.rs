@@ -1,7 +1,7 @@
 //! Buffers as algorithms see them: contiguous. What has gaps is packed before and unpacked after.
 
-use spmd_core::DType;
-use spmd_core::algorithm::{View, ViewMut};
+use spmd_core::algorithm::{View, ViewMut, packed_if_apart};
+use spmd_core::{DType, Error, Result};
 
 /// What a rank contributes.
 pub(crate) struct Input<'a> {
@@ -11,14 +11,9 @@ pub(crate) struct Input<'a> {
 
 impl<'a> Input<'a> {
     #[inline]
-    pub(crate) fn new(view: View<'a>) -> Input<'a> {
-        let packed = view.contiguous().is_none().then(|| {
-            let mut bytes = vec![0u8; view.bytes()];
-            // SAFETY: the vector has room for all the view's elements.
-            unsafe { view.pack(bytes.as_mut_ptr()) };
-            bytes
-        });
-        Input { view, packed }
+    pub(crate) fn new(view: View<'a>) -> Result<Input<'a>> {
+        let packed = packed_if_apart(&view)?;
+        Ok(Input { view, packed })
     }
 
     #[inline]
@@ -48,15 +43,10 @@ pub(crate) struct Output<'a> {
 
 impl<'a> Output<'a> {
     #[inline]
-    pub(crate) fn new(mut view: ViewMut<'a>) -> Output<'a> {
-        let unpacked = view.contiguous_mut().is_none().then(|| {
-            let mut bytes = vec![0u8; view.bytes()];
-            // What an algorithm does not write stays as it was.
-            // SAFETY: the vector has room for all the view's elements.
-            unsafe { view.pack(bytes.as_mut_ptr()) };
-            bytes
-        });
-        Output { view, unpacked }
+    pub(crate) fn new(view: ViewMut<'a>) -> Result<Output<'a>> {
+        // What an algorithm does not write stays as it was.
+        let unpacked = packed_if_apart(&view.as_view())?;
+        Ok(Output { view, unpacked })
     }
 
     #[inline]
@@ -88,4 +78,18 @@ impl<'a> Output<'a> {
             unsafe { self.view.unpack(bytes.as_ptr()) };
         }
     }
+}
+
+/// Memory for a copy of data of a caller, who decides how much that is.
+///
+/// Errors: there is none.
+pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(bytes).map_err(|error| Error::Unavailable {
+        what: format!("memory for a copy of {bytes} bytes"),
+        reason: error.to_string(),
+        remedy: "use smaller buffers".into(),
+    })?;
+    zeros.resize(bytes, 0);
+    Ok(zeros)
 }

@@ -85,7 +85,7 @@ where
     R: BufferMut + ?Sized,
     O: Operation<R::Elem>,
 {
-    let mut output = Output::new(buf.view_mut());
+    let mut output = Output::new(buf.view_mut())?;
     let op = ErasedOp::new::<R::Elem, O>(&op);
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
@@ -111,7 +111,7 @@ where
 /// ```
 #[track_caller]
 pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
-    let input = Input::new(send.view());
+    let input = Input::new(send.view())?;
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
     let len = count.saturating_mul(spmd_size());

@@ -118,14 +118,14 @@ impl Gather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
+        let input = Input::new(send.view())?;
         let (dtype, count, from) = (input.dtype(), input.len(), input.ptr());
         let call = Call::new(Kind::Gather, Location::caller()).data(dtype, count).root(root);
         if self.rank() != root {
             // SAFETY: the buffer holds that many elements, and is held here.
             return unsafe { gather(self, &call, dtype, root, (from, count), None) };
         }
-        let mut output = Output::new(recv.view_mut());
+        let mut output = Output::new(recv.view_mut())?;
         let all = count.saturating_mul(self.size());
         check::length(&call, "receive buffer", output.len(), all)?;
         let into = Some(output.ptr());
@@ -140,7 +140,7 @@ impl Gather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
+        let input = Input::new(send.view())?;
         let (dtype, mine) = (input.dtype(), (input.ptr(), input.len()));
         let call = Call::new(Kind::Gatherv, Location::caller());
         let call = call.data(dtype, Call::UNEQUAL).root(root);
@@ -148,7 +148,7 @@ impl Gather for Comm {
             // SAFETY: the buffer holds that many elements, and is held here.
             return unsafe { gatherv(self, &call, dtype, root, mine, None) };
         }
-        let mut output = Output::new(recv.view_mut());
+        let mut output = Output::new(recv.view_mut())?;
         let blocks = Blocks::varying(&call, counts, self.size(), "receive buffer", output.len())?;
         check::length(&call, "send buffer", mine.1, counts[root])?;
         let into = Some((&blocks, output.ptr()));
@@ -206,7 +206,7 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     send: &S,
     root: usize,
 ) -> Result<Option<Gathered<S::Elem>>> {
-    let input = Input::new(send.view());
+    let input = Input::new(send.view())?;
     let (dtype, mine) = (input.dtype(), (input.ptr(), input.len()));
     let Some(counts) = gather_each(comm, call, mine.1, root)? else {
         // SAFETY: the buffer holds that many elements, and is held here.

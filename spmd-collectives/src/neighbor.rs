@@ -121,8 +121,8 @@ impl Neighbor for Cartesian {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let (dtype, block) = (input.dtype(), input.len());
         let call = Call::new(Kind::NeighborAllgather, Location::caller()).data(dtype, block);
         check::length(&call, "receive buffer", output.len(), sides(self).saturating_mul(block))?;
@@ -145,8 +145,8 @@ impl Neighbor for Cartesian {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let (dtype, len) = (input.dtype(), input.len());
         let call = Call::new(Kind::NeighborAlltoall, Location::caller()).data(dtype, len);
         let block = len.div_ceil(sides(self).max(1));
@@ -177,8 +177,8 @@ impl Neighbor for Cartesian {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let dtype = input.dtype();
         let call = Call::new(Kind::NeighborAlltoallv, Location::caller());
         let call = call.data(dtype, Call::UNEQUAL);

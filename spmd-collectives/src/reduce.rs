@@ -100,7 +100,7 @@ impl Reduce for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view());
+        let input = Input::new(send.view())?;
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count, from) = (input.dtype(), input.len(), input.ptr());
         let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
@@ -109,7 +109,7 @@ impl Reduce for Comm {
             // SAFETY: the buffer holds that many elements, and is held here.
             return unsafe { reduce(self, &call, reduction, root, from, null_mut()) };
         }
-        let mut output = Output::new(recv.view_mut());
+        let mut output = Output::new(recv.view_mut())?;
         check::length(&call, "receive buffer", output.len(), count)?;
         let into = output.ptr();
         // SAFETY: both buffers hold that many elements, and are held here.
@@ -123,7 +123,7 @@ impl Reduce for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count, ptr) = (output.dtype(), output.len(), output.ptr());
         let call = Call::new(Kind::Reduce, Location::caller())

@@ -11,7 +11,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
 use crate::alone::alone;
 use crate::blocks::Blocks;
 use crate::check;
-use crate::data::{Input, Output};
+use crate::data::{Input, Output, zeros};
 use crate::reducing::Reduction;
 
 /// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
@@ -117,8 +117,8 @@ impl ReduceScatter for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
@@ -144,8 +144,8 @@ impl ReduceScatter for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view());
-        let mut output = Output::new(recv.view_mut());
+        let input = Input::new(send.view())?;
+        let mut output = Output::new(recv.view_mut())?;
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
@@ -163,7 +163,7 @@ impl ReduceScatter for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut());
+        let mut output = Output::new(buf.view_mut())?;
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::ReduceScatter, Location::caller())
@@ -178,7 +178,7 @@ impl ReduceScatter for Comm {
         }
         let blocks = Blocks::Equal(count / self.size());
         let reduction = Reduction { dtype, op, count };
-        let mut result = vec![0u8; reduction.bytes() / self.size()];
+        let mut result = zeros(reduction.bytes() / self.size())?;
         // SAFETY: the buffer holds that many elements, and the vector a block of them; peers have
         // read the buffer when the result goes there.
         unsafe {

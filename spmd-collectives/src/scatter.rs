@@ -102,13 +102,13 @@ impl Scatter for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let mut output = Output::new(recv.view_mut());
+        let mut output = Output::new(recv.view_mut())?;
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Scatter, Location::caller()).data(dtype, count).root(root);
         let blocks = Blocks::Equal(count);
         let share = Share::equal(count, self);
         let target = Target { share, ptr: output.ptr(), len: count };
-        let input = (self.rank() == root).then(|| Input::new(send.view()));
+        let input = (self.rank() == root).then(|| Input::new(send.view())).transpose()?;
         if let Some(input) = &input {
             check::length(&call, "send buffer", input.len(), share.all)?;
         }
@@ -124,7 +124,7 @@ impl Scatter for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let mut output = Output::new(recv.view_mut());
+        let mut output = Output::new(recv.view_mut())?;
         let call = Call::new(Kind::Scatterv, Location::caller());
         let call = call.data(output.dtype(), Call::UNEQUAL).root(root);
         let source = Source::new(self, &call, send, counts, root)?;
@@ -171,7 +171,7 @@ impl<'a> Source<'a> {
         if comm.rank() != root {
             return Ok(None);
         }
-        let input = Input::new(send.view());
+        let input = Input::new(send.view())?;
         let blocks = Blocks::varying(call, counts, comm.size(), "send buffer", input.len())?;
         Ok(Some(Source { input, blocks }))
     }

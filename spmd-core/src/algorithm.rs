@@ -10,6 +10,7 @@ pub use crate::transport::across::Lead;
 pub use crate::transport::fabric::{Extents, Fold, Parts, Step};
 pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
+pub use crate::transport::shared::packed_if_apart;
 
 /// An algorithm. What it does on a call stands where the call is, in `spmd-collectives`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,6 +96,7 @@ pub struct Spmd {
     bind: Bind,
     forced: Vec<(String, String)>,
     segment: Option<usize>,
+    window: Option<usize>,
     unreachable: bool,
     chaos: Option<u64>,
 }
@@ -120,6 +121,7 @@ impl Spmd {
             bind: Bind::None,
             forced: Vec::new(),
             segment: None,
+            window: None,
             unreachable: false,
             chaos: None,
         }
@@ -257,6 +259,30 @@ impl Spmd {
     /// ```
     pub fn segment(mut self, bytes: usize) -> Spmd {
         self.segment = Some(bytes);
+        self
+    }
+
+    /// Bytes of small messages that a rank keeps from each other one before it has received them: a
+    /// sender that finds so many there waits until its next one is received. (Virtual ranks, and
+    /// more than 256 threads: from all others together, or 64 KiB for each rank if that is more.)
+    /// Without it: `SPMD_WINDOW`, else 64 MiB.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// // 10 MB in all, of which rank 1 never has more than about 1 MB.
+    /// Spmd::new(2).window(1 << 20).run(|ctx| {
+    ///     for _ in 0..10_000 {
+    ///         match ctx.rank() {
+    ///             0 => ctx.send(&[0u8; 1000], 1, 0)?,
+    ///             _ => ctx.recv(&mut [0u8; 1000], 0, 0).map(drop)?,
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn window(mut self, bytes: usize) -> Spmd {
+        self.window = Some(bytes);
         self
     }
 

@@ -64,6 +64,8 @@ pub mod variables {
     pub const TUNING: &str = "SPMD_TUNING";
     /// What that file says of this job's process ranks.
     pub const TUNED: &str = "SPMD_TUNED";
+    /// Bytes of messages that a rank keeps from each other one before it has received them.
+    pub const WINDOW: &str = "SPMD_WINDOW";
     /// Large messages between processes: `1` reads them through the kernel.
     pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
     /// `1`: libraries beneath must not fold in an order of their own.
@@ -329,6 +331,6 @@ fn run_as_process<R>(
     };
     endpoint.wait_for_the_end(block, site)?;
     // What comes from here on, with the others gone from the block, was never to be received.
-    check_all_received(endpoint)?;
+    check_all_received(endpoint, block)?;
     Ok(value)
 }

@@ -5,6 +5,7 @@ mod choices;
 mod hub;
 mod messages;
 mod offer;
+mod polling;
 mod receive;
 pub(crate) mod settle;
 mod survive;
@@ -27,6 +28,7 @@ use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Endpoint, Mode};
 use choices::Choices;
 pub use choices::Trial;
+use polling::Polling;
 
 /// A communicator: ranks that call collectives together and exchange messages that no other
 /// communicator sees.
@@ -63,6 +65,7 @@ pub struct Comm {
     /// The number of the text that names the call which made it; 0 of the block's own.
     origin: u16,
     choices: Choices,
+    polling: Polling,
     /// The block's own communicator, not one made by the program.
     primary: bool,
 }
@@ -96,6 +99,7 @@ impl Comm {
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
         let notes = Default::default();
         let origin = 0;
+        let polling = Polling::default();
         Comm {
             endpoint,
             route,
@@ -107,6 +111,7 @@ impl Comm {
             notes,
             origin,
             choices,
+            polling,
             primary: true,
         }
     }
@@ -324,6 +329,7 @@ impl Comm {
             notes: Default::default(),
             origin: self.endpoint.note_origin(call),
             choices: Choices::of(&self.endpoint.world, members.len()),
+            polling: Polling::default(),
             primary: false,
         })
     }

@@ -18,6 +18,10 @@ const SEGMENT: usize = 128 << 10;
 /// turns. Measured (docs/performance.md).
 const CROWDED: usize = 256 << 10;
 
+/// Bytes of messages that a rank keeps from each other one, where nobody asks for another bound:
+/// more than a program lets pile up that does not mean to, and what a machine has to spare.
+const WINDOW: usize = 64 << 20;
+
 /// What a world is set up with besides its ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
@@ -32,6 +36,8 @@ pub(crate) struct Tuning {
     /// Whether large data of processes are read through the kernel: messages if it is said, in
     /// collectives unless it is denied.
     pub(crate) single_copy: Option<bool>,
+    /// Bytes of messages that a rank keeps from each other one before it has received them.
+    pub(crate) window: usize,
     /// The seed of delays before and after each call.
     pub(crate) chaos: Option<u64>,
     /// Whether libraries beneath must not fold in an order of their own.
@@ -52,6 +58,7 @@ impl Default for Tuning {
             segment: SEGMENT,
             built_in_segment: SEGMENT,
             single_copy: None,
+            window: WINDOW,
             chaos: None,
             reproducible: false,
             check: false,

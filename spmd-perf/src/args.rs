@@ -155,6 +155,13 @@ pub(crate) enum Bench {
     /// Windows of 64 messages from each rank of the lower half to one of the upper half
     #[value(name = "message-rate")]
     MessageRate,
+    /// 1,000 messages from the first rank to the last, which is in a barrier meanwhile and receives
+    /// them afterwards
+    Flood,
+    /// 1,000 messages from each rank to the others in turn, which take what comes from any rank
+    /// after each message that they send
+    #[value(name = "any-source")]
+    AnySource,
 }
 
 impl Bench {

@@ -146,7 +146,12 @@ impl Bench {
     fn is_message(self) -> bool {
         matches!(
             self,
-            Bench::Latency | Bench::Bandwidth | Bench::Bidirectional | Bench::MessageRate
+            Bench::Latency
+                | Bench::Bandwidth
+                | Bench::Bidirectional
+                | Bench::MessageRate
+                | Bench::Flood
+                | Bench::AnySource
         )
     }
 }

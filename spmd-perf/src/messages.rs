@@ -8,6 +8,10 @@ use crate::memory::{Data, Memory};
 
 /// Messages in a window.
 pub(crate) const WINDOW: usize = 64;
+/// Messages that a rank sends at once, whether they are received or not.
+pub(crate) const MANY: usize = 1000;
+/// The tag of the message with which a rank says that no more come from it.
+const END: u32 = 1;
 
 /// Measures messages of this many bytes.
 ///
@@ -64,6 +68,38 @@ impl Messages {
         // The sender's time ends when all have come.
         if sends { ctx.recv(&mut [0u8; 1], peer, 1).map(drop) } else { ctx.send(&[1u8], peer, 1) }
     }
+
+    /// Messages into a rank that waits for something else.
+    fn flood(&mut self, ctx: &Ctx) -> Result<()> {
+        if let Some(peer) = self.peer.filter(|_| self.sends) {
+            (0..MANY).try_for_each(|_| ctx.send(&*self.send, peer, 0))?;
+        }
+        ctx.barrier()?;
+        if let Some(peer) = self.peer.filter(|_| !self.sends) {
+            (0..MANY).try_for_each(|_| ctx.recv(&mut *self.recv, peer, 0).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Messages among all, received as they come while others still send.
+    fn any_source(&mut self, ctx: &Ctx) -> Result<()> {
+        let (me, n) = (ctx.rank(), ctx.size());
+        let other = |turn: usize| (me + 1 + turn % (n - 1)) % n;
+        let mut sending = n - 1;
+        for turn in 0..MANY {
+            ctx.send(&*self.send, other(turn), 0)?;
+            while let Some(next) = ctx.iprobe(ANY, ANY)? {
+                ctx.recv(&mut *self.recv, next.source(), next.tag())?;
+                sending -= usize::from(next.tag() == END);
+            }
+        }
+        (0..n - 1).try_for_each(|turn| ctx.send(&[0u8; 0], other(turn), END))?;
+        while sending > 0 {
+            let next = ctx.recv(&mut *self.recv, ANY, ANY)?;
+            sending -= usize::from(next.tag() == END);
+        }
+        Ok(())
+    }
 }
 
 impl Subject for Messages {
@@ -77,6 +113,11 @@ impl Subject for Messages {
     }
 
     fn call(&mut self, ctx: &Ctx, _: usize) -> Result<()> {
+        match self.bench {
+            Bench::Flood => return self.flood(ctx),
+            Bench::AnySource => return self.any_source(ctx),
+            _ => {}
+        }
         let Some(peer) = self.peer else { return Ok(()) };
         match self.bench {
             Bench::Latency if self.sends => {
@@ -99,7 +140,8 @@ impl Subject for Messages {
 
     /// Both ranks of a pair send the same bytes.
     fn wrong(&self, _: usize) -> u64 {
-        let receives = !self.sends || matches!(self.bench, Bench::Latency | Bench::Bidirectional);
+        let both = matches!(self.bench, Bench::Latency | Bench::Bidirectional | Bench::AnySource);
+        let receives = !self.sends || both;
         if self.peer.is_none() || !receives {
             return 0;
         }

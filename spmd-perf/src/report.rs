@@ -6,7 +6,7 @@ use spmd::prelude::*;
 
 use crate::args::{Args, Bench, Task};
 use crate::measure::Measured;
-use crate::messages::WINDOW;
+use crate::messages::{MANY, WINDOW};
 
 /// One size of one bench: a line of `--json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,6 +129,7 @@ impl Bench {
             Bandwidth => WINDOW * bytes,
             Bidirectional => 2 * WINDOW * bytes,
             MessageRate => WINDOW * bytes * ranks / 2,
+            Flood | AnySource => MANY * bytes,
             _ => bytes,
         }
     }

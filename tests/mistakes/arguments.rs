@@ -212,3 +212,20 @@ fn a_communicator_of_a_block_that_is_over() {
         }
     }
 }
+
+/// A view that repeats its elements may be larger than any memory.
+#[test]
+fn a_view_for_whose_copy_there_is_no_memory() {
+    let calls: [fn(&Ctx) -> Result<()>; 3] = [
+        |ctx| ctx.send(&strided(&[1u8], 1 << 60, 1, 0)?, 1 - ctx.rank(), 0),
+        |ctx| ctx.sendrecv(&strided(&[1u8], 1 << 60, 1, 0)?, 0, 0, &mut [0u8], 0, 0).map(drop),
+        |ctx| ctx.gather(&strided(&[1u8], 1 << 60, 1, 0)?, &mut [0u8; 4], 0),
+    ];
+    for call in calls {
+        mistake(2, |ctx| if ctx.rank() == 0 { call(ctx) } else { Ok(()) }).error(
+            &[0],
+            |error| matches!(error, Error::Unavailable { .. }),
+            &["memory for a copy of 1152921504606846976 u8 is not available", "send less at once"],
+        );
+    }
+}

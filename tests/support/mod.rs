@@ -330,6 +330,8 @@ pub struct World {
     pub chaos: Option<u64>,
     /// Workers of virtual ranks.
     pub workers: Option<usize>,
+    /// Bytes of messages that a rank keeps from each other one.
+    pub window: Option<usize>,
 }
 
 impl World {
@@ -337,6 +339,7 @@ impl World {
         let block = Spmd::new(ranks).segment(self.segment.unwrap_or(64 << 10));
         let block = self.chaos.into_iter().fold(block, Spmd::chaos);
         let block = self.workers.into_iter().fold(block, Spmd::workers);
+        let block = self.window.into_iter().fold(block, Spmd::window);
         self.forced.iter().fold(block, |block, (call, algorithm)| block.force(*call, *algorithm))
     }
 
@@ -368,7 +371,9 @@ impl World {
         let pairs = self.forced.iter().map(|(call, algorithm)| format!("{call}={algorithm}"));
         let forced = pairs.collect::<Vec<_>>().join(",");
         let segment = self.segment.unwrap_or(64 << 10).to_string();
+        let number = |number: Option<usize>| number.map_or_else(String::new, |it| it.to_string());
         let settings = [
+            ("SPMD_WINDOW", &*number(self.window)),
             ("SPMD_SEGMENT", &*segment),
             ("SPMD_FORCE", &*forced),
             ("SPMD_SINGLE_COPY", if self.single_copy { "1" } else { "0" }),

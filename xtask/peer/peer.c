@@ -19,14 +19,18 @@
 #define REWRITE (64 << 10)
 /* Messages in a window. */
 #define WINDOW 64
+/* Messages that a rank sends at once, whether they are received or not. */
+#define MANY 1000
+/* The tag of the message with which a rank says that no more come from it. */
+#define END 1
 /* Places of a result that are looked at, at most. */
 #define LOOKS 1000
 
-enum kind { BARRIER, BROADCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, LATENCY, BANDWIDTH, BIDIRECTIONAL, KINDS };
+enum kind { BARRIER, BROADCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, LATENCY, BANDWIDTH, BIDIRECTIONAL, FLOOD, ANY_SOURCE, KINDS };
 
 static const char *const NAMES[KINDS] = {
     "barrier",  "broadcast", "reduce",    "allreduce",     "allgather",
-    "alltoall", "latency",   "bandwidth", "bidirectional",
+    "alltoall", "latency",   "bandwidth", "bidirectional", "flood", "any-source",
 };
 
 struct row {
@@ -64,6 +68,12 @@ static double now(void)
 static int is_message(enum kind kind)
 {
     return kind >= LATENCY;
+}
+
+/* Whether the first two ranks alone take part. */
+static int is_pair(enum kind kind)
+{
+    return is_message(kind) && kind < FLOOD;
 }
 
 static double value(size_t from, size_t turn, size_t index)
@@ -156,13 +166,57 @@ static void window(struct subject *subject, int peer, int sends, int receives)
         MPI_Send(&done, 1, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
 }
 
+/* Messages into a rank that waits for something else. Not blocking: MPI may wait for their receiver. */
+static void flood(struct subject *subject)
+{
+    MPI_Request requests[MANY];
+    int count = (int)subject->count, last = ranks - 1;
+    for (int i = 0; rank == 0 && i < MANY; i++)
+        MPI_Isend(subject->send, count, MPI_BYTE, last, 0, MPI_COMM_WORLD, &requests[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; rank == last && i < MANY; i++)
+        MPI_Recv(subject->recv, count, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 0)
+        MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
+}
+
+static int is_end(struct subject *subject, const MPI_Status *next)
+{
+    MPI_Recv(subject->recv, (int)subject->count, MPI_BYTE, next->MPI_SOURCE, next->MPI_TAG, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+    return next->MPI_TAG == END;
+}
+
+/* Messages among all, received as they come while others still send. */
+static void any_source(struct subject *subject)
+{
+    int count = (int)subject->count, sending = ranks - 1, found = 0;
+    MPI_Status next;
+    for (int i = 0; i < MANY; i++) {
+        int to = (rank + 1 + i % (ranks - 1)) % ranks;
+        MPI_Send(subject->send, count, MPI_BYTE, to, 0, MPI_COMM_WORLD);
+        for (;;) {
+            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, &next);
+            if (!found)
+                break;
+            sending -= is_end(subject, &next);
+        }
+    }
+    for (int i = 0; i < ranks - 1; i++)
+        MPI_Send(NULL, 0, MPI_BYTE, (rank + 1 + i) % ranks, END, MPI_COMM_WORLD);
+    while (sending > 0) {
+        MPI_Recv(subject->recv, count, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &next);
+        sending -= next.MPI_TAG == END;
+    }
+}
+
 /* The call. Timed. */
 static void call(struct subject *subject, size_t turn)
 {
     int count = (int)subject->count, peer = 1 - rank;
     void *send = subject->send, *recv = subject->recv;
     MPI_Comm world = MPI_COMM_WORLD;
-    if (is_message(subject->kind) && rank > 1)
+    if (is_pair(subject->kind) && rank > 1)
         return;
     switch (subject->kind) {
     case BARRIER:
@@ -191,6 +245,12 @@ static void call(struct subject *subject, size_t turn)
         break;
     case BIDIRECTIONAL:
         window(subject, peer, 1, 1);
+        break;
+    case FLOOD:
+        flood(subject);
+        break;
+    case ANY_SOURCE:
+        any_source(subject);
         break;
     case KINDS:
         break;
@@ -223,7 +283,8 @@ static int right(const struct subject *subject, size_t turn, size_t index)
 /* The number of wrong elements, of those that are looked at. Not timed. */
 static unsigned long wrong(const struct subject *subject, size_t turn)
 {
-    int receives = !is_message(subject->kind) || rank == 1 || (rank == 0 && subject->kind != BANDWIDTH);
+    int last = is_pair(subject->kind) ? 1 : ranks - 1, one_way = subject->kind == BANDWIDTH || subject->kind == FLOOD;
+    int receives = !is_message(subject->kind) || subject->kind == ANY_SOURCE || rank == last || (rank == 0 && !one_way);
     size_t length = receives ? subject->received : 0;
     size_t step = length / LOOKS > 0 ? length / LOOKS : 1;
     unsigned long count = 0;
@@ -255,6 +316,8 @@ static void report(const char *library, const struct row *row, const double *tim
         bytes *= n;
         factor = (n - 1) / n;
     }
+    if (row->kind == FLOOD || row->kind == ANY_SOURCE)
+        bytes *= MANY;
     if (row->kind == BANDWIDTH || row->kind == BIDIRECTIONAL)
         bytes *= row->kind == BANDWIDTH ? WINDOW : 2 * WINDOW;
     double algbw = bytes / avg / 1e3;

@@ -53,8 +53,8 @@ pub(crate) fn run_rank<R>(
 }
 
 /// Complains about messages that nobody has received.
-pub(crate) fn check_all_received(endpoint: &Endpoint) -> Result<()> {
-    let Some((count, first)) = endpoint.unreceived()? else { return Ok(()) };
+pub(crate) fn check_all_received(endpoint: &Endpoint, block: u32) -> Result<()> {
+    let Some((count, first)) = endpoint.unreceived(block)? else { return Ok(()) };
     let table = endpoint.world.memory.text(first.source as usize);
     Err(Error::Unreceived {
         rank: endpoint.rank,

@@ -85,6 +85,7 @@ impl Spmd {
         }
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
+        tuning.window = self.window.unwrap_or(tuning.window);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
         let world =
             Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));
@@ -126,7 +127,7 @@ impl Spmd {
             world.check_calls(1, &Call::new(Kind::End, site))?;
         }
         for end in &ends {
-            check_all_received(end)?;
+            check_all_received(end, 1)?;
         }
         Ok(values)
     }

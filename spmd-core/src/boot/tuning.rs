@@ -30,6 +30,7 @@ pub(super) fn tuning() -> Result<Tuning> {
         reproducible: switch(REPRODUCIBLE)?.unwrap_or(false),
         check: switch(CHECK)?.unwrap_or(false),
         chaos: parsed(CHAOS, "a number")?,
+        window: positive(WINDOW, "a number of bytes")?.unwrap_or(Tuning::default().window),
         trace: trace()?,
         ..Tuning::default()
     })

@@ -17,7 +17,8 @@ use crate::transport::shared::layout::Agent;
 impl Comm {
     /// Sends `buf` to `dest` (MPI 5.0 section 3.2). A message of up to 8 KiB is gone when this
     /// returns; a larger one has been received by then: two ranks that send each other large
-    /// messages before they receive wait for each other (use [`Comm::sendrecv`]).
+    /// messages before they receive wait for each other (use [`Comm::sendrecv`]). So has a small one
+    /// that finds as many others unreceived as `SPMD_WINDOW` allows (64 MiB).
     ///
     /// Errors: `dest` out of range; a rank has failed; `dest` has left.
     ///
@@ -271,7 +272,8 @@ impl Comm {
     /// Tells what the next message that fits is, if one has come; does not wait (MPI 5.0 section
     /// 3.8.1). A loop that polls with it is no wait: a circle of such loops is not found.
     ///
-    /// Errors: as [`Comm::probe`].
+    /// Errors: as [`Comm::probe`]; that all have left it is for a loop that has done nothing else
+    /// for half a second, as a rank may look once more between steps of its work.
     ///
     /// ```
     /// # use spmd_core::spmd;
@@ -292,13 +294,15 @@ impl Comm {
         let (source, tag) = (source.source(), tag.tag());
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         let call = call.form(Form::Iprobe);
-        self.waiter(&call)?;
+        let waiter = self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;
-        let found = self.route.transport.peek(&wanted)?;
-        if found.is_none() {
-            crate::wait::relax();
+        match self.route.transport.peek(&wanted)? {
+            Some(envelope) => {
+                self.polled_well();
+                Ok(Some(self.status(&envelope)))
+            }
+            None => self.polled_in_vain(&waiter, &wanted).map(|()| None),
         }
-        Ok(found.map(|envelope| self.status(&envelope)))
     }
 }
 

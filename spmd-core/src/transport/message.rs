@@ -23,7 +23,7 @@ pub(crate) struct Envelope {
 }
 
 /// What a receive asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) context: u64,
     /// World rank, or any.
@@ -95,6 +95,14 @@ pub(crate) enum Body<'a> {
 pub(crate) struct Kept {
     pub(crate) envelope: Envelope,
     pub(crate) data: Data,
+}
+
+impl Kept {
+    /// What it takes of the receiver's memory, about, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        const BESIDES: usize = 128;
+        BESIDES + if let Data::Here(data) = &self.data { data.len() } else { 0 }
+    }
 }
 
 /// Its data.

@@ -120,6 +120,11 @@ impl Policy {
         threads + self.elsewhere <= self.cores
     }
 
+    /// How often the program may poll in a row before others are let run.
+    pub(crate) fn polls(&self) -> u32 {
+        if self.has_cores_for(RUNNING.load(Relaxed).max(1)) { POLLS } else { POLLS_SHARED }
+    }
+
     /// How often to poll, and then how often to yield.
     fn patience(&self, polled: bool) -> (u32, u32) {
         match (self.has_cores_for(RUNNING.load(Relaxed).max(1)), polled) {
@@ -141,7 +146,18 @@ pub(crate) trait Watch {
     /// left, circles, time limits). Called about ten times a second. An error ends the wait.
     /// `ready` looks at the condition.
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// Does at once what a peer has asked for that cannot wait until this wait is over: makes room
+    /// for its messages. Whether one has asked. Cheap if not.
+    fn serve(&mut self) -> bool {
+        false
+    }
 }
+
+/// How many looks at the condition lie between two at what peers ask for.
+const SERVE_EVERY: u32 = 16;
+
+/// How often a thread that serves peers looks for more at most, before it makes its own rare checks.
+const SERVICE: u32 = 100_000;
 
 /// How often to look for what is polled before others are let run: each look may take the time of
 /// a system call, and who is waited for may need this core.
@@ -149,6 +165,11 @@ pub(super) const POLLED_SPINS: u32 = 64;
 
 /// How often to yield before a sleep from which nobody wakes, as what is waited for is polled.
 pub(super) const POLLED_YIELDS: u32 = 1000;
+
+/// How often the program may poll for messages in a row before others are let run, as any poll may
+/// have been in vain only by chance: where each rank has a core of its own, and where not.
+const POLLS: u32 = 256;
+const POLLS_SHARED: u32 = 16;
 
 /// A sleeper looks up by itself after this time, doubling up to [`LONGEST_SLEEP`].
 const FIRST_SLEEP: Duration = Duration::from_millis(20);
@@ -172,10 +193,13 @@ pub(crate) fn until<T>(
         return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
     }
     let (spins, yields) = policy.patience(bell.is_polled());
-    for _ in 0..spins {
+    for spin in 1..=spins {
         std::hint::spin_loop();
         if let Some(value) = poll() {
             return Ok(value);
+        }
+        if spin % SERVE_EVERY == 0 && watch.serve() {
+            break;
         }
     }
     for _ in 0..yields {
@@ -183,12 +207,12 @@ pub(crate) fn until<T>(
         if let Some(value) = poll() {
             return Ok(value);
         }
-        if watch.interrupted().is_some() {
+        if watch.serve() || watch.interrupted().is_some() {
             break;
         }
     }
     let mut found = None;
-    let slow = wait_as_thread(bell, watch, &mut || {
+    let slow = wait_as_thread(bell, (spins, yields), watch, &mut || {
         if found.is_none() {
             found = poll();
         }
@@ -248,9 +272,35 @@ fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<boo
     }
 }
 
+/// Serves peers as long as they ask for something, which who sends many messages does again and
+/// again: polls and yields as at the start of a wait after each time. Whether the wait is over.
+fn serve(
+    (spins, yields): (u32, u32),
+    watch: &mut dyn Watch,
+    ready: &mut dyn FnMut() -> bool,
+) -> bool {
+    let mut idle = 0;
+    for _ in 0..SERVICE {
+        if ready() {
+            return true;
+        }
+        if idle % SERVE_EVERY == 0 || idle > spins {
+            idle = if watch.serve() { 0 } else { idle };
+        }
+        idle += 1;
+        match idle {
+            _ if idle <= spins => std::hint::spin_loop(),
+            _ if idle <= spins + yields => std::thread::yield_now(),
+            _ => return false,
+        }
+    }
+    false
+}
+
 #[cold]
 fn wait_as_thread(
     bell: Bell<'_>,
+    patience: (u32, u32),
     watch: &mut dyn Watch,
     ready: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
@@ -262,7 +312,13 @@ fn wait_as_thread(
         if ready() || interrupted(watch, ready)? {
             return Ok(true);
         }
-        bell.sleep(ticket, sleep);
+        if watch.serve() {
+            if serve(patience, watch, ready) {
+                return Ok(true);
+            }
+        } else {
+            bell.sleep(ticket, sleep);
+        }
         let waited = start.elapsed();
         if waited < checked + sleep {
             return Ok(ready());

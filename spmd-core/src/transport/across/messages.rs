@@ -17,7 +17,7 @@ use crate::transport::message::{
 };
 use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::layout::Agent;
-use crate::transport::shared::{Endpoint, World, packed};
+use crate::transport::shared::{Endpoint, World, packed_if_apart};
 
 /// Packets that a look at what has come takes, at most.
 const LOOKED_THROUGH: usize = 64;
@@ -49,7 +49,7 @@ impl Transport for Remote {
         let process = across.process_of(to);
         self.tell(&envelope, process)?;
         let contiguous = data.contiguous();
-        let packed = contiguous.is_none().then(|| packed(data));
+        let packed = packed_if_apart(data)?;
         let bytes = envelope.bytes;
         let ptr = packed.as_ref().map_or_else(
             || contiguous.expect("it is not packed, so it is contiguous"),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Duration;
 
 use super::layout::{AGENTS, Agent};
-use super::record::Noted;
+use super::record::{BEYOND_WINDOW, Noted};
 use super::{Endpoint, Reach};
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -85,6 +85,8 @@ pub(crate) struct Waiter<'a> {
     ended_by: Cell<u32>,
     /// What it waits for may come from another process, which rings no bell here.
     polled: bool,
+    /// It waits because the receiver of its message keeps as much as it may.
+    beyond_window: Cell<bool>,
     /// What happens to single ranks or to the communicator does not end it.
     steadfast: bool,
     faults_seen: Cell<u32>,
@@ -107,6 +109,7 @@ impl<'a> Waiter<'a> {
             on: Cell::new(0),
             ended_by: Cell::new(Agent::ACT),
             polled: false,
+            beyond_window: Cell::new(false),
             steadfast: false,
             faults_seen: Cell::new(scope.faults_seen.get()),
             slot: Cell::new(None),
@@ -134,6 +137,18 @@ impl<'a> Waiter<'a> {
     ) -> Result<T> {
         self.waits_on(on);
         self.until(poll)
+    }
+
+    /// Says that it waits because the receiver of its message keeps as much as its window allows.
+    #[cold]
+    pub(crate) fn beyond_window(&self) {
+        self.beyond_window.set(true);
+    }
+
+    /// The call, with why it waits where that is not plain.
+    fn told(&self) -> String {
+        let beyond = self.beyond_window.get().then_some(BEYOND_WINDOW);
+        format!("{}{}", self.call, beyond.unwrap_or_default())
     }
 
     /// Says whom the wait is for from now on: a world rank, or any member.
@@ -229,28 +244,47 @@ impl<'a> Waiter<'a> {
         self.slot.get().is_some()
     }
 
-    fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+    /// The rank whose end makes it impossible that the world rank `on` (`None`: any other member)
+    /// does what is waited for.
+    pub(crate) fn gone(&self, on: Option<usize>) -> Option<usize> {
         let world = &self.endpoint.world;
         let block = self.scope.block;
         let gone = |rank: usize| rank != self.endpoint.rank && world.has_ended(rank, block);
-        let left = if on == Agent::ANY {
+        let Some(rank) = on else {
             let mut others = self.scope.group.iter().filter(|r| *r != self.endpoint.rank);
             let failed = others.clone().find(|rank| world.has_failed(*rank, block));
             let first = others.clone().next();
-            failed.or_else(|| first.filter(|_| others.all(gone)))
-        } else {
-            (on as usize).checked_sub(1).filter(|rank| gone(*rank))
+            return failed.or_else(|| first.filter(|_| others.all(gone)));
         };
-        let Some(rank) = left else { return Ok(()) };
+        gone(rank).then_some(rank)
+    }
+
+    /// An error if nobody can do any more what is waited for.
+    fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        match on {
+            0 => Ok(()),
+            Agent::ANY => self.give_up_on(None, ready),
+            rank => self.give_up_on(Some(rank as usize - 1), ready),
+        }
+    }
+
+    /// The same for what the world rank `on` is to do.
+    pub(crate) fn give_up_on(
+        &self,
+        on: Option<usize>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let Some(rank) = self.gone(on) else { return Ok(()) };
+        let awaited = self.on.get();
         // What it did before it left may have arrived just now, its failure included.
         // Or it was all that was awaited of this rank, and the wait has gone on to another one.
-        if ready() || self.on.get() != on {
+        if ready() || self.on.get() != awaited {
             return Ok(());
         }
         if let Some(error) = self.stopped() {
             return Err(error);
         }
-        let waiting = format!("rank {}: {}", self.endpoint.rank, self.call);
+        let waiting = format!("rank {}: {}", self.endpoint.rank, self.told());
         Err(self.stop(&Fault::Left { rank, waiting }))
     }
 }
@@ -271,6 +305,9 @@ impl Waiter<'_> {
         agent.confirmed.store(0, Relaxed);
         agent.since.store(0, Relaxed);
         agent.call.write(self.call, self.noted);
+        if self.beyond_window.get() {
+            agent.call.note_window();
+        }
         agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
     }
 }
@@ -312,6 +349,11 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
         waiter.suspicion.set(None);
     }
 
+    #[inline]
+    fn serve(&mut self) -> bool {
+        self.waiter.endpoint.make_room()
+    }
+
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         let waiter = self.waiter;
         (self.late)()?;
@@ -329,7 +371,7 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
                 Some(rank) if on != Agent::ANY => format!("rank {rank}"),
                 _ => "any rank".into(),
             };
-            return Err(Error::Timeout { call: waiter.call.to_string(), waiting_for, limit });
+            return Err(Error::Timeout { call: waiter.told(), waiting_for, limit });
         }
         waiter.left(on, ready)?;
         let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };

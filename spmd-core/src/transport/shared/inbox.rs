@@ -2,19 +2,28 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::MutexGuard;
 
 use super::Endpoint;
-use super::ring::{Letter, Place, RingReader};
-use crate::error::Result;
+use super::ring::{Letter, Place, RING, RingReader};
+use crate::error::{Error, Result};
 use crate::transport::message::{Arrived, Body, Data, Envelope, Kept, Wanted};
 
 /// One rank's messages, in the order in which they came from each source.
 pub(crate) struct Inbox {
     waiting: VecDeque<Kept>,
+    /// What was last looked for in vain, and among how many: a wait looks again and again.
+    searched: Option<(Wanted, usize)>,
     readers: Vec<Option<RingReader>>,
+    /// What the messages in `waiting` take, for each source that has a ring.
+    held: Vec<usize>,
 }
+
+/// By how much what is kept from a source may exceed the window: the source may not have looked
+/// since, and have filled its ring with short messages, each of which takes more in here.
+const OVERHANG: usize = 6 * RING as usize;
 
 /// The data of a message that are still in the ring; they leave it when this is dropped.
 pub(crate) struct Lent<'a> {
@@ -47,11 +56,42 @@ impl Drop for Lent<'_> {
 
 impl Inbox {
     pub(super) fn new() -> Inbox {
-        Inbox { waiting: VecDeque::new(), readers: Vec::new() }
+        Inbox { waiting: VecDeque::new(), searched: None, readers: Vec::new(), held: Vec::new() }
     }
 
-    fn position(&self, wanted: &Wanted) -> Option<usize> {
-        self.waiting.iter().position(|arrived| wanted.fits(&arrived.envelope))
+    fn position(&mut self, wanted: &Wanted) -> Option<usize> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let earlier = self.searched.filter(|(before, _)| before == wanted);
+        let from = earlier.map_or(0, |(_, searched)| searched);
+        let found = self.waiting.range(from..).position(|kept| wanted.fits(&kept.envelope));
+        if found.is_none() {
+            self.searched = Some((*wanted, self.waiting.len()));
+        }
+        found.map(|index| from + index)
+    }
+
+    /// Takes the first kept message that fits.
+    fn take_kept(&mut self, endpoint: &Endpoint, wanted: &Wanted) -> Option<Kept> {
+        let kept = self.position(wanted).and_then(|index| self.waiting.remove(index))?;
+        self.searched = None;
+        match endpoint.world.queue(endpoint.rank) {
+            Some(queue) => queue.release(kept.weight()),
+            None => self.release(endpoint, &kept),
+        }
+        Some(kept)
+    }
+
+    /// A message that came by a ring is kept no longer.
+    fn release(&mut self, endpoint: &Endpoint, kept: &Kept) {
+        let source = kept.envelope.source as usize;
+        let (held, window) = (&mut self.held[source], endpoint.world.tuning.window);
+        let was_full = *held > window;
+        *held -= kept.weight();
+        if was_full && *held <= window {
+            endpoint.world.memory.ack(endpoint.rank, source).full.store(0, Relaxed);
+        }
     }
 
     /// The next message in the ring from `source`.
@@ -67,12 +107,19 @@ impl Inbox {
     #[cold]
     fn first(&mut self, endpoint: &Endpoint, source: usize) -> Result<Option<Letter>> {
         self.readers.resize_with(endpoint.world.size(), || None);
+        self.held.resize(endpoint.world.size(), 0);
         self.readers[source] = RingReader::find(endpoint, source)?;
         self.readers[source].as_mut().map_or(Ok(None), |reader| reader.next(endpoint, source))
     }
 
-    /// Keeps a message that nobody wants yet.
-    fn keep(&mut self, endpoint: &Endpoint, source: usize, letter: Letter) {
+    /// Keeps a message that nobody wants yet. Tells its sender if that is to send no more without
+    /// waiting.
+    fn keep(&mut self, endpoint: &Endpoint, source: usize, letter: Letter) -> Result<()> {
+        let window = endpoint.world.tuning.window;
+        if self.held[source] > window.saturating_add(OVERHANG) {
+            let what = "it sends more than its receiver's window allows";
+            return Err(Error::Corrupt { rank: source, what });
+        }
         let Letter { envelope, body, end } = letter;
         let data = match body {
             Place::Ring(data) => {
@@ -86,8 +133,15 @@ impl Inbox {
             }
             Place::Lane(large) => Data::There(Box::new(large)),
         };
-        self.waiting.push_back(Kept { envelope, data });
+        let kept = Kept { envelope, data };
+        self.held[source] += kept.weight();
+        if self.held[source] > window {
+            // Whoever sees that the message was read sees this.
+            endpoint.world.memory.ack(endpoint.rank, source).full.store(1, Relaxed);
+        }
+        self.waiting.push_back(kept);
         self.pass(endpoint, source, end);
+        Ok(())
     }
 
     /// Goes on in the ring from `source`.
@@ -101,8 +155,8 @@ impl Endpoint {
     /// Takes the first message that fits, if one has come.
     pub(super) fn take_message(&self, wanted: &Wanted) -> Result<Option<Arrived<'_>>> {
         let mut inbox = self.inbox.lock();
-        if let Some(index) = inbox.position(wanted) {
-            return Ok(inbox.waiting.remove(index).map(Arrived::from));
+        if let Some(kept) = inbox.take_kept(self, wanted) {
+            return Ok(Some(Arrived::from(kept)));
         }
         if let Some(queue) = self.world.queue(self.rank) {
             if queue.is_empty() {
@@ -110,16 +164,16 @@ impl Endpoint {
             }
             let before = inbox.waiting.len();
             self.collect(&mut inbox, wanted.source)?;
-            let found = inbox.position(wanted);
-            if inbox.waiting.len() > before + usize::from(found.is_some()) {
+            let found = inbox.take_kept(self, wanted);
+            if inbox.waiting.len() > before {
                 self.ring_other_agents();
             }
-            return Ok(found.and_then(|index| inbox.waiting.remove(index)).map(Arrived::from));
+            return Ok(found.map(Arrived::from));
         }
         for source in self.sources(wanted.source) {
             while let Some(letter) = inbox.next(self, source)? {
                 if !wanted.fits(&letter.envelope) {
-                    inbox.keep(self, source, letter);
+                    inbox.keep(self, source, letter)?;
                     self.ring_other_agents();
                     continue;
                 }
@@ -157,14 +211,32 @@ impl Endpoint {
         Ok(inbox.position(wanted).map(|index| inbox.waiting[index].envelope))
     }
 
-    /// The messages that nobody has received, but for those in communicators that were given up,
-    /// which are dropped: how many, and the first.
-    pub(crate) fn unreceived(&self) -> Result<Option<(usize, Envelope)>> {
-        let from = self.messages_from();
+    /// The messages of this block that nobody has received: how many, and the first. Those in
+    /// communicators that were given up, and of blocks before, are dropped; those of the next
+    /// block, which faster ranks have entered already, are kept for it.
+    pub(crate) fn unreceived(&self, block: u32) -> Result<Option<(usize, Envelope)>> {
+        let messages = self.messages_of(block);
         let mut inbox = self.inbox.lock();
         self.collect(&mut inbox, None)?;
-        inbox.waiting.retain(|arrived| arrived.envelope.context >= from);
-        Ok(inbox.waiting.front().map(|first| (inbox.waiting.len(), first.envelope)))
+        let kept = std::mem::take(&mut inbox.waiting);
+        inbox.searched = None;
+        let (mut count, mut first) = (0, None);
+        for kept in kept {
+            let context = kept.envelope.context;
+            if messages.are_later(context) || messages.contain(context) {
+                if messages.contain(context) {
+                    count += 1;
+                    first.get_or_insert(kept.envelope);
+                }
+                inbox.waiting.push_back(kept);
+                continue;
+            }
+            match self.world.queue(self.rank) {
+                Some(queue) => queue.release(kept.weight()),
+                None => inbox.release(self, &kept),
+            }
+        }
+        Ok(first.map(|first| (count, first)))
     }
 
     /// Makes room in all rings to this rank. What is wrong with one is an error for the call that
@@ -180,12 +252,12 @@ impl Endpoint {
     /// Moves what has come (from one source, or all) into the inbox.
     fn collect(&self, inbox: &mut Inbox, source: Option<usize>) -> Result<()> {
         if let Some(queue) = self.world.queue(self.rank) {
-            inbox.waiting.extend(queue.drain());
+            queue.drain(&mut inbox.waiting);
             return Ok(());
         }
         for source in self.sources(source) {
             while let Some(letter) = inbox.next(self, source)? {
-                inbox.keep(self, source, letter);
+                inbox.keep(self, source, letter)?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::access;
 use super::agents::Waiter;
 use super::heap::{Block, Content};
 use super::layout::LaneAck;
-use super::post::packed;
+use super::post::packed_if_apart;
 use super::ring::{LaneState, Large, PIECE, RingReader, STAGING, staged_at};
 use crate::buffer::View;
 use crate::copy::copy_from_peer;
@@ -76,13 +76,13 @@ impl Endpoint {
         let mut address = 0;
         let in_heap = |ptr| memory.offset_in_heap(self.rank, ptr, envelope.bytes);
         if self.world.one_address_space() {
-            pending._packed = data.contiguous().is_none().then(|| packed(data));
+            pending._packed = packed_if_apart(data)?;
             let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
             address = ptr.or(data.contiguous()).map_or(0, |ptr| ptr as u64);
         } else if let Some(offset) = data.contiguous().and_then(in_heap) {
             direct = offset;
         } else if manner == Manner::Standard {
-            pending._packed = data.contiguous().is_none().then(|| packed(data));
+            pending._packed = packed_if_apart(data)?;
             let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
             pending.staged_from = ptr.or(data.contiguous());
             // Where it is not to be read there, the sender may go on before all has been read.

@@ -61,6 +61,8 @@ pub(crate) struct BellLine {
     pub(crate) dead: AtomicU32,
     /// 1 once others have gone on without the rank, which has ended its block.
     pub(crate) outlived: AtomicU32,
+    /// 1 while a sender waits for room in its ring to the rank.
+    pub(crate) crowded: crate::sync::atomic::AtomicU32,
 }
 
 /// One entry of the fault log.
@@ -184,7 +186,8 @@ pub(crate) const LANES: usize = 64;
 pub(crate) struct Ack {
     /// Bytes of the sender's ring that have been read.
     pub(crate) head: AtomicU64,
-    _pad: AtomicU64,
+    /// 1 while the receiver keeps as much from this sender as its window allows.
+    pub(crate) full: AtomicU64,
     pub(crate) lanes: [LaneAck; LANES],
 }
 

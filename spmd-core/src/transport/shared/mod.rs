@@ -19,10 +19,11 @@ pub(crate) mod layout;
 pub(crate) mod memory;
 mod outlived;
 mod post;
-pub(crate) use post::packed;
+pub use post::packed_if_apart;
 mod queue;
 pub(crate) mod record;
 pub(crate) mod ring;
+mod room;
 mod single_copy;
 
 use std::ops::Range;
@@ -108,6 +109,7 @@ impl World {
         let homes = if mode == Mode::Virtual { ranks } else { 0 };
         let rings = mode != Mode::Virtual && memory.layout.rings && across.is_none();
         let queues = if rings { 0 } else { ranks };
+        let window = tuning.window;
         World {
             memory,
             mode,
@@ -117,7 +119,7 @@ impl World {
             hub,
             agreeing: AtomicBool::new(false),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
-            queues: (0..queues).map(|_| Queue::new()).collect(),
+            queues: (0..queues).map(|_| Queue::new(window, ranks)).collect(),
             across,
         }
     }

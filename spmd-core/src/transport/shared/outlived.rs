@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::*;
 use super::{Endpoint, state};
 use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::group::{Group, Scope};
+use crate::group::{FIRST_CONTEXT, Group, Scope};
 
 /// What a rank has gone on without in its block.
 #[derive(Default)]
@@ -17,6 +17,33 @@ pub(super) struct Outlived {
     newest: u64,
     /// The block's own communicator is among those.
     primary: bool,
+    /// The least number of a communicator that the program can have made in the block.
+    first: u64,
+}
+
+/// The messages of one block, told by the numbers of their communicators.
+pub(super) struct Messages {
+    block: u64,
+    /// The least number of a communicator that was made in the block and not given up.
+    first: u64,
+    /// The block's own communicator was not given up.
+    primary: bool,
+}
+
+impl Messages {
+    pub(super) fn contain(&self, context: u64) -> bool {
+        if context < FIRST_CONTEXT {
+            context == self.block && self.primary
+        } else {
+            context >= self.first
+        }
+    }
+
+    /// Whether this is the number of a later block. Communicators made in one have no messages for
+    /// a rank that has not entered it.
+    pub(super) fn are_later(&self, context: u64) -> bool {
+        (self.block + 1..FIRST_CONTEXT).contains(&context)
+    }
 }
 
 impl Endpoint {
@@ -27,6 +54,7 @@ impl Endpoint {
         let Outlived { mut ranks, .. } = std::mem::take(&mut *outlived);
         ranks.retain(|rank| self.world.is_dead(*rank));
         outlived.ranks = ranks;
+        outlived.first = self.next_context();
         self.world.memory.bell(self.rank).outlived.store(0, Relaxed);
         self.world.set_state(self.rank, block, state::INSIDE);
     }
@@ -74,9 +102,12 @@ impl Endpoint {
         outlived.newest != 0 || !outlived.ranks.is_empty()
     }
 
-    /// Messages in communicators with a lower number may never be received.
-    pub(super) fn messages_from(&self) -> u64 {
-        self.outlived.lock().newest
+    /// The messages that must have been received by the end of this block: not those in
+    /// communicators that were given up.
+    pub(super) fn messages_of(&self, block: u32) -> Messages {
+        let outlived = self.outlived.lock();
+        let first = outlived.newest.max(outlived.first);
+        Messages { block: u64::from(block), first, primary: outlived.newest == 0 }
     }
 
     /// Whom this rank waits for at the end of a block, and whose failure it must tell then.

@@ -11,9 +11,10 @@ use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::element::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::Transport;
 use crate::transport::message::{Arrived, Data, Envelope, Kept, Manner, Pending, Wanted};
+use crate::wait;
 
 impl Transport for Endpoint {
     unsafe fn post<'a>(
@@ -26,24 +27,28 @@ impl Transport for Endpoint {
     ) -> Result<Pending<'a>> {
         let eager = envelope.bytes <= EAGER && manner != Manner::Synchronous;
         if let Some(queue) = self.world.queue(to) {
-            let pending = if eager {
-                queue.push(Kept { envelope, data: Data::Here(packed(data)) });
-                Pending::Done
-            } else {
-                let packed = data.contiguous().is_none().then(|| packed(data));
-                let ptr = packed.as_ref().map_or_else(
-                    || data.contiguous().expect("not packed because contiguous"),
-                    |packed| packed.as_ptr(),
-                );
-                // SAFETY: `ptr` leads to the viewed buffer, which the caller keeps, or to
-                // `packed`, which the offer keeps; dropping the offer withdraws it.
-                let (offer, handover) =
-                    unsafe { Offer::new(self, to, (ptr, envelope.bytes), packed) };
-                queue.push(Kept { envelope, data: Data::There(Box::new(handover)) });
-                Pending::Underway(Box::new(offer))
-            };
+            if eager && !queue.is_full() {
+                let lasting = queue.push(Kept { envelope, data: Data::Here(packed(data)?) });
+                self.world.bell(to).ring();
+                if lasting {
+                    wait::relax();
+                }
+                return Ok(Pending::Done);
+            }
+            if eager {
+                waiter.beyond_window();
+            }
+            let packed = packed_if_apart(data)?;
+            let ptr = packed.as_ref().map_or_else(
+                || data.contiguous().expect("not packed because contiguous"),
+                |packed| packed.as_ptr(),
+            );
+            // SAFETY: `ptr` leads to the viewed buffer, which the caller keeps, or to
+            // `packed`, which the offer keeps; dropping the offer withdraws it.
+            let (offer, handover) = unsafe { Offer::new(self, to, (ptr, envelope.bytes), packed) };
+            queue.push(Kept { envelope, data: Data::There(Box::new(handover)) });
             self.world.bell(to).ring();
-            return Ok(pending);
+            return Ok(Pending::Underway(Box::new(offer)));
         }
         if eager {
             let mut pack = |room: *mut u8| {
@@ -51,11 +56,18 @@ impl Transport for Endpoint {
                 // block of the arena, where no buffer lies.
                 unsafe { data.pack(room) }
             };
-            waiter.until_by(Some(to), || {
-                self.with_ring(to, |ring| ring.write(self, to, &envelope, None, &mut pack))
-                    .transpose()
-            })??;
-            return Ok(Pending::Done);
+            let mut send = |ring: &mut RingWriter| {
+                if ring.window_is_full(self, to)? {
+                    return Ok(Some(false));
+                }
+                Ok(ring.write(self, to, &envelope, None, &mut pack)?.map(|()| true))
+            };
+            let sent =
+                waiter.until_by(Some(to), || self.with_ring(to, &mut send).transpose())??;
+            if sent {
+                return Ok(Pending::Done);
+            }
+            waiter.beyond_window();
         }
         let pending = self.post_in_lane(to, envelope, data, manner, waiter)?;
         Ok(Pending::Underway(Box::new(pending)))
@@ -99,12 +111,26 @@ impl Endpoint {
     }
 }
 
-pub(crate) fn packed(data: &View<'_>) -> Vec<u8> {
-    let mut bytes = Vec::<u8>::with_capacity(data.bytes());
+/// The data in one piece of their own. That there is no memory for them is an error: a view may
+/// repeat its elements, and be larger than any memory.
+fn packed(data: &View<'_>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::<u8>::new();
+    bytes.try_reserve_exact(data.bytes()).map_err(|error| Error::Unavailable {
+        what: format!("memory for a copy of {} {}", data.len(), data.dtype()),
+        reason: error.to_string(),
+        remedy: "send less at once".into(),
+    })?;
     // SAFETY: the vector has room for all the data, and `pack` writes every byte of it.
     unsafe {
         data.pack(bytes.as_mut_ptr());
         bytes.set_len(data.bytes());
     }
-    bytes
+    Ok(bytes)
+}
+
+/// A copy of data that do not lie in one piece, in one piece.
+///
+/// Errors: there is no memory for it.
+pub fn packed_if_apart(data: &View<'_>) -> Result<Option<Vec<u8>>> {
+    data.contiguous().is_none().then(|| packed(data)).transpose()
 }

@@ -2,11 +2,13 @@
 //! many senders.
 //!
 //! A large message is not copied into the queue: the receiver copies from the sender's buffer,
-//! and the sender waits for that (`access.rs`).
+//! and the sender waits for that (`access.rs`). So does a small one that finds the mailbox full.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use parking_lot::Mutex;
 
 use super::access::Access;
 use super::agents::Waiter;
@@ -15,27 +17,59 @@ use crate::copy::copy_from_peer;
 use crate::error::Result;
 use crate::transport::message::{Envelope, Kept, There, Underway};
 
+/// Bytes after which a sender lets others run: its receiver may share its thread.
+const TURN: usize = 64 << 10;
+
 pub(crate) struct Queue {
-    sender: Sender<Kept>,
-    receiver: Receiver<Kept>,
+    arrived: Mutex<VecDeque<Kept>>,
+    /// What the messages in `arrived` take; changed under its lock.
+    queued: AtomicUsize,
+    /// What those take that the receiver has taken out of it and keeps; changed by that alone.
+    kept: AtomicUsize,
+    /// What both may take before small messages, too, wait with their senders.
+    window: usize,
 }
 
 impl Queue {
-    pub(crate) fn new() -> Queue {
-        let (sender, receiver) = unbounded();
-        Queue { sender, receiver }
+    /// The mailbox of one of so many ranks. Its window is for all senders together: one of each
+    /// pair of thousands of ranks would be no bound. There is room for some messages of each.
+    pub(crate) fn new(window: usize, ranks: usize) -> Queue {
+        let window = window.max(ranks * TURN);
+        Queue { arrived: Mutex::default(), queued: 0.into(), kept: 0.into(), window }
     }
 
-    pub(crate) fn push(&self, message: Kept) {
-        self.sender.send(message).expect("this queue holds both ends of its channel");
+    /// Adds a message, whether the window is full or not. Whether many lie there by now, so that
+    /// others are to be let run.
+    pub(crate) fn push(&self, message: Kept) -> bool {
+        let weight = message.weight();
+        let mut arrived = self.arrived.lock();
+        arrived.push_back(message);
+        let before = self.queued.load(Relaxed);
+        self.queued.store(before + weight, Release);
+        before / TURN != (before + weight) / TURN
+    }
+
+    /// Whether the rank keeps as much as it may, so that the next message is to be offered instead
+    /// of added. Those who add at the same time may each add one more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queued.load(Relaxed) + self.kept.load(Relaxed) >= self.window
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.receiver.is_empty()
+        self.queued.load(Acquire) == 0
     }
 
-    pub(super) fn drain(&self) -> impl Iterator<Item = Kept> + '_ {
-        self.receiver.try_iter()
+    /// Moves what has arrived to the end of `waiting`.
+    pub(super) fn drain(&self, waiting: &mut VecDeque<Kept>) {
+        let mut arrived = self.arrived.lock();
+        self.kept.store(self.kept.load(Relaxed) + self.queued.load(Relaxed), Relaxed);
+        self.queued.store(0, Relaxed);
+        waiting.append(&mut arrived);
+    }
+
+    /// A message that was drained is kept no longer.
+    pub(super) fn release(&self, weight: usize) {
+        self.kept.store(self.kept.load(Relaxed) - weight, Relaxed);
     }
 }
 

@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Endpoint, World};
 use crate::call::{Call, Description, Kind};
 
+/// Set beside the kind of a send that waits because its receiver keeps as much as its window allows.
+const BEYOND: u64 = 1 << 15;
+
+/// What is said of such a send, after the call.
+pub(super) const BEYOND_WINDOW: &str = " (its receiver keeps as many unreceived messages as \
+    SPMD_WINDOW allows: receive some of them first, or allow more)";
+
 /// A call in four words: written at every collective, read only for reports.
 #[derive(Default)]
 #[repr(C)]
@@ -60,6 +67,11 @@ impl CallRecord {
         self.count.store(call.count as u64, Relaxed);
     }
 
+    /// Adds that the call, a send, waits for its receiver because that has no more window.
+    pub(super) fn note_window(&self) {
+        self.what.fetch_or(BEYOND, Relaxed);
+    }
+
     /// In what two calls differ that were to be the same, as far as their records tell.
     pub(crate) fn difference(&self, other: &CallRecord) -> Option<&'static str> {
         let same = |word: fn(&CallRecord) -> &AtomicU64, shift: u32, bits: u32| {
@@ -90,13 +102,14 @@ impl World {
     ) -> String {
         let table = self.memory.text(rank);
         let what = record.what.load(Relaxed);
-        let Some((kind, form)) = Kind::with_form(what) else {
+        let Some((kind, form)) = Kind::with_form(what & !BEYOND) else {
             return "a call that cannot be read".into();
         };
         let noted = Noted(what);
         let text = |number: u16| (number != 0).then(|| table.get(number));
         let (place, tag) = (record.place.load(Relaxed), record.tag.load(Relaxed));
-        Description {
+        let beyond = if what & BEYOND != 0 { BEYOND_WINDOW } else { "" };
+        let call = Description {
             kind,
             form,
             dtype: text(noted.dtype()).as_deref(),
@@ -108,7 +121,8 @@ impl World {
             line: site.map_or(place as u32, Location::line),
             origin: text((tag >> 48) as u16).as_deref(),
         }
-        .to_string()
+        .to_string();
+        call + beyond
     }
 }
 

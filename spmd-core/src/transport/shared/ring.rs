@@ -24,7 +24,7 @@ use crate::transport::message::Envelope;
 
 /// Bytes of data that travel in the ring itself at most.
 pub(crate) const EAGER: usize = 8 * 1024;
-const RING: u64 = 64 * 1024;
+pub(super) const RING: u64 = 64 * 1024;
 const LINE: u64 = 64;
 /// Bytes of a lane's staging area, and of one piece of it.
 pub(super) const STAGING: usize = 16 * PIECE;
@@ -92,6 +92,8 @@ pub(super) struct RingWriter {
     position: u64,
     /// What the receiver is known to have read.
     head: u64,
+    /// Whether the receiver then kept as much as its window allows.
+    full: bool,
     /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
     cleared: u64,
     pub(super) lanes: [LaneState; LANES],
@@ -148,6 +150,7 @@ impl RingWriter {
             block,
             position: 0,
             head: 0,
+            full: false,
             cleared: 0,
             lanes: std::array::from_fn(|_| LaneState::default()),
         })
@@ -173,19 +176,33 @@ impl RingWriter {
         Ok(self.position + need - self.head <= RING)
     }
 
-    /// Asks the receiver how far it has read.
+    /// Looks how far the receiver has read, and how much it keeps.
     #[cold]
     fn look_for_room(&mut self, endpoint: &Endpoint, receiver: usize) -> Result<()> {
-        let head = endpoint.world.memory.ack(receiver, endpoint.rank).head.load(Acquire);
+        let ack = endpoint.world.memory.ack(receiver, endpoint.rank);
+        let head = ack.head.load(Acquire);
         if head < self.head || head > self.position {
             let what = "it says that it has read messages that do not exist";
             return Err(Error::Corrupt { rank: receiver, what });
         }
         self.head = head;
+        self.full = ack.full.load(Relaxed) != 0;
         Ok(())
     }
 
-    /// Writes a record, if there is room: `None` if not. `pack` writes the data of an eager one.
+    /// Whether the receiver keeps as much as its window allows, so that the next message is to be
+    /// offered instead of sent. Looked up where the ring seemed full: between two looks a sender
+    /// writes no more than a ring holds.
+    #[inline]
+    pub(super) fn window_is_full(&mut self, endpoint: &Endpoint, receiver: usize) -> Result<bool> {
+        if self.full {
+            self.look_for_room(endpoint, receiver)?;
+        }
+        Ok(self.full)
+    }
+
+    /// Writes a record, if there is room: `None` if not, and the receiver knows that some is wanted.
+    /// `pack` writes the data of an eager one.
     pub(super) fn write(
         &mut self,
         endpoint: &Endpoint,
@@ -199,6 +216,7 @@ impl RingWriter {
         let skip = if need > to_end { to_end } else { 0 };
         // Two lines more, whose stamps are cleared.
         if !self.fits(endpoint, receiver, skip + need + 2 * LINE)? {
+            endpoint.world.ask_for_room(receiver);
             return Ok(None);
         }
         if skip > 0 {

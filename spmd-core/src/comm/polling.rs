@@ -1,0 +1,105 @@
+//! Loops that poll for a message which can never come: all who could send it have gone.
+//!
+//! To ask once more is no mistake, as a rank may look for an optional message between steps of its
+//! work. So it is an error only for a rank that has done nothing else for a while.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::Comm;
+use crate::error::Result;
+use crate::transport::message::Wanted;
+use crate::transport::shared::agents::Waiter;
+use crate::wait;
+
+/// How many polls in vain lie between two looks at who has gone.
+const RARELY: u32 = 64;
+/// How long a loop may poll for those who have gone.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A loop that spends more between two polls, on average, has something else to do.
+const BETWEEN: Duration = Duration::from_micros(2);
+
+/// The polls in vain of one communicator.
+#[derive(Default)]
+pub(super) struct Polling {
+    polls: Cell<u32>,
+    /// Polls in vain since one found something, or others were let run.
+    in_a_row: Cell<u32>,
+    hopeless: Cell<Option<Hopeless>>,
+}
+
+/// Polls since those asked for were found to have gone.
+#[derive(Clone, Copy)]
+struct Hopeless {
+    since: Instant,
+    polls: u32,
+    /// The end of the last one.
+    last: Instant,
+    /// The time between them.
+    between: Duration,
+}
+
+impl Hopeless {
+    fn new() -> Hopeless {
+        let now = Instant::now();
+        Hopeless { since: now, polls: 0, last: now, between: Duration::ZERO }
+    }
+
+    /// Whether the loop has done nothing but poll, for long.
+    fn is_all_it_does(&self, now: Instant) -> bool {
+        let waited = now - self.since;
+        waited > PATIENCE && self.between < waited / 4 && self.between < BETWEEN * self.polls
+    }
+}
+
+impl Comm {
+    /// A poll has found nothing: lets others run, so that something may come. An error if nothing
+    /// can come any more, and the rank does nothing but poll.
+    pub(super) fn polled_in_vain(&self, waiter: &Waiter<'_>, wanted: &Wanted) -> Result<()> {
+        let polling = &self.polling;
+        // A sender that waits for room in its ring may be the one for whom the awaited one waits.
+        self.endpoint.make_room();
+        let Some(mut hopeless) = polling.hopeless.get() else {
+            let polls = polling.polls.get().wrapping_add(1);
+            polling.polls.set(polls);
+            if polls.is_multiple_of(RARELY) && waiter.gone(wanted.source).is_some() {
+                polling.hopeless.set(Some(Hopeless::new()));
+            }
+            self.let_others_run();
+            return Ok(());
+        };
+        let now = Instant::now();
+        hopeless.polls += 1;
+        hopeless.between += now - hopeless.last;
+        if hopeless.is_all_it_does(now) {
+            let mut ready = || self.route.transport.peek(wanted).map_or(true, |it| it.is_some());
+            waiter.give_up_on(wanted.source, &mut ready)?;
+        }
+        if now - hopeless.since > PATIENCE {
+            hopeless = Hopeless::new();
+        }
+        self.let_others_run();
+        hopeless.last = Instant::now();
+        polling.hopeless.set(Some(hopeless));
+        Ok(())
+    }
+
+    /// A poll has found something.
+    #[inline]
+    pub(super) fn polled_well(&self) {
+        self.polling.in_a_row.set(0);
+        self.polling.hopeless.set(None);
+    }
+
+    /// To let others run costs a thread more than many polls, and a coroutine hardly more than one.
+    fn let_others_run(&self) {
+        let polling = &self.polling;
+        let in_a_row = polling.in_a_row.get() + 1;
+        if wait::fleet::in_coroutine() || in_a_row >= self.endpoint.world.policy.polls() {
+            polling.in_a_row.set(0);
+            wait::relax();
+        } else {
+            polling.in_a_row.set(in_a_row);
+        }
+    }
+}
