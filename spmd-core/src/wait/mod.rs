@@ -17,7 +17,8 @@ pub(crate) use bell::Bell;
 pub(crate) use current::{current, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use until::{
-    Opener, Policy, Running, Watch, cores, foreign_threads, until, until_done, until_woken,
+    Opener, Opening, Policy, Running, Watch, cores, nobody_else_runs, until, until_done,
+    until_woken,
 };
 
 use std::cell::Cell;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::now::Rounds;
 use crate::transport::shared::World;
+use crate::transport::shared::agents::idle;
 use crate::transport::shared::layout::{AGENTS, Agent};
 
 /// What waits in a process, and how far it is.
@@ -82,10 +83,13 @@ impl State {
             state.waits.extend(wait);
             state.comms.push(progress);
         }
+        let mut shared = Vec::new();
         for rank in across.local() {
             let head = world.memory.head(rank);
-            if head.idle_agents.load(Relaxed) != 0 {
-                state.idle.push(rank as u32);
+            match head.idle_agents.load(Relaxed) {
+                idle::NOBODY => {}
+                idle::RANKS => shared.push(rank as u32),
+                _ => state.idle.push(rank as u32),
             }
             for slot in 0..AGENTS {
                 let agent = &head.agents[slot];
@@ -103,6 +107,14 @@ impl State {
                     });
                 }
             }
+        }
+        // What any rank of this process may use, nobody does where all of them wait.
+        let waits = |rank: usize| {
+            let its = |wait: &Wait| wait.own && wait.rank as usize == rank;
+            state.waits.iter().any(its) || world.has_ended(rank, world.block_of(rank))
+        };
+        if !shared.is_empty() && !across.local().all(waits) {
+            state.idle.append(&mut shared);
         }
         state
     }
