@@ -16,7 +16,7 @@ mod expect;
 use expect::mistake;
 
 fn main() {
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 11] = [
         ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
         ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
         ("rows_against_columns", rows_against_columns),
@@ -26,6 +26,8 @@ fn main() {
         ("a_helper_that_opens_a_block", a_helper_that_opens_a_block),
         ("an_idle_helper", an_idle_helper),
         ("a_helper_that_waits_in_the_circle", a_helper_that_waits_in_the_circle),
+        ("a_rank_that_has_the_communicator_of_another", another_has_the_communicator),
+        ("a_rank_of_another_block_that_has_the_communicator", another_block_has_the_communicator),
     ];
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -190,4 +192,50 @@ fn a_communicator_in_a_block_of_its_rank() {
         comms[0].send(&[1], 0, 0)
     };
     Spmd::new(2).threads().run(program).unwrap();
+}
+
+/// A communicator on its way to whoever is to use it.
+type Slot = std::sync::Mutex<Option<spmd::Comm>>;
+
+/// Ranks 0 and 1 wait for each other until somebody speaks for rank 0 with its communicator.
+fn wait_for_whoever_has_it(ctx: &Ctx, slot: &Slot) -> Result<()> {
+    let copy = ctx.dup()?;
+    if ctx.rank() == 0 {
+        *slot.lock().unwrap() = Some(copy);
+        return ctx.recv(&mut [0u8], 1, 0).map(drop);
+    }
+    copy.recv(&mut [0u8], 0, 0)?;
+    ctx.send(&[1u8], 0, 0)
+}
+
+/// Takes the communicator and speaks, much later than a circle is found.
+fn speak_for_another(slot: &Slot) -> Result<()> {
+    let comm = loop {
+        match slot.lock().unwrap().take() {
+            Some(comm) => break comm,
+            None => pause(1),
+        }
+    };
+    pause(1500);
+    comm.send(&[1u8], 1, 0)
+}
+
+fn another_has_the_communicator() {
+    let slot = Slot::default();
+    let program = |ctx: &Ctx| match ctx.rank() {
+        0 | 1 => wait_for_whoever_has_it(ctx, &slot),
+        _ => ctx.dup().and_then(|_copy| speak_for_another(&slot)),
+    };
+    for place in [Spmd::threads, |spmd: Spmd| spmd.virtual_ranks().workers(3)] {
+        place(Spmd::new(3)).run(program).unwrap();
+    }
+}
+
+fn another_block_has_the_communicator() {
+    let slot = Slot::default();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| spmd(1, |_| speak_for_another(&slot)).map(drop));
+        spmd(2, |ctx| wait_for_whoever_has_it(ctx, &slot)).unwrap();
+        other.join().expect("it does not panic").unwrap();
+    });
 }

@@ -61,6 +61,10 @@ mod elsewhere {
             match *self {}
         }
 
+        pub(crate) fn ended_well(&self, _rank: usize) {
+            match *self {}
+        }
+
         pub(crate) fn first_cause(&self) -> Option<(Option<usize>, String)> {
             match *self {}
         }

@@ -124,7 +124,7 @@ pub(crate) fn start(
         let env = environment.of(plan, program, rank, places, job, captured);
         let mut command = command(program, env, feeds[rank], captured);
         if let Some(limit) = &lowered {
-            start_with(&mut command, limit.clone());
+            start_with(&mut command, *limit);
         }
         let mut child = command.spawn().map_err(|error| refused(rank, program, error))?;
         let pid = Pid::from_child(&child);
@@ -223,7 +223,7 @@ fn allow_files(needed: usize) -> Result<Option<Rlimit>, Error> {
 
 /// Gives the program this limit of open files instead of the launcher's.
 fn start_with(command: &mut Command, limit: Rlimit) {
-    let lower = move || Ok(setrlimit(Resource::Nofile, limit.clone())?);
+    let lower = move || Ok(setrlimit(Resource::Nofile, limit)?);
     // SAFETY: between fork and exec the closure makes one system call, with numbers of its own: it
     // takes no lock and no memory, and touches nothing of the launcher's.
     unsafe { command.pre_exec(lower) };

@@ -75,7 +75,7 @@ impl Streams {
             bell: Bell::new().map_err(failed)?,
             lost: Mutex::default(),
         });
-        for index in 0..=of[1] {
+        for (index, name) in NAMES.iter().enumerate().take(1 + of[1]) {
             let (shared, events) = (shared.clone(), events.clone());
             let work = move || {
                 loop {
@@ -84,7 +84,7 @@ impl Streams {
                     let _ = events.send(Event::Written(index));
                 }
             };
-            std::thread::Builder::new().name(NAMES[index].into()).spawn(work).map_err(failed)?;
+            std::thread::Builder::new().name((*name).into()).spawn(work).map_err(failed)?;
         }
         Ok(Streams(shared))
     }

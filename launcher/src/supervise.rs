@@ -270,7 +270,10 @@ impl<'a> Supervisor<'a> {
         let entered = self.job.is_some_and(|job| job.entered(rank));
         let finished = self.job.is_some_and(|job| job.finished(rank));
         match judge(status, entered, finished) {
-            Verdict::Fine => self.finished += 1,
+            Verdict::Fine => {
+                self.finished += 1;
+                self.job.iter().for_each(|job| job.ended_well(rank));
+            }
             Verdict::NeverEntered => {
                 self.finished += 1;
                 self.never_entered.push(rank);

@@ -197,7 +197,9 @@ static ENTRY: OnceLock<std::result::Result<Entry, String>> = OnceLock::new();
 /// one under `spmdrun` with process ranks, all with thread or virtual ranks, and one, rank 0 of
 /// 1, without a launcher. A program may enter the world several times, on all ranks.
 ///
-/// It returns when all ranks have left the block, so that nothing is still on the way.
+/// It returns when all ranks have left the block, so that nothing is still on the way: on a rank that
+/// has failed, or was stopped, at once. Such a rank can enter the world again, as all do whose
+/// failure was dealt with: it then waits until the others have left the block before.
 ///
 /// Errors: that of this process's rank, or what stopped it; messages that nobody received; the
 /// launcher's environment cannot be used. A panic of a process rank goes on as a panic.
@@ -322,9 +324,10 @@ fn run_as_process<R>(
                 .into(),
         ));
     };
-    *blocks += 1;
-    let (endpoint, block) = (&place.endpoint, *blocks);
-    let _running = wait::Running::new();
+    let (endpoint, block) = (&place.endpoint, *blocks + 1);
+    let _running = wait::Running::new(&endpoint.world.running);
+    endpoint.wait_for_the_block_before(block, site)?;
+    *blocks = block;
     let value = match run_rank(endpoint, block, f) {
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),

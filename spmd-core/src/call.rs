@@ -50,10 +50,11 @@ pub enum Kind {
     Agree,
     Shrink,
     End,
+    Start,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 36] = [
+    const ALL: [(Kind, &'static str); 37] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -90,6 +91,7 @@ impl Kind {
         (Kind::Agree, "agree"),
         (Kind::Shrink, "shrink"),
         (Kind::End, "end of the block"),
+        (Kind::Start, "start of a block"),
     ];
 
     /// The name of the method.

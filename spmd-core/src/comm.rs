@@ -47,10 +47,10 @@ use polling::Polling;
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 ///
-/// As long as a rank has a communicator besides its block's own on which nobody waits, and its
-/// process has a thread that this library does not know, that thread may be about to use it: a
-/// circle of waits through this rank is then not found. A time limit still bounds them
-/// ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
+/// As long as a rank has a communicator besides its block's own on which nobody waits, any thread of
+/// its process may be about to use it: one that this library does not know, or one that runs another
+/// rank, which does not wait. A circle of waits through this rank is then not found. A time limit
+/// still bounds them ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
 pub struct Comm {
     endpoint: Arc<Endpoint>,
     route: Route,
@@ -92,7 +92,7 @@ impl Comm {
                 (here, Some(Spread::new(across.clone(), &group, processes, at, rank, true)))
             }
         };
-        let scope = Scope::new(u64::from(block), block, group, here);
+        let scope = Scope::new(u64::from(block), block, board_of(block), group, here);
         let here = scope.here.local(endpoint.rank).expect("a rank lives in its process");
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         let route = Route::of(&endpoint);
@@ -314,7 +314,7 @@ impl Comm {
                 Group::Some(local.map(|rank| rank as u32).collect())
             }
         };
-        let scope = Scope::new(context, self.scope.block, group, here);
+        let scope = Scope::new(context, self.scope.block, board, group, here).within(&self.scope);
         let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);

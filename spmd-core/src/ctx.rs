@@ -75,8 +75,9 @@ impl Ctx {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[track_caller]
     pub fn alloc_shared<T: crate::Element>(&self, n: usize) -> Result<crate::SharedBuf<T>> {
-        crate::SharedBuf::new(&self.endpoint, n)
+        crate::SharedBuf::new(&self.endpoint, n, std::panic::Location::caller())
     }
 
     pub(crate) fn enter(&self) -> Entered {

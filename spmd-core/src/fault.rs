@@ -115,6 +115,13 @@ pub enum Fault {
         /// Who waited for it, `rank 0: barrier at src/main.rs:7`.
         waiting: String,
     },
+    /// A rank's process ended before it has entered a block that others have entered.
+    Absent {
+        /// Which rank, numbered in the world.
+        rank: usize,
+        /// Who missed it, `rank 0: end of the block at src/main.rs:7`.
+        waiting: String,
+    },
 }
 
 impl Fault {
@@ -127,7 +134,9 @@ impl Fault {
     /// ```
     pub fn rank(&self) -> Option<usize> {
         match self {
-            Fault::Rank { rank, .. } | Fault::Left { rank, .. } => Some(*rank),
+            Fault::Rank { rank, .. } | Fault::Left { rank, .. } | Fault::Absent { rank, .. } => {
+                Some(*rank)
+            }
             _ => None,
         }
     }
@@ -169,6 +178,13 @@ impl fmt::Display for Fault {
                      makes a call too few, or the other one too many"
                 )
             }
+            Fault::Absent { rank, waiting } => {
+                write!(
+                    f,
+                    "rank {rank} ended without entering the world once more, as other ranks did \
+                     ({waiting}); all ranks call spmd::run equally often"
+                )
+            }
         }
     }
 }
@@ -200,7 +216,9 @@ impl Fault {
                 *what = cut(what, bytes / 4);
             }
             Fault::Deadlock { calls } => *calls = cut_all(calls),
-            Fault::Left { waiting, .. } => *waiting = cut(waiting, bytes),
+            Fault::Left { waiting, .. } | Fault::Absent { waiting, .. } => {
+                *waiting = cut(waiting, bytes);
+            }
         }
         fault
     }
@@ -236,6 +254,14 @@ pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
         Some(place) => format!("{text} at {place}"),
         None => text,
     }
+}
+
+/// Drops what a panic carried, after its text was taken. If that panics as well, the rank has failed
+/// by the first panic, wherever it runs.
+pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload)));
+    // To drop that one might panic again.
+    dropped.unwrap_or_else(std::mem::forget);
 }
 
 /// One line per call, with the ranks (in ascending order) that make it: `ranks 0, 2: barrier at

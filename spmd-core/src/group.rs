@@ -1,7 +1,9 @@
 //! Which ranks of the world a communicator holds.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
+
+use crate::fault::Fault;
 
 /// The members of a communicator, in rank order.
 #[derive(Clone, Debug)]
@@ -50,19 +52,35 @@ pub(crate) struct Scope {
     pub(crate) context: u64,
     /// Which entry into the world; 1 is the first.
     pub(crate) block: u32,
+    /// Its place on the boards of its members.
+    pub(crate) board: usize,
     pub(crate) group: Group,
     /// Those of its members that share this process's arena, in the same order.
     pub(crate) here: Group,
     /// How many faults there were when it was last seen that none of them concerns this one.
     pub(crate) faults_seen: Cell<u32>,
+    /// Faults up to this number do not concern it.
+    pub(crate) examined: Cell<u32>,
+    /// What has stopped it, once this rank knows.
+    pub(crate) fault: OnceCell<Box<Fault>>,
+    /// The rank has the communicator, and with it its page of the board.
+    pub(crate) held: bool,
 }
 
 /// Numbers of communicators below this belong to blocks.
 pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 
 impl Scope {
-    pub(crate) fn new(context: u64, block: u32, group: Group, here: Group) -> Scope {
-        Scope { context, block, group, here, faults_seen: Cell::new(0) }
+    pub(crate) fn new(context: u64, block: u32, board: usize, group: Group, here: Group) -> Scope {
+        let (faults_seen, examined, fault) = Default::default();
+        Scope { context, block, board, group, here, faults_seen, examined, fault, held: true }
+    }
+
+    /// What does not concern `parent` does not concern this part of it, which was made later.
+    pub(crate) fn within(self, parent: &Scope) -> Scope {
+        self.faults_seen.set(parent.faults_seen.get());
+        self.examined.set(parent.examined.get());
+        self
     }
 
     /// Whether this is a block's own communicator, not one that the program has made.

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::sync::Arc;
 
 use crate::buffer::{Buffer, BufferMut, View, ViewMut};
@@ -40,7 +41,17 @@ unsafe impl<T: Element> Send for SharedBuf<T> {}
 unsafe impl<T: Element> Sync for SharedBuf<T> {}
 
 impl<T: Element> SharedBuf<T> {
-    pub(crate) fn new(endpoint: &Arc<Endpoint>, len: usize) -> Result<SharedBuf<T>> {
+    pub(crate) fn new(
+        endpoint: &Arc<Endpoint>,
+        len: usize,
+        site: &Location<'_>,
+    ) -> Result<SharedBuf<T>> {
+        let misuse = |why: String| Error::misuse("alloc_shared", site, why);
+        let lacking = |reason: String| Error::Unavailable {
+            what: format!("alloc_shared of {len} {} at {}:{}", T::DTYPE, site.file(), site.line()),
+            reason,
+            remedy: "share less at once".into(),
+        };
         // SAFETY: a dtype's check reads one element's bytes.
         let zero_is_value = T::DTYPE.valid.is_none() || {
             let zero = vec![0u8; size_of::<T>()];
@@ -49,24 +60,23 @@ impl<T: Element> SharedBuf<T> {
         };
         if !zero_is_value {
             let name = T::DTYPE;
-            return Err(Error::Argument(format!("alloc_shared: zero is no value of {name}")));
+            return Err(misuse(format!("zero is no value of {name}")));
         }
         let memory = if !endpoint.world.one_address_space() {
             if align_of::<T>() > heap::ALIGN {
                 let (name, align) = (T::DTYPE, heap::ALIGN);
-                let text = format!("alloc_shared: {name} is aligned to more than {align} bytes");
-                return Err(Error::Argument(text));
+                return Err(misuse(format!("{name} is aligned to more than {align} bytes")));
             }
             let bytes = len.checked_mul(size_of::<T>());
-            let bytes = bytes.ok_or_else(|| Error::from("alloc_shared: the length overflows"))?;
-            Memory::Arena(endpoint.heap.allocate(bytes)?, PhantomData)
+            let bytes = bytes.ok_or_else(|| lacking("its size in bytes is no number".into()))?;
+            let block = endpoint.heap.allocate(bytes).map_err(|error| match error {
+                Error::Unavailable { reason, .. } => lacking(reason),
+                other => other,
+            })?;
+            Memory::Arena(block, PhantomData)
         } else {
             let mut values = Vec::<T>::new();
-            values.try_reserve_exact(len).map_err(|error| Error::Unavailable {
-                what: format!("memory for {len} elements"),
-                reason: format!("alloc_shared: {error}"),
-                remedy: "share less at once".into(),
-            })?;
+            values.try_reserve_exact(len).map_err(|error| lacking(error.to_string()))?;
             // SAFETY: the vector has room for `len` values, and zeros are values of `T`.
             unsafe {
                 std::ptr::write_bytes(values.as_mut_ptr(), 0, len);

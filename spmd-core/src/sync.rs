@@ -6,3 +6,12 @@
 pub(crate) use loom::sync::atomic;
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::sync::atomic;
+
+/// In a loop that polls.
+#[inline]
+pub(crate) fn spin() {
+    #[cfg(all(loom, test))]
+    loom::thread::yield_now();
+    #[cfg(not(all(loom, test)))]
+    std::hint::spin_loop();
+}

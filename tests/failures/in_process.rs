@@ -160,3 +160,43 @@ fn blocks_after_a_failure() {
         }
     }
 }
+
+/// The root of a reduction catches the panic of its operation; nobody returns an error.
+#[test]
+fn a_caught_panic_in_an_operation() {
+    for place in PLACES {
+        let whole = place(Spmd::new(3)).run(|ctx| {
+            let op = Op::new(|_: u64, _: u64| -> u64 { panic!("deliberate") });
+            let call = || ctx.reduce_value(ctx.rank() as u64, op, 0);
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+            assert_eq!(caught.is_err(), ctx.rank() == 0);
+            let error = ctx.barrier().expect_err("the communicator is stopped");
+            assert!(error.to_string().contains("it panicked: deliberate"), "{error}");
+            Ok(())
+        });
+        let text = whole.expect_err("the block was stopped").to_string();
+        assert!(text.contains("rank 0 failed first: it panicked: deliberate"), "{text}");
+    }
+}
+
+/// What a panic carries may panic when it is dropped.
+#[test]
+fn a_panic_that_panics_when_dropped() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                std::panic::panic_any(Bomb);
+            }
+        }
+    }
+    for place in PLACES {
+        let whole = place(Spmd::new(3)).run(|ctx| {
+            if ctx.rank() == 1 {
+                std::panic::panic_any(Bomb);
+            }
+            ctx.barrier()
+        });
+        assert!(matches!(whole, Err(Error::Panicked { rank: 1, .. })), "{whole:?}");
+    }
+}

@@ -229,3 +229,25 @@ fn a_view_for_whose_copy_there_is_no_memory() {
         );
     }
 }
+
+#[test]
+fn a_name_that_no_thread_can_have() {
+    for (_, place) in crate::expect::MODES {
+        let error = place(Spmd::new(2)).name("a\0b").run(|_| Ok(())).expect_err("it has a NUL");
+        let text = error.to_string();
+        assert!(matches!(error, Error::Argument(_)), "{text}");
+        assert!(text.contains("tests/mistakes/arguments.rs") && text.contains("NUL"), "{text}");
+    }
+}
+
+#[test]
+fn too_much_shared_memory() {
+    for place in [Spmd::threads, |spmd: Spmd| spmd.threads().unreachable_buffers()] {
+        for n in [usize::MAX, usize::MAX / 8, 1 << 50] {
+            let result = place(Spmd::new(1)).run(|ctx| ctx.alloc_shared::<u64>(n).map(drop));
+            let text = result.expect_err("there is not so much").to_string();
+            let start = format!("alloc_shared of {n} u64 at tests/mistakes/arguments.rs:");
+            assert!(text.starts_with(&start), "{text}");
+        }
+    }
+}

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
-use crate::transport::shared::contexts::board_of;
 use crate::transport::shared::{Endpoint, Mode, Reach, state};
 
 /// What a rank does: enter the block, run the program's closure, leave the block, telling the
@@ -31,7 +30,7 @@ pub(crate) fn run_rank<R>(
         // What stopped this rank also stops those that wait for it on other communicators.
         Ok(Err(error)) => error
             .fault()
-            .filter(|fault| world.has_recorded(fault))
+            .filter(|fault| endpoint.was_told(fault))
             .cloned()
             .or_else(|| own(Cause::Returned(error.to_string()))),
         Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
@@ -46,7 +45,7 @@ pub(crate) fn run_rank<R>(
     if world.mode == Mode::Processes {
         // The board of the next block, which was that of the one before the last: all are through
         // with it, as they have entered the last.
-        endpoint.clear_board(board_of(block + 1));
+        endpoint.clear_for(block + 1);
     }
     endpoint.leave(block, left);
     outcome

@@ -13,7 +13,7 @@ use crate::boot;
 use crate::call::{Call, Kind};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, panic_text};
+use crate::fault::{Cause, Fault, discard, panic_text};
 use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
@@ -42,6 +42,10 @@ impl Spmd {
         }
         if n == 0 {
             return Err(Error::misuse("spmd", site, "a block needs at least one rank"));
+        }
+        if self.name.contains('\0') {
+            let why = format!("no thread can be named {:?}, which contains a NUL", self.name);
+            return Err(Error::misuse("spmd", site, why));
         }
         let across = match &arena {
             Arena::Across(across) => Some(across.clone()),
@@ -99,13 +103,15 @@ impl Spmd {
             let result = run_rank(&ends[index], 1, |ctx| f(ctx, share));
             let rank = ends[index].rank;
             *results[index].lock() = Some(result.unwrap_or_else(|panic| {
-                Err(Error::Panicked { rank, message: panic_text(&*panic) })
+                let message = panic_text(&*panic);
+                discard(panic);
+                Err(Error::Panicked { rank, message })
             }));
         };
         match mode {
             // The only rank of this process, which is not to differ from a process rank.
             Mode::Threads if n == 1 && across.is_some() => {
-                let _running = Running::new();
+                let _running = Running::new(&world.running);
                 body(0);
             }
             Mode::Virtual => self.run_virtual(&world, settings.stack_size, workers, &body)?,
@@ -120,7 +126,8 @@ impl Spmd {
             }
         }
         let values = values?;
-        for end in ends.iter().filter(|_| across.as_ref().is_some_and(|it| it.survives())) {
+        // What stopped the block's communicator comes before what differs because of it.
+        for end in ends.iter().filter(|_| world.faults_seen() > 0) {
             end.miss_nobody(1, &Call::new(Kind::End, site))?;
         }
         if !ends.iter().any(|end| end.has_lost()) {
@@ -150,7 +157,7 @@ impl Spmd {
                 }
                 let cores = cores.get(index % cores.len().max(1)).cloned().unwrap_or_default();
                 let finished = &finished;
-                let running = Running::new();
+                let running = Running::new(&world.running);
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
                     let _ended = Ended(finished);
@@ -200,7 +207,7 @@ impl Spmd {
         if !world.policy.has_cores_for(workers) {
             options.spins = 0;
         }
-        let _running: Vec<Running> = (0..workers).map(|_| Running::new()).collect();
+        let _running: Vec<Running> = (0..workers).map(|_| Running::new(&world.running)).collect();
         let panics = fleet::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
         // `body` catches what a rank's own code does; what is left is a rank without a stack.
         match panics.into_iter().flatten().next() {
@@ -253,19 +260,27 @@ struct Finished {
     count: AtomicUsize,
     word: crate::sync::atomic::AtomicU32,
     opener: Option<fleet::Home>,
-    /// The opener runs no rank and holds no communicator: none was alive before the ranks ran.
-    alone: bool,
+    /// What the opener is while it waits.
+    waiting: fn() -> wait::Opener,
+    /// The opener does not wait.
+    opening: Mutex<Option<wait::Opening>>,
 }
 
 impl Finished {
     fn new() -> Finished {
         let opener = fleet::current();
-        let alone = crate::wait::current().is_null() && crate::comm::extra_comms() == 0;
+        let waiting = match (wait::current().is_null(), &opener) {
+            // No communicator was alive before the ranks ran.
+            (true, None) if crate::comm::extra_comms() == 0 => wait::Opener::alone,
+            (false, None) => wait::Opener::rank,
+            _ => wait::Opener::unknown,
+        };
         Finished {
             count: AtomicUsize::new(0),
             word: crate::sync::atomic::AtomicU32::new(0),
             opener,
-            alone,
+            waiting,
+            opening: Mutex::new(Some(wait::Opening::new())),
         }
     }
 
@@ -279,8 +294,11 @@ impl Finished {
     }
 
     fn wait_for(&self, ranks: usize) {
-        let _opener = wait::Opener::new(self.alone);
+        let opener = (self.waiting)();
+        drop(self.opening.lock().take());
         wait::until_done(self.bell(), || self.count.load(Acquire) >= ranks);
+        *self.opening.lock() = Some(wait::Opening::new());
+        drop(opener);
     }
 }
 
@@ -298,7 +316,7 @@ fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> 
     if results.iter().all(|result| result.is_ok()) {
         return results.into_iter().collect();
     }
-    let first = world.first_fault(|_| true).and_then(|fault| fault.rank());
+    let first = world.faults().first().and_then(|(_, fault)| fault.rank());
     let first = first.and_then(|rank| rank.checked_sub(world.local().start));
     let failed = first.filter(|index| results.get(*index).is_some_and(Result::is_err));
     let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));

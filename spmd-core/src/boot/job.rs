@@ -290,12 +290,25 @@ impl Job {
         self.world.ring_all();
     }
 
+    /// Says that a rank's process is gone, which has left its last block properly. Whoever waits for
+    /// it in another one sees that at its next look.
+    pub fn ended_well(&self, rank: usize) {
+        self.world.memory.bell(rank).dead.store(1, Release);
+    }
+
     /// What stopped the job first, if anything did: the rank, where one failed, and the cause in
-    /// words. Ranks without which others have gone on come last.
+    /// words. Ranks without which others have gone on come last, and blocks that all others have
+    /// gone on from do not count.
     pub fn first_cause(&self) -> Option<(Option<usize>, String)> {
-        let lasting = |fault: &Fault| !fault.rank().is_some_and(|rank| self.outlived(rank));
-        let fault = self.world.faults().find(lasting).or_else(|| self.world.faults().next())?;
-        let failed = match &fault {
+        let ranks = (0..self.world.size()).filter(|rank| !self.outlived(*rank));
+        let oldest = ranks.map(|rank| self.world.block_of(rank)).min().unwrap_or(0);
+        let mut faults = self.world.faults();
+        faults.retain(|(block, _)| *block == 0 || *block >= oldest);
+        let lasting = |fault: &&Fault| !fault.rank().is_some_and(|rank| self.outlived(rank));
+        let mut faults = faults.iter().map(|(_, fault)| fault);
+        let first = faults.clone().next();
+        let fault = faults.find(lasting).or(first)?;
+        let failed = match fault {
             Fault::Rank { rank, .. } => Some(*rank),
             _ => None,
         };
@@ -341,11 +354,13 @@ mod tests {
     fn faults_that_no_rank_would_write_are_not_told() {
         let job = Job::create(2).unwrap();
         let exited = |rank| Fault::Rank { rank, cause: Cause::Exited(3) };
-        job.world.raise(Reach::Context(1), &exited(1_000_000));
-        job.world.raise(Reach::Rank { rank: usize::MAX, block: 0 }, &exited(usize::MAX));
+        job.world.raise(Reach::Rank { rank: 0, block: 0 }, &exited(1_000_000));
+        job.world.raise(Reach::All, &exited(usize::MAX));
         assert_eq!(job.first_cause(), None);
-        job.world.memory.header().faults.claimed.store(2, Relaxed);
-        job.world.memory.fault(2).len.store(u32::MAX, Relaxed);
+        let place = job.world.memory.failure(1, 1);
+        place.len.store(u32::MAX, Relaxed);
+        place.state.store(2, Relaxed);
+        assert_eq!(job.first_cause(), None);
         job.world.raise(Reach::Rank { rank: 1, block: 0 }, &exited(1));
         assert_eq!(job.first_cause().unwrap().0, Some(1));
     }

@@ -87,7 +87,9 @@ impl HubCall<'_> {
         fn look(call: &HubCall<'_>) -> Option<Box<Error>> {
             call.waiter().stopped().map(Box::new)
         }
-        if self.comm.endpoint.world.faults_seen() == 0 { None } else { look(self) }
+        let comm = self.comm;
+        let seen = comm.endpoint.world.faults_seen() == comm.scope.faults_seen.get();
+        if seen { None } else { look(self) }
     }
 
     /// Peers in this call may wait for what never comes.

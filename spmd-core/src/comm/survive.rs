@@ -7,7 +7,6 @@ use super::{Comm, Offer};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, by_call};
-use crate::transport::shared::Reach;
 use crate::transport::shared::board::agreement::{WORDS, Words};
 
 /// Going on when ranks fail (chapter "User-Level Failure Mitigation" proposed to the MPI Forum).
@@ -86,10 +85,9 @@ impl Comm {
     /// Cost: two meetings, and 2 n reads a rank.
     ///
     /// Errors: too many communicators are in use; the ranks wait for each other in a circle; the
-    /// time limit for waiting passed; more has failed than the world can record (about 64 times
-    /// besides once a rank). [`Error::Unavailable`], where ranks live in several processes joined by
-    /// an MPI that does not go on when one fails, or where a rank in a process that lives has left the
-    /// block. There, a failed rank ends its process.
+    /// time limit for waiting passed. [`Error::Unavailable`], where ranks live in several processes
+    /// joined by an MPI that does not go on when one fails, or where a rank in a process that lives
+    /// has left the block. There, a failed rank ends its process.
     ///
     /// ```
     /// # use spmd_core::{Error, spmd};
@@ -201,7 +199,7 @@ impl Comm {
         let Some(child) = child.filter(|_| all) else { return Ok(None) };
         let gone = (0..self.size()).filter(|rank| !members.contains(rank));
         let gone: Vec<usize> = gone.map(|rank| self.world_rank(rank)).collect();
-        self.endpoint.go_on(&self.scope, child.scope.context, &gone);
+        self.endpoint.go_on(&self.scope, &child.scope, &gone);
         Ok(Some(child))
     }
 
@@ -229,8 +227,7 @@ impl Comm {
             let waiting = format!("rank {}: {call}", self.endpoint.rank);
             return Error::stopped(Fault::Left { rank, waiting }, call);
         }
-        let its = |reach| matches!(reach, Reach::Rank { rank: at, block: of } if at == rank && (of == 0 || of == block));
-        let fault = world.first_fault(its);
+        let fault = world.failure_of(rank, block);
         Error::stopped(fault.unwrap_or(Fault::Rank { rank, cause: Cause::Lost }), call)
     }
 

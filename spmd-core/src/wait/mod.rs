@@ -17,7 +17,7 @@ pub(crate) use bell::Bell;
 pub(crate) use current::{current, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use until::{
-    Opener, Policy, Running, Watch, cores, foreign_threads, starting_own_threads, until,
+    Opener, Opening, Policy, Running, Watch, cores, nobody_else_runs, starting_own_threads, until,
     until_done, until_woken,
 };
 

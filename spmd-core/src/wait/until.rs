@@ -1,7 +1,7 @@
 //! The one function in which every wait of the library waits.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -31,25 +31,63 @@ pub(crate) struct Policy {
 /// Threads of this process that run ranks now, over all blocks.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a thread that runs ranks, as long as it lives.
-pub(crate) struct Running(());
+/// Held while what is counted here changes, and while it is compared.
+static COUNTING: Mutex<()> = Mutex::new(());
+
+/// Counts a thread that runs ranks of one world, as long as it lives.
+pub(crate) struct Running(Arc<AtomicUsize>);
 
 impl Running {
-    pub(crate) fn new() -> Running {
+    pub(crate) fn new(of_world: &Arc<AtomicUsize>) -> Running {
+        let _counting = COUNTING.lock();
         RUNNING.fetch_add(1, Relaxed);
-        Running(())
+        of_world.fetch_add(1, Relaxed);
+        Running(of_world.clone())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let _counting = COUNTING.lock();
         RUNNING.fetch_sub(1, Relaxed);
+        self.0.fetch_sub(1, Relaxed);
     }
+}
+
+/// Threads that open or close a block: they run, although each that is to run ranks may be counted
+/// in place of one of them.
+static OPENING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread that opens or closes a block, as long as it lives.
+pub(crate) struct Opening(());
+
+impl Opening {
+    pub(crate) fn new() -> Opening {
+        let _counting = COUNTING.lock();
+        OPENING.fetch_add(1, Relaxed);
+        Opening(())
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let _counting = COUNTING.lock();
+        OPENING.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Whether every thread of this process runs ranks of this world, or only waits for a block to end.
+/// Where that cannot be told, no. A thread that starts another one is itself one that runs.
+pub(crate) fn nobody_else_runs(of_world: &AtomicUsize) -> bool {
+    let _counting = COUNTING.lock();
+    let ranks = of_world.load(Relaxed) + RANKS_THAT_WAIT.load(Relaxed);
+    let others = RUNNING.load(Relaxed) != ranks || OPENING.load(Relaxed) > 0;
+    !others && !foreign_threads()
 }
 
 /// Whether this process has threads that the library did not start and that are not waiting in
 /// it; such a thread may hold a communicator. Where that cannot be told, yes.
-pub(crate) fn foreign_threads() -> bool {
+fn foreign_threads() -> bool {
     let Some(threads) = threads() else { return true };
     let own = OWN.lock();
     let others = threads.iter().filter(|thread| !own.contains(thread)).count();
@@ -76,25 +114,43 @@ fn threads() -> Option<Vec<u32>> {
     tasks.map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Threads that wait for a block they opened.
+/// Threads that wait for a block they opened, and run no rank.
 static OPENERS: AtomicUsize = AtomicUsize::new(0);
+/// Threads of [`RUNNING`] that wait for a block that their rank has opened.
+static RANKS_THAT_WAIT: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a thread that only waits for its block to end, as long as it lives: one that runs no
-/// rank, which is counted as such, and holds no communicator.
-pub(crate) struct Opener {
-    counted: bool,
-}
+/// Counts a thread that only waits for its block to end, as long as it lives.
+pub(crate) struct Opener(Option<&'static AtomicUsize>);
 
 impl Opener {
-    pub(crate) fn new(counted: bool) -> Opener {
-        OPENERS.fetch_add(usize::from(counted), Relaxed);
-        Opener { counted }
+    /// One that runs no rank and holds no communicator.
+    pub(crate) fn alone() -> Opener {
+        Opener::counted(&OPENERS)
+    }
+
+    /// One that runs a rank, and no other one meanwhile.
+    pub(crate) fn rank() -> Opener {
+        Opener::counted(&RANKS_THAT_WAIT)
+    }
+
+    /// One that may be doing something else: it is not counted.
+    pub(crate) fn unknown() -> Opener {
+        Opener(None)
+    }
+
+    fn counted(count: &'static AtomicUsize) -> Opener {
+        let _counting = COUNTING.lock();
+        count.fetch_add(1, Relaxed);
+        Opener(Some(count))
     }
 }
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        OPENERS.fetch_sub(usize::from(self.counted), Relaxed);
+        let _counting = COUNTING.lock();
+        if let Some(count) = self.0 {
+            count.fetch_sub(1, Relaxed);
+        }
     }
 }
 

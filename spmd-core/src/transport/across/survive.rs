@@ -84,7 +84,7 @@ impl Across {
         let gone = |process| known.has_left(process, block) || known.is_dead(process);
         while !(0..self.lost.len()).all(|process| process == me || gone(process)) {
             while world.take_packet()? {}
-            if let Some(fault) = world.first_fault(|reach| reach == Reach::All) {
+            if let Some(fault) = world.fault_of_all() {
                 let call = Call::new(Kind::End, std::panic::Location::caller());
                 return Err(Error::stopped(fault, &call));
             }

@@ -11,12 +11,24 @@ use std::time::Duration;
 
 use super::layout::{AGENTS, Agent};
 use super::record::{BEYOND_WINDOW, Noted};
-use super::{Endpoint, Reach};
+use super::{Endpoint, World};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, panic_text};
 use crate::group::Scope;
 use crate::wait::{self, Bell, Watch};
+
+/// A wait on record: the world rank, the record, its epoch.
+pub(super) type Wait = (usize, usize, u64);
+
+/// Who besides the agents on record may use a communicator of a rank
+/// ([`idle_agents`](super::layout::Head::idle_agents)).
+pub(crate) mod idle {
+    pub(crate) const NOBODY: u32 = 0;
+    /// Ranks of this process and world.
+    pub(crate) const RANKS: u32 = 1;
+    pub(crate) const ANYBODY: u32 = 2;
+}
 
 /// Which of the records are in use, and who uses the rank's communicators besides its own agent.
 pub(super) struct Agents {
@@ -90,6 +102,8 @@ pub(crate) struct Waiter<'a> {
     /// What happens to single ranks or to the communicator does not end it.
     steadfast: bool,
     faults_seen: Cell<u32>,
+    /// The number of the last fault before the wait went on record.
+    faults_at_start: Cell<u32>,
     slot: Cell<Option<Option<usize>>>,
     suspicion: Cell<Option<super::deadlock::Suspicion>>,
 }
@@ -112,6 +126,7 @@ impl<'a> Waiter<'a> {
             beyond_window: Cell::new(false),
             steadfast: false,
             faults_seen: Cell::new(scope.faults_seen.get()),
+            faults_at_start: Cell::new(0),
             slot: Cell::new(None),
             suspicion: Cell::new(None),
         }
@@ -199,10 +214,13 @@ impl<'a> Waiter<'a> {
 
     #[cold]
     fn stopped_by(&self, now: u32) -> Option<Error> {
-        let found = if self.steadfast {
-            self.endpoint.world.first_fault(|reach| reach == Reach::All)
-        } else {
-            self.endpoint.first_fault(self.scope)
+        let endpoint = self.endpoint;
+        if let Some(fault) = self.verdict() {
+            return Some(self.stop(&fault));
+        }
+        let found = match self.steadfast {
+            true => endpoint.world.fault_of_all(),
+            false => endpoint.first_fault(self.scope),
         };
         if found.is_none() {
             self.faults_seen.set(now);
@@ -213,9 +231,18 @@ impl<'a> Waiter<'a> {
         found.map(|fault| Error::stopped(fault, self.call))
     }
 
+    /// The verdict that this wait is in a circle, if another rank has found that. A rank that has
+    /// just learnt that others ended asks this first: they may have ended because of it.
+    fn verdict(&self) -> Option<Fault> {
+        let slot = self.slot.get()??;
+        let endpoint = self.endpoint;
+        let epoch = endpoint.world.memory.head(endpoint.rank).agents[slot].epoch.load(Relaxed);
+        endpoint.verdict_on((endpoint.rank, slot, epoch), self.faults_at_start.get())
+    }
+
     /// Records a fault of this communicator and gives the error of the first one there is.
     pub(crate) fn stop(&self, fault: &Fault) -> Error {
-        self.endpoint.world.raise(Reach::Context(self.scope.context), fault);
+        self.endpoint.stop(self.scope, fault);
         let first = self.endpoint.first_fault(self.scope).filter(|_| !self.steadfast);
         Error::stopped(first.unwrap_or_else(|| fault.clone()), self.call)
     }
@@ -285,7 +312,10 @@ impl<'a> Waiter<'a> {
             return Err(error);
         }
         let waiting = format!("rank {}: {}", self.endpoint.rank, self.told());
-        Err(self.stop(&Fault::Left { rank, waiting }))
+        Err(self.stop(&match self.endpoint.world.block_of(rank) < self.scope.block {
+            true => Fault::Absent { rank, waiting },
+            false => Fault::Left { rank, waiting },
+        }))
     }
 }
 
@@ -296,12 +326,14 @@ impl Waiter<'_> {
         let slot = endpoint.agents.claim(!self.scope.is_primary());
         self.slot.set(Some(slot));
         let Some(slot) = slot else { return };
+        self.faults_at_start.set(endpoint.world.faults_claimed());
         let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
         agent.on.store(self.on.get(), Relaxed);
         agent.block.store(self.scope.block, Relaxed);
         agent.context.store(self.scope.context, Relaxed);
         agent.own.store(u32::from(crate::ctx::is_rank_of(endpoint)), Relaxed);
         agent.ended_by.store(self.ended_by.get(), Relaxed);
+        agent.steadfast.store(u32::from(self.steadfast), Relaxed);
         agent.confirmed.store(0, Relaxed);
         agent.since.store(0, Relaxed);
         agent.call.write(self.call, self.noted);
@@ -312,16 +344,11 @@ impl Waiter<'_> {
     }
 }
 
-impl Endpoint {
-    /// The first fault that stops this communicator.
-    pub(crate) fn first_fault(&self, scope: &Scope) -> Option<Fault> {
-        self.world.first_fault(|reach| match reach {
-            Reach::All => true,
-            Reach::Context(context) => context == scope.context,
-            Reach::Rank { rank, block } => {
-                (block == 0 || block == scope.block) && scope.group.local(rank).is_some()
-            }
-        })
+impl World {
+    /// Whether this wait still goes on.
+    pub(super) fn lasts(&self, (rank, slot, epoch): Wait) -> bool {
+        let agent = &self.memory.head(rank).agents[slot];
+        agent.epoch.load(Acquire) == epoch && !self.is_dead(rank)
     }
 }
 
@@ -389,14 +416,13 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
         waiter.endpoint.show_idle_agents();
         agent.confirmed.store(now, Release);
         let suspicion = waiter.suspicion.take();
-        match waiter.endpoint.search_deadlock(waiter.scope, suspicion) {
+        match waiter.endpoint.search_deadlock(waiter.scope, slot, suspicion) {
             Ok(suspicion) => {
                 waiter.suspicion.set(suspicion);
                 Ok(())
             }
-            Err(circle) if !ready() => {
-                let others = circle.contexts.iter().filter(|it| **it != waiter.scope.context);
-                others.for_each(|it| world.raise(Reach::Context(*it), &circle.fault));
+            // One that it cannot tell to the others now is found again.
+            Err(circle) if !ready() && waiter.endpoint.condemn(&circle.others, &circle.fault) => {
                 Err(waiter.stop(&circle.fault))
             }
             Err(_) => Ok(()),

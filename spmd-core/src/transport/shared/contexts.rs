@@ -4,15 +4,17 @@ use std::sync::atomic::Ordering::*;
 
 use super::Endpoint;
 use super::board::Board;
+use super::layout::FAILURES;
 use crate::group::{FIRST_CONTEXT, Scope};
 
 /// The first boards belong to the blocks themselves, in turn: the one of a block is cleared at the
-/// end of the block before it, when some rank may still compare the calls of the one before that.
-const RESERVED: usize = 3;
+/// end of the block before it, when some rank may still compare the calls of the one before that,
+/// or ask how that has ended.
+pub(crate) const BLOCK_BOARDS: usize = FAILURES;
 
 /// The board of a block.
 pub(crate) fn board_of(block: u32) -> usize {
-    block as usize % RESERVED
+    block as usize % BLOCK_BOARDS
 }
 
 /// Low bits of a communicator's number: its lowest world rank.
@@ -25,6 +27,8 @@ pub(crate) struct Retiring {
     board: usize,
     last: u64,
     last_agreement: u64,
+    /// This rank has stopped it, which peers read on its page.
+    stopped: bool,
     scope: Scope,
 }
 
@@ -39,7 +43,7 @@ pub(crate) struct Contexts {
 impl Contexts {
     pub(super) fn new(boards: usize) -> Contexts {
         let mut free = vec![u64::MAX; boards / 64];
-        free[0] &= !((1 << RESERVED) - 1);
+        free[0] &= !((1 << BLOCK_BOARDS) - 1);
         Contexts { free, retiring: Vec::new(), next: FIRST_CONTEXT }
     }
 }
@@ -54,7 +58,8 @@ impl Endpoint {
                 let page = self.world.memory.board(rank, old.board);
                 rank == self.rank
                     || (page.done.0.load(Acquire) >= old.last
-                        && page.agreed.0.load(Acquire) >= old.last_agreement)
+                        && page.agreed.0.load(Acquire) >= old.last_agreement
+                        && (!old.stopped || page.told.0.load(Acquire) != 0))
                     || page.context.0.load(Acquire) != old.scope.context
                     || self.world.is_dead(rank)
             };
@@ -93,16 +98,24 @@ impl Endpoint {
         let page = self.world.memory.board(self.rank, board);
         page.slots.iter().for_each(|slot| slot.stamp.store(0, Release));
         page.proposals.iter().for_each(|proposal| proposal.clear());
-        let words = [&page.done, &page.arrive, &page.release, &page.agreed];
+        let words = [&page.done, &page.arrive, &page.release, &page.agreed, &page.told];
         words.iter().for_each(|word| word.0.store(0, Release));
+        page.fault.clear();
+    }
+
+    /// Clears what this rank shows of a block, before any rank can enter it.
+    pub(crate) fn clear_for(&self, block: u32) {
+        self.clear_board(board_of(block));
+        self.world.memory.failure(self.rank, block).clear();
     }
 
     /// The communicator on this board is gone; the board is free when no peer reads it any more.
     pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
-        self.world.memory.board(self.rank, board.index).context.0.store(0, Release);
+        let page = self.world.memory.board(self.rank, board.index);
+        page.context.0.store(0, Release);
         let (last, last_agreement) = (board.rounds(), board.agreements());
-        let scope = scope.clone();
-        let retiring = Retiring { board: board.index, last, last_agreement, scope };
+        let (stopped, scope) = (page.fault.holds(scope.context), scope.clone());
+        let retiring = Retiring { board: board.index, last, last_agreement, stopped, scope };
         self.contexts.lock().retiring.push(retiring);
     }
 }

@@ -10,8 +10,9 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::Endpoint;
+use super::agents::{Wait, idle};
 use super::layout::{AGENTS, Agent};
+use super::{Endpoint, Mode};
 use crate::fault::Fault;
 use crate::group::Scope;
 
@@ -19,22 +20,28 @@ use crate::group::Scope;
 pub(super) struct Suspicion {
     /// When all of them had been seen.
     since: u64,
-    /// World rank, record, epoch.
-    waits: Vec<(usize, usize, u64)>,
+    waits: Vec<Wait>,
 }
 
 /// A circle of waits.
 pub(super) struct Circle {
     pub(super) fault: Fault,
-    /// The communicators on which its members wait.
-    pub(super) contexts: Vec<u64>,
+    /// Waits of others that must be told, as what stops the communicator of this rank's wait does not
+    /// end them. One for each communicator: its owner stops that.
+    pub(super) others: Vec<Wait>,
 }
 
+/// How many waits a verdict can name. Who is not named finds the circle itself, or learns that a
+/// rank has ended.
+const NAMED: usize = 60;
+
 impl Endpoint {
-    /// Looks for a circle that this rank is in. Gives a suspicion to bring along next time.
+    /// Looks for a circle that the wait in this record of the rank is in. Gives a suspicion to bring
+    /// along next time.
     pub(super) fn search_deadlock(
         &self,
         scope: &Scope,
+        slot: usize,
         earlier: Option<Suspicion>,
     ) -> Result<Option<Suspicion>, Circle> {
         let Some(waits) = self.closed_set(scope) else { return Ok(None) };
@@ -54,17 +61,24 @@ impl Endpoint {
             (rank, self.world.describe(rank, &agent.call))
         });
         let fault = Fault::Deadlock { calls: crate::fault::by_call(calls) };
-        let context =
-            |&(rank, slot, _): &(usize, usize, u64)| head(rank).agents[slot].context.load(Relaxed);
-        let mut contexts: Vec<u64> = waits.iter().map(context).collect();
-        contexts.sort_unstable();
-        contexts.dedup();
-        Err(Circle { fault, contexts })
+        let mut told = vec![scope.context];
+        let mut others = waits;
+        others.retain(|&(rank, at, _)| {
+            let agent = &head(rank).agents[at];
+            let context = agent.context.load(Relaxed);
+            let known = told.contains(&context);
+            if !known {
+                told.push(context);
+            }
+            (rank, at) != (self.rank, slot) && (!known || agent.steadfast.load(Relaxed) != 0)
+        });
+        others.truncate(NAMED);
+        Err(Circle { fault, others })
     }
 
     /// All waits that the waits of this rank depend on, sorted; `None` if a rank among them can
     /// still act.
-    fn closed_set(&self, scope: &Scope) -> Option<Vec<(usize, usize, u64)>> {
+    fn closed_set(&self, scope: &Scope) -> Option<Vec<Wait>> {
         let world = &self.world;
         let mut waits = Vec::new();
         let mut reached = vec![false; world.size()];
@@ -75,8 +89,16 @@ impl Endpoint {
                 continue;
             }
             let head = world.memory.head(rank);
-            if head.idle_agents.load(Relaxed) != 0 {
-                return None;
+            match head.idle_agents.load(Relaxed) {
+                idle::NOBODY => {}
+                // Other processes cannot have it.
+                idle::RANKS if world.mode == Mode::Processes => {}
+                idle::RANKS => world.local().for_each(|next| {
+                    if !std::mem::replace(&mut reached[next], true) {
+                        open.push(next);
+                    }
+                }),
+                _ => return None,
             }
             let mut own = false;
             for slot in 0..AGENTS {
@@ -112,13 +134,20 @@ impl Endpoint {
         Some(waits)
     }
 
-    /// Shows whether somebody besides the waits on record may use a communicator of this rank: one
-    /// that the program made, on which nobody waits, may be in the hands of a thread of the
-    /// program's own.
+    /// Shows who besides the waits on record may use a communicator of this rank: one that the
+    /// program made, on which nobody waits, may be in the hands of any thread of this process. Where
+    /// all of these run ranks of this world, or wait for a block to end, these ranks are asked.
     pub(super) fn show_idle_agents(&self) {
-        let idle = self.extra_comms.load(Relaxed) > self.agents.on_extra();
-        let elsewhere = idle && crate::wait::foreign_threads();
-        let idle = elsewhere || self.agents.has_unrecorded();
-        self.world.memory.head(self.rank).idle_agents.store(u32::from(idle), Relaxed);
+        let world = &self.world;
+        let who = if self.agents.has_unrecorded() {
+            idle::ANYBODY
+        } else if self.extra_comms.load(Relaxed) <= self.agents.on_extra() {
+            idle::NOBODY
+        } else if crate::wait::nobody_else_runs(&world.running) {
+            idle::RANKS
+        } else {
+            idle::ANYBODY
+        };
+        world.memory.head(self.rank).idle_agents.store(who, Relaxed);
     }
 }

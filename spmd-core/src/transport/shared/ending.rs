@@ -10,6 +10,7 @@ use super::{Endpoint, World};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
+use crate::group::{Group, Scope};
 
 impl Endpoint {
     /// Waits until every rank that this one has not gone on without has left `block`, as it has. Whoever fails in the
@@ -21,8 +22,55 @@ impl Endpoint {
     ) -> Result<()> {
         let call = Call::new(Kind::End, site);
         let scope = self.scope_of_the_end(block);
-        let noted = self.note(&call);
-        let waiter = Waiter::new(self, &scope, &call, noted);
+        let waiter = self.wait_for_ends(block, &call, &scope, |waiter| waiter)?;
+        if let Some(error) = waiter.stopped() {
+            return Err(error);
+        }
+        self.miss_no_process(block, &call, &scope)?;
+        if self.has_lost() { Ok(()) } else { self.world.check_calls(block, &call) }
+    }
+
+    /// Complains if the process of a member ended before it has entered the block: the ranks enter
+    /// the world a different number of times.
+    fn miss_no_process(&self, block: u32, call: &Call<'_>, scope: &Scope) -> Result<()> {
+        let missing = |rank: &usize| self.world.block_of(*rank) < block && *rank != self.rank;
+        let Some(rank) = scope.group.iter().find(missing) else { return Ok(()) };
+        let waiting = format!("rank {}: {call}", self.rank);
+        Err(Error::stopped(Fault::Absent { rank, waiting }, call))
+    }
+}
+
+impl Endpoint {
+    /// Waits until every rank that lives has ended the block before `block`, as this one has. Who has
+    /// left that properly has waited for it already. What stays of that block, as it was stopped, is
+    /// then dropped.
+    ///
+    /// The places that a block uses, boards and those for failures, serve later ones as well: so
+    /// nobody is more than one block ahead of anybody.
+    pub(crate) fn wait_for_the_block_before(
+        &self,
+        block: u32,
+        site: &'static Location<'static>,
+    ) -> Result<()> {
+        let Some(before) = block.checked_sub(1).filter(|before| *before > 0) else { return Ok(()) };
+        let call = Call::new(Kind::Start, site);
+        let world = Group::World(self.world.size());
+        let scope = Scope::new(before.into(), before, board_of(before), world.clone(), world);
+        let scope = Scope { held: false, ..scope };
+        self.wait_for_ends(before, &call, &scope, |waiter| waiter.despite_failures())?;
+        self.forget_messages(block);
+        Ok(())
+    }
+
+    /// Waits until the members of `scope` have ended the block.
+    fn wait_for_ends<'a>(
+        &'a self,
+        block: u32,
+        call: &'a Call<'a>,
+        scope: &'a Scope,
+        with: impl FnOnce(Waiter<'a>) -> Waiter<'a>,
+    ) -> Result<Waiter<'a>> {
+        let waiter = with(Waiter::new(self, scope, call, self.note(call)));
         let mut index = 0;
         waiter.until(|| {
             while index < scope.group.len() {
@@ -35,15 +83,12 @@ impl Endpoint {
             }
             Some(())
         })?;
-        if let Some(error) = waiter.stopped() {
-            return Err(error);
-        }
-        if self.has_lost() { Ok(()) } else { self.world.check_calls(block, &call) }
+        Ok(waiter)
     }
 }
 
 impl Endpoint {
-    /// Complains if a rank has failed in `block` that this one has not gone on without.
+    /// Complains if something has stopped `block` that this rank has not gone on from.
     pub(crate) fn miss_nobody(&self, block: u32, call: &Call<'_>) -> Result<()> {
         let fault = self.first_fault(&self.scope_of_the_end(block));
         fault.map_or(Ok(()), |fault| Err(Error::stopped(fault, call)))

@@ -239,6 +239,15 @@ impl Endpoint {
         Ok(first.map(|first| (count, first)))
     }
 
+    /// Drops the messages of blocks before `block`, which all ranks have ended: one that was stopped
+    /// leaves some. What is of this block comes from ranks that have entered it already, and is of its
+    /// own communicator, as this rank is in no other yet.
+    pub(super) fn forget_messages(&self, block: u32) {
+        self.collect_all();
+        let mut inbox = self.inbox.lock();
+        inbox.waiting.retain(|arrived| arrived.envelope.context == u64::from(block));
+    }
+
     /// Makes room in all rings to this rank. What is wrong with one is an error for the call that
     /// wants a message from it.
     pub(super) fn collect_all(&self) {

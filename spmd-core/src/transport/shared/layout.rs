@@ -2,13 +2,13 @@
 //! to it is sound whatever another process writes.
 //!
 //! ```text
-//! control   header | bells, one line pair a rank | fault log           all ranks write
-//! segment r head   | text table | boards | ring table                  rank r writes, all read
+//! control   header | bells, one line pair a rank | deaths | notices    all ranks write
+//! segment r head   | text table | boards | failures | ring table       rank r writes, all read
 //!           shares, one a peer                       rank r and that peer write, all read
 //!           heap                                     rank r writes, all read
 //! ```
 
-use crate::sync::atomic::AtomicU64 as SharedU64;
+use crate::sync::atomic::{AtomicU8 as SharedU8, AtomicU32 as SharedU32, AtomicU64 as SharedU64};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use super::board::agreement::Proposal;
@@ -27,6 +27,8 @@ pub(crate) const SLOTS: usize = 4;
 pub(crate) const INLINE: usize = 48;
 /// Bytes a slot carries at most without exposing a buffer.
 pub const PAYLOAD: usize = 4096;
+/// Places of a rank for how it has failed, which blocks use in turn.
+pub(crate) const FAILURES: usize = 3;
 /// Waiting agents of one rank that are on record at once.
 pub(crate) const AGENTS: usize = 8;
 /// Bytes of text of one fault.
@@ -49,8 +51,10 @@ pub(crate) struct Header {
 /// How many faults have been recorded, in a line of its own: every call looks at it.
 #[repr(C, align(64))]
 pub(crate) struct FaultCount {
-    pub(crate) claimed: AtomicU32,
-    pub(crate) ready: AtomicU32,
+    /// Numbers given to faults.
+    pub(crate) claimed: SharedU32,
+    /// Faults that can be read.
+    pub(crate) ready: SharedU32,
 }
 
 /// A rank's bell, and what the launcher says of its process.
@@ -65,17 +69,18 @@ pub(crate) struct BellLine {
     pub(crate) crowded: crate::sync::atomic::AtomicU32,
 }
 
-/// One entry of the fault log.
+/// A place for one fault. `faults.rs` says whose there are, and when a place is used again.
 #[repr(C, align(64))]
-pub(crate) struct FaultEntry {
+pub(crate) struct FaultPlace<const N: usize = FAULT_BYTES> {
     /// 0 empty, 1 being written, 2 complete.
-    pub(crate) state: AtomicU32,
-    pub(crate) len: AtomicU32,
-    /// The communicator that it stops, or 0: every communicator that holds the rank.
-    pub(crate) context: AtomicU64,
-    pub(crate) rank: AtomicU32,
-    pub(crate) block: AtomicU32,
-    pub(crate) text: [AtomicU8; FAULT_BYTES],
+    pub(crate) state: SharedU32,
+    pub(crate) len: SharedU32,
+    /// The communicator or the block that it stops; 0 for all.
+    pub(crate) stops: SharedU64,
+    /// Its number in the order of all faults.
+    pub(crate) number: SharedU32,
+    pub(crate) _pad: AtomicU32,
+    pub(crate) text: [SharedU8; N],
 }
 
 /// One agent of a rank that sleeps in a wait.
@@ -97,6 +102,8 @@ pub(crate) struct Agent {
     pub(crate) own: AtomicU32,
     /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`] or [`Agent::DATA`].
     pub(crate) ended_by: AtomicU32,
+    /// 1 if what stops its communicator does not end the wait.
+    pub(crate) steadfast: AtomicU32,
     pub(crate) call: CallRecord,
 }
 
@@ -117,7 +124,7 @@ pub(crate) struct Head {
     /// left it properly (2) or has failed (3). 0: it has not entered the world.
     pub(crate) state: AtomicU64,
     pub(crate) pid: AtomicU32,
-    /// Whether agents other than the waiting ones may hold a communicator of the rank.
+    /// Who besides the waiting agents may hold a communicator of the rank, as in `agents::idle`.
     pub(crate) idle_agents: AtomicU32,
     /// 1 if the rank is in a block in which it has called `agree` or `shrink`: it means to go on
     /// when others fail.
@@ -166,6 +173,10 @@ pub(crate) struct BoardPage {
     /// The last agreement that the owner has left.
     pub(crate) agreed: Word,
     pub(crate) proposals: [Proposal; 2],
+    /// 1 once the owner knows what has stopped the communicator.
+    pub(crate) told: Word,
+    /// By what the owner has stopped it.
+    pub(crate) fault: FaultPlace,
 }
 
 /// A word in a line of its own.
@@ -278,13 +289,23 @@ impl Layout {
         bells_offset()
     }
 
-    pub(crate) fn faults_offset(&self) -> usize {
-        faults_offset(self.ranks)
+    pub(crate) fn deaths_offset(&self) -> usize {
+        deaths_offset(self.ranks)
     }
 
-    /// Entries of the fault log.
-    pub(crate) fn faults(&self) -> usize {
-        faults(self.ranks)
+    /// Places for the deaths of ranks, and one for what stops everything.
+    pub(crate) fn deaths(&self) -> usize {
+        deaths(self.ranks)
+    }
+
+    pub(crate) fn notices_offset(&self) -> usize {
+        notices_offset(self.ranks)
+    }
+
+    /// How many faults can be looked up by their numbers.
+    #[inline]
+    pub(crate) fn notices(&self) -> usize {
+        notices(self.ranks)
     }
 
     #[inline]
@@ -318,8 +339,16 @@ impl Layout {
             + board * size_of::<BoardPage>()
     }
 
+    pub(crate) fn failure_offset(&self, place: usize) -> usize {
+        self.board_offset(self.boards) + place * size_of::<FaultPlace>()
+    }
+
+    pub(crate) fn verdict_offset(&self) -> usize {
+        self.failure_offset(FAILURES)
+    }
+
     pub(crate) fn acks_offset(&self) -> usize {
-        self.board_offset(self.boards)
+        (self.verdict_offset() + size_of::<FaultPlace>()).next_multiple_of(128)
     }
 
     pub(crate) fn ring_table_offset(&self) -> usize {
@@ -343,16 +372,25 @@ fn bells_offset() -> usize {
     size_of::<Header>().next_multiple_of(PAGE)
 }
 
-fn faults_offset(ranks: usize) -> usize {
+fn deaths_offset(ranks: usize) -> usize {
     bells_offset() + (ranks * size_of::<BellLine>()).next_multiple_of(PAGE)
 }
 
-fn faults(ranks: usize) -> usize {
-    ranks + 64
+fn deaths(ranks: usize) -> usize {
+    ranks + 1
+}
+
+fn notices_offset(ranks: usize) -> usize {
+    deaths_offset(ranks) + (deaths(ranks) * size_of::<FaultPlace>()).next_multiple_of(PAGE)
+}
+
+/// Enough that a rank which must look at all others has missed more faults than there are ranks.
+fn notices(ranks: usize) -> usize {
+    (2 * ranks + 64).next_power_of_two()
 }
 
 fn control_bytes(ranks: usize) -> usize {
-    faults_offset(ranks) + (faults(ranks) * size_of::<FaultEntry>()).next_multiple_of(PAGE)
+    notices_offset(ranks) + (notices(ranks) * size_of::<SharedU64>()).next_multiple_of(PAGE)
 }
 
 #[cfg(test)]

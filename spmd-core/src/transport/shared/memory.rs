@@ -177,9 +177,26 @@ impl Memory {
         self.part(self.layout.bells_offset() + rank * size_of::<BellLine>())
     }
 
-    pub(crate) fn fault(&self, entry: usize) -> &FaultEntry {
-        assert!(entry < self.layout.faults());
-        self.part(self.layout.faults_offset() + entry * size_of::<FaultEntry>())
+    /// Where the death of a rank is told, and after the last rank's, what stops everything.
+    pub(crate) fn death(&self, place: usize) -> &FaultPlace {
+        assert!(place < self.layout.deaths());
+        self.part(self.layout.deaths_offset() + place * size_of::<FaultPlace>())
+    }
+
+    /// Where the fault of this number is announced.
+    pub(crate) fn notice(&self, number: u32) -> &crate::sync::atomic::AtomicU64 {
+        let place = number as usize % self.layout.notices();
+        self.part(self.layout.notices_offset() + place * 8)
+    }
+
+    /// Where a rank tells how it has failed in a block.
+    pub(crate) fn failure(&self, rank: usize, block: u32) -> &FaultPlace {
+        self.in_segment(rank, self.layout.failure_offset(block as usize % FAILURES))
+    }
+
+    /// Where a rank tells others that they wait in a circle.
+    pub(crate) fn verdict(&self, rank: usize) -> &FaultPlace {
+        self.in_segment(rank, self.layout.verdict_offset())
     }
 
     #[inline]

@@ -26,6 +26,7 @@ pub(crate) mod ring;
 mod room;
 mod single_copy;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
@@ -41,6 +42,7 @@ pub(crate) use inbox::Lent;
 use memory::Memory;
 use queue::Queue;
 
+use crate::fault::Fault;
 use crate::group::Scope;
 use crate::text::Interner;
 use crate::transport::across::Across;
@@ -82,6 +84,8 @@ pub(crate) struct World {
     hub: Option<Hub>,
     /// Whether ranks of this process have taken part in an agreement.
     agreeing: AtomicBool,
+    /// Threads of this process that run ranks of this world.
+    pub(crate) running: Arc<AtomicUsize>,
     /// Mailboxes of ranks without rings.
     queues: Box<[Queue]>,
     /// What joins the processes of a world that lives in several, of which this is one's arena.
@@ -118,6 +122,7 @@ impl World {
             tuning,
             hub,
             agreeing: AtomicBool::new(false),
+            running: Arc::default(),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new(window, ranks)).collect(),
             across,
@@ -203,6 +208,11 @@ impl World {
         }
     }
 
+    /// The block that `rank` has entered last, 0 before the first.
+    pub(crate) fn block_of(&self, rank: usize) -> u32 {
+        (self.memory.head(rank).state.load(Acquire) >> 2) as u32
+    }
+
     /// Whether `rank` can take no more part in `block`: it has ended it, or its process is gone.
     pub(crate) fn has_ended(&self, rank: usize, block: u32) -> bool {
         let word = self.memory.head(rank).state.load(Acquire);
@@ -217,7 +227,8 @@ impl World {
     pub(crate) fn has_failed(&self, rank: usize, block: u32) -> bool {
         let word = self.memory.head(rank).state.load(Acquire);
         let (at, state) = ((word >> 2) as u32, word & 3);
-        let left = at > block || (at == block && state == state::LEFT);
+        let gone_on = at > block && !self.memory.failure(rank, block).holds(block.into());
+        let left = gone_on || (at == block && state == state::LEFT);
         !left && self.has_ended(rank, block)
     }
 
@@ -268,6 +279,10 @@ pub(crate) struct Endpoint {
     rings: Box<[Mutex<Option<ring::RingWriter>>]>,
     contexts: Mutex<contexts::Contexts>,
     outlived: Mutex<outlived::Outlived>,
+    /// The last faults that have stopped communicators of this rank.
+    told: Mutex<VecDeque<Fault>>,
+    /// Waits of others that this rank has ended, as long as they do not know.
+    condemned: Mutex<Vec<agents::Wait>>,
     pub(crate) heap: Arc<SegmentHeap>,
 }
 
@@ -286,6 +301,8 @@ impl Endpoint {
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
             contexts: Mutex::new(contexts::Contexts::new(boards)),
             outlived: Mutex::default(),
+            told: Mutex::default(),
+            condemned: Mutex::default(),
             heap,
             world,
         }

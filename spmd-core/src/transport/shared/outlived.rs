@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::*;
 
+use super::contexts::board_of;
 use super::{Endpoint, state};
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -11,10 +12,12 @@ use crate::group::{FIRST_CONTEXT, Group, Scope};
 /// What a rank has gone on without in its block.
 #[derive(Default)]
 pub(super) struct Outlived {
-    /// World ranks that are not in a communicator that was shrunk.
+    /// World ranks that are not in a communicator that was shrunk, each once, in order.
     ranks: Vec<usize>,
     /// The newest communicator that was made by shrinking one that had lost something; 0 for none.
     newest: u64,
+    /// Its place on the boards.
+    board: usize,
     /// The block's own communicator is among those.
     primary: bool,
     /// The least number of a communicator that the program can have made in the block.
@@ -82,14 +85,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The rank goes on with communicator `newest`, in which these members of `scope` are not.
-    pub(crate) fn go_on(&self, scope: &Scope, newest: u64, without: &[usize]) {
+    /// The rank goes on with communicator `next`, in which these members of `scope` are not.
+    pub(crate) fn go_on(&self, scope: &Scope, next: &Scope, without: &[usize]) {
         if without.is_empty() && self.first_fault(scope).is_none() {
             return;
         }
         let mut outlived = self.outlived.lock();
         outlived.ranks.extend(without);
-        outlived.newest = outlived.newest.max(newest);
+        outlived.ranks.sort_unstable();
+        outlived.ranks.dedup();
+        if next.context > outlived.newest {
+            (outlived.newest, outlived.board) = (next.context, next.board);
+        }
         outlived.primary |= scope.is_primary();
         for rank in without {
             self.world.memory.bell(*rank).outlived.store(1, Relaxed);
@@ -117,10 +124,14 @@ impl Endpoint {
         let group = if outlived.ranks.is_empty() {
             Group::World(size)
         } else {
-            let there = (0..size).filter(|rank| !outlived.ranks.contains(rank));
-            Group::Some(there.map(|rank| rank as u32).collect())
+            let stays = |rank: &usize| outlived.ranks.binary_search(rank).is_err();
+            Group::Some((0..size).filter(stays).map(|rank| rank as u32).collect())
         };
-        let context = if outlived.primary { outlived.newest } else { u64::from(block) };
-        Scope::new(context, block, group.clone(), group)
+        let (context, board) = match outlived.primary {
+            true => (outlived.newest, outlived.board),
+            false => (u64::from(block), board_of(block)),
+        };
+        let scope = Scope::new(context, block, board, group.clone(), group);
+        Scope { held: false, ..scope }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::BLOCK;
 use super::super::now::Rounds;
 use crate::transport::shared::World;
+use crate::transport::shared::agents::idle;
 use crate::transport::shared::layout::{AGENTS, Agent};
 
 /// What waits in a process, and how far it is.
@@ -110,10 +111,13 @@ impl State {
             state.waits.extend(wait);
             state.comms.push(progress);
         }
+        let mut shared = Vec::new();
         for rank in across.local() {
             let head = world.memory.head(rank);
-            if head.idle_agents.load(Relaxed) != 0 {
-                state.idle.push(rank as u32);
+            match head.idle_agents.load(Relaxed) {
+                idle::NOBODY => {}
+                idle::RANKS => shared.push(rank as u32),
+                _ => state.idle.push(rank as u32),
             }
             for slot in 0..AGENTS {
                 let agent = &head.agents[slot];
@@ -138,6 +142,14 @@ impl State {
             }
         }
         state.clock = world.now_ms();
+        // What any rank of this process may use, nobody does where all of them wait.
+        let waits = |rank: usize| {
+            let its = |wait: &Wait| wait.own && wait.rank as usize == rank;
+            state.waits.iter().any(its) || world.has_ended(rank, world.block_of(rank))
+        };
+        if !shared.is_empty() && !across.local().all(waits) {
+            state.idle.append(&mut shared);
+        }
         state
     }
 

@@ -126,8 +126,10 @@ impl Endpoint {
                     }
                 }
             }
-            Some(())
+            // Peers may have ended because they wait in a circle with this rank.
+            Some(waiter.stopped().map_or(Ok(()), Err))
         });
+        let outcome = outcome.and_then(|ended| ended);
         page.agreed.0.store(number, Release);
         if outcome.is_err() {
             board.agreements.set(None);

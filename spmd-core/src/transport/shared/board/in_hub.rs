@@ -61,7 +61,7 @@ impl Round<'_> {
             self.endpoint.world.ring_hub(hub);
         }
         // A peer may have taken its buffers back, and wait until nobody uses them.
-        if self.endpoint.world.faults_seen() != 0 {
+        if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
             self.endpoint.world.publish();
             self.ring_peers();
         }
