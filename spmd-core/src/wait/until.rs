@@ -48,8 +48,15 @@ impl Drop for Running {
 /// Whether this process has threads that the library did not start and that are not waiting in
 /// it; such a thread may hold a communicator. Where that cannot be told, yes.
 pub(crate) fn foreign_threads() -> bool {
-    let threads = std::fs::read_dir("/proc/self/task").map(|tasks| tasks.count());
-    threads.map_or(true, |threads| threads > RUNNING.load(Relaxed) + OPENERS.load(Relaxed))
+    threads().is_none_or(|threads| threads > RUNNING.load(Relaxed) + OPENERS.load(Relaxed))
+}
+
+/// How many threads this process has. The kernel is asked for their number, not for a list: each of
+/// thousands of ranks asks.
+fn threads() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Threads:"))?;
+    line.trim().parse().ok()
 }
 
 /// Threads that wait for a block they opened.

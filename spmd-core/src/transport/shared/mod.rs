@@ -79,6 +79,8 @@ pub(crate) struct World {
     homes: Box<[OnceLock<Home>]>,
     /// Where virtual ranks meet.
     hub: Option<Hub>,
+    /// A rank that was still in its block when somebody looked last.
+    seen: AtomicUsize,
     /// Whether ranks of this process have taken part in an agreement.
     agreeing: AtomicBool,
     /// Mailboxes of ranks without rings.
@@ -115,6 +117,7 @@ impl World {
             timeout,
             tuning,
             hub,
+            seen: AtomicUsize::new(0),
             agreeing: AtomicBool::new(false),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new()).collect(),
@@ -142,6 +145,11 @@ impl World {
         if let (Some(place), Some(home)) = (self.homes.get(rank), crate::wait::fleet::current()) {
             let _ = place.set(home);
         }
+    }
+
+    /// Where a virtual rank lives, once it has started.
+    fn home(&self, rank: usize) -> Option<&Home> {
+        self.homes.get(rank)?.get()
     }
 
     #[inline]
@@ -179,7 +187,24 @@ impl World {
     /// Wakes every agent of every rank, those too that wait in the hub.
     pub(crate) fn ring_all(&self) {
         self.publish();
+        if self.wake_workers() {
+            return;
+        }
         self.local().for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
+    }
+
+    /// Wakes every agent of every rank by a look at each worker, where all agents are virtual ranks:
+    /// when all of thousands fail, each of them wakes all. Others can only wait on a communicator
+    /// that the program has made. Whoever gets one later than this looks, looks itself, before it
+    /// sleeps, at what was changed before this.
+    fn wake_workers(&self) -> bool {
+        let Some(hub) = &self.hub else { return false };
+        let started = |rank: usize| self.homes[rank].get().is_some();
+        let woken = crate::comm::extra_comms() == 0 && hub.firsts().all(started);
+        if woken {
+            hub.firsts().for_each(|rank| self.wake_worker_of(rank));
+        }
+        woken
     }
 
     /// Makes all virtual ranks ready that share the worker of this one, which has entered the
@@ -233,7 +258,11 @@ impl World {
 /// Nanoseconds of a clock that all processes of the host share.
 #[cfg(target_os = "linux")]
 pub(crate) fn clock_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // By the C library, which finds the clock under valgrind, too, where rustix crashes.
+    // SAFETY: the pointer is to a time that lives during the call. It cannot fail: this clock is
+    // always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
