@@ -2,6 +2,7 @@
 
 mod across;
 mod choices;
+mod entry;
 mod hub;
 mod messages;
 mod offer;
@@ -9,6 +10,8 @@ mod receive;
 pub(crate) mod settle;
 mod survive;
 
+pub use self::entry::Entered;
+pub(crate) use self::entry::IN_OPERATION;
 pub use self::hub::HubCall;
 pub use self::offer::Offer;
 use std::cell::Cell;
@@ -61,6 +64,7 @@ pub struct Comm {
     board: Board,
     notes: [Cell<(usize, u64, Noted)>; 16],
     choices: Choices,
+    user: entry::User,
     /// The block's own communicator, not one made by the program.
     primary: bool,
 }
@@ -92,8 +96,20 @@ impl Comm {
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         let route = Route::of(&endpoint);
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
-        let notes = Default::default();
-        Comm { endpoint, route, scope, me, here, spread, board, notes, choices, primary: true }
+        let (notes, user) = Default::default();
+        Comm {
+            endpoint,
+            route,
+            scope,
+            me,
+            here,
+            spread,
+            board,
+            notes,
+            choices,
+            user,
+            primary: true,
+        }
     }
 
     /// Whether this is a communicator of this end.
@@ -153,11 +169,6 @@ impl Comm {
         noted
     }
 
-    #[inline]
-    fn refuse_reentry(&self, call: &Call<'_>) -> Result<()> {
-        if crate::wait::is_in_operation() { Err(reentered(call)) } else { Ok(()) }
-    }
-
     /// Runs a collective on the shared arena: what algorithms of `spmd-collectives` are made of.
     ///
     /// All ranks of the communicator call it, in the same order, with calls of equal
@@ -169,17 +180,19 @@ impl Comm {
         call: &'a Call<'a>,
         body: impl FnOnce(&Round<'a>) -> Result<R>,
     ) -> Result<R> {
-        self.refuse_reentry(call)?;
-        let noted = self.note(call);
         self.carried(call, || {
+            let noted = self.note(call);
             Round::run(&self.endpoint, &self.scope, &self.board, self.here, call, noted, body)
         })
     }
 
     /// Makes a call, with what is wrapped around the transport. Where nothing is, it costs nothing:
     /// to go through the transport's table took a tenth of a barrier of two ranks.
+    ///
+    /// Errors: another call is under way.
     #[inline]
-    fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
+    fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<R>) -> Result<R> {
+        let _entered = self.enter(call)?;
         if self.route.plain { run() } else { self.wrapped(call, run) }
     }
 
@@ -309,6 +322,7 @@ impl Comm {
             board: Board::new(board, context),
             notes: Default::default(),
             choices: Choices::of(&self.endpoint.world, members.len()),
+            user: Default::default(),
             primary: false,
         })
     }
@@ -328,11 +342,6 @@ impl Comm {
         let across = self.endpoint.world.across.as_ref();
         across.map_or(0, |across| across.fabric.hosts()[across.fabric.process()])
     }
-}
-
-#[cold]
-fn reentered(call: &Call<'_>) -> Error {
-    Error::Reentrant { call: call.to_string() }
 }
 
 impl Drop for Comm {

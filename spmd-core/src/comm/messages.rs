@@ -284,6 +284,7 @@ impl Comm {
     pub fn iprobe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Option<Status>> {
         let (source, tag) = (source.source(), tag.tag());
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
+        let _entered = self.enter(&call)?;
         self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;
         let found = self.route.transport.peek(&wanted)?;
