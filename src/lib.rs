@@ -24,6 +24,13 @@
 //! that they concern, never a silent hang. Each element of a reduction is folded in one canonical
 //! order: results are the same to the last bit, run after run, wherever the ranks are.
 //!
+//! # Soundness
+//! Safe code has no undefined behaviour, whatever other ranks do, with one exception: on a virtual
+//! rank, code that leaves a reference to its stack in a thread-local for the time of a closure, as the
+//! crate `scoped-tls` does, must not call this library within that closure. Another rank of the same
+//! thread would find the reference when what it points to is gone. `rank_local!` is storage that each
+//! rank has for itself, in every place. The guide tells which crates are fit for virtual ranks.
+//!
 //! # Features
 //! - `mpi`, off by default: links the program with the MPI whose `mpicc` is in `PATH` (or is named by
 //!   `MPICC`), for libraries without the standard ABI of MPI 5.0, as Open MPI 4 and 5. The build
@@ -37,9 +44,9 @@ pub use spmd_collectives::{
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, Result,
-    SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_println, spmd, strided,
-    strided_mut, subarray, subarray_mut, with_current,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, RankLocal,
+    Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println,
+    spmd, strided, strided_mut, subarray, subarray_mut, with_current,
 };
 pub use spmd_core::{buffer, element, op};
 

@@ -38,7 +38,8 @@ pub(crate) enum Mode {
     Processes,
     /// Threads of one process
     Threads,
-    /// Coroutines of one process
+    /// Coroutines of one process; for programs that keep no reference in a thread-local (crate
+    /// scoped-tls) across a call of spmd
     Virtual,
     /// One GPU per rank (not in this version)
     Gpus,

@@ -104,10 +104,12 @@ impl Environment {
         }
         let unset = |name: &str| std::env::var_os(name).is_none();
         put("SPMD_CORES", places.cores().to_string());
-        let share = places.share(rank).to_string();
-        for name in ["OMP_NUM_THREADS", "RAYON_NUM_THREADS"].into_iter().filter(|name| unset(name))
-        {
-            put(name, share.clone());
+        let share = places.share(rank);
+        // A process has one pool of rayon's, which its ranks share; OpenMP has one for each thread.
+        let pool = if plan.one_process() { places.cores() } else { share };
+        let threads = [("OMP_NUM_THREADS", share), ("RAYON_NUM_THREADS", pool)];
+        for (name, threads) in threads.into_iter().filter(|(name, _)| unset(name)) {
+            put(name, threads.to_string());
         }
         if plan.one_process() {
             put("SPMD_AS", plan.in_process().into());

@@ -96,6 +96,7 @@ impl Split for Comm {
     fn dup(&self) -> Result<Comm> {
         let call = Call::new(Kind::Dup, Location::caller());
         let members: Vec<usize> = (0..self.size()).collect();
+        let _held = self.hold(&call)?;
         loop {
             let agreed = match self.spans_processes() {
                 true => across_members(self, &call, None, 0, 0)?.0,
@@ -117,6 +118,7 @@ pub(crate) fn split(
     key: i32,
     digest: u64,
 ) -> Result<Option<Comm>> {
+    let _held = comm.hold(call)?;
     loop {
         let (agreed, members) = match comm.spans_processes() {
             true => across_members(comm, call, color, key, digest)?,

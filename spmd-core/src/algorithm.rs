@@ -3,7 +3,7 @@
 
 pub use crate::buffer::{View, ViewMut};
 pub use crate::call::{Call, Form, Kind};
-pub use crate::comm::{HubCall, Offer, Trial};
+pub use crate::comm::{Entered, HubCall, Offer, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
 pub use crate::transport::across::Lead;

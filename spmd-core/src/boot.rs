@@ -236,6 +236,9 @@ where
     R: Send,
 {
     let site = Location::caller();
+    if !wait::current().is_null() {
+        return Err(entered_twice());
+    }
     let entry = ENTRY.get_or_init(|| {
         enter(attach).map_err(|error| match error {
             Error::Boot(text) => text,
@@ -312,17 +315,20 @@ fn enter(attach: Attach) -> Result<Entry> {
     }
 }
 
+/// A rank is in the world, or in a block that is its own.
+fn entered_twice() -> Error {
+    let why = "spmd::run was called inside the world that it enters; a block within a rank is \
+               opened with spmd(n, ..)";
+    Error::Argument(why.into())
+}
+
 fn run_as_process<R>(
     place: &Place,
     f: impl FnOnce(&Ctx) -> Result<R>,
     site: &'static Location<'static>,
 ) -> Result<R> {
     let Some(mut blocks) = place.blocks.try_lock() else {
-        return Err(Error::Argument(
-            "spmd::run was called inside the world that it enters; a block within a rank is \
-             opened with spmd(n, ..)"
-                .into(),
-        ));
+        return Err(entered_twice());
     };
     let (endpoint, block) = (&place.endpoint, *blocks + 1);
     let _running = wait::Running::new(&endpoint.world.running);

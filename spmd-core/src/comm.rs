@@ -2,6 +2,7 @@
 
 mod across;
 mod choices;
+mod entry;
 mod hub;
 mod messages;
 mod offer;
@@ -10,6 +11,8 @@ mod receive;
 pub(crate) mod settle;
 mod survive;
 
+pub use self::entry::Entered;
+pub(crate) use self::entry::IN_OPERATION;
 pub use self::hub::HubCall;
 pub use self::offer::Offer;
 use std::cell::Cell;
@@ -66,6 +69,7 @@ pub struct Comm {
     origin: u16,
     choices: Choices,
     polling: Polling,
+    user: entry::User,
     /// The block's own communicator, not one made by the program.
     primary: bool,
 }
@@ -97,9 +101,8 @@ impl Comm {
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
         let route = Route::of(&endpoint);
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
-        let notes = Default::default();
+        let (notes, polling, user) = Default::default();
         let origin = 0;
-        let polling = Polling::default();
         Comm {
             endpoint,
             route,
@@ -112,6 +115,7 @@ impl Comm {
             origin,
             choices,
             polling,
+            user,
             primary: true,
         }
     }
@@ -173,11 +177,6 @@ impl Comm {
         noted
     }
 
-    #[inline]
-    fn refuse_reentry(&self, call: &Call<'_>) -> Result<()> {
-        if crate::wait::is_in_operation() { Err(reentered(call)) } else { Ok(()) }
-    }
-
     /// Runs a collective on the shared arena: what algorithms of `spmd-collectives` are made of.
     ///
     /// All ranks of the communicator call it, in the same order, with calls of equal
@@ -189,17 +188,19 @@ impl Comm {
         call: &'a Call<'a>,
         body: impl FnOnce(&Round<'a>) -> Result<R>,
     ) -> Result<R> {
-        self.refuse_reentry(call)?;
-        let noted = self.note(call);
         self.carried(call, || {
+            let noted = self.note(call);
             Round::run(&self.endpoint, &self.scope, &self.board, self.here, call, noted, body)
         })
     }
 
     /// Makes a call, with what is wrapped around the transport. Where nothing is, it costs nothing:
     /// to go through the transport's table took a tenth of a barrier of two ranks.
+    ///
+    /// Errors: another call is under way.
     #[inline]
-    fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
+    fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<R>) -> Result<R> {
+        let _entered = self.enter(call)?;
         if self.route.plain { run() } else { self.wrapped(call, run) }
     }
 
@@ -330,6 +331,7 @@ impl Comm {
             origin: self.endpoint.note_origin(call),
             choices: Choices::of(&self.endpoint.world, members.len()),
             polling: Polling::default(),
+            user: Default::default(),
             primary: false,
         })
     }
@@ -349,11 +351,6 @@ impl Comm {
         let across = self.endpoint.world.across.as_ref();
         across.map_or(0, |across| across.fabric.hosts()[across.fabric.process()])
     }
-}
-
-#[cold]
-fn reentered(call: &Call<'_>) -> Error {
-    Error::Reentrant { call: call.to_string() }
 }
 
 impl Drop for Comm {

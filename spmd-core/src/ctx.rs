@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::comm::Comm;
 use crate::error::{Error, Result};
+use crate::rank_local::{self, Locals};
 use crate::transport::shared::{Endpoint, Mode};
 use crate::wait::{current, set_current};
 
@@ -35,7 +36,7 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, block: u32) -> Ctx {
+    fn new(endpoint: Arc<Endpoint>, block: u32) -> Ctx {
         let comm = Comm::world(endpoint.clone(), block);
         Ctx { comm, endpoint, _not_send: PhantomData }
     }
@@ -79,9 +80,21 @@ impl Ctx {
     pub fn alloc_shared<T: crate::Element>(&self, n: usize) -> Result<crate::SharedBuf<T>> {
         crate::SharedBuf::new(&self.endpoint, n, std::panic::Location::caller())
     }
+}
+
+/// A rank as it runs its closure: what `wait/current.rs` points to meanwhile.
+pub(crate) struct Present {
+    pub(crate) ctx: Ctx,
+    pub(crate) locals: Locals,
+}
+
+impl Present {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, block: u32) -> Present {
+        Present { ctx: Ctx::new(endpoint, block), locals: Locals::new() }
+    }
 
     pub(crate) fn enter(&self) -> Entered {
-        let before = set_current((&raw const self.comm).cast());
+        let before = set_current((&raw const *self).cast());
         // On a coroutine, what was there belongs to another one, which may end before this.
         Entered(if crate::wait::fleet::in_coroutine() { std::ptr::null() } else { before })
     }
@@ -123,17 +136,43 @@ pub(crate) fn is_rank_of(endpoint: &Endpoint) -> bool {
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
-    let current = current().cast::<Comm>();
-    if current.is_null() {
-        return Err(Error::Argument(
+    with_present(|present| match present {
+        Some(present) => f(&present.ctx.comm),
+        None => Err(Error::Argument(
             "no rank runs on this thread: call this inside spmd(..) or spmd::run(..), on the \
              rank's own thread"
                 .into(),
-        ));
+        )),
+    })
+}
+
+/// Gives the rank that runs here to `f`, if one does.
+fn with_present<R>(f: impl FnOnce(Option<&Present>) -> R) -> R {
+    let current = current().cast::<Present>();
+    if current.is_null() {
+        return f(None);
     }
-    // SAFETY: only `Ctx::enter` says that a rank runs here (`wait/current.rs`), by a pointer to the
-    // communicator of a `Ctx` that lives on a stack frame below this one; it is taken back before
-    // that frame ends (`Entered`). What other coroutines say in between is overwritten when this
-    // one goes on, at every suspension, and a coroutine leaves nothing there when it ends.
-    f(unsafe { &*current })
+    // SAFETY: only `Present::enter` says that a rank runs here (`wait/current.rs`), by a pointer to
+    // itself, which lives on a stack frame below this one; it is taken back before that frame ends
+    // (`Entered`). What other coroutines say in between is overwritten when this one goes on, at
+    // every suspension, and a coroutine leaves nothing there when it ends.
+    f(Some(unsafe { &*current }))
+}
+
+/// Gives the values of the rank that runs here to `f`, or those of this thread.
+pub(crate) fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
+    let mut f = Some(f);
+    let mut call = |locals: &Locals| (f.take().expect("it is called once"))(locals);
+    with_present(|present| present.map(|it| call(&it.locals)))
+        .unwrap_or_else(|| rank_local::with_thread(call))
+}
+
+/// The rank that runs here, where the name of its thread does not tell: a virtual rank or a process.
+pub(crate) fn unnamed_rank() -> Option<usize> {
+    with_present(|present| {
+        let Endpoint { rank, world, .. } = &*present?.ctx.endpoint;
+        let thread = std::thread::current();
+        let told = thread.name().is_some_and(|name| name.ends_with(&format!(" {rank}")));
+        (world.mode != Mode::Threads || !told).then_some(*rank)
+    })
 }

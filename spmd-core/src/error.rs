@@ -154,11 +154,14 @@ pub enum Error {
         /// The source line of its send.
         sent_at: String,
     },
-    /// A call from inside a user operation.
-    #[error("{call} was made from inside a reduction operation; an operation must not communicate")]
+    /// A call that was made while another one was under way: from inside a user operation, or by
+    /// another virtual rank on the same communicator.
+    #[error("{call} was made {meanwhile}")]
     Reentrant {
         /// The call, with its source line.
         call: String,
+        /// Inside what, and what to do.
+        meanwhile: &'static str,
     },
     /// The time limit for waiting passed (`Spmd::timeout`, `SPMD_TIMEOUT`).
     #[error(

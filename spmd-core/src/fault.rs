@@ -1,7 +1,9 @@
 //! What stops ranks: the first cause, recorded once and seen by all.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
+use std::io::Write;
 use std::sync::Once;
 
 use serde::{Deserialize, Serialize};
@@ -229,8 +231,8 @@ thread_local! {
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on panics note their place, which their payload does not tell; then the hook that
-/// was there before goes on.
+/// From now on panics note their place, which their payload does not tell, and say which rank it is
+/// if the name of its thread does not; then the hook that was there before goes on.
 pub(crate) fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -239,6 +241,10 @@ pub(crate) fn note_panics() {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
             // A thread that is being torn down has no such variable any more.
             let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
+            if let Some(rank) = crate::ctx::unnamed_rank() {
+                // Where standard error is closed nobody reads it.
+                let _ = writeln!(std::io::stderr(), "spmd: rank {rank} panics:");
+            }
             before(info);
         }));
     });
@@ -269,10 +275,14 @@ pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
 pub(crate) fn by_call(calls: impl Iterator<Item = (usize, String)>) -> Vec<String> {
     const NAMED: usize = 8;
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
     for (rank, call) in calls {
-        match groups.iter_mut().find(|(known, _)| *known == call) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((call, vec![rank])),
+        match places.get(&call) {
+            Some(place) => groups[*place].1.push(rank),
+            None => {
+                places.insert(call.clone(), groups.len());
+                groups.push((call, vec![rank]));
+            }
         }
     }
     let line = |(call, ranks): (String, Vec<usize>)| {

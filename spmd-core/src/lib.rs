@@ -1,4 +1,11 @@
 //! Ranks, waiting, transports and failure handling of `spmd`.
+//!
+//! # Soundness
+//! Safe code has no undefined behaviour, whatever other ranks do, with one exception: on a virtual
+//! rank, code that leaves a reference to its stack in a thread-local for the time of a closure, as the
+//! crate `scoped-tls` does, must not call this library within that closure. Another rank of the same
+//! thread would find the reference when what it points to is gone. [`rank_local!`] is storage that
+//! each rank has for itself, in every place.
 
 pub mod algorithm;
 pub mod block;
@@ -17,6 +24,7 @@ mod group;
 pub mod op;
 mod print;
 pub mod rank;
+mod rank_local;
 mod shared_alloc;
 mod shared_buf;
 mod sync;
@@ -39,6 +47,7 @@ pub use op::{
 #[doc(hidden)]
 pub use print::print_lines;
 pub use rank::{ANY, Any, Source, Status, TagOrAny};
+pub use rank_local::RankLocal;
 pub use shared_alloc::SharedAlloc;
 pub use shared_buf::SharedBuf;
 pub use transport::shared::Mode;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Present};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, note_panics, panic_text};
 use crate::transport::shared::{Endpoint, Mode, Reach, state};
@@ -19,11 +19,15 @@ pub(crate) fn run_rank<R>(
     world.settle(rank);
     endpoint.enter(block);
     note_panics();
-    let ctx = Ctx::new(endpoint.clone(), block);
-    let entered = ctx.enter();
-    let outcome = catch_unwind(AssertUnwindSafe(|| f(&ctx)));
+    let present = Present::new(endpoint.clone(), block);
+    let entered = present.enter();
+    let mut outcome = catch_unwind(AssertUnwindSafe(|| f(&present.ctx)));
+    // Whichever of them panics, all are dropped.
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.locals.close())) {
+        outcome = outcome.and(Err(panic));
+    }
     drop(entered);
-    drop(ctx);
+    drop(present);
     let own = |cause| Some(Fault::Rank { rank, cause });
     let fault = match &outcome {
         Ok(Ok(_)) => None,

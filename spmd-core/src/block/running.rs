@@ -11,6 +11,7 @@ use super::{Arena, Bind, Spmd, check_all_received, run_rank};
 use crate::algorithm::find;
 use crate::boot;
 use crate::call::{Call, Kind};
+use crate::comm::IN_OPERATION;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, discard, panic_text};
@@ -38,7 +39,13 @@ impl Spmd {
     {
         let n = self.ranks;
         if wait::is_in_operation() {
-            return Err(Error::Reentrant { call: format!("spmd at {site}") });
+            let (call, meanwhile) = (format!("spmd at {site}"), IN_OPERATION);
+            return Err(Error::Reentrant { call, meanwhile });
+        }
+        if fleet::in_coroutine() && std::thread::panicking() {
+            let why = "a virtual rank that is panicking cannot wait for a block; don't open one in \
+                       Drop";
+            return Err(Error::misuse("spmd", site, why));
         }
         if n == 0 {
             return Err(Error::misuse("spmd", site, "a block needs at least one rank"));

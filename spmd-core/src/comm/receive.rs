@@ -81,7 +81,6 @@ impl Comm {
 
     /// What a call of messages waits with, unless its communicator has been stopped.
     pub(super) fn waiter<'a>(&'a self, call: &'a Call<'a>) -> Result<Waiter<'a>> {
-        self.refuse_reentry(call)?;
         let waiter = Waiter::new(&self.endpoint, &self.scope, call, self.note(call)).across();
         match waiter.stopped() {
             Some(error) => Err(error),

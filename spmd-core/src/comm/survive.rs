@@ -205,7 +205,6 @@ impl Comm {
 
     /// Makes a proposal, and gives those of all ranks.
     fn propose(&self, call: &Call<'_>, proposal: Proposal) -> Result<Heard> {
-        self.refuse_reentry(call)?;
         let words = proposal.to_words();
         if let Some(spread) = &self.spread {
             return self.propose_across(spread, call, &words, |words| words[0] == OFFER);

@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
@@ -38,11 +39,14 @@ pub(super) struct Worker {
     pub(super) ready: SharedSet,
     /// Set before the worker first sleeps.
     pub(super) thread: OnceLock<Thread>,
+    /// The system's number of that thread, 0 where it is not known.
+    pub(super) number: AtomicI32,
 }
 
 impl Worker {
     pub(super) fn new(slots: usize) -> Worker {
-        Worker { ready: SharedSet::new(slots), thread: OnceLock::new() }
+        let (ready, thread) = (SharedSet::new(slots), OnceLock::new());
+        Worker { ready, thread, number: AtomicI32::new(0) }
     }
 
     fn unpark(&self) {
@@ -145,6 +149,15 @@ impl Home {
         }
     }
 
+    /// For how long this thread has seen the coroutine's worker wait for something outside the
+    /// library that only another thread brings about, so that the coroutine cannot run.
+    pub fn held_up(&self) -> Duration {
+        match self.worker.number.load(Relaxed) {
+            0 => Duration::ZERO,
+            number => super::held::stands_still(number),
+        }
+    }
+
     /// Whether this is the home of the coroutine that runs on this thread.
     #[inline]
     pub fn is_current(&self) -> bool {
@@ -164,6 +177,11 @@ pub fn current() -> Option<Home> {
 #[inline]
 pub fn in_coroutine() -> bool {
     !LOCAL.get().is_null()
+}
+
+/// Which coroutine of its worker runs on this thread, if one does.
+pub fn slot() -> Option<usize> {
+    Local::with(|local| local.running.get().slot)
 }
 
 /// Suspends the running coroutine until its [`Home`] is woken. May return without that.

@@ -12,7 +12,7 @@ use std::thread;
 
 use super::coroutine::Worker;
 pub use super::coroutine::{
-    Home, Resumed, Suspension, coarse_now, current, in_coroutine, suspend, suspend_for,
+    Home, Resumed, Suspension, coarse_now, current, in_coroutine, slot, suspend, suspend_for,
 };
 use super::stack::StackPool;
 pub use super::worker::Payload;

@@ -5,6 +5,7 @@ mod coroutine;
 mod current;
 mod fences;
 pub(crate) mod fleet;
+mod held;
 #[cfg(target_os = "linux")]
 mod overflow;
 mod ready;

@@ -88,10 +88,20 @@ pub(crate) fn nobody_else_runs(of_world: &AtomicUsize) -> bool {
 /// Whether this process has threads that the library did not start and that are not waiting in
 /// it; such a thread may hold a communicator. Where that cannot be told, yes.
 fn foreign_threads() -> bool {
-    let Some(threads) = threads() else { return true };
     let own = OWN.lock();
-    let others = threads.iter().filter(|thread| !own.contains(thread)).count();
-    others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed)
+    let others = match own.is_empty() {
+        // The kernel is asked for their number, not for a list: each of thousands of ranks asks.
+        true => thread_count(),
+        false => threads().map(|threads| threads.iter().filter(|it| !own.contains(it)).count()),
+    };
+    others.is_none_or(|others| others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed))
+}
+
+/// How many threads this process has, where the system tells.
+fn thread_count() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Threads:"))?;
+    line.trim().parse().ok()
 }
 
 /// Threads that were started for the library's own use, by it or by what it is built on. They

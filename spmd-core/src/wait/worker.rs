@@ -5,6 +5,8 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{hint, mem, process, ptr, thread};
 
@@ -25,6 +27,9 @@ const IDLE_SWEEP: Duration = Duration::from_millis(20);
 const IDLE_SWEEP_MAX: Duration = Duration::from_millis(200);
 /// The same for a worker that is never idle.
 const BUSY_SWEEP: Duration = Duration::from_millis(100);
+/// A worker with many coroutines that is not idle sweeps less often: for so many times as long as a
+/// sweep has taken, it does something else.
+const SWEEP_REST: u32 = 8;
 /// The longest sleep while a coroutine polls.
 const POLL: Duration = Duration::from_micros(50);
 /// An idle worker gives its core away this many times before it sleeps.
@@ -56,6 +61,8 @@ pub(super) fn drive(mut task: Task<'_>) -> Vec<(usize, Payload)> {
     let _signal_stack = task.stacks.take().ok().map(super::overflow::SignalStack::enter);
     // Only `drive` sets it, and it runs once for each worker.
     let _ = task.worker.thread.set(thread::current());
+    #[cfg(target_os = "linux")]
+    task.worker.number.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
     let now = Instant::now();
     let local = Local {
         worker: task.worker.clone(),
@@ -79,6 +86,7 @@ pub(super) fn drive(mut task: Task<'_>) -> Vec<(usize, Payload)> {
         until_clock: 1,
         next_sweep: now + BUSY_SWEEP,
         idle_sweep: IDLE_SWEEP,
+        sweep_took: Duration::ZERO,
         sweep_due: false,
         task,
     };
@@ -110,6 +118,8 @@ struct Runner<'a> {
     until_clock: u32,
     next_sweep: Instant,
     idle_sweep: Duration,
+    /// How long the last sweep took.
+    sweep_took: Duration,
     sweep_due: bool,
 }
 
@@ -127,6 +137,7 @@ impl Runner<'_> {
                 idle_passes = 0;
                 if self.sweep_due {
                     self.sweep(BUSY_SWEEP);
+                    self.next_sweep = Instant::now() + self.pause();
                 }
             } else if self.live > 0 {
                 self.idle(idle_passes);
@@ -229,7 +240,7 @@ impl Runner<'_> {
         let late = now - self.local.now.replace(now) > CLOCK_LATE;
         self.clock_stride = if late { 1 } else { (self.clock_stride * 2).min(CLOCK_STRIDE) };
         self.until_clock = self.clock_stride;
-        self.next_sweep = self.next_sweep.min(now + BUSY_SWEEP);
+        self.next_sweep = self.next_sweep.min(now + self.pause());
         self.sweep_due = now >= self.next_sweep;
     }
 
@@ -245,11 +256,11 @@ impl Runner<'_> {
         self.local.now.set(now);
         if passes == spins {
             self.idle_sweep = IDLE_SWEEP;
-            self.next_sweep = self.next_sweep.min(now + IDLE_SWEEP);
+            self.next_sweep = self.next_sweep.min(now + IDLE_SWEEP.max(self.sweep_took));
         }
         if now >= self.next_sweep {
             self.idle_sweep = (self.idle_sweep * 2).min(IDLE_SWEEP_MAX);
-            self.sweep(self.idle_sweep);
+            self.sweep(self.idle_sweep.max(self.sweep_took));
         } else if passes - spins < self.yields() {
             thread::yield_now();
         } else if self.local.worker.ready.fall_asleep() {
@@ -272,12 +283,20 @@ impl Runner<'_> {
 
     /// Resumes all that are suspended, whether woken or not.
     fn sweep(&mut self, until_next: Duration) {
-        let now = Instant::now();
-        self.local.now.set(now);
-        self.next_sweep = now + until_next;
-        self.sweep_due = false;
+        let start = Instant::now();
+        self.local.now.set(start);
         for slot in 0..self.coroutines.len() {
             self.resume(slot, Resumed::Sweep);
         }
+        let end = Instant::now();
+        self.local.now.set(end);
+        self.sweep_took = end - start;
+        self.next_sweep = end + until_next;
+        self.sweep_due = false;
+    }
+
+    /// The time from one sweep to the next of a worker that has something else to do.
+    fn pause(&self) -> Duration {
+        BUSY_SWEEP.max(self.sweep_took * SWEEP_REST)
     }
 }

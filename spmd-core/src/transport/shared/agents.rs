@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use super::layout::{AGENTS, Agent};
 use super::record::{BEYOND_WINDOW, Noted};
-use super::{Endpoint, World};
+use super::{Endpoint, Mode, World};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, panic_text};
-use crate::group::Scope;
+use crate::group::{Group, Scope};
 use crate::wait::{self, Bell, Watch};
 
 /// A wait on record: the world rank, the record, its epoch.
@@ -279,9 +279,14 @@ impl<'a> Waiter<'a> {
         let gone = |rank: usize| rank != self.endpoint.rank && world.has_ended(rank, block);
         let Some(rank) = on else {
             let mut others = self.scope.group.iter().filter(|r| *r != self.endpoint.rank);
-            let failed = others.clone().find(|rank| world.has_failed(*rank, block));
-            let first = others.clone().next();
-            return failed.or_else(|| first.filter(|_| others.all(gone)));
+            // A rank of this process says that it fails before it does. Others may have been
+            // killed, and of them each process looks for itself alone.
+            let failed = match world.mode {
+                Mode::Processes => others.clone().find(|rank| world.has_failed(*rank, block)),
+                Mode::Threads | Mode::Virtual => None,
+            };
+            let first = others.next();
+            return failed.or_else(|| first.filter(|_| !self.sees_another()));
         };
         gone(rank).then_some(rank)
     }
@@ -319,7 +324,51 @@ impl<'a> Waiter<'a> {
     }
 }
 
+/// How long a worker may be seen to wait outside the library while a thread of the program's own
+/// waits for a rank that it runs.
+const HELD_UP: Duration = Duration::from_secs(2);
+
 impl Waiter<'_> {
+    /// Complains, on a thread of the program's own that uses a communicator of a virtual rank, if the
+    /// rank that it waits for cannot run, because another one of its worker waits outside the library:
+    /// for this thread, most likely.
+    fn held_up(&self, on: u32) -> Result<()> {
+        let world = &self.endpoint.world;
+        if world.mode != Mode::Virtual || wait::fleet::in_coroutine() || on == Agent::ANY {
+            return Ok(());
+        }
+        let Some(rank) = (on as usize).checked_sub(1) else { return Ok(()) };
+        if world.home(rank).is_none_or(|home| home.held_up() < HELD_UP) {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "{} cannot complete: rank {rank} cannot run, as a virtual rank of its worker waits for \
+             something outside the library, such as a thread that it joins; use thread ranks, or call \
+             iprobe until the thread has finished",
+            self.call
+        )))
+    }
+
+    /// Whether another member is still in the block. The one that was seen last is looked at first:
+    /// in a world, by whichever rank.
+    fn sees_another(&self) -> bool {
+        let (world, scope) = (&self.endpoint.world, self.scope);
+        let stays = |index: &usize| {
+            let rank = scope.group.world(*index);
+            rank != self.endpoint.rank && !world.has_ended(rank, scope.block)
+        };
+        // In another group than the world, which few ranks leave early, each rank looks for itself.
+        if !matches!(scope.group, Group::World(_)) {
+            return (0..scope.group.len()).any(|index| stays(&index));
+        }
+        let seen = world.seen.load(Relaxed);
+        let other = (seen..scope.group.len()).chain(0..seen).find(stays);
+        if let Some(other) = other {
+            world.seen.store(other, Relaxed);
+        }
+        other.is_some()
+    }
+
     /// Puts this wait on record.
     fn record(&self) {
         let endpoint = self.endpoint;
@@ -401,6 +450,7 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
             return Err(Error::Timeout { call: waiter.told(), waiting_for, limit });
         }
         waiter.left(on, ready)?;
+        waiter.held_up(on)?;
         let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };
         let agent = &world.memory.head(waiter.endpoint.rank).agents[slot];
         // The condition was false after this time: said for deadlock searches of others, with

@@ -7,14 +7,26 @@
 //! and found it false. Nothing is in flight then: whatever a member had sent, it sent before it
 //! went to sleep, so before the first search, and the receiver has looked since. A member that
 //! was released in between would have another epoch.
+//!
+//! Of the ranks that wait for each other one searches for all, the one that is *first* in an order
+//! by a hash of the ranks: a search that comes to a rank before its own leaves the rest to that one,
+//! which sees all that it depends on itself. In a circle of n, a search so comes to some log n ranks,
+//! where each of thousands that looked at all would take longer than the program.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
 
 use super::agents::{Wait, idle};
 use super::layout::{AGENTS, Agent};
 use super::{Endpoint, Mode};
+use crate::call::mix;
 use crate::fault::Fault;
 use crate::group::Scope;
+
+/// A rank's place among those that could search.
+fn order(rank: usize) -> u64 {
+    mix(rank as u64)
+}
 
 /// Waits that depend on each other only.
 pub(super) struct Suspicion {
@@ -77,27 +89,32 @@ impl Endpoint {
     }
 
     /// All waits that the waits of this rank depend on, sorted; `None` if a rank among them can
-    /// still act.
+    /// still act, or searches for all.
     fn closed_set(&self, scope: &Scope) -> Option<Vec<Wait>> {
         let world = &self.world;
         let mut waits = Vec::new();
-        let mut reached = vec![false; world.size()];
+        let mut reached = HashSet::from([self.rank]);
         let mut open = vec![self.rank];
-        reached[self.rank] = true;
+        // Whether all members of the communicator, or of the world, or all ranks of this process,
+        // have been followed already.
+        let (mut members, mut everybody, mut neighbours) = (false, false, false);
         while let Some(rank) = open.pop() {
-            if world.has_ended(rank, scope.block) && rank != self.rank {
-                continue;
-            }
             let head = world.memory.head(rank);
+            // Whether the search goes on.
+            let mut follow = |next: usize| {
+                let new = next < world.size() && reached.insert(next);
+                if !new || world.has_ended(next, scope.block) {
+                    return true;
+                }
+                open.push(next);
+                order(next) >= order(self.rank)
+            };
             match head.idle_agents.load(Relaxed) {
                 idle::NOBODY => {}
                 // Other processes cannot have it.
                 idle::RANKS if world.mode == Mode::Processes => {}
-                idle::RANKS => world.local().for_each(|next| {
-                    if !std::mem::replace(&mut reached[next], true) {
-                        open.push(next);
-                    }
-                }),
+                idle::RANKS if std::mem::replace(&mut neighbours, true) => {}
+                idle::RANKS if world.local().all(&mut follow) => {}
                 _ => return None,
             }
             let mut own = false;
@@ -109,20 +126,21 @@ impl Endpoint {
                 }
                 waits.push((rank, slot, epoch));
                 own |= agent.own.load(Relaxed) != 0;
-                let mut follow = |next: usize| {
-                    if next < reached.len() && !std::mem::replace(&mut reached[next], true) {
-                        open.push(next);
-                    }
-                };
-                match agent.on.load(Acquire) {
+                let alone = match agent.on.load(Acquire) {
                     0 => return None,
                     // Any member: the group of another communicator is not known here, so any
                     // rank of the world counts as a possible sender.
                     Agent::ANY if agent.context.load(Acquire) != scope.context => {
-                        (0..world.size()).for_each(&mut follow);
+                        std::mem::replace(&mut everybody, true)
+                            || (0..world.size()).all(&mut follow)
                     }
-                    Agent::ANY => scope.group.iter().for_each(&mut follow),
+                    Agent::ANY => {
+                        std::mem::replace(&mut members, true) || scope.group.iter().all(&mut follow)
+                    }
                     on => follow(on as usize - 1),
+                };
+                if !alone {
+                    return None;
                 }
             }
             // The rank's own agent computes, or waits for a block of its own to end.

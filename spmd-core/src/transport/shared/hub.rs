@@ -12,6 +12,7 @@
 //! Each worker also keeps the log of its ranks' calls (`log.rs`), to which every rank compares its
 //! call when it begins.
 
+mod behind;
 mod log;
 mod report;
 mod rooms;
@@ -19,6 +20,7 @@ mod rooms;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use self::behind::Behind;
 use self::log::Log;
 pub(crate) use self::log::{Begun, FEW};
 use self::rooms::Rooms;
@@ -33,6 +35,8 @@ pub(crate) struct Hub {
     places: Box<[Place]>,
     workers: Line<Workers>,
     outcome: Line<Outcome>,
+    /// Who has not come to a round, and who not to a stage of one.
+    behind: Line<[Behind; 2]>,
 }
 
 /// In cache lines of its own: the fields beside it are read all the time.
@@ -125,6 +129,7 @@ impl Hub {
             places,
             workers: Line::default(),
             outcome: Line::default(),
+            behind: Line::default(),
         }
     }
 

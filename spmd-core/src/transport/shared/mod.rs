@@ -82,6 +82,8 @@ pub(crate) struct World {
     homes: Box<[OnceLock<Home>]>,
     /// Where virtual ranks meet.
     hub: Option<Hub>,
+    /// A rank that was still in its block when somebody looked last.
+    seen: AtomicUsize,
     /// Whether ranks of this process have taken part in an agreement.
     agreeing: AtomicBool,
     /// Threads of this process that run ranks of this world.
@@ -121,6 +123,7 @@ impl World {
             timeout,
             tuning,
             hub,
+            seen: AtomicUsize::new(0),
             agreeing: AtomicBool::new(false),
             running: Arc::default(),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
@@ -149,6 +152,11 @@ impl World {
         if let (Some(place), Some(home)) = (self.homes.get(rank), crate::wait::fleet::current()) {
             let _ = place.set(home);
         }
+    }
+
+    /// Where a virtual rank lives, once it has started.
+    fn home(&self, rank: usize) -> Option<&Home> {
+        self.homes.get(rank)?.get()
     }
 
     #[inline]
@@ -186,7 +194,24 @@ impl World {
     /// Wakes every agent of every rank, those too that wait in the hub.
     pub(crate) fn ring_all(&self) {
         self.publish();
+        if self.wake_workers() {
+            return;
+        }
         self.local().for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
+    }
+
+    /// Wakes every agent of every rank by a look at each worker, where all agents are virtual ranks:
+    /// when all of thousands fail, each of them wakes all. Others can only wait on a communicator
+    /// that the program has made. Whoever gets one later than this looks, looks itself, before it
+    /// sleeps, at what was changed before this.
+    fn wake_workers(&self) -> bool {
+        let Some(hub) = &self.hub else { return false };
+        let started = |rank: usize| self.homes[rank].get().is_some();
+        let woken = crate::comm::extra_comms() == 0 && hub.firsts().all(started);
+        if woken {
+            hub.firsts().for_each(|rank| self.wake_worker_of(rank));
+        }
+        woken
     }
 
     /// Makes all virtual ranks ready that share the worker of this one, which has entered the
@@ -247,10 +272,9 @@ impl World {
 #[cfg(target_os = "linux")]
 pub(crate) fn clock_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // The C library's, as valgrind hides from it, and from it alone, the kernel's code that it cannot
-    // run.
-    // SAFETY: it writes to `now`, which is borrowed by nobody else, and to nothing besides. For a clock
-    // that every kernel has it does not fail; if it did, `now` would be the zeros above.
+    // By the C library, which finds the clock under valgrind, too, where rustix crashes.
+    // SAFETY: it writes to `now`, which is borrowed by nobody else, and to nothing besides. For a
+    // clock that every kernel has it does not fail; if it did, `now` would be the zeros above.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -210,22 +210,23 @@ impl Round<'_> {
             }
         }
         let bell = self.bell_in(hub).unasked(true);
-        self.waiter.until_at(bell, || self.who_is_late(stage), || hub.is_over(want).then_some(()))
+        let over = || hub.is_over(want).then_some(());
+        self.waiter.until_at(bell, || self.who_is_late(hub, stage), over)
     }
 
     /// Looks, when a meeting lasts, at the calls of all, and whom to wait for.
     #[cold]
-    fn who_is_late(&self, stage: u32) -> Result<()> {
+    fn who_is_late(&self, hub: &Hub, stage: u32) -> Result<()> {
         if let Some(other) = self.in_other_call() {
             return Err(self.mismatch(other));
         }
-        let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
-        let late = peers.find_map(|peer| match self.arrived(peer, self.slot_of(peer), stage) {
-            Some(Ok(())) => None,
-            Some(Err(error)) => Some(Err(error)),
-            None => Some(Ok(peer)),
-        });
-        let late = late.transpose()?;
+        let want = stamp(self.round, stage);
+        let late = hub
+            .behind_stage(want, |peer| self.slot_of(peer).stamp.load(Acquire) >= want)
+            .filter(|peer| *peer != self.me);
+        if let Some(peer) = late {
+            self.arrived(peer, self.slot_of(peer), stage).transpose()?;
+        }
         self.waiter.waits_on(late.map(|peer| self.scope.here.world(peer)));
         Ok(())
     }

@@ -259,9 +259,4 @@ impl Hub {
         // SAFETY: only `begin` writes it, and what is not null came from such a reference.
         (known && !site.is_null()).then(|| unsafe { &*site })
     }
-
-    /// The first rank that has not come to `round`.
-    pub(crate) fn behind(&self, round: u64) -> Option<usize> {
-        (0..self.worker_of.len()).find(|rank| self.begun_by(*rank) < round)
-    }
 }

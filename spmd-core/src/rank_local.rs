@@ -1,0 +1,277 @@
+//! Storage of a rank's own.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+use crate::ctx::with_locals;
+
+/// A static of which every rank has a value of its own, declared by [`rank_local!`](crate::rank_local!).
+///
+/// What a `thread_local!` is to threads, this is to ranks: alike whether they are threads, processes
+/// or virtual ranks, many of which share a thread. A thread that is no rank, as one that a rank has
+/// started, has a value of its own, too.
+pub struct RankLocal<T: 'static> {
+    init: fn() -> T,
+    /// Its place among the values of a rank plus one; 0 until it is first used.
+    place: AtomicUsize,
+    _values: PhantomData<fn() -> T>,
+}
+
+/// How many places have been given away.
+static PLACES: AtomicUsize = AtomicUsize::new(0);
+
+impl<T: 'static> RankLocal<T> {
+    #[doc(hidden)]
+    pub const fn new(init: fn() -> T) -> RankLocal<T> {
+        RankLocal { init, place: AtomicUsize::new(0), _values: PhantomData }
+    }
+
+    fn place(&self) -> usize {
+        match self.place.load(Relaxed) {
+            0 => {
+                let new = PLACES.fetch_add(1, Relaxed) + 1;
+                let first = self.place.compare_exchange(0, new, Relaxed, Relaxed);
+                first.map_or_else(|taken| taken, |_| new) - 1
+            }
+            place => place - 1,
+        }
+    }
+
+    /// Gives this rank's value to `f`, after the initialiser has made it at the first use. The value
+    /// is dropped when the rank's closure has ended, before peers learn that the rank has left: the
+    /// values of a rank in the reverse order of their first use.
+    ///
+    /// Panics when the rank's values are being dropped.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, Spmd, rank_local};
+    /// use std::cell::Cell;
+    ///
+    /// rank_local! {
+    ///     static CALLS: Cell<usize> = Cell::new(0);
+    /// }
+    ///
+    /// fn count() -> usize {
+    ///     CALLS.with(|calls| {
+    ///         calls.set(calls.get() + 1);
+    ///         calls.get()
+    ///     })
+    /// }
+    ///
+    /// // All of them on one thread.
+    /// let calls = Spmd::new(3).virtual_ranks().workers(1).run(|ctx| {
+    ///     (0..ctx.rank()).for_each(|_| drop(count()));
+    ///     Ok(count())
+    /// })?;
+    /// assert_eq!(calls, [1, 2, 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        with_locals(|locals| {
+            let value = locals.get(self.place(), self.init);
+            // SAFETY: the value lies in a box that its owner, a rank or a thread, drops only when all
+            // that it runs has ended, this call among it; it hands out shared references alone.
+            f(unsafe { &*value })
+        })
+    }
+}
+
+/// Declares storage of a rank's own, in the manner of `thread_local!`: see [`RankLocal`].
+///
+/// ```
+/// use std::cell::RefCell;
+///
+/// spmd_core::rank_local! {
+///     /// What this rank has to say.
+///     pub static LINES: RefCell<Vec<String>> = RefCell::new(Vec::new());
+///     static DEPTH: std::cell::Cell<u32> = std::cell::Cell::new(1);
+/// }
+///
+/// let lengths = spmd_core::spmd(2, |ctx| {
+///     LINES.with(|lines| lines.borrow_mut().push(format!("rank {}", ctx.rank())));
+///     Ok(LINES.with(|lines| lines.borrow().len()))
+/// })?;
+/// assert_eq!(lengths, [1, 1]);
+/// assert_eq!(DEPTH.with(|depth| depth.get()), 1); // outside of ranks: this thread's own
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[macro_export]
+macro_rules! rank_local {
+    ($($(#[$attribute:meta])* $vis:vis static $name:ident: $type:ty = $init:expr);* $(;)?) => {$(
+        $(#[$attribute])*
+        $vis static $name: $crate::RankLocal<$type> = $crate::RankLocal::new({
+            fn init() -> $type {
+                $init
+            }
+            init
+        });
+    )*};
+}
+
+/// The values of one rank, or of a thread that is none.
+pub(crate) struct Locals {
+    values: RefCell<Values>,
+    /// Whether they are being dropped.
+    closed: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Values {
+    /// By place.
+    all: Vec<Option<Box<dyn Any>>>,
+    /// The places in the order of their first use.
+    order: Vec<usize>,
+}
+
+thread_local! {
+    static OUTSIDE: Locals = const { Locals::new() };
+}
+
+/// Gives the values of this thread, on which no rank runs, to `f`.
+pub(crate) fn with_thread<R>(f: impl FnOnce(&Locals) -> R) -> R {
+    OUTSIDE.with(f)
+}
+
+impl Locals {
+    pub(crate) const fn new() -> Locals {
+        let values = Values { all: Vec::new(), order: Vec::new() };
+        Locals { values: RefCell::new(values), closed: Cell::new(false) }
+    }
+
+    /// The value in this place, which `init` makes if there is none: valid until [`Locals::close`]
+    /// or the end of `self`.
+    fn get<T: 'static>(&self, place: usize, init: fn() -> T) -> *const T {
+        assert!(
+            !self.closed.get(),
+            "a rank_local! was used while those of its rank are being dropped"
+        );
+        if let Some(known) = self.find(place) {
+            return known;
+        }
+        // The initialiser may use other values, and even this one.
+        let made: Box<dyn Any> = Box::new(init());
+        if let Some(known) = self.find(place) {
+            return known;
+        }
+        let mut values = self.values.borrow_mut();
+        if values.all.len() <= place {
+            values.all.resize_with(place + 1, || None);
+        }
+        values.all[place] = Some(made);
+        values.order.push(place);
+        drop(values);
+        self.find(place).expect("it was just put there")
+    }
+
+    fn find<T: 'static>(&self, place: usize) -> Option<*const T> {
+        let values = self.values.borrow();
+        let value = values.all.get(place)?.as_ref()?;
+        Some(value.downcast_ref::<T>().expect("a place belongs to one static"))
+    }
+
+    /// Drops all values, the last first. For their owner, when nothing uses them any more.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        loop {
+            let mut values = self.values.borrow_mut();
+            let Some(place) = values.order.pop() else { return };
+            let value = values.all[place].take();
+            drop(values);
+            drop(value);
+        }
+    }
+}
+
+impl Drop for Locals {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use crate::{Mode, Result, Spmd, spmd};
+
+    rank_local! {
+        static OWN: RefCell<Vec<usize>> = RefCell::new(vec![100]);
+        static FIRST: Noisy = Noisy("first");
+        static SECOND: Noisy = Noisy("second");
+    }
+
+    static DROPPED: parking_lot::Mutex<Vec<&str>> = parking_lot::Mutex::new(Vec::new());
+
+    struct Noisy(&'static str);
+
+    impl Drop for Noisy {
+        fn drop(&mut self) {
+            DROPPED.lock().push(self.0);
+        }
+    }
+
+    fn own() -> Vec<usize> {
+        OWN.with(|own| own.borrow().clone())
+    }
+
+    #[test]
+    fn every_rank_and_thread_has_its_own() {
+        OWN.with(|own| own.borrow_mut().push(7));
+        for mode in [Mode::Threads, Mode::Virtual] {
+            let block = match mode {
+                Mode::Threads => Spmd::new(5).threads(),
+                _ => Spmd::new(5).virtual_ranks().workers(2),
+            };
+            let seen = block.run(|ctx| {
+                let (me, n) = (ctx.rank(), ctx.size());
+                OWN.with(|own| own.borrow_mut().push(me));
+                // Others run on this thread meanwhile, also while the value is in use.
+                OWN.with(|_| ctx.send(&[me], (me + 1) % n, 0))?;
+                OWN.with(|_| ctx.recv(&mut [0usize], (me + n - 1) % n, 0).map(drop))?;
+                assert_eq!(own(), [100, me]);
+                let nested = spmd(2, |_| Ok(own()))?;
+                assert_eq!(nested, [[100], [100]]);
+                let thread = std::thread::scope(|scope| scope.spawn(own).join());
+                assert_eq!(thread.expect("it does not panic"), [100]);
+                Ok(own())
+            });
+            let expected: Vec<_> = (0..5).map(|rank| vec![100, rank]).collect();
+            assert_eq!(seen.expect("all fits"), expected);
+        }
+        assert_eq!(own(), [100, 7]);
+    }
+
+    #[test]
+    fn values_are_dropped_when_their_rank_ends() -> Result<()> {
+        Spmd::new(1).virtual_ranks().run(|_| {
+            SECOND.with(|_| ());
+            FIRST.with(|_| ());
+            Ok(())
+        })?;
+        assert_eq!(*DROPPED.lock(), ["first", "second"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_panic_while_they_are_dropped_is_the_ranks() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                OWN.with(|_| ());
+            }
+        }
+        rank_local! {
+            static BOMB: Bomb = Bomb;
+        }
+        let ended = Spmd::new(2).virtual_ranks().run(|ctx| {
+            if ctx.rank() == 1 {
+                BOMB.with(|_| ());
+            }
+            Ok(())
+        });
+        let text = ended.expect_err("rank 1 panics").to_string();
+        assert!(text.contains("being dropped"), "{text}");
+    }
+}

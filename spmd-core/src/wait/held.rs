@@ -1,0 +1,48 @@
+//! Workers that a rank holds although it waits: outside the library, as for a thread that it joins.
+//! No other rank of the worker runs then; a thread that waits for one of them waits for ever, if that
+//! thread is the one to be joined.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// The worker that this thread has seen stand still: its thread, how often that had been
+    /// suspended, and since when.
+    static SEEN: Cell<Option<(i32, u64, Instant)>> = const { Cell::new(None) };
+}
+
+/// For how long, as far as this thread has seen, the thread of this number has been in one wait that
+/// only another thread ends. The waits of this library all have an end.
+pub(super) fn stands_still(thread: i32) -> Duration {
+    let Some(count) = endless_wait(thread) else {
+        SEEN.set(None);
+        return Duration::ZERO;
+    };
+    match SEEN.get() {
+        Some((seen, before, since)) if (seen, before) == (thread, count) => since.elapsed(),
+        _ => {
+            SEEN.set(Some((thread, count, Instant::now())));
+            Duration::ZERO
+        }
+    }
+}
+
+/// How often the thread has gone to sleep, if it sleeps on a futex without a time limit.
+#[cfg(target_os = "linux")]
+fn endless_wait(thread: i32) -> Option<u64> {
+    let read =
+        |what: &str| std::fs::read_to_string(format!("/proc/self/task/{thread}/{what}")).ok();
+    let call = read("syscall")?;
+    let mut words = call.split_whitespace();
+    let futex = words.next()?.parse() == Ok(libc::SYS_futex);
+    // Its arguments: the word, what to do, the expected value, the time limit.
+    let endless = words.nth(3)? == "0x0";
+    let status = read("status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok().filter(|_| futex && endless)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn endless_wait(_: i32) -> Option<u64> {
+    None
+}

@@ -1,0 +1,108 @@
+//! Worlds of very many ranks: what each costs does not grow with their number.
+
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use spmd::prelude::*;
+
+mod support;
+
+use support::finish;
+
+/// How long a test may take. Each takes some seconds on two cores; what looks at all ranks once for
+/// each of them takes hours.
+const BOUND: Duration = Duration::from_secs(120);
+
+/// The largest that this process has been, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel tells");
+    let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
+    kilobytes.expect("a number") * 1024
+}
+
+/// Runs the test of this name again in a process of its own, whose peak nothing else raises; whether
+/// this is that process.
+fn in_a_process_of_its_own(test: &str) -> bool {
+    const CHILD: &str = "TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its path"));
+    let ran = finish(command.args([test, "--exact", "--nocapture"]).env(CHILD, "1"));
+    print!("{}", ran.out);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    false
+}
+
+#[test]
+fn a_hundred_thousand_virtual_ranks() {
+    const RANKS: usize = 100_000;
+    if !in_a_process_of_its_own("a_hundred_thousand_virtual_ranks") {
+        return;
+    }
+    let start = Instant::now();
+    let sums = Spmd::new(RANKS).virtual_ranks().run(|ctx| {
+        let (me, n) = (ctx.rank(), ctx.size());
+        ctx.barrier()?;
+        let sum = ctx.allreduce_value(me as u64, Sum)?;
+        ctx.send(&[me], (me + 1) % n, 0)?;
+        assert_eq!(ctx.recv_vec::<usize>((me + n - 1) % n, 0)?.0, [(me + n - 1) % n]);
+        Ok(sum)
+    });
+    let (took, n) = (start.elapsed(), RANKS as u64);
+    println!("{RANKS} virtual ranks: {took:?}, {} MiB", peak() >> 20);
+    assert!(sums.unwrap().iter().all(|sum| *sum == n * (n - 1) / 2));
+    assert!(took < BOUND, "{took:?}");
+    assert!(peak() < 4 << 30, "{} MiB", peak() >> 20);
+}
+
+/// All wait for each other, and one of them finds it.
+#[test]
+fn a_circle_of_many() {
+    for any in [false, true] {
+        let start = Instant::now();
+        let ended = Spmd::new(10_000).virtual_ranks().run(|ctx| {
+            let next = (ctx.rank() + 1) % ctx.size();
+            match any {
+                true => ctx.recv_vec::<u8>(ANY, 0),
+                false => ctx.recv_vec::<u8>(next, 0),
+            }
+        });
+        let text = ended.expect_err("nobody sends").to_string();
+        assert!(text.starts_with("deadlock"), "{text}");
+        assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    }
+}
+
+/// One that fails ends all.
+#[test]
+fn a_failure_among_many() {
+    let start = Instant::now();
+    let ended = Spmd::new(10_000).virtual_ranks().run(|ctx| match ctx.rank() {
+        5_000 => Err("there is no data".into()),
+        _ => ctx.barrier(),
+    });
+    assert!(ended.expect_err("a rank fails").to_string().contains("there is no data"));
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+/// While some wait for the rest, each of so many threads must not look at all others.
+#[test]
+fn a_split_of_many_threads() {
+    const RANKS: usize = 1500;
+    let start = Instant::now();
+    let sizes = Spmd::new(RANKS).threads().run(|ctx| {
+        let half = ctx.split(Some(ctx.rank() as u32 % 2), 0)?.expect("every rank gives a color");
+        if ctx.rank() == 0 {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        half.barrier()?;
+        ctx.barrier()?;
+        Ok(half.size())
+    });
+    assert_eq!(sizes.unwrap(), [RANKS / 2; RANKS]);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
