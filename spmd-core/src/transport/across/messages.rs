@@ -57,6 +57,9 @@ impl Transport for Remote {
         );
         let small = bytes <= INLINE && manner != Manner::Synchronous;
         let fits = small && self.fits(across, to, bytes)?;
+        if small && !fits {
+            waiter.beyond_window();
+        }
         let to = to as u32;
         if fits {
             let data = match bytes {
@@ -112,7 +115,7 @@ impl Remote {
     /// Whether a small message may go at once, as far as is known here.
     #[inline]
     fn fits(&self, across: &Across, to: usize, bytes: usize) -> Result<bool> {
-        if across.windows.admits(self.0.rank, to, bytes) {
+        if self.admits(across, to, bytes) {
             return Ok(true);
         }
         // What was received may have been told.
@@ -121,7 +124,7 @@ impl Remote {
                 break;
             }
         }
-        Ok(across.windows.admits(self.0.rank, to, bytes))
+        Ok(self.admits(across, to, bytes))
     }
 
     /// Tells a process what the numbers in an envelope mean, if it does not know.

@@ -16,9 +16,7 @@ use super::packet::Packet;
 use crate::error::Result;
 use crate::transport::message::{Arrived, Body, Data};
 
-/// Bytes of small messages that one rank may have sent to one of another process without their having
-/// been received. Each counts so many bytes more than its data.
-pub(crate) const WINDOW: u64 = 64 << 20;
+/// Each message counts so many bytes more than its data.
 pub(super) const EACH: u64 = 128;
 
 /// Of a rank here and one elsewhere.
@@ -47,12 +45,12 @@ impl Windows {
         &pairs[here % self.each * self.each + elsewhere % self.each]
     }
 
-    /// Whether a message with so many bytes of data may go from a rank here to one elsewhere; then it
-    /// counts as sent.
+    /// Whether a message with so many bytes of data may go from a rank here to one elsewhere, where
+    /// those sent and not received may count up to `window`; then it counts as sent.
     #[inline]
-    pub(super) fn admits(&self, here: usize, elsewhere: usize, bytes: usize) -> bool {
+    fn admits(&self, window: u64, here: usize, elsewhere: usize, bytes: usize) -> bool {
         let (cost, sent) = (bytes as u64 + EACH, &self.pair(here, elsewhere).sent);
-        let admitted = sent.fetch_add(cost, Relaxed) + cost <= WINDOW;
+        let admitted = sent.fetch_add(cost, Relaxed) + cost <= window;
         if !admitted {
             sent.fetch_sub(cost, Relaxed);
         }
@@ -66,16 +64,23 @@ impl Windows {
         let _ = sent.fetch_update(Relaxed, Relaxed, |sent| Some(sent.saturating_sub(bytes)));
     }
 
-    /// A rank here has received a message of one elsewhere: how much to tell it, if that is worth it.
+    /// A rank here has received a message of one elsewhere: how much to tell it, if that is a quarter
+    /// of `window`.
     #[inline]
-    fn receives(&self, here: usize, elsewhere: usize, bytes: usize) -> Option<u64> {
+    fn receives(&self, window: u64, here: usize, elsewhere: usize, bytes: usize) -> Option<u64> {
         let (cost, received) = (bytes as u64 + EACH, &self.pair(here, elsewhere).received);
         let all = received.fetch_add(cost, Relaxed) + cost;
-        (all >= WINDOW / 4).then(|| received.swap(0, Relaxed)).filter(|all| *all > 0)
+        (all >= window / 4).then(|| received.swap(0, Relaxed)).filter(|all| *all > 0)
     }
 }
 
 impl Remote {
+    /// Whether a small message may go at once, as far as is known here; then it counts as sent.
+    #[inline]
+    pub(super) fn admits(&self, across: &Across, to: usize, bytes: usize) -> bool {
+        across.windows.admits(self.0.world.tuning.window as u64, self.0.rank, to, bytes)
+    }
+
     /// A message is about to be received: tells its sender, if that is elsewhere and has to know.
     #[inline]
     pub(super) fn received(&self, across: &Across, arrived: &Arrived<'_>) -> Result<()> {
@@ -84,7 +89,8 @@ impl Remote {
         if !small || across.local().contains(&source) {
             return Ok(());
         }
-        match across.windows.receives(self.0.rank, source, arrived.envelope.bytes) {
+        let window = self.0.world.tuning.window as u64;
+        match across.windows.receives(window, self.0.rank, source, arrived.envelope.bytes) {
             None => Ok(()),
             Some(bytes) => {
                 let (by, of) = (self.0.rank as u32, source as u32);
@@ -98,21 +104,23 @@ impl Remote {
 mod tests {
     use super::*;
 
+    const WINDOW: u64 = 1 << 20;
+
     #[test]
     fn a_window_is_open_again_when_what_was_sent_has_been_received() {
         // Ranks 0 and 1 here, 2 and 3 elsewhere.
         let (sender, receiver) = (Windows::new(2, 2), Windows::new(2, 2));
         let bytes = 8192;
         let fit = (WINDOW / (bytes as u64 + EACH)) as usize;
-        assert_eq!((0..2 * fit).filter(|_| sender.admits(1, 2, bytes)).count(), fit);
+        assert_eq!((0..2 * fit).filter(|_| sender.admits(WINDOW, 1, 2, bytes)).count(), fit);
         // Other pairs have windows of their own.
-        assert!(sender.admits(1, 3, bytes) && sender.admits(0, 2, bytes));
-        let told: u64 = (0..fit).filter_map(|_| receiver.receives(2, 1, bytes)).sum();
+        assert!(sender.admits(WINDOW, 1, 3, bytes) && sender.admits(WINDOW, 0, 2, bytes));
+        let told: u64 = (0..fit).filter_map(|_| receiver.receives(WINDOW, 2, 1, bytes)).sum();
         assert!((WINDOW * 3 / 4..=WINDOW).contains(&told), "{told}");
         sender.opens(1, 2, told);
-        assert!(sender.admits(1, 2, bytes));
+        assert!(sender.admits(WINDOW, 1, 2, bytes));
         // Whatever is told, it is never more open than at the start.
         sender.opens(1, 2, u64::MAX);
-        assert_eq!((0..2 * fit).filter(|_| sender.admits(1, 2, bytes)).count(), fit);
+        assert_eq!((0..2 * fit).filter(|_| sender.admits(WINDOW, 1, 2, bytes)).count(), fit);
     }
 }
