@@ -96,7 +96,7 @@ fn a_smaller_arena() {
             let mut data = vec![me as u64; len];
             ctx.allreduce_in_place(&mut data, Sum)?;
             assert!(data.iter().all(|sum| *sum == 3));
-            ctx.sendrecv(&vec![me; len], (me + 1) % n, 0, &mut vec![0; len], (me + 2) % n, 0)?;
+            ctx.sendrecv(&vec![me; len], (me + 1) % n, 0, &mut vec![0usize; len], (me + 2) % n, 0)?;
         }
         let shared = ctx.alloc_shared::<u8>(8 << 20)?;
         assert!(ctx.alloc_shared::<u8>(1 << 30).is_err());

@@ -27,12 +27,16 @@ fn deed(name: &str, ctx: &Ctx) -> Result<()> {
         "stop" => signal(Signal::STOP),
         "operation" => {
             let mut data = vec![1.0; 200_000];
-            let picky = Op::new(|_: f64, _: f64| panic!("deliberate"));
-            ctx.allreduce_in_place(&mut data, picky)?;
+            ctx.allreduce_in_place(&mut data, sum_or_panic(true))?;
         }
         other => return Err(format!("no such deed: {other}").into()),
     }
     Ok(())
+}
+
+/// All ranks make their operation here, so that it is the same one.
+fn sum_or_panic(panics: bool) -> Op<impl Fn(f64, f64) -> f64 + Sync> {
+    Op::new(move |a: f64, b: f64| if panics { panic!("deliberate") } else { a + b })
 }
 
 /// Dies of SIGSEGV.
@@ -81,9 +85,8 @@ fn program() {
             _ => {}
         }
         // Of a failed operation every rank's own is told apart by its number alone.
-        let sum = Op::new(|a: f64, b: f64| a + b);
         match name.as_str() {
-            "operation" => ctx.allreduce_in_place(&mut data, sum),
+            "operation" => ctx.allreduce_in_place(&mut data, sum_or_panic(false)),
             _ => ctx.allreduce_in_place(&mut data, Sum),
         }
     });

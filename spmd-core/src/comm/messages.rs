@@ -294,6 +294,7 @@ impl Comm {
         let (source, tag) = (source.source(), tag.tag());
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         let call = call.form(Form::Iprobe);
+        self.polls();
         let _entered = self.enter(&call)?;
         let waiter = self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;

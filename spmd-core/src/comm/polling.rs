@@ -16,8 +16,6 @@ use crate::wait;
 const RARELY: u32 = 64;
 /// How long a loop may poll for those who have gone.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A loop that spends more between two polls, on average, has something else to do.
-const BETWEEN: Duration = Duration::from_micros(2);
 
 /// The polls in vain of one communicator.
 #[derive(Default)]
@@ -28,31 +26,42 @@ pub(super) struct Polling {
     hopeless: Cell<Option<Hopeless>>,
 }
 
-/// Polls since those asked for were found to have gone.
+/// What has happened since those asked for were found to have gone.
 #[derive(Clone, Copy)]
 struct Hopeless {
     since: Instant,
-    polls: u32,
-    /// The end of the last one.
+    /// The end of the last poll.
     last: Instant,
-    /// The time between them.
+    /// The time between polls: what the program does besides.
     between: Duration,
 }
 
 impl Hopeless {
     fn new() -> Hopeless {
         let now = Instant::now();
-        Hopeless { since: now, polls: 0, last: now, between: Duration::ZERO }
+        Hopeless { since: now, last: now, between: Duration::ZERO }
+    }
+
+    fn again(self, now: Instant) -> Hopeless {
+        Hopeless { between: self.between + (now - self.last), last: now, ..self }
     }
 
     /// Whether the loop has done nothing but poll, for long.
     fn is_all_it_does(&self, now: Instant) -> bool {
         let waited = now - self.since;
-        waited > PATIENCE && self.between < waited / 4 && self.between < BETWEEN * self.polls
+        waited > PATIENCE && self.between < waited / 4
     }
 }
 
 impl Comm {
+    /// A poll begins.
+    #[inline]
+    pub(super) fn polls(&self) {
+        if let Some(hopeless) = self.polling.hopeless.get() {
+            self.polling.hopeless.set(Some(hopeless.again(Instant::now())));
+        }
+    }
+
     /// A poll has found nothing: lets others run, so that something may come. An error if nothing
     /// can come any more, and the rank does nothing but poll.
     pub(super) fn polled_in_vain(&self, waiter: &Waiter<'_>, wanted: &Wanted) -> Result<()> {
@@ -69,8 +78,6 @@ impl Comm {
             return Ok(());
         };
         let now = Instant::now();
-        hopeless.polls += 1;
-        hopeless.between += now - hopeless.last;
         if hopeless.is_all_it_does(now) {
             let mut ready = || self.route.transport.peek(wanted).map_or(true, |it| it.is_some());
             waiter.give_up_on(wanted.source, &mut ready)?;
