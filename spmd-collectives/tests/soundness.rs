@@ -212,7 +212,7 @@ fn a_communicator_that_waits_to_be_made_holds_up_no_other() {
 }
 
 #[test]
-fn more_faults_than_the_log_holds_stop_everybody() {
+fn communicators_that_were_stopped_leave_nothing_behind() {
     let result = block(2).run(|ctx| {
         for turn in 0..100 {
             let part = ctx.dup()?;
@@ -226,11 +226,9 @@ fn more_faults_than_the_log_holds_stop_everybody() {
             };
             assert!(matches!(failed, Err(Error::Stopped { .. })), "turn {turn}: {failed:?}");
         }
-        Ok(())
+        ctx.barrier()
     });
-    // The last of them stopped the block.
-    let text = result.unwrap_err().to_string();
-    assert!(text.contains("broadcast") && text.contains("allreduce"), "{text}");
+    result.unwrap();
 }
 
 #[test]
