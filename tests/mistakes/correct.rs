@@ -286,6 +286,7 @@ fn ranks_that_end_early_when_nobody_waits() {
 }
 
 #[test]
+#[expect(clippy::needless_borrows_for_generic_args, reason = "a reference is an operation, too")]
 fn one_operation_in_two_calls_and_by_reference() {
     fine(3, |ctx| {
         let longest = Op::new(|a: f64, b: f64| if b.abs() > a.abs() { b } else { a });
