@@ -352,14 +352,14 @@ mod tests {
 
     #[test]
     fn faults_that_no_rank_would_write_are_not_told() {
-        let job = Job::create(2).unwrap();
+        let job = Job::create(3).unwrap();
         let exited = |rank| Fault::Rank { rank, cause: Cause::Exited(3) };
         job.world.raise(Reach::Rank { rank: 0, block: 0 }, &exited(1_000_000));
         job.world.raise(Reach::All, &exited(usize::MAX));
         assert_eq!(job.first_cause(), None);
-        let place = job.world.memory.failure(1, 1);
+        let place = job.world.memory.death(2);
         place.len.store(u32::MAX, Relaxed);
-        place.state.store(2, Relaxed);
+        place.state.store(1, Relaxed);
         assert_eq!(job.first_cause(), None);
         job.world.raise(Reach::Rank { rank: 1, block: 0 }, &exited(1));
         assert_eq!(job.first_cause().unwrap().0, Some(1));

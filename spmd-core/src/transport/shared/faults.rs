@@ -65,8 +65,7 @@ const PATIENCE: u32 = 10_000;
 const TOLD: usize = 16;
 
 const EMPTY: u32 = 0;
-const WRITING: u32 = 1;
-const COMPLETE: u32 = 2;
+const WRITING: u32 = u32::MAX;
 
 /// What stands in a place.
 struct Written {
@@ -82,28 +81,38 @@ impl<const N: usize> FaultPlace<N> {
         // Who sees what is written now sees that it is being written, too.
         fence(Release);
         let number = number();
-        self.number.store(number, Relaxed);
         self.stops.store(stops, Relaxed);
         self.len.store(text.len().min(N) as u32, Relaxed);
         self.text.iter().zip(text).for_each(|(cell, byte)| cell.store(*byte, Relaxed));
-        self.state.store(COMPLETE, Release);
+        self.state.store(number, Release);
         Some(number)
     }
 
     /// The number of the fault, and what it stops, if there is one.
     fn label(&self) -> Option<(u32, u64)> {
-        let complete = self.state.load(Acquire) == COMPLETE;
-        complete.then(|| (self.number.load(Relaxed), self.stops.load(Relaxed)))
+        let (number, stops) = (self.number()?, self.stops.load(Relaxed));
+        self.is_still(number).then_some((number, stops))
+    }
+
+    /// The number of the fault, if there is one that is complete.
+    fn number(&self) -> Option<u32> {
+        let state = self.state.load(Acquire);
+        (state != EMPTY && state != WRITING).then_some(state)
+    }
+
+    /// Whether all that was read after [`FaultPlace::number`] is of the fault with this number: no
+    /// other one ever has it, and who has seen a part of a later one sees this word as that left it.
+    fn is_still(&self, number: u32) -> bool {
+        fence(Acquire);
+        self.state.load(Relaxed) == number
     }
 
     /// The fault, if there is one. Its owner, or a process that is hostile, may write here now.
     fn get(&self) -> Option<Written> {
-        let (number, stops) = self.label()?;
+        let (number, stops) = (self.number()?, self.stops.load(Relaxed));
         let len = (self.len.load(Relaxed) as usize).min(N);
         let text = self.text[..len].iter().map(|byte| byte.load(Relaxed)).collect();
-        fence(Acquire);
-        let same = self.label() == Some((number, stops));
-        same.then_some(Written { number, stops, text })
+        self.is_still(number).then_some(Written { number, stops, text })
     }
 
     pub(super) fn clear(&self) {
@@ -406,8 +415,6 @@ mod tests {
             state: word(),
             len: word(),
             stops: SharedU64::new(0),
-            number: word(),
-            _pad: Default::default(),
             text: [SharedU8::new(0)],
         }
     }

@@ -72,14 +72,12 @@ pub(crate) struct BellLine {
 /// A place for one fault. `faults.rs` says whose there are, and when a place is used again.
 #[repr(C, align(64))]
 pub(crate) struct FaultPlace<const N: usize = FAULT_BYTES> {
-    /// 0 empty, 1 being written, 2 complete.
+    /// 0 empty, `u32::MAX` being written, else the number, in the order of all faults, of the one that
+    /// is here.
     pub(crate) state: SharedU32,
     pub(crate) len: SharedU32,
     /// The communicator or the block that it stops; 0 for all.
     pub(crate) stops: SharedU64,
-    /// Its number in the order of all faults.
-    pub(crate) number: SharedU32,
-    pub(crate) _pad: AtomicU32,
     pub(crate) text: [SharedU8; N],
 }
 
