@@ -147,7 +147,7 @@ pub const MISTAKES: &[Mistake] = &[
             true => ctx.recv(&mut [0], 0, 0).map(drop),
             false => ctx.allreduce_value(1, Sum).map(drop),
         },
-        &["deadlock", "recv of 1 i32 from rank 0", "allreduce of 1 i32 with Sum at tests/"],
+        &["deadlock", "recv of 1 i32 from rank 0", "allreduce_value of 1 i32 with Sum"],
     ),
     (
         "a synchronous send to a rank that has left",
@@ -270,6 +270,6 @@ pub const MISTAKES: &[Mistake] = &[
                 false => other.allgather_value(1i32).map(drop),
             }
         },
-        &["do not match", "allgather of 1 i32 at", "allgather of 1 u32 at"],
+        &["do not match", "allgather_value of 1 i32", "allgather_value of 1 u32"],
     ),
 ];
