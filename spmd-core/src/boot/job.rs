@@ -359,6 +359,7 @@ mod tests {
         assert_eq!(job.first_cause(), None);
         let place = job.world.memory.death(2);
         place.len.store(u32::MAX, Relaxed);
+        place.text[0].store(u8::MAX, Relaxed);
         place.state.store(1, Relaxed);
         assert_eq!(job.first_cause(), None);
         job.world.raise(Reach::Rank { rank: 1, block: 0 }, &exited(1));
