@@ -22,6 +22,9 @@ use crate::transport::shared::{Endpoint, World, packed_if_apart};
 /// Packets that a look at what has come takes, at most.
 const LOOKED_THROUGH: usize = 64;
 
+/// Looks in a row at data that are under way.
+const LOOKS: usize = 64;
+
 /// The transport of a rank whose world lives in several processes: to those of its own process
 /// messages go through the arena.
 pub(crate) struct Remote(pub(crate) Arc<Endpoint>);
@@ -229,15 +232,21 @@ impl Underway for Given {
 }
 
 /// Whether something is complete, having taken what came meanwhile.
+///
+/// It looks several times, as each look may move some of what is under way: with one look at a turn,
+/// a rank that shares its core moves a few messages in each turn.
 fn done(world: &World, started: &mut dyn Started) -> Option<Result<()>> {
-    if let Err(error) = world.take_packet() {
-        return Some(Err(error));
+    for _ in 0..LOOKS {
+        if let Err(error) = world.take_packet() {
+            return Some(Err(error));
+        }
+        match started.test() {
+            Ok(true) => return Some(Ok(())),
+            Ok(false) => {}
+            Err(error) => return Some(Err(error)),
+        }
     }
-    match started.test() {
-        Ok(true) => Some(Ok(())),
-        Ok(false) => None,
-        Err(error) => Some(Err(error)),
-    }
+    None
 }
 
 /// The receiver's side.
