@@ -95,14 +95,13 @@ impl Split for Comm {
 
     fn dup(&self) -> Result<Comm> {
         let call = Call::new(Kind::Dup, Location::caller());
-        let members: Vec<usize> = (0..self.size()).collect();
         let _held = self.hold(&call)?;
         loop {
             let agreed = match self.spans_processes() {
                 true => across_members(self, &call, None, 0, 0)?.0,
                 false => self.collective(&call, |round| agree(self, round))?,
             };
-            if let Some(Some(child)) = make(&agreed, self, &call, &members)? {
+            if let Some(Some(child)) = make(&agreed, self, &call, None)? {
                 return Ok(child);
             }
         }
@@ -124,7 +123,7 @@ pub(crate) fn split(
             true => across_members(comm, call, color, key, digest)?,
             false => comm.collective(call, |round| members(comm, round, color, key, digest))?,
         };
-        if let Some(child) = make(&agreed, comm, call, &members)? {
+        if let Some(child) = make(&agreed, comm, call, Some(&members))? {
             return Ok(child);
         }
     }
@@ -201,19 +200,28 @@ const KEY: usize = 2;
 /// The number under which a rank says what it makes.
 const DIGEST: usize = 3;
 
-/// Makes the communicator of these ranks, if this one is among them; every rank of `comm` is
-/// in this call. No answer: another thread has taken some rank's board meanwhile; try again.
+/// Makes the communicator of these ranks, or of all, if this one is among them; every rank of `comm`
+/// is in this call. No answer: another thread has taken some rank's board meanwhile; try again.
 fn make(
     offer: &Offer,
     comm: &Comm,
     call: &Call<'_>,
-    members: &[usize],
+    members: Option<&[usize]>,
 ) -> Result<Option<Option<Comm>>> {
     let board = offer.board(comm, call)?;
-    let me = members.iter().position(|rank| *rank == comm.rank());
+    let place = |members: &[usize]| members.iter().position(|rank| *rank == comm.rank());
+    let me = members.map_or(Some(comm.rank()), place);
     // SAFETY: all members have the same list, board and context from the agreement, in which
     // all ranks took part. What one of them has got is dropped unless all have.
-    let processes = comm.processes_of(call, if me.is_some() { members } else { &[] })?;
+    let processes = match comm.spans_processes() {
+        true => {
+            let all: Vec<usize> =
+                if members.is_none() { (0..comm.size()).collect() } else { vec![] };
+            let members = members.unwrap_or(&all);
+            comm.processes_of(call, if me.is_some() { members } else { &[] })?
+        }
+        false => None,
+    };
     // SAFETY: see above.
     let make = |me| unsafe { comm.child(call, (members, me), (board, offer.context()), processes) };
     let child = me.and_then(make);

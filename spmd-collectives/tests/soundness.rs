@@ -353,6 +353,25 @@ fn a_type_of_the_same_identity_does_not_make_a_bool_of_seven() {
     }
 }
 
+/// A rank that gives up keeps what others still read.
+#[test]
+fn a_time_limit_within_an_allreduce_of_bools() {
+    const COUNT: usize = 4 << 20;
+    let (send, start) = (vec![true; COUNT], Instant::now());
+    let whole = |limit: Option<Duration>| {
+        let block = limit.into_iter().fold(block(3).threads(), Spmd::timeout);
+        let all = block.run(|ctx| {
+            let mut recv = vec![false; COUNT];
+            ctx.allreduce(&send, &mut recv, First)?;
+            Ok(recv.iter().all(|it| *it))
+        });
+        assert!(all.iter().flatten().all(|all| *all));
+    };
+    whole(None);
+    let took = start.elapsed();
+    (1..30).for_each(|part| whole(Some(took * part / 20)));
+}
+
 /// More small messages than a ring holds, to a rank that is in another call.
 #[cfg(target_os = "linux")]
 #[test]

@@ -5,6 +5,7 @@ use spmd_core::{Comm, Result};
 
 use crate::across;
 use crate::alone::alone;
+use crate::data::zeros;
 use crate::large::{Large, RECV, part};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Algorithm::*, choose};
@@ -53,14 +54,21 @@ pub(crate) unsafe fn allreduce(
         // SAFETY: as the caller promises.
         return unsafe { reduction.in_hub(comm, call, send, recv) };
     }
+    // What a rank folds of a type that must be checked, for the others to read. Not in the body: a
+    // round that fails ends only when nobody reads any more, which is after the body has.
+    let chunked_closed = !matches!(choice, Flat | Tree | Central) && comm.closes(reduction.dtype);
+    let mut folded = match chunked_closed {
+        true => Some(zeros(part(reduction.count, comm.size(), comm.rank()).1 * reduction.size())?),
+        false => None,
+    };
     comm.collective(call, |round| {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller promises; `folded` is this rank's part, and outlives the round.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, send, recv),
                 Tree => tree(round, reduction, send, recv),
                 Central => central_fold(round, reduction, send, recv),
-                _ => chunked(round, comm.segment(), reduction, send, recv),
+                _ => chunked(round, comm.segment(), reduction, send, recv, folded.as_deref_mut()),
             }
         }
     })
@@ -144,27 +152,24 @@ unsafe fn tree(
 /// 2 (n − 1)/n reads or writes of the data a rank.
 ///
 /// # Safety
-/// As [`allreduce`].
+/// As [`allreduce`]. `folded` is there if the communicator [closes](Comm::closes) results of this
+/// type; it has room for this rank's part, and is nobody else's until the round is dropped.
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
     reduction: Reduction<'_>,
     send: *const u8,
     recv: *mut u8,
+    folded: Option<&mut [u8]>,
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let total = reduction.bytes();
     let step = reduction.step(segment);
     let mine = part(reduction.count, n, me);
-    // What a rank folds of a type that must be checked, for the others to read.
-    let closed = round.one_address_space() && round.must_check(reduction.dtype);
-    let mut folded = vec![0u8; if closed { mine.1 * size } else { 0 }];
-    let shown = match closed {
-        true => (folded.as_ptr(), folded.len()),
-        false => (recv.cast_const(), total),
-    };
-    // SAFETY: the buffers are the caller's, or live as long as the round; the algorithm reads as
-    // it meets.
+    let folded = folded.map(|folded| (folded.as_mut_ptr(), folded.len()));
+    let shown = folded.map_or((recv.cast_const(), total), |(ptr, len)| (ptr.cast_const(), len));
+    // SAFETY: the buffers are the caller's, which outlive the round; the algorithm reads as it
+    // meets.
     let large = unsafe {
         let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
         let way = reduction.pieces(step, n);
@@ -191,15 +196,15 @@ unsafe fn chunked(
         // that is the same memory; all parts lie within the buffers, and `folded` is one.
         unsafe {
             let own = recv.add(mine.0 * size);
-            let into = if closed { folded.as_mut_ptr() } else { own };
+            let into = folded.map_or(own, |(ptr, _)| ptr);
             reduction.fold_direct(&large, reduction.count, mine, into, &[])?;
             large.arrive()?;
-            if closed {
-                std::ptr::copy_nonoverlapping(into, own, folded.len());
+            if let Some((ptr, len)) = folded {
+                std::ptr::copy_nonoverlapping(ptr, own, len);
             }
             for peer in (1..n).map(|step| (me + step) % n) {
                 let (start, count) = part(reduction.count, n, peer);
-                let from = match closed {
+                let from = match folded.is_some() {
                     true => large.reach(peer, RECV, count * size)?,
                     false => large.reach(peer, RECV, total)?.add(start * size),
                 };
