@@ -177,6 +177,15 @@ impl Bench {
         matches!(self, Gather | Allgather | Scatter | Alltoall | ReduceScatter)
     }
 
+    /// The longest message. Those that are sent before anybody receives are small ones: a large one
+    /// waits for its receiver.
+    pub(crate) fn most(self) -> usize {
+        match self {
+            Bench::Flood | Bench::AnySource => 8 << 10,
+            _ => usize::MAX,
+        }
+    }
+
     /// The bench of a collective, if there is one.
     pub(crate) fn of(kind: spmd_core::algorithm::Kind) -> Option<Bench> {
         Bench::value_variants().iter().copied().find(|bench| bench.name() == kind.name())
@@ -193,7 +202,8 @@ impl Args {
             for bench in all {
                 // A barrier has no size.
                 let sizes = if bench == Bench::Barrier { &[0][..] } else { &self.sizes };
-                tasks.extend(sizes.iter().map(|bytes| Task { bench, bytes: *bytes, effort }));
+                let sizes = sizes.iter().filter(|bytes| **bytes <= bench.most());
+                tasks.extend(sizes.map(|bytes| Task { bench, bytes: *bytes, effort }));
             }
         }
         for task in &mut tasks {
@@ -263,6 +273,11 @@ mod tests {
         assert_eq!(tasks[0], Task { bench: Bench::Allreduce, bytes: 1 << 20, effort });
         assert_eq!((tasks[1].bench, tasks[1].bytes), (Bench::Barrier, 0));
         assert!(parse("spmd-perf plot a.jsonl b.jsonl --output c.svg").unwrap().command.is_some());
+        // Who sends large messages before anybody receives waits for ever.
+        let tasks = parse("spmd-perf --all").unwrap().tasks();
+        assert!(tasks.iter().all(|task| task.bytes <= task.bench.most()));
+        let floods = tasks.iter().filter(|task| task.bench == Bench::Flood);
+        assert!(floods.map(|task| task.bytes).max() > Some(0));
         assert!(parse("spmd-perf --json").is_err());
         assert!(parse("spmd-perf allreduce --row allreduce:1M:500").is_err());
         assert!(parse("spmd-perf --row allreduce:1M").is_err());

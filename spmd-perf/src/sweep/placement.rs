@@ -82,7 +82,8 @@ impl Placement {
             return vec![0];
         }
         let blocks = if bench.has_blocks() { ranks } else { 1 };
-        sizes.iter().copied().filter(|bytes| bytes.saturating_mul(blocks) <= BLOCKS).collect()
+        let fits = |bytes: &usize| *bytes <= bench.most() && bytes.saturating_mul(blocks) <= BLOCKS;
+        sizes.iter().copied().filter(fits).collect()
     }
 }
 
