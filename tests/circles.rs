@@ -4,7 +4,8 @@
 //! not know. The usual harness has such threads, so this file has a harness that runs each test
 //! on the main thread, as a program would.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use spmd::prelude::*;
@@ -16,7 +17,7 @@ mod expect;
 use expect::mistake;
 
 fn main() {
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 15] = [
         ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
         ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
         ("rows_against_columns", rows_against_columns),
@@ -28,6 +29,10 @@ fn main() {
         ("a_helper_that_waits_in_the_circle", a_helper_that_waits_in_the_circle),
         ("a_rank_that_has_the_communicator_of_another", another_has_the_communicator),
         ("a_rank_of_another_block_that_has_the_communicator", another_block_has_the_communicator),
+        ("a_thread_beside_a_worker_that_has_ended", a_thread_beside_a_worker_that_has_ended),
+        ("a_circle_that_one_of_its_ranks_cannot_see", a_circle_that_one_of_its_ranks_cannot_see),
+        ("a_thread_that_is_joined", a_thread_that_is_joined),
+        ("a_thread_that_is_joined_and_computes", a_thread_that_is_joined_and_computes),
     ];
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
@@ -238,4 +243,90 @@ fn another_block_has_the_communicator() {
         spmd(2, |ctx| wait_for_whoever_has_it(ctx, &slot)).unwrap();
         other.join().expect("it does not panic").unwrap();
     });
+}
+
+/// A thread speaks for rank 0 when the ranks of one of two workers have returned.
+fn a_thread_beside_a_worker_that_has_ended() {
+    let program = |ctx: &Ctx| {
+        let copy = ctx.dup()?;
+        match ctx.rank() {
+            0 => {
+                let helper = std::thread::spawn(move || {
+                    pause(1500);
+                    copy.send(&[1u8], 1, 0)
+                });
+                ctx.recv(&mut [0u8], 1, 0)?;
+                helper.join().expect("it does not panic")
+            }
+            1 => {
+                copy.recv(&mut [0u8], 0, 0)?;
+                ctx.send(&[1u8], 0, 0)
+            }
+            _ => Ok(()),
+        }
+    };
+    Spmd::new(4).virtual_ranks().workers(2).run(program).unwrap();
+}
+
+/// Two wait for anyone of three, the third for one of them on the communicator of all: of that one's
+/// wait it looks as if the rank that computes could end it. Whichever rank has which part.
+fn a_circle_that_one_of_its_ranks_cannot_see() {
+    for third in 0..3 {
+        let told = AtomicUsize::new(0);
+        let ended = Spmd::new(4).threads().run(|ctx| {
+            let three = ctx.split((ctx.rank() < 3).then_some(0), 0)?;
+            let start = Instant::now();
+            // Whoever kept it could lend it to the rank that computes.
+            let outcome = match (ctx.rank(), three) {
+                (3, _) => {
+                    while told.load(Relaxed) < 3 && start.elapsed() < Duration::from_secs(20) {
+                        pause(1);
+                    }
+                    Ok(())
+                }
+                (rank, Some(three)) if rank != third => three.recv(&mut [0u8], ANY, 0).map(drop),
+                (_, three) => {
+                    drop(three);
+                    ctx.recv(&mut [0u8], (third + 1) % 3, 0).map(drop)
+                }
+            };
+            told.fetch_add(1, Relaxed);
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+            outcome
+        });
+        let text = ended.expect_err("three wait for each other").to_string();
+        assert!(text.starts_with("deadlock"), "{third}: {text}");
+    }
+}
+
+/// A thread of a rank's own waits for a rank that cannot run, as the rank that joins the thread holds
+/// the worker of both.
+fn a_thread_that_is_joined() {
+    for (ranks, workers) in [(2, 1), (4, 2)] {
+        let ended = Spmd::new(ranks).virtual_ranks().workers(workers).run(|ctx| {
+            let copy = ctx.dup()?;
+            let thread = std::thread::spawn(move || copy.allreduce_value(1, Sum));
+            thread.join().expect("it does not panic")
+        });
+        let text = ended.expect_err("some ranks cannot run").to_string();
+        assert!(text.contains("waits for something outside the library"), "{text}");
+        assert!(text.contains("circles.rs"), "{text}");
+    }
+}
+
+/// The same for a while only: what it joins first is a thread that ends by itself.
+fn a_thread_that_is_joined_and_computes() {
+    let sums = Spmd::new(2).virtual_ranks().workers(1).run(|ctx| {
+        let copy = ctx.dup()?;
+        let waits = std::thread::spawn(move || copy.allreduce_value(1, Sum));
+        if ctx.rank() == 0 {
+            let computes = std::thread::spawn(|| pause(4000));
+            computes.join().expect("it does not panic");
+        }
+        while !waits.is_finished() {
+            ctx.iprobe(ANY, ANY)?;
+        }
+        waits.join().expect("it does not panic")
+    });
+    assert_eq!(sums.unwrap(), [2, 2]);
 }

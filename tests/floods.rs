@@ -190,3 +190,25 @@ fn a_receiver_that_goes() {
         assert!(failed.unwrap_err().to_string().contains("out of paper"));
     }
 }
+
+/// What blocks that failed have left unreceived takes no part of the window of those that follow.
+#[test]
+fn windows_after_blocks_that_failed() -> Result<()> {
+    const COUNT: usize = 150;
+    if support::is_process_rank() {
+        for _ in 0..8 {
+            let ended = run(|ctx| {
+                let other = 1 - ctx.rank();
+                send_many(ctx, &KIB, other, COUNT)?;
+                ctx.barrier()?;
+                Err::<(), Error>("enough".into())
+            });
+            ended.expect_err("all ranks fail");
+        }
+    }
+    narrow().processes("windows_after_blocks_that_failed", 2, |ctx| {
+        let other = 1 - ctx.rank();
+        send_many(ctx, &KIB, other, COUNT)?;
+        recv_many(ctx, KIB.len(), other, COUNT)
+    })
+}

@@ -106,3 +106,19 @@ fn a_split_of_many_threads() {
     assert_eq!(sizes.unwrap(), [RANKS / 2; RANKS]);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }
+
+/// Each has a communicator of all of them, but no list of its own.
+#[test]
+fn copies_for_very_many() {
+    const RANKS: usize = 20_000;
+    if !in_a_process_of_its_own("copies_for_very_many") {
+        return;
+    }
+    let start = Instant::now();
+    let sums = Spmd::new(RANKS).virtual_ranks().run(|ctx| ctx.dup()?.allreduce_value(1, Sum));
+    println!("{RANKS} copies: {:?}, {} MiB", start.elapsed(), peak() >> 20);
+    assert!(sums.unwrap().iter().all(|sum| *sum == RANKS as i32));
+    // A list of all for each would be 1.6 GB.
+    assert!(peak() < 1 << 30, "{} MiB", peak() >> 20);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}

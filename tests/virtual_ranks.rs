@@ -90,21 +90,7 @@ fn nobody_comes_between_the_calls_of_a_split() {
     ended.unwrap();
 }
 
-/// A thread of a rank's own waits for a rank that cannot run, as the rank that joins the thread holds
-/// the worker of both.
-#[test]
-fn a_thread_that_is_joined() {
-    let ended = Spmd::new(2).virtual_ranks().workers(1).run(|ctx| {
-        let copy = ctx.dup()?;
-        let thread = std::thread::spawn(move || copy.allreduce_value(1, Sum));
-        thread.join().expect("it does not panic")
-    });
-    let text = ended.expect_err("rank 1 cannot run").to_string();
-    assert!(text.contains("waits for something outside the library"), "{text}");
-    assert!(text.contains("virtual_ranks.rs"), "{text}");
-}
-
-/// The way that is right.
+/// What to do instead of a join, which holds the worker (`circles.rs`).
 #[test]
 fn a_thread_that_is_waited_for_in_the_library() {
     let sums = Spmd::new(2).virtual_ranks().workers(1).run(|ctx| {

@@ -89,7 +89,7 @@ impl Comm {
             None => (group.clone(), None),
             Some(across) if across.size() == across.local().len() => (group.clone(), None),
             Some(across) => {
-                let here = Group::Some(across.local().map(|rank| rank as u32).collect());
+                let here = Group::of(across.local());
                 let processes = across.fabric.world();
                 let at = (u64::from(block), board_of(block));
                 let rank = endpoint.rank;
@@ -281,22 +281,22 @@ impl Comm {
     pub unsafe fn child(
         &self,
         call: &Call<'_>,
-        (members, me): (&[usize], usize),
+        (members, me): (Option<&[usize]>, usize),
         (board, base): (usize, u64),
         processes: Option<Arc<dyn Processes>>,
     ) -> Option<Comm> {
         self.skip_contexts(base);
-        let lowest = members.iter().map(|rank| self.world_rank(*rank)).min().unwrap_or(0);
+        // Those of this communicator are known already, and are many perhaps.
+        let members = members.filter(|members| !members.iter().copied().eq(0..self.size()));
+        let group = match members {
+            None => self.scope.group.clone(),
+            Some(members) => Group::of(members.iter().map(|rank| self.scope.group.world(*rank))),
+        };
+        let lowest = group.lowest();
         let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
         if !self.endpoint.take_board(board, context) {
             return None;
         }
-        let identity = members.len() == self.size() && members.iter().copied().eq(0..self.size());
-        let group = if identity {
-            self.scope.group.clone()
-        } else {
-            Group::Some(members.iter().map(|rank| self.scope.group.world(*rank) as u32).collect())
-        };
         let spread = processes.and_then(|processes| {
             let across = self.endpoint.world.across.clone()?;
             Some(Spread::new(
@@ -312,9 +312,10 @@ impl Comm {
             None => group.clone(),
             Some(across) => {
                 let local = group.iter().filter(|rank| across.local().contains(rank));
-                Group::Some(local.map(|rank| rank as u32).collect())
+                Group::of(local)
             }
         };
+        let size = group.len();
         let scope = Scope::new(context, self.scope.block, board, group, here).within(&self.scope);
         let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
@@ -329,7 +330,7 @@ impl Comm {
             board: Board::new(board, context),
             notes: Default::default(),
             origin: self.endpoint.note_origin(call),
-            choices: Choices::of(&self.endpoint.world, members.len()),
+            choices: Choices::of(&self.endpoint.world, size),
             polling: Polling::default(),
             user: Default::default(),
             primary: false,

@@ -122,6 +122,11 @@ pub(crate) fn is_rank_of(endpoint: &Endpoint) -> bool {
     with_current(|comm| Ok(comm.is_of(endpoint))).unwrap_or(false)
 }
 
+/// Whether a rank runs on this thread.
+pub(crate) fn runs_rank() -> bool {
+    with_current(|_| Ok(())).is_ok()
+}
+
 /// Gives the communicator of the rank that runs here to `f`, for code without a `ctx`.
 ///
 /// Errors: no rank runs here: outside a block, or on a thread that a rank has started.

@@ -1,6 +1,7 @@
 //! Which ranks of the world a communicator holds.
 
 use std::cell::{Cell, OnceCell};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::fault::Fault;
@@ -11,10 +12,42 @@ pub(crate) enum Group {
     /// All ranks of a world of this size.
     World(usize),
     /// These world ranks.
-    Some(Arc<[u32]>),
+    Some(Members),
+}
+
+/// A list of world ranks.
+#[derive(Clone, Debug)]
+pub(crate) struct Members {
+    ranks: Arc<[u32]>,
+    /// Each is above the one before, as in most groups: so one is found without a look at all.
+    ascending: bool,
+}
+
+impl Deref for Members {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.ranks
+    }
+}
+
+impl Members {
+    fn position(&self, world: usize) -> Option<usize> {
+        let world = u32::try_from(world).ok()?;
+        match self.ascending {
+            true => self.ranks.binary_search(&world).ok(),
+            false => self.ranks.iter().position(|rank| *rank == world),
+        }
+    }
 }
 
 impl Group {
+    /// These world ranks, in this order.
+    pub(crate) fn of(ranks: impl Iterator<Item = usize>) -> Group {
+        let ranks: Arc<[u32]> = ranks.map(|rank| rank as u32).collect();
+        Group::Some(Members { ascending: ranks.is_sorted_by(|one, next| one < next), ranks })
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -32,11 +65,22 @@ impl Group {
         }
     }
 
+    /// The lowest world rank among the members.
+    pub(crate) fn lowest(&self) -> usize {
+        match self {
+            Group::World(_) => 0,
+            Group::Some(members) if members.ascending => {
+                members.first().map_or(0, |rank| *rank as usize)
+            }
+            Group::Some(members) => members.iter().min().map_or(0, |rank| *rank as usize),
+        }
+    }
+
     /// The rank here of a world rank, if it is a member.
     pub(crate) fn local(&self, world: usize) -> Option<usize> {
         match self {
             Group::World(size) => (world < *size).then_some(world),
-            Group::Some(ranks) => ranks.iter().position(|r| *r as usize == world),
+            Group::Some(ranks) => ranks.position(world),
         }
     }
 

@@ -204,8 +204,12 @@ impl Spmd {
         let mut options = fleet::FleetOptions::new(self.ranks, workers);
         options.stack_size = self.stack_size.or(stack).unwrap_or(fleet::DEFAULT_STACK_SIZE);
         options.name = format!("{} worker ", self.name);
+        // Each counts until its thread ends, which may be before the block does.
+        let count = |_| Mutex::new(Some(Running::new(&world.running)));
+        let running: Vec<_> = (0..workers.clamp(1, self.ranks)).map(count).collect();
         options.bind = Box::new(move |worker| {
             bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
+            Box::new(running[worker].lock().take())
         });
         let shared = world.clone();
         options.missing = Box::new(move |index| {
@@ -217,7 +221,6 @@ impl Spmd {
         if !world.policy.has_cores_for(workers) {
             options.spins = 0;
         }
-        let _running: Vec<Running> = (0..workers).map(|_| Running::new(&world.running)).collect();
         let panics = fleet::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
         // `body` catches what a rank's own code does; what is left is a rank without a stack.
         match panics.into_iter().flatten().next() {

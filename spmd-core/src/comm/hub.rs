@@ -40,6 +40,13 @@ impl Comm {
         self.fits_hub(bytes, dtype) && self.endpoint.hub(&self.scope).is_some_and(Hub::has_trees)
     }
 
+    /// Whether ranks of one address space write into nobody's results of this type, as such data are
+    /// checked by who gets them.
+    #[doc(hidden)]
+    pub fn closes(&self, dtype: DType) -> bool {
+        self.endpoint.world.one_address_space() && self.endpoint.must_check(dtype)
+    }
+
     /// [`Comm::collective`] in the hub. Panics where the ranks have none ([`Comm::has_hub`]).
     #[doc(hidden)]
     #[inline]

@@ -191,7 +191,7 @@ impl Comm {
         // SAFETY: all members have the same proposals before them, and so the same list, board and
         // base. What one of them has got is dropped unless all say below that they have one.
         let child = heard.processes.and_then(|processes| unsafe {
-            self.child(call, (&members, me), (board, common.context()), processes)
+            self.child(call, (Some(&members), me), (board, common.context()), processes)
         });
         // Nobody looks at a page of the board before its owner has cleared it.
         let made = self.proposals(call, Proposal::Made(child.is_some()))?;

@@ -34,6 +34,9 @@ pub enum Suspension {
 
 type RankYielder = Yielder<Resumed, Suspension>;
 
+/// Instead of a thread's number: the worker has ended.
+pub(super) const ENDED: i32 = -1;
+
 /// What other threads know of a worker.
 pub(super) struct Worker {
     pub(super) ready: SharedSet,
@@ -153,9 +156,21 @@ impl Home {
     /// library that only another thread brings about, so that the coroutine cannot run.
     pub fn held_up(&self) -> Duration {
         match self.worker.number.load(Relaxed) {
-            0 => Duration::ZERO,
+            0 | ENDED => Duration::ZERO,
             number => super::held::stands_still(number),
         }
+    }
+
+    /// Whether the coroutine's worker runs none of its ranks, and will not unless another thread does
+    /// something: it sleeps, has ended, or is held up for so long.
+    pub fn stands_still(&self, time: Duration) -> bool {
+        let ended = self.worker.number.load(Relaxed) == ENDED;
+        ended || self.worker.ready.is_asleep() || self.held_up() >= time
+    }
+
+    /// Whether both live on one worker.
+    pub fn is_beside(&self, other: &Home) -> bool {
+        Arc::ptr_eq(&self.worker, &other.worker)
     }
 
     /// Whether this is the home of the coroutine that runs on this thread.

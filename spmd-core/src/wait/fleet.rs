@@ -4,6 +4,7 @@
 //! worker that owns its rank and never leaves that thread, as its stack may hold what is not
 //! `Send`.
 
+use std::any::Any;
 use std::ops::Range;
 use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,8 +41,9 @@ pub struct FleetOptions {
     pub spins: u32,
     /// Called with each rank that the system gives no stack, so that nobody waits for it.
     pub missing: Box<dyn Fn(usize) + Send + Sync>,
-    /// Called on each worker's thread with the worker's number before it runs ranks.
-    pub bind: Box<dyn Fn(usize) + Send + Sync>,
+    /// Called on each worker's thread with the worker's number before it runs ranks. What it gives is
+    /// dropped there after the ranks have ended.
+    pub bind: Box<dyn Fn(usize) -> Box<dyn Any> + Send + Sync>,
 }
 
 impl FleetOptions {
@@ -55,7 +57,7 @@ impl FleetOptions {
             name: "spmd-worker-".into(),
             spins: if workers <= cores { SPINS } else { 0 },
             missing: Box::new(|_| ()),
-            bind: Box::new(|_| ()),
+            bind: Box::new(|_| Box::new(())),
         }
     }
 }
@@ -109,7 +111,7 @@ pub fn run(
                             on_done();
                         }
                     });
-                    (options.bind)(worker);
+                    let _kept = (options.bind)(worker);
                     if *start.wait() { drive(task) } else { Vec::new() }
                 });
             match spawned {
@@ -151,7 +153,7 @@ fn task<'a>(
     Ok(Task { worker, ranks, stacks, spins: options.spins, body, missing: &*options.missing })
 }
 
-struct OnDrop<F: FnMut()>(F);
+pub(super) struct OnDrop<F: FnMut()>(pub(super) F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {

@@ -2,29 +2,31 @@
 //! No other rank of the worker runs then; a thread that waits for one of them waits for ever, if that
 //! thread is the one to be joined.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// The worker that this thread has seen stand still: its thread, how often that had been
+    /// The workers that this thread has seen stand still: their threads, how often each had been
     /// suspended, and since when.
-    static SEEN: Cell<Option<(i32, u64, Instant)>> = const { Cell::new(None) };
+    static SEEN: RefCell<HashMap<i32, (u64, Instant)>> = RefCell::default();
 }
 
 /// For how long, as far as this thread has seen, the thread of this number has been in one wait that
 /// only another thread ends. The waits of this library all have an end.
 pub(super) fn stands_still(thread: i32) -> Duration {
-    let Some(count) = endless_wait(thread) else {
-        SEEN.set(None);
-        return Duration::ZERO;
-    };
-    match SEEN.get() {
-        Some((seen, before, since)) if (seen, before) == (thread, count) => since.elapsed(),
-        _ => {
-            SEEN.set(Some((thread, count, Instant::now())));
-            Duration::ZERO
+    SEEN.with_borrow_mut(|seen| {
+        let Some(count) = endless_wait(thread) else {
+            seen.remove(&thread);
+            return Duration::ZERO;
+        };
+        let now = Instant::now();
+        let (before, since) = seen.entry(thread).or_insert((count, now));
+        if *before != count {
+            (*before, *since) = (count, now);
         }
-    }
+        now - *since
+    })
 }
 
 /// How often the thread has gone to sleep, if it sleeps on a futex without a time limit.

@@ -18,8 +18,8 @@ pub(crate) use bell::Bell;
 pub(crate) use current::{current, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use until::{
-    Opener, Opening, Policy, Running, Watch, cores, nobody_else_runs, starting_own_threads, until,
-    until_done, until_woken,
+    Opener, Opening, Outsider, Policy, Running, Watch, all_wait, cores, nobody_else_runs,
+    starting_own_threads, until, until_done, until_woken,
 };
 
 use std::cell::Cell;

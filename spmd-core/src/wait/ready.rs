@@ -98,6 +98,11 @@ impl SharedSet {
     pub(super) fn fall_asleep(&self) -> bool {
         self.groups.compare_exchange(0, ASLEEP, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
+
+    /// Whether the worker sleeps, and nothing is ready.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.groups.load(Ordering::Acquire) == ASLEEP
+    }
 }
 
 /// The words that hold these slots, each with the slots' bits.

@@ -82,19 +82,53 @@ pub(crate) fn nobody_else_runs(of_world: &AtomicUsize) -> bool {
     let _counting = COUNTING.lock();
     let ranks = of_world.load(Relaxed) + RANKS_THAT_WAIT.load(Relaxed);
     let others = RUNNING.load(Relaxed) != ranks || OPENING.load(Relaxed) > 0;
-    !others && !foreign_threads()
+    !others && !foreign_threads(0)
+}
+
+/// Where every thread of this process runs ranks of this world, or waits in the library: how many
+/// of the program's own threads have ended such a wait so far.
+pub(crate) fn all_wait(of_world: &AtomicUsize) -> Option<usize> {
+    let _counting = COUNTING.lock();
+    let ranks = of_world.load(Relaxed) + RANKS_THAT_WAIT.load(Relaxed);
+    let others = RUNNING.load(Relaxed) != ranks || OPENING.load(Relaxed) > 0;
+    let waiting = OUTSIDERS.load(Relaxed);
+    (!others && !foreign_threads(waiting)).then(|| OUTSIDERS_GONE.load(Relaxed))
+}
+
+/// Threads of the program's own, which run no rank, that wait in the library.
+static OUTSIDERS: AtomicUsize = AtomicUsize::new(0);
+/// How many have ended such a wait.
+static OUTSIDERS_GONE: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread of the program's own that waits in the library, as long as it lives.
+pub(crate) struct Outsider(());
+
+impl Outsider {
+    pub(crate) fn new() -> Outsider {
+        let _counting = COUNTING.lock();
+        OUTSIDERS.fetch_add(1, Relaxed);
+        Outsider(())
+    }
+}
+
+impl Drop for Outsider {
+    fn drop(&mut self) {
+        let _counting = COUNTING.lock();
+        OUTSIDERS.fetch_sub(1, Relaxed);
+        OUTSIDERS_GONE.fetch_add(1, Relaxed);
+    }
 }
 
 /// Whether this process has threads that the library did not start and that are not waiting in
-/// it; such a thread may hold a communicator. Where that cannot be told, yes.
-fn foreign_threads() -> bool {
+/// it, but so many; such a thread may hold a communicator. Where that cannot be told, yes.
+fn foreign_threads(besides: usize) -> bool {
     let own = OWN.lock();
     let others = match own.is_empty() {
         // The kernel is asked for their number, not for a list: each of thousands of ranks asks.
         true => thread_count(),
         false => threads().map(|threads| threads.iter().filter(|it| !own.contains(it)).count()),
     };
-    others.is_none_or(|others| others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed))
+    others.is_none_or(|others| others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed) + besides)
 }
 
 /// How many threads this process has, where the system tells.
@@ -222,9 +256,6 @@ pub(crate) trait Watch {
 /// How many looks at the condition lie between two at what peers ask for.
 const SERVE_EVERY: u32 = 16;
 
-/// How often a thread that serves peers looks for more at most, before it makes its own rare checks.
-const SERVICE: u32 = 100_000;
-
 /// How often to look for what is polled before others are let run: each look may take the time of
 /// a system call, and who is waited for may need this core.
 pub(super) const POLLED_SPINS: u32 = 64;
@@ -345,13 +376,18 @@ fn serve(
     watch: &mut dyn Watch,
     ready: &mut dyn FnMut() -> bool,
 ) -> bool {
+    let start = Instant::now();
     let mut idle = 0;
-    for _ in 0..SERVICE {
+    loop {
         if ready() {
             return true;
         }
-        if idle % SERVE_EVERY == 0 || idle > spins {
-            idle = if watch.serve() { 0 } else { idle };
+        if (idle % SERVE_EVERY == 0 || idle > spins) && watch.serve() {
+            idle = 0;
+            // Others may ask without end: the wait's own checks come in time all the same.
+            if watch.interrupted().is_some() || start.elapsed() > FIRST_SLEEP {
+                return false;
+            }
         }
         idle += 1;
         match idle {
@@ -360,7 +396,6 @@ fn serve(
             _ => return false,
         }
     }
-    false
 }
 
 #[cold]
@@ -427,6 +462,9 @@ fn wait_as_coroutine<T>(
         }
         if let Some(error) = watch.interrupted() {
             break poll().ok_or(error);
+        }
+        if !at_home {
+            watch.serve();
         }
         let why = current::across(|| fleet::suspend_for(what));
         if let Some(value) = poll() {

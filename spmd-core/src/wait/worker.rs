@@ -12,7 +12,8 @@ use std::{hint, mem, process, ptr, thread};
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::coroutine::{Local, Resumed, Running, Suspension, Worker};
+use super::coroutine::{ENDED, Local, Resumed, Running, Suspension, Worker};
+use super::fleet::OnDrop;
 use super::ready::LocalSet;
 use super::stack::{PooledStack, StackPool};
 
@@ -30,6 +31,9 @@ const BUSY_SWEEP: Duration = Duration::from_millis(100);
 /// A worker with many coroutines that is not idle sweeps less often: for so many times as long as a
 /// sweep has taken, it does something else.
 const SWEEP_REST: u32 = 8;
+/// What the checks of one coroutine take of a sweep at most: the rest of its time is the program's,
+/// of ranks that could go on.
+const CHECK: Duration = Duration::from_micros(20);
 /// The longest sleep while a coroutine polls.
 const POLL: Duration = Duration::from_micros(50);
 /// An idle worker gives its core away this many times before it sleeps.
@@ -56,6 +60,8 @@ pub(super) struct Task<'a> {
 /// Runs all coroutines of a worker on this thread; returns the panics, with their ranks.
 #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
 pub(super) fn drive(mut task: Task<'_>) -> Vec<(usize, Payload)> {
+    let worker = task.worker.clone();
+    let _ended = OnDrop(|| worker.number.store(ENDED, Relaxed));
     // Without one, the thread keeps the one that the standard library gave it.
     #[cfg(target_os = "linux")]
     let _signal_stack = task.stacks.take().ok().map(super::overflow::SignalStack::enter);
@@ -290,7 +296,7 @@ impl Runner<'_> {
         }
         let end = Instant::now();
         self.local.now.set(end);
-        self.sweep_took = end - start;
+        self.sweep_took = (end - start).min(CHECK * self.coroutines.len() as u32);
         self.next_sweep = end + until_next;
         self.sweep_due = false;
     }

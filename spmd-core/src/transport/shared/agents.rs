@@ -16,6 +16,7 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, panic_text};
 use crate::group::{Group, Scope};
+use crate::wait::fleet::Home;
 use crate::wait::{self, Bell, Watch};
 
 /// A wait on record: the world rank, the record, its epoch.
@@ -106,6 +107,10 @@ pub(crate) struct Waiter<'a> {
     faults_at_start: Cell<u32>,
     slot: Cell<Option<Option<usize>>>,
     suspicion: Cell<Option<super::deadlock::Suspicion>>,
+    /// On a thread that runs no rank: it is counted as one that waits.
+    outsider: Cell<Option<wait::Outsider>>,
+    /// All threads were seen to wait, after so many of them had gone on.
+    standstill: Cell<Option<usize>>,
 }
 
 impl<'a> Waiter<'a> {
@@ -129,6 +134,8 @@ impl<'a> Waiter<'a> {
             faults_at_start: Cell::new(0),
             slot: Cell::new(None),
             suspicion: Cell::new(None),
+            outsider: Cell::new(None),
+            standstill: Cell::new(None),
         }
     }
 
@@ -330,15 +337,22 @@ const HELD_UP: Duration = Duration::from_secs(2);
 
 impl Waiter<'_> {
     /// Complains, on a thread of the program's own that uses a communicator of a virtual rank, if the
-    /// rank that it waits for cannot run, because another one of its worker waits outside the library:
-    /// for this thread, most likely.
+    /// rank that it waits for cannot run, because another one of its worker waits outside the library,
+    /// and nobody is left who could end that wait: all workers stand still, and all other threads wait
+    /// in the library, between two looks the same ones.
     fn held_up(&self, on: u32) -> Result<()> {
         let world = &self.endpoint.world;
         if world.mode != Mode::Virtual || wait::fleet::in_coroutine() || on == Agent::ANY {
             return Ok(());
         }
+        let before = self.standstill.take();
         let Some(rank) = (on as usize).checked_sub(1) else { return Ok(()) };
-        if world.home(rank).is_none_or(|home| home.held_up() < HELD_UP) {
+        if world.home(rank).is_none_or(|home| home.held_up() < HELD_UP) || !world.stands_still() {
+            return Ok(());
+        }
+        let Some(now) = wait::all_wait(&world.running) else { return Ok(()) };
+        if before != Some(now) {
+            self.standstill.set(Some(now));
             return Ok(());
         }
         Err(Error::Argument(format!(
@@ -374,6 +388,9 @@ impl Waiter<'_> {
         let endpoint = self.endpoint;
         let slot = endpoint.agents.claim(!self.scope.is_primary());
         self.slot.set(Some(slot));
+        if !wait::fleet::in_coroutine() && !crate::ctx::runs_rank() {
+            self.outsider.set(Some(wait::Outsider::new()));
+        }
         let Some(slot) = slot else { return };
         self.faults_at_start.set(endpoint.world.faults_claimed());
         let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
@@ -394,6 +411,22 @@ impl Waiter<'_> {
 }
 
 impl World {
+    /// Whether the rank has a wait in this communicator on record.
+    pub(super) fn waits_in(&self, rank: usize, context: u64) -> bool {
+        self.memory.head(rank).agents.iter().any(|agent| {
+            !agent.epoch.load(Acquire).is_multiple_of(2) && agent.context.load(Relaxed) == context
+        })
+    }
+
+    /// Whether no worker of this process runs a rank, or will before another thread does something.
+    fn stands_still(&self) -> bool {
+        let mut before: Option<&Home> = None;
+        self.local().filter_map(|rank| self.home(rank)).all(|home| {
+            let same = before.replace(home).is_some_and(|before| before.is_beside(home));
+            same || home.stands_still(HELD_UP)
+        })
+    }
+
     /// Whether this wait still goes on.
     pub(super) fn lasts(&self, (rank, slot, epoch): Wait) -> bool {
         let agent = &self.memory.head(rank).agents[slot];
@@ -423,6 +456,7 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
         }
         endpoint.agents.give_back(slot, !waiter.scope.is_primary());
         waiter.suspicion.set(None);
+        waiter.outsider.set(None);
     }
 
     #[inline]

@@ -10,8 +10,10 @@
 //!
 //! Of the ranks that wait for each other one searches for all, the one that is *first* in an order
 //! by a hash of the ranks: a search that comes to a rank before its own leaves the rest to that one,
-//! which sees all that it depends on itself. In a circle of n, a search so comes to some log n ranks,
-//! where each of thousands that looked at all would take longer than the program.
+//! if that waits in the same communicator. Then it sees all that it depends on itself, and no more:
+//! what an [`Agent::ANY`] stands for depends on the communicator of who searches. In a circle of n, a
+//! search so comes to some log n ranks, where each of thousands that looked at all would take longer
+//! than the program.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
@@ -43,8 +45,8 @@ pub(super) struct Circle {
     pub(super) others: Vec<Wait>,
 }
 
-/// How many waits a verdict can name. Who is not named finds the circle itself, or learns that a
-/// rank has ended.
+/// How many waits a verdict can name. Who is not named is told with others of its communicator, or
+/// learns that a rank has ended, or finds what is left of the circle.
 const NAMED: usize = 60;
 
 impl Endpoint {
@@ -107,7 +109,7 @@ impl Endpoint {
                     return true;
                 }
                 open.push(next);
-                order(next) >= order(self.rank)
+                order(next) >= order(self.rank) || !world.waits_in(next, scope.context)
             };
             match head.idle_agents.load(Relaxed) {
                 idle::NOBODY => {}

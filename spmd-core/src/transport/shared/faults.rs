@@ -13,11 +13,12 @@
 //! | a rank ends a circle of waits | its `Memory::verdict` | when these waits are over |
 //!
 //! **Who still needs it.** Only ranks that are in the block, or have the communicator, look for a
-//! fault, and each keeps what it has found ([`Scope::fault`]). A rank enters a block when all that
+//! fault, and each keeps what it has found (`Scope::fault`). A rank enters a block when all that
 //! live have ended the block before, and clears the places of the next one when it leaves: those of
 //! the block before the last, from which all have returned, as they have entered the last
 //! (`ending.rs`). It uses the board of a communicator again when each other member has dropped the
-//! communicator, or says on its own page that it knows the fault, or is dead (`contexts.rs`): a
+//! communicator, or has left its last round and says on its own page that it knows the fault, or is
+//! dead (`contexts.rs`): a
 //! member that is half a second late, or computes for an hour, holds one board, no more. A verdict
 //! names waits, which their owners end (`deadlock.rs`). So a place that somebody may look for is
 //! never cleared, and there is one for every fault: of a rank in a block, and of a rank in a
@@ -32,7 +33,7 @@
 //!
 //! **A late writer.** Its number is taken before its fault can be read. A reader that meets such a
 //! number waits for it for a moment, as it may be the first cause, then leaves it open
-//! ([`Scope::examined`] stays before it): when the fault is complete, `ready` moves on, and all
+//! (`Scope::examined` stays before it): when the fault is complete, `ready` moves on, and all
 //! look again.
 
 mod notices;

@@ -76,15 +76,26 @@ impl Inbox {
     fn take_kept(&mut self, endpoint: &Endpoint, wanted: &Wanted) -> Option<Kept> {
         let kept = self.position(wanted).and_then(|index| self.waiting.remove(index))?;
         self.searched = None;
-        match endpoint.world.queue(endpoint.rank) {
-            Some(queue) => queue.release(kept.weight()),
-            None => self.release(endpoint, &kept),
-        }
+        self.release(endpoint, &kept);
         Some(kept)
     }
 
-    /// A message that came by a ring is kept no longer.
+    /// Drops all messages for which `keeps` says no.
+    fn drop_but(&mut self, endpoint: &Endpoint, mut keeps: impl FnMut(&Envelope) -> bool) {
+        self.searched = None;
+        for kept in std::mem::take(&mut self.waiting) {
+            match keeps(&kept.envelope) {
+                true => self.waiting.push_back(kept),
+                false => self.release(endpoint, &kept),
+            }
+        }
+    }
+
+    /// A message is kept no longer: there is room for another one.
     fn release(&mut self, endpoint: &Endpoint, kept: &Kept) {
+        if let Some(queue) = endpoint.world.queue(endpoint.rank) {
+            return queue.release(kept.weight());
+        }
         let source = kept.envelope.source as usize;
         let (held, window) = (&mut self.held[source], endpoint.world.tuning.window);
         let was_full = *held > window;
@@ -218,24 +229,15 @@ impl Endpoint {
         let messages = self.messages_of(block);
         let mut inbox = self.inbox.lock();
         self.collect(&mut inbox, None)?;
-        let kept = std::mem::take(&mut inbox.waiting);
-        inbox.searched = None;
         let (mut count, mut first) = (0, None);
-        for kept in kept {
-            let context = kept.envelope.context;
-            if messages.are_later(context) || messages.contain(context) {
-                if messages.contain(context) {
-                    count += 1;
-                    first.get_or_insert(kept.envelope);
-                }
-                inbox.waiting.push_back(kept);
-                continue;
+        inbox.drop_but(self, |envelope| {
+            let left = messages.contain(envelope.context);
+            if left {
+                count += 1;
+                first.get_or_insert(*envelope);
             }
-            match self.world.queue(self.rank) {
-                Some(queue) => queue.release(kept.weight()),
-                None => inbox.release(self, &kept),
-            }
-        }
+            left || messages.are_later(envelope.context)
+        });
         Ok(first.map(|first| (count, first)))
     }
 
@@ -245,7 +247,7 @@ impl Endpoint {
     pub(super) fn forget_messages(&self, block: u32) {
         self.collect_all();
         let mut inbox = self.inbox.lock();
-        inbox.waiting.retain(|arrived| arrived.envelope.context == u64::from(block));
+        inbox.drop_but(self, |envelope| envelope.context == u64::from(block));
     }
 
     /// Makes room in all rings to this rank. What is wrong with one is an error for the call that

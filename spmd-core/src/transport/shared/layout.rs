@@ -418,6 +418,11 @@ mod tests {
             assert!(layout.share_offset(0) >= layout.ring_table_offset() + PAGE);
             assert_eq!(layout.segment_bytes % PAGE, 0);
             assert_eq!(layout.control_bytes % PAGE, 0);
+            assert!(layout.failure_offset(FAILURES) <= layout.verdict_offset());
+            assert!(layout.verdict_offset() + size_of::<FaultPlace>() <= layout.acks_offset());
+            assert!(layout.bells_offset() < layout.deaths_offset());
+            assert!(layout.deaths_offset() < layout.notices_offset());
+            assert!(layout.notices_offset() + layout.notices() * 8 <= layout.control_bytes);
         }
     }
 

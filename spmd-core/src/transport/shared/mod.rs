@@ -1,8 +1,9 @@
 //! The shared-memory transport: one protocol over two arenas, anonymous memory for threads and
 //! virtual ranks, a sealed memfd for processes.
 //!
-//! A rank writes its own segment only, and rings bells; peers read. So whatever a peer does to
-//! the memory that it can write, it can only lie about itself.
+//! A rank writes its own segment, where peers read; beside it bells, notices and counts are all that
+//! several write. So whatever a peer does to the memory that it can write, it can lie about itself, to
+//! those that exchange data with it, and delay the others.
 
 mod access;
 pub(crate) mod agents;
@@ -247,7 +248,7 @@ impl World {
             || self.is_dead(rank)
     }
 
-    /// Whether `rank` has ended `block` otherwise than by leaving it properly. The fault log tells
+    /// Whether `rank` has ended `block` otherwise than by leaving it properly. Its fault tells
     /// why, unless a hostile peer has spoilt it.
     pub(crate) fn has_failed(&self, rank: usize, block: u32) -> bool {
         let word = self.memory.head(rank).state.load(Acquire);

@@ -125,7 +125,7 @@ impl Endpoint {
             Group::World(size)
         } else {
             let stays = |rank: &usize| outlived.ranks.binary_search(rank).is_err();
-            Group::Some((0..size).filter(stays).map(|rank| rank as u32).collect())
+            Group::of((0..size).filter(stays))
         };
         let (context, board) = match outlived.primary {
             true => (outlived.newest, outlived.board),

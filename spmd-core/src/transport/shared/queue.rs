@@ -52,7 +52,9 @@ impl Queue {
     /// Whether the rank keeps as much as it may, so that the next message is to be offered instead
     /// of added. Those who add at the same time may each add one more.
     pub(crate) fn is_full(&self) -> bool {
-        self.queued.load(Relaxed) + self.kept.load(Relaxed) >= self.window
+        // In this order: what is drained meanwhile is not counted twice.
+        let kept = self.kept.load(Acquire);
+        kept + self.queued.load(Relaxed) >= self.window
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -62,8 +64,8 @@ impl Queue {
     /// Moves what has arrived to the end of `waiting`.
     pub(super) fn drain(&self, waiting: &mut VecDeque<Kept>) {
         let mut arrived = self.arrived.lock();
-        self.kept.store(self.kept.load(Relaxed) + self.queued.load(Relaxed), Relaxed);
-        self.queued.store(0, Relaxed);
+        let queued = self.queued.swap(0, Relaxed);
+        self.kept.store(self.kept.load(Relaxed) + queued, Release);
         waiting.append(&mut arrived);
     }
 

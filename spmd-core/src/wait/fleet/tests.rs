@@ -230,6 +230,7 @@ fn a_panic_in_bind_reaches_the_caller() {
         if worker == 1 {
             panic::resume_unwind(Box::new("no such core"));
         }
+        Box::new(()) as Box<dyn Any>
     };
     let options = FleetOptions { bind: Box::new(bind), ..FleetOptions::new(4, 2) };
     let ran = AtomicUsize::new(0);

@@ -48,12 +48,13 @@ impl World {
         all.into_iter().chain(places.into_iter().flatten()).filter(its)
     }
 
-    /// What fault `number` of `by` says of this communicator, if that concerns it.
+    /// What fault `number` of `by` says of this communicator, if that concerns it: of one that is no
+    /// member, nothing does.
     fn concerning(&self, scope: &Scope, number: u32, by: u32) -> Option<Fault> {
         let mut its = self.places_of(scope, by).filter_map(|place| self.read(place));
-        let (_, stops, fault) = its.find(|(its, ..)| *its == number)?;
-        let member = || by == EVERYBODY || scope.group.local(by as usize).is_some();
-        (stops == scope.context || member()).then_some(fault)
+        let (.., fault) = its.find(|(its, ..)| *its == number)?;
+        let member = by == EVERYBODY || scope.group.local(by as usize).is_some();
+        member.then_some(fault)
     }
 
     /// The first fault of this communicator, from all its members: what is cheaper than to look at
@@ -151,7 +152,8 @@ impl Endpoint {
             let rank = Some(by as usize).filter(|rank| *rank < world.size())?;
             let written = world.memory.verdict(rank).get()?;
             let (waits, fault): (Vec<Wait>, Fault) = postcard::from_bytes(&written.text).ok()?;
-            waits.contains(&wait).then_some(fault)
+            let is_verdict = matches!(fault, Fault::Deadlock { .. });
+            (is_verdict && waits.contains(&wait)).then_some(fault)
         };
         match world.look(examined, see) {
             Look::Found(fault) => Some(fault),
