@@ -269,8 +269,10 @@ where
 /// The world that this fabric joins, where there is one.
 fn enter_across(attach: Attach) -> Result<Entry> {
     let each = positive(variables::RANKS_PER_PROCESS, "a number of ranks")?.unwrap_or(1);
-    wait::starting_own_threads(|| {
-        attach()?.map_or(Ok(Entry::Alone), |fabric| Joined::new(fabric, each).map(Entry::Across))
+    let window = Settings::from_environment()?.tuning.window;
+    wait::starting_own_threads(|| match attach()? {
+        None => Ok(Entry::Alone),
+        Some(fabric) => Joined::new(fabric, each, window).map(Entry::Across),
     })
 }
 

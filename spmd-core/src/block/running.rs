@@ -96,7 +96,8 @@ impl Spmd {
         }
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
-        tuning.window = self.window.unwrap_or(tuning.window);
+        let settled = across.as_ref().map(|across| across.window());
+        tuning.window = self.window.or(settled).unwrap_or(tuning.window);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
         let world =
             Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));

@@ -9,7 +9,6 @@
 //! Communicators are made one at a time (`turns.rs`).
 
 pub(crate) mod agreement;
-mod beside;
 mod finish;
 mod known;
 mod lead;
@@ -19,6 +18,7 @@ mod messages;
 mod now;
 pub(crate) mod packet;
 mod spread;
+mod survey;
 pub(crate) mod survive;
 mod texts;
 mod turns;
@@ -57,18 +57,18 @@ pub(crate) struct Joined {
     watch: Option<Arc<Watch>>,
     /// All processes, for what the library itself has to settle.
     control: Arc<dyn Processes>,
-    /// Processes that use cores of this one, itself among them.
-    beside: usize,
+    survey: survey::Survey,
 }
 
 impl Joined {
-    /// All processes call it together, each for so many ranks.
-    pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize) -> Result<Joined> {
+    /// All processes call it together, each for so many ranks and with the window for which it has
+    /// been set.
+    pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize, window: usize) -> Result<Joined> {
         let watch = Watch::start(&fabric, each)?.map(Arc::new);
         let all: Vec<usize> = (0..fabric.processes()).collect();
         let control = fabric.world().subset(&all, 0)?;
-        let beside = beside::processes(&*fabric, &*control)?;
-        Ok(Joined { fabric, each, watch, control, beside })
+        let survey = survey::Survey::new(&*fabric, &*control, window)?;
+        Ok(Joined { fabric, each, watch, control, survey })
     }
 
     /// Ranks of each process.
@@ -82,7 +82,7 @@ pub(crate) struct Across {
     pub(crate) fabric: Arc<dyn Fabric>,
     watch: Option<Arc<Watch>>,
     control: Arc<dyn Processes>,
-    beside: usize,
+    survey: survey::Survey,
     /// No rank of this process is in the block any more.
     ended: AtomicBool,
     /// Ranks of each process.
@@ -106,7 +106,7 @@ pub(crate) struct Across {
 
 impl Across {
     pub(crate) fn new(joined: &Joined) -> Across {
-        let Joined { fabric, each, watch, control, beside } = joined.clone();
+        let Joined { fabric, each, watch, control, survey } = joined.clone();
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let first = fabric.process() * each;
@@ -120,7 +120,7 @@ impl Across {
             fabric,
             watch,
             control,
-            beside,
+            survey,
             ended,
             each,
             survives,
@@ -165,7 +165,12 @@ impl Across {
 
     /// Processes that use cores of this one, itself among them.
     pub(crate) fn processes_beside(&self) -> usize {
-        self.beside
+        self.survey.beside
+    }
+
+    /// How much one rank may send to one of another process before that has received it.
+    pub(crate) fn window(&self) -> usize {
+        self.survey.window
     }
 
     /// The ranks of this process are about to enter their block.

@@ -28,21 +28,35 @@ struct Pair {
     received: AtomicU64,
 }
 
-/// All pairs of a rank here and one elsewhere: by process, from its first message on.
+/// Some things in a row, each made when it is first asked for.
+type Lazily<T> = Box<[OnceLock<T>]>;
+
+fn lazily<T>(len: usize) -> Lazily<T> {
+    (0..len).map(|_| OnceLock::new()).collect()
+}
+
+/// So many ranks of a process have their pairs with one rank in one piece.
+const CHUNK: usize = 64;
+
+/// All pairs of a rank here and one elsewhere: by process, rank here, and [`CHUNK`] of ranks there.
+/// Of thousands of ranks few talk to each other.
 pub(super) struct Windows {
     each: usize,
-    pairs: Box<[OnceLock<Box<[Pair]>>]>,
+    pairs: Lazily<Lazily<Lazily<Box<[Pair]>>>>,
 }
 
 impl Windows {
     pub(super) fn new(processes: usize, each: usize) -> Windows {
-        Windows { each, pairs: (0..processes).map(|_| OnceLock::new()).collect() }
+        Windows { each, pairs: lazily(processes) }
     }
 
     fn pair(&self, here: usize, elsewhere: usize) -> &Pair {
-        let pairs = self.pairs[elsewhere / self.each]
-            .get_or_init(|| (0..self.each * self.each).map(|_| Pair::default()).collect());
-        &pairs[here % self.each * self.each + elsewhere % self.each]
+        let (of, there) = (elsewhere / self.each, elsewhere % self.each);
+        let ranks = self.pairs[of].get_or_init(|| lazily(self.each));
+        let chunks = || lazily(self.each.div_ceil(CHUNK));
+        let chunk = &ranks[here % self.each].get_or_init(chunks)[there / CHUNK];
+        let pairs = || (0..CHUNK.min(self.each)).map(|_| Pair::default()).collect();
+        &chunk.get_or_init(pairs)[there % CHUNK]
     }
 
     /// Whether a message with so many bytes of data may go from a rank here to one elsewhere, where
@@ -105,6 +119,21 @@ mod tests {
     use super::*;
 
     const WINDOW: u64 = 1 << 20;
+
+    #[test]
+    fn every_pair_of_many_ranks_has_a_window() {
+        const EACH: usize = 200;
+        let windows = Windows::new(3, EACH);
+        let pairs = || [0, 63, 64, 199].into_iter().flat_map(|a| [0, 64, 199].map(|b| (a, b)));
+        for (here, there) in pairs() {
+            assert!(windows.admits(2000, here, EACH + there, 800 + there));
+        }
+        for (here, there) in pairs() {
+            let sent = windows.pair(here, EACH + there).sent.load(Relaxed);
+            assert_eq!(sent, 800 + there as u64 + super::EACH);
+            assert_eq!(windows.pair(here, 2 * EACH + there).sent.load(Relaxed), 0);
+        }
+    }
 
     #[test]
     fn a_window_is_open_again_when_what_was_sent_has_been_received() {

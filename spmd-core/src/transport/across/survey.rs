@@ -1,0 +1,54 @@
+//! What processes tell each other when they join.
+
+use crate::block::allowed_cores;
+use crate::error::Result;
+use crate::transport::fabric::{Extents, Fabric, Parts, Processes, Step};
+
+/// The cores that a process may use, a bit for each; those of larger numbers are not told.
+type Cores = [u64; WORDS];
+const WORDS: usize = 16;
+
+/// What one process tells.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Told {
+    cores: Cores,
+    window: u64,
+}
+
+/// What this process knows from all.
+#[derive(Clone, Copy)]
+pub(super) struct Survey {
+    /// How many processes may use cores of this one, itself among them. Launchers bind processes to
+    /// cores, of which there may be fewer than processes.
+    pub(super) beside: usize,
+    /// The least window for which any of them has been set. A receiver that knew a larger one than
+    /// its sender would tell too late what it has received.
+    pub(super) window: usize,
+}
+
+impl Survey {
+    /// All processes call it together.
+    pub(super) fn new(fabric: &dyn Fabric, all: &dyn Processes, window: usize) -> Result<Survey> {
+        let mut mine = Told { window: window as u64, ..Told::default() };
+        for core in allowed_cores().into_iter().filter(|core| *core < 64 * WORDS) {
+            mine.cores[core / 64] |= 1 << (core % 64);
+        }
+        let mut theirs = vec![Told::default(); fabric.processes()];
+        let (memory, bytes) = (theirs.as_mut_ptr().cast(), size_of::<Told>());
+        let recv = Parts { memory, extents: Extents::Equal(bytes) };
+        let send = (&raw const mine).cast();
+        // SAFETY: `mine` has that many bytes, none of them padding, and `theirs` as many for each
+        // process, of which any bytes are values.
+        unsafe { all.run(Step::Allgather { send: (send, bytes), recv })? };
+        let me = fabric.process();
+        let beside = |process: &usize| {
+            let both = mine.cores.iter().zip(theirs[*process].cores);
+            let common = both.into_iter().any(|(mine, theirs)| mine & theirs != 0);
+            *process == me || (fabric.hosts()[*process] == fabric.hosts()[me] && common)
+        };
+        let beside = (0..fabric.processes()).filter(beside).count();
+        let windows = theirs.iter().map(|told| told.window as usize);
+        Ok(Survey { beside, window: windows.fold(window, usize::min) })
+    }
+}
