@@ -149,6 +149,7 @@ impl Arrived<'_> {
                 // SAFETY: the target has room for the envelope's bytes, and the source, a vector
                 // of this rank's own, has as many.
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), into, data.len()) };
+                waiter.endpoint.reuse(data);
                 true
             }
             Body::Lent(data) => {

@@ -8,6 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::Endpoint;
 use super::ring::{Letter, Place, RING, RingReader};
+use super::spare::Spare;
 use crate::error::{Error, Result};
 use crate::transport::message::{Arrived, Body, Data, Envelope, Kept, Wanted};
 
@@ -19,6 +20,7 @@ pub(crate) struct Inbox {
     readers: Vec<Option<RingReader>>,
     /// What the messages in `waiting` take, for each source that has a ring.
     held: Vec<usize>,
+    spare: Spare,
 }
 
 /// By how much what is kept from a source may exceed the window: the source may not have looked
@@ -56,7 +58,8 @@ impl Drop for Lent<'_> {
 
 impl Inbox {
     pub(super) fn new() -> Inbox {
-        Inbox { waiting: VecDeque::new(), searched: None, readers: Vec::new(), held: Vec::new() }
+        let (waiting, searched, readers, held, spare) = Default::default();
+        Inbox { waiting, searched, readers, held, spare }
     }
 
     fn position(&mut self, wanted: &Wanted) -> Option<usize> {
@@ -134,7 +137,7 @@ impl Inbox {
         let Letter { envelope, body, end } = letter;
         let data = match body {
             Place::Ring(data) => {
-                let mut bytes = Vec::<u8>::with_capacity(envelope.bytes);
+                let mut bytes = self.spare.take(envelope.bytes);
                 // SAFETY: the ring holds the message's bytes, and the vector has room for them.
                 unsafe {
                     std::ptr::copy_nonoverlapping(data, bytes.as_mut_ptr(), envelope.bytes);
@@ -203,6 +206,13 @@ impl Endpoint {
             }
         }
         Ok(None)
+    }
+
+    /// The data of a message that was kept are needed no more.
+    pub(crate) fn reuse(&self, data: Vec<u8>) {
+        if self.world.queue(self.rank).is_none() {
+            self.inbox.lock().spare.give(data);
+        }
     }
 
     /// Something came for another agent of this rank, which may sleep on the same bell.

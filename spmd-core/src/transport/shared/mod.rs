@@ -26,6 +26,7 @@ pub(crate) mod record;
 pub(crate) mod ring;
 mod room;
 mod single_copy;
+mod spare;
 
 use std::collections::VecDeque;
 use std::ops::Range;
