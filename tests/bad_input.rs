@@ -13,6 +13,8 @@ mod support;
 
 use support::{Ran, finish, spmdrun};
 
+/// What launcher and program speak.
+const PROTOCOL: &str = "2";
 /// Set in the processes that these tests start.
 const PROGRAM: &str = "TEST_PROGRAM";
 
@@ -161,8 +163,12 @@ fn arenas_that_are_none() {
     let (small, unsealed) = (small.as_raw_fd().to_string(), unsealed.as_raw_fd().to_string());
     let (empty, plain) = (empty.as_raw_fd().to_string(), plain.as_raw_fd().to_string());
     for fd in ["987", "3", &small, &unsealed, &empty, &plain, "2147483647"] {
-        let variables =
-            [("SPMD_ARENA_FD", fd), ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0"), ("SPMD_SIZE", "1")];
+        let variables = [
+            ("SPMD_ARENA_FD", fd),
+            ("SPMD_PROTOCOL", PROTOCOL),
+            ("SPMD_RANK", "0"),
+            ("SPMD_SIZE", "1"),
+        ];
         let ran = alone("world", &variables);
         let text = said(&ran);
         assert!(
@@ -177,35 +183,43 @@ fn arenas_that_are_none() {
 fn a_launcher_that_is_not_understood() {
     let arena = ("SPMD_ARENA_FD", "9");
     for (variables, words) in [
-        (&[arena][..], "an unknown protocol and this program protocol 1"),
-        (&[arena, ("SPMD_PROTOCOL", "0")], "spmdrun speaks protocol 0 and this program protocol 1"),
+        (&[arena][..], "an unknown protocol and this program protocol 2"),
+        (&[arena, ("SPMD_PROTOCOL", "0")], "spmdrun speaks protocol 0 and this program protocol 2"),
         (&[arena, ("SPMD_PROTOCOL", "99")], "install the spmdrun of the program's version of spmd"),
         (&[arena, ("SPMD_PROTOCOL", "new")], "SPMD_PROTOCOL=new is not a protocol version"),
-        (&[arena, ("SPMD_PROTOCOL", "1")], "the variable SPMD_RANK is not set"),
-        (&[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0")], "the variable SPMD_SIZE is not set"),
-        (&[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "x")], "SPMD_RANK=x is not a rank"),
+        (&[arena, ("SPMD_PROTOCOL", PROTOCOL)], "the variable SPMD_RANK is not set"),
         (
-            &[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "2"), ("SPMD_SIZE", "2")],
+            &[arena, ("SPMD_PROTOCOL", PROTOCOL), ("SPMD_RANK", "0")],
+            "the variable SPMD_SIZE is not set",
+        ),
+        (&[arena, ("SPMD_PROTOCOL", PROTOCOL), ("SPMD_RANK", "x")], "SPMD_RANK=x is not a rank"),
+        (
+            &[arena, ("SPMD_PROTOCOL", PROTOCOL), ("SPMD_RANK", "2"), ("SPMD_SIZE", "2")],
             "rank 2 of a job of 2 ranks",
         ),
         (
-            &[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0"), ("SPMD_SIZE", "0")],
+            &[arena, ("SPMD_PROTOCOL", PROTOCOL), ("SPMD_RANK", "0"), ("SPMD_SIZE", "0")],
             "rank 0 of a job of 0 ranks",
         ),
         (
-            &[arena, ("SPMD_PROTOCOL", "1"), ("SPMD_RANK", "0"), ("SPMD_SIZE", "99999999999999")],
+            &[
+                arena,
+                ("SPMD_PROTOCOL", PROTOCOL),
+                ("SPMD_RANK", "0"),
+                ("SPMD_SIZE", "99999999999999"),
+            ],
             "SPMD_",
         ),
         (
             &[
                 ("SPMD_ARENA_FD", "1"),
-                ("SPMD_PROTOCOL", "1"),
+                ("SPMD_PROTOCOL", PROTOCOL),
                 ("SPMD_RANK", "0"),
                 ("SPMD_SIZE", "1"),
             ],
             "SPMD_ARENA_FD=1 is not the arena",
         ),
-        (&[("SPMD_ARENA_FD", "-7"), ("SPMD_PROTOCOL", "1")], "SPMD_"),
+        (&[("SPMD_ARENA_FD", "-7"), ("SPMD_PROTOCOL", PROTOCOL)], "SPMD_"),
         (&[("SPMD_ARENA_FD", "fd")], "SPMD_ARENA_FD=fd is not a file descriptor"),
     ] {
         let ran = alone("world", variables);

@@ -26,7 +26,7 @@ pub(crate) use tuning::measured;
 pub use tuning::{begin_trace, tuned};
 
 /// The version of what launcher and program say to each other.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Names of the variables that the launcher sets for a rank.
 pub mod variables {
