@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// All that are numbers, lists or names; none that names a file to be written.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 13] = [
     "SPMD_RANKS",
     "SPMD_AS",
     "SPMD_TIMEOUT",
@@ -17,6 +17,8 @@ const NAMES: [&str; 11] = [
     "SPMD_SINGLE_COPY",
     "SPMD_REPRODUCIBLE",
     "SPMD_CHAOS",
+    "SPMD_WINDOW",
+    "SPMD_RANKS_PER_PROCESS",
 ];
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -2,7 +2,8 @@
 //! given; that it takes no more memory than its input is worth, the fuzzer watches.
 
 use crate::boot::Settings;
-use crate::transport::across::packet;
+use crate::fault::Fault;
+use crate::transport::across::{packet, watch};
 use crate::transport::shared::ring::hostile;
 use crate::tuning;
 
@@ -30,5 +31,20 @@ pub fn tuning_file(text: &str) {
 pub fn settings() {
     if let Err(error) = Settings::from_environment() {
         assert!(!error.to_string().is_empty());
+    }
+}
+
+/// What another process says to a watch.
+pub fn watch(bytes: &[u8]) {
+    watch::hostile::hear(bytes);
+    watch::hostile::look(bytes);
+}
+
+/// The text of a fault that a peer has written.
+pub fn fault(bytes: &[u8]) {
+    if let Ok(fault) = postcard::from_bytes::<Fault>(bytes) {
+        assert!(!fault.to_string().is_empty());
+        let short = fault.shortened(300).to_string();
+        assert!(!short.is_empty());
     }
 }

@@ -29,6 +29,7 @@ impl Across {
             }
             true => Ok(None),
         };
+        self.shut_ledger();
         if outcome.is_ok() {
             leaving::leave();
             self.watch.iter().for_each(|watch| watch.leave());
@@ -122,7 +123,8 @@ pub(super) fn differences(
     let different = all.iter().find_map(|(_, other)| first.first_difference(other));
     let shorter = || {
         let least = all.iter().map(|(_, rounds)| rounds.last).min()?;
-        (to_the_end && all.iter().any(|(_, rounds)| rounds.last != least)).then_some(least + 1)
+        (to_the_end && all.iter().any(|(_, rounds)| rounds.last != least))
+            .then_some(least.saturating_add(1))
     };
     let (round, what) = match different {
         Some(round) => (round, "different calls"),

@@ -27,6 +27,9 @@ struct Account {
     told: Vec<(u32, Rounds)>,
 }
 
+/// How many communicators may be open at once, so that their calls are compared.
+const ACCOUNTS: usize = 1 << 16;
+
 /// The communicators of which not all leads are through.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -45,8 +48,11 @@ impl Ledger {
         self.settle(context);
     }
 
-    /// Another lead is.
+    /// Another lead is. Of communicators that nobody has here, no more is kept than [`ACCOUNTS`].
     fn hear(&mut self, context: u64, lead: u32, rounds: Rounds) {
+        if self.accounts.len() >= ACCOUNTS && !self.accounts.contains_key(&context) {
+            return;
+        }
         self.accounts.entry(context).or_default().told.push((lead, rounds));
         self.settle(context);
     }
@@ -88,6 +94,11 @@ impl Across {
         for comm in comms.iter().filter(|comm| !comm.is_primary()) {
             self.tell_calls(&mut ledger, world, comm);
         }
+    }
+
+    /// The block has ended, however: what is told now would come into the next one.
+    pub(super) fn shut_ledger(&self) {
+        self.ledger.lock().closed = true;
     }
 
     fn tell_calls(&self, ledger: &mut Ledger, world: &World, spread: &Spread) {

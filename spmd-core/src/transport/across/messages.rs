@@ -275,7 +275,14 @@ impl There for Announced {
 
     fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>) {
         // The sender waits until somebody takes it.
-        let mut room = vec![0u8; envelope.bytes];
+        let mut room = Vec::<u8>::new();
+        if let Err(error) = room.try_reserve_exact(envelope.bytes) {
+            return waiter.give_up(&Error::Unavailable {
+                what: format!("memory for a message of {} bytes", envelope.bytes),
+                reason: error.to_string(),
+                remedy: "send less at once".into(),
+            });
+        }
         // SAFETY: the room is that large, and nobody else's. Whatever happens to the message, this
         // call has failed already.
         let _: Result<bool, Error> = unsafe { self.fetch(envelope, room.as_mut_ptr(), waiter) };

@@ -22,7 +22,7 @@ mod survey;
 pub(crate) mod survive;
 mod texts;
 mod turns;
-mod watch;
+pub(crate) mod watch;
 mod window;
 
 use std::io::Write;
@@ -194,6 +194,7 @@ impl Across {
     /// The ranks of this process have come out of a block that failed.
     pub(crate) fn give_up(&self, error: &Error) {
         leaving::fail();
+        self.shut_ledger();
         self.fail(&self.fault_of(error));
         self.watch.iter().for_each(|watch| watch.leave());
         self.await_turn();
@@ -242,7 +243,9 @@ impl Across {
 
     fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
         self.sent[to].fetch_add(1, Relaxed);
-        packet.with_bytes(|bytes| self.fabric.send(to, bytes))
+        let sent = packet.with_bytes(|bytes| self.fabric.send(to, bytes));
+        // What has not gone is not waited for.
+        sent.inspect_err(|_| _ = self.sent[to].fetch_sub(1, Relaxed))
     }
 }
 

@@ -136,7 +136,7 @@ impl Rounds {
     /// The first round that both have begun, and still have on record, in which their calls differ.
     pub(super) fn first_difference(&self, other: &Rounds) -> Option<u64> {
         let last = self.last.min(other.last);
-        let first = (self.last.max(other.last) + 1).saturating_sub(SLOTS as u64).max(1);
+        let first = self.last.max(other.last).saturating_sub(SLOTS as u64 - 1).max(1);
         let print = |it: &Rounds, round: u64| it.prints[(it.last - round) as usize];
         (first..=last).find(|round| {
             let (one, other) = (print(self, *round), print(other, *round));

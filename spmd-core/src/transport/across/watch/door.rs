@@ -66,9 +66,11 @@ impl<const N: usize> Door<N> {
     /// How long there is nothing to do for the door unless something comes.
     pub(super) fn patience(&self) -> Option<Duration> {
         let stay = self.bounds.stay;
-        let oldest = self.places.first().map(|place| match self.is_full() {
-            true => stay.saturating_sub(place.since.elapsed()),
-            false => self.bounds.deadline.saturating_sub(place.since.elapsed()),
+        let oldest = self.places.first().map(|place| {
+            let age = place.since.elapsed();
+            // Then it gives way to one more, or else goes at the deadline.
+            let until = if self.is_full() && age < stay { stay } else { self.bounds.deadline };
+            until.saturating_sub(age)
         });
         let closed = self.closed.map(|until| until.saturating_duration_since(Instant::now()));
         oldest.into_iter().chain(closed).min()

@@ -4,8 +4,10 @@
 //! an instant between them, T. A rank is *stuck* at T if nothing can make it act again:
 //!
 //! 1. All its agents waited at T: both looks show the same waits, one of its own agent among them,
-//!    and no agent beside them. Each has seen its condition to be false after the first look, or is
-//!    a round, of which others' rounds say for certain whether it can go on.
+//!    and no agent beside them. Each has seen its condition to be false after T, or is a round, of
+//!    which others' rounds say for certain whether it can go on. A process only knows when it gave
+//!    its own answers, of which the first may be older than T; so a verdict needs the same set from
+//!    two pairs of looks in a row: what the later pair confirms is after the T of the earlier one.
 //! 2. Nothing on its way can end one of these waits. Only a packet could, or data. A packet changes
 //!    nothing but the mailboxes of the process to which it was sent, and of all waits only a
 //!    receive or a probe looks there. So packets count where a stuck rank receives or probes, and
@@ -30,14 +32,23 @@ use crate::fault::{Fault, by_call};
 /// The states of all processes, by process.
 pub(super) type States = [State];
 
+/// What is wrong.
+pub(super) enum Verdict {
+    /// Calls differ.
+    Different(Fault),
+    /// These ranks are stuck, if the next pair of looks shows the same.
+    Stuck(Vec<bool>, Fault),
+}
+
 /// What is wrong, if this look at all processes, or the one before it and this show that something
 /// is. Each process has so many ranks.
-pub(super) fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Fault> {
-    mismatch(now).or_else(|| {
+pub(super) fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Verdict> {
+    mismatch(now).map(Verdict::Different).or_else(|| {
         let look = Look::new(each, before?, now);
         let stuck = look.stuck(|process| look.traffic[process].settled());
         let first = stuck.iter().position(|stuck| *stuck)?;
-        Some(look.circle(first, &stuck))
+        let fault = look.circle(first, &stuck);
+        Some(Verdict::Stuck(stuck, fault))
     })
 }
 
@@ -48,7 +59,7 @@ pub(super) fn stalled(each: usize, before: &States, now: &States) -> Option<u64>
     let stuck = look.stuck(|process| look.traffic[process].rests());
     let receives = |process: &usize| {
         let waits = look.now[*process].waits.iter();
-        waits.filter(|wait| wait.takes).any(|wait| stuck[wait.rank as usize])
+        waits.filter(|wait| wait.takes).any(|wait| stuck.get(wait.rank as usize) == Some(&true))
     };
     let packets = (0..now.len()).filter(receives).map(|process| look.traffic[process].missing());
     Some(packets.sum()).filter(|packets| *packets > 0)
@@ -117,7 +128,8 @@ impl<'a> Look<'a> {
                 traffic[process].taken[at] = state.taken;
                 let known = |(to, _): &&(u32, u64)| (*to as usize) < now.len();
                 state.sent.iter().filter(known).for_each(|(to, packets)| {
-                    traffic[*to as usize].sent[at] += packets;
+                    let sent = &mut traffic[*to as usize].sent[at];
+                    *sent = sent.wrapping_add(*packets);
                 });
             }
         }

@@ -12,6 +12,8 @@
 
 mod alarm;
 mod door;
+#[cfg(any(fuzzing, test))]
+pub(crate) mod hostile;
 mod judge;
 mod net;
 mod overdue;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -98,8 +98,10 @@ impl Net {
 
     pub(super) fn say(&mut self, process: usize, word: &Word) {
         let Some(peer) = self.peers.get_mut(&process) else { return };
-        // That it is gone is seen when it is listened to.
-        let _ = peer.say(word);
+        if peer.say(word).is_err() {
+            // That it is gone is seen when it is listened to, which is at once.
+            let _ = peer.stream.shutdown(Shutdown::Both);
+        }
     }
 
     pub(super) fn say_to_all(&mut self, word: &Word) {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::BLOCK;
 use super::super::now::Rounds;
+use super::wire::MOST;
 use crate::transport::shared::World;
 use crate::transport::shared::agents::idle;
 use crate::transport::shared::layout::{AGENTS, Agent};
@@ -86,6 +87,16 @@ pub(in super::super) struct Progress {
 }
 
 impl State {
+    /// The same, or without its waits and communicators where it would be too long to be told: then
+    /// no rank of this process counts as one that only waits.
+    pub(in super::super) fn cut(self) -> State {
+        let bytes = postcard::to_allocvec(&self).map_or(usize::MAX, |bytes| bytes.len());
+        match bytes < MOST / 2 {
+            true => self,
+            false => State { waits: Vec::new(), comms: Vec::new(), ..self },
+        }
+    }
+
     /// As the records in this process's arena say.
     pub(in super::super) fn of(world: &World) -> State {
         let Some(across) = &world.across else { return State::default() };
@@ -157,5 +168,28 @@ impl State {
     pub(in super::super) fn has_waited_since(&self, before: &State) -> bool {
         let known: BTreeSet<_> = before.waits.iter().map(|wait| (wait.rank, wait.which)).collect();
         self.waits.iter().any(|wait| known.contains(&(wait.rank, wait.which)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_very_many_waits_can_be_told() {
+        let wait = |rank| Wait {
+            rank,
+            which: (0, 1),
+            own: true,
+            on: On::Any,
+            takes: false,
+            confirmed: 1,
+            call: "barrier at some/long/path/of/a/source/file.rs:100".into(),
+        };
+        let few = State { waits: (0..10).map(wait).collect(), taken: 7, ..State::default() };
+        assert_eq!(few.clone().cut(), few);
+        let many = State { waits: (0..100_000).map(wait).collect(), ..few };
+        let cut = many.cut();
+        assert!(cut.waits.is_empty() && cut.taken == 7);
     }
 }

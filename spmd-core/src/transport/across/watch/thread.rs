@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::survive::die;
 use super::alarm::Launcher;
+use super::judge::Verdict;
 use super::net::{Event, Net};
 use super::overdue::Overdue;
 use super::state::State;
@@ -46,6 +47,8 @@ pub(super) struct Thread {
     asked: u64,
     answers: BTreeMap<usize, State>,
     before: Option<Vec<State>>,
+    /// Of process 0: the ranks that the last two looks have shown to be stuck.
+    suspected: Option<Vec<bool>>,
     /// Of process 0: when packets were last seen to arrive, or none to be missing.
     flowing: Instant,
     /// What joins the processes, for people.
@@ -80,6 +83,7 @@ impl Thread {
             asked: 0,
             answers: BTreeMap::new(),
             before: None,
+            suspected: None,
             flowing: Instant::now(),
             library: fabric.name().to_owned(),
             waiting: None,
@@ -156,7 +160,7 @@ impl Thread {
             Word::Entered(block) => self.entered[process] = block,
             Word::Waiting => self.waiting = Some(Instant::now()),
             Word::Ask(number) => {
-                let state = self.state();
+                let state = self.state().cut();
                 self.net.say(process, &Word::State(number, state));
             }
             Word::State(number, state) if number == self.asked => {
@@ -229,6 +233,7 @@ impl Thread {
         }
         // What was answered before says nothing any more.
         self.before = None;
+        self.suspected = None;
         self.answers.clear();
     }
 
@@ -300,6 +305,7 @@ impl Thread {
             self.net.say_to_all(&Word::Ask(self.asked));
         } else {
             self.before = None;
+            self.suspected = None;
             self.flowing = Instant::now();
         }
     }
@@ -309,7 +315,17 @@ impl Thread {
             return;
         }
         let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();
-        let verdict = judge::verdict(self.each, self.before.as_deref(), &now);
+        let verdict = match judge::verdict(self.each, self.before.as_deref(), &now) {
+            Some(Verdict::Different(fault)) => Some(fault),
+            Some(Verdict::Stuck(ranks, fault)) => {
+                let before = self.suspected.replace(ranks);
+                (before == self.suspected).then_some(fault)
+            }
+            None => {
+                self.suspected = None;
+                None
+            }
+        };
         let stalled = self.before.as_ref().and_then(|it| judge::stalled(self.each, it, &now));
         self.before = Some(now);
         if stalled.is_none() {

@@ -54,8 +54,8 @@ pub(super) enum Word {
     Ready(Meeting),
 }
 
-/// Most bytes of a word: a state with thousands of waits is cut to that.
-const MOST: usize = 8 << 20;
+/// Most bytes of a word; [`State::cut`] keeps to it.
+pub(super) const MOST: usize = 8 << 20;
 
 /// How long a host may be silent, asked every second, until it counts as gone. Its system answers,
 /// whatever its processes do, so it has not answered twice at least. Who waits for it asks within a
@@ -83,6 +83,7 @@ impl Connection {
         self.stream.write_all(greeting)
     }
 
+    /// After an error, nothing can be said any more: a part of the word may be on its way.
     pub(super) fn say(&mut self, word: &Word) -> io::Result<()> {
         let bytes = postcard::to_allocvec(word).map_err(io::Error::other)?;
         let mut frame = (bytes.len() as u32).to_le_bytes().to_vec();
@@ -99,18 +100,23 @@ impl Connection {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.came.extend_from_slice(&room[..bytes]);
-        let mut words = Vec::new();
-        while let Some((length, rest)) = self.came.split_at_checked(4) {
-            let length = u32::from_le_bytes(length.try_into().expect("4 bytes")) as usize;
-            if length > MOST {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            let Some(word) = rest.get(..length) else { break };
-            words.push(postcard::from_bytes(word).map_err(io::Error::other)?);
-            self.came.drain(..4 + length);
-        }
-        Ok(words)
+        words(&mut self.came)
     }
+}
+
+/// Takes the words that are complete from what has come.
+pub(super) fn words(came: &mut Vec<u8>) -> io::Result<Vec<Word>> {
+    let mut words = Vec::new();
+    while let Some((length, rest)) = came.split_at_checked(4) {
+        let length = u32::from_le_bytes(length.try_into().expect("4 bytes")) as usize;
+        if length > MOST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let Some(word) = rest.get(..length) else { break };
+        words.push(postcard::from_bytes(word).map_err(io::Error::other)?);
+        came.drain(..4 + length);
+    }
+    Ok(words)
 }
 
 /// Has the system end a connection to a host from which nothing comes any more: it asks by itself

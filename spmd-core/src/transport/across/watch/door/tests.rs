@@ -102,3 +102,16 @@ fn strangers_that_are_sent_away_at_once_cost_no_more_than_those_that_stay() {
     assert_eq!(door.places.iter().filter(|place| place.stream.is_none()).count(), 4);
     assert!(!door.is_open() && door.descriptors().is_empty());
 }
+
+#[test]
+fn a_full_door_of_old_strangers_has_nothing_to_do_until_they_go() {
+    let bounds =
+        Bounds { places: 2, stay: Duration::from_millis(20), deadline: Duration::from_secs(9) };
+    let (mut door, address) = door(bounds);
+    let _strangers = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+    while door.places.len() < 2 {
+        door.admit(|_| false);
+    }
+    std::thread::sleep(Duration::from_millis(40));
+    assert!(door.patience() > Some(Duration::from_secs(5)), "{:?}", door.patience());
+}

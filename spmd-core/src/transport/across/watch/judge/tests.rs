@@ -15,6 +15,13 @@ fn looks(states: &[State]) -> [Vec<State>; 2] {
     [at(1), at(2)]
 }
 
+/// What one pair of looks shows.
+fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Fault> {
+    super::verdict(each, before, now).map(|verdict| match verdict {
+        Verdict::Different(fault) | Verdict::Stuck(_, fault) => fault,
+    })
+}
+
 /// The verdict if nothing happens from one look to the other.
 fn judged(states: &[State]) -> Option<Fault> {
     let [before, now] = looks(states);
@@ -202,4 +209,27 @@ fn communicators_that_cross_are_a_circle() {
     states[1].comms = vec![progress(1, 2, [2, 1, 0, 0]), of_other(1, 1)];
     let Some(Fault::Deadlock { calls }) = judged(&states) else { panic!("none") };
     assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
+}
+
+/// What other processes say may be anything.
+#[test]
+fn nonsense_is_judged() {
+    let far = u64::MAX;
+    let states = [
+        State { waits: vec![receive(u32::MAX, On::Rank(u32::MAX)), receive(7, On::Any)], ..both() },
+        State { sent: vec![(0, far), (1, far), (9, far)], taken: far, ..both() },
+        State { comms: vec![progress(u32::MAX, far, [1, 2, 3, 4])], ..both() },
+        State { comms: vec![progress(0, 3, [1, 2, 3, 4]), progress(1, far, [5; 4])], ..both() },
+        State { left: vec![u32::MAX], idle: vec![u32::MAX, 1], clock: far, ..both() },
+    ];
+    for one in &states {
+        for other in &states {
+            let [before, now] = looks(&[one.clone(), other.clone()]);
+            let _ = (verdict(1, Some(&before), &now), stalled(1, &before, &now));
+        }
+    }
+}
+
+fn both() -> State {
+    State { waits: vec![receive(0, On::Rank(1)), receive(1, On::Rank(0))], ..State::default() }
 }
