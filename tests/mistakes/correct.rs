@@ -301,6 +301,25 @@ fn one_operation_in_two_calls_and_by_reference() {
     });
 }
 
+/// As in programs of which root and others take different ways.
+#[test]
+fn one_operation_made_on_different_lines() {
+    fn longest(a: f64, b: f64) -> f64 {
+        if b.abs() > a.abs() { b } else { a }
+    }
+    fine(3, |ctx| {
+        if ctx.rank() == 0 {
+            assert_eq!(ctx.reduce_value(1.0, Op::new(longest), 0)?, Some(-2.0));
+            let sum = Op::new(|a: f64, b: f64| a + b).named("sum of lengths");
+            assert_eq!(ctx.reduce_value(1.0, sum, 0)?, Some(-3.0));
+        } else {
+            ctx.reduce_value(-2.0, Op::new(longest), 0)?;
+            ctx.reduce_value(-2.0, Op::new(|a: f64, b: f64| b + a).named("sum of lengths"), 0)?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn objects_that_are_borrowed_on_one_side() {
     fine(2, |ctx| {
