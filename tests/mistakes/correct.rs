@@ -29,19 +29,6 @@ fn compute(time: Duration) -> f64 {
     value
 }
 
-/// A rank may ask a peer that has left for an optional message, as often as it likes.
-#[test]
-fn polling_a_rank_that_has_left_between_steps_of_work() {
-    fine(2, |ctx| {
-        let start = Instant::now();
-        while ctx.rank() == 0 && start.elapsed() < Duration::from_millis(1200) {
-            assert!(ctx.iprobe(1, 0)?.is_none());
-            assert!(compute(Duration::from_micros(50)) > 0.0);
-        }
-        Ok(())
-    });
-}
-
 #[test]
 fn a_long_computation_while_others_wait() {
     fine(3, |ctx| {
