@@ -53,7 +53,8 @@ fn floats_are_native_where_the_result_is_ours() {
     assert_eq!(of::<f32, _>(Max), None);
     assert_eq!(of::<f16, _>(Sum), None);
     // All processes of a call must find the same.
-    assert_eq!(of::<f32, _>(&Sum), of::<f32, _>(Sum));
+    let by_reference = &Sum;
+    assert_eq!(of::<f32, _>(by_reference), of::<f32, _>(Sum));
 }
 
 #[test]

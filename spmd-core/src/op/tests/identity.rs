@@ -72,7 +72,8 @@ fn closures_and_pointers_are_known_by_their_place() {
     assert_ne!(id(Op::new(|a: f64, b: f64| a + b)), id(Op::new(|a: f64, b: f64| a * b)));
     let made = || Op::new(|a: f64, b: f64| a + b);
     assert_eq!(id(made()), id(made()));
-    let (sum, product): (fn(f64, f64) -> f64, fn(f64, f64) -> f64) = (|a, b| a + b, |a, b| a * b);
+    let sum: fn(f64, f64) -> f64 = |a, b| a + b;
+    let product: fn(f64, f64) -> f64 = |a, b| a * b;
     assert_ne!(id(Op::new(sum)), id(Op::new(product)));
 }
 
@@ -89,14 +90,13 @@ fn the_generics_around_a_closure_do_not_count() {
 fn a_name_stands_for_type_and_place() {
     let here = id(Op::new(|a: f64, b: f64| a + b).named("sum of lengths"));
     assert_eq!(here, id(Op::new(|a: f64, b: f64| b + a).named("sum of lengths")));
-    assert_eq!(here, id(&Op::new(master::longest).named("sum of lengths")));
+    assert_eq!(here, id(Op::new(master::longest).named("sum of lengths")));
     assert_ne!(here, id(Op::new(|a: f64, b: f64| a + b).named("sum of widths")));
     assert_ne!(here, id(Op::new(|a: f64, b: f64| a + b).named("sum of lengths").non_commutative()));
     assert_ne!(id(Op::new(master::longest).named("longest")), id(Op::new(master::longest)));
 }
 
 #[test]
-#[expect(clippy::needless_borrows_for_generic_args, reason = "a reference is an operation, too")]
 fn a_reference_is_the_operation_itself() {
     let erased = |op: ErasedOp<'_>| (op.identity(), op.trusted(), op.name());
     let by_value = erased(ErasedOp::new::<f64, _>(&Sum));
