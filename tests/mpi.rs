@@ -65,6 +65,21 @@ fn hybrid_of_virtual_ranks() -> Result<()> {
     everywhere("hybrid_of_virtual_ranks", &places, &[], |ctx| cases(ctx, ONE_TYPE))
 }
 
+/// The library folds where every process knows the operation for its own.
+#[test]
+#[expect(clippy::needless_borrows_for_generic_args, reason = "a reference is an operation, too")]
+fn an_operation_by_reference_in_one_process() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    everywhere("an_operation_by_reference_in_one_process", &places, &[], |ctx| {
+        let sum = match ctx.rank() {
+            0 => ctx.allreduce_value(1.5, Sum)?,
+            _ => ctx.allreduce_value(1.5, &Sum)?,
+        };
+        assert_eq!(sum, 1.5 * ctx.size() as f64);
+        Ok(())
+    })
+}
+
 /// A case of messages, and the ranks for which it is made, if it matters.
 type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
 

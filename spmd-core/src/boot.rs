@@ -195,7 +195,9 @@ static ENTRY: OnceLock<std::result::Result<Entry, String>> = OnceLock::new();
 
 /// Runs `f` on the ranks of the launched world that this process hosts, and gives their results:
 /// one under `spmdrun` with process ranks, all with thread or virtual ranks, and one, rank 0 of
-/// 1, without a launcher. A program may enter the world several times, on all ranks.
+/// 1, without a launcher. A program may enter the world several times, on all ranks. It is an error on
+/// a rank, of whichever block and with or without a launcher: a rank opens blocks of its own with
+/// [`spmd`](crate::spmd()).
 ///
 /// It returns when all ranks have left the block, so that nothing is still on the way: on a rank that
 /// has failed, or was stopped, at once. Such a rank can enter the world again, as all do whose

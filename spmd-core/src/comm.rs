@@ -6,7 +6,7 @@ mod entry;
 mod hub;
 mod messages;
 mod offer;
-mod polling;
+pub(crate) mod polling;
 mod receive;
 pub(crate) mod settle;
 mod survive;
@@ -201,6 +201,7 @@ impl Comm {
     #[inline]
     fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<R>) -> Result<R> {
         let _entered = self.enter(call)?;
+        self.endpoint.hopeless.clear();
         if self.route.plain { run() } else { self.wrapped(call, run) }
     }
 

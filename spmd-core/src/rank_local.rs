@@ -43,7 +43,8 @@ impl<T: 'static> RankLocal<T> {
     /// is dropped when the rank's closure has ended, before peers learn that the rank has left: the
     /// values of a rank in the reverse order of their first use.
     ///
-    /// Panics when the rank's values are being dropped.
+    /// Panics when the rank's values are being dropped. Those of a thread that is no rank are dropped
+    /// as it ends, where a panic ends the process.
     ///
     /// ```
     /// # use spmd_core::{Result, Spmd, rank_local};
@@ -273,5 +274,35 @@ mod tests {
         });
         let text = ended.expect_err("rank 1 panics").to_string();
         assert!(text.contains("being dropped"), "{text}");
+    }
+
+    /// What is dropped because of a panic panics, too: the others still learn that the rank has ended.
+    #[test]
+    fn panics_without_end_while_they_are_dropped() {
+        /// Panics with another one.
+        struct Bomb(&'static str);
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                if !std::thread::panicking() {
+                    std::panic::panic_any(Bomb(self.0));
+                }
+            }
+        }
+        rank_local! {
+            static FIRST_BOMB: Bomb = Bomb("first");
+            static SECOND_BOMB: Bomb = Bomb("second");
+        }
+        for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks().workers(1)] {
+            let ended = block.run(|ctx| {
+                if ctx.rank() == 0 {
+                    return ctx.recv(&mut [0], 1, 0).map(|_| None);
+                }
+                FIRST_BOMB.with(|_| ());
+                SECOND_BOMB.with(|_| ());
+                Ok(Some(Bomb("value")))
+            });
+            let ended = ended.map(|values| values.len());
+            assert!(matches!(ended, Err(crate::Error::Panicked { rank: 1, .. })), "{ended:?}");
+        }
     }
 }

@@ -352,6 +352,18 @@ fn two_closures() {
 }
 
 #[test]
+fn two_names() {
+    mistake(2, |ctx| {
+        let name = if ctx.rank() == 0 { "longest" } else { "shortest" };
+        ctx.allreduce_value(3, Op::new(|a: u32, b| a + b).named(name)).map(drop) // <1>
+    })
+    .mismatch(
+        &[0, 1],
+        &["rank 0: allreduce_value of 1 u32 with longest at <1>", "with shortest at <1>"],
+    );
+}
+
+#[test]
 fn an_operation_that_commutes_on_one_rank_alone() {
     mistake(2, |ctx| {
         let op = |commutes| {

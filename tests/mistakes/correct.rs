@@ -29,19 +29,6 @@ fn compute(time: Duration) -> f64 {
     value
 }
 
-/// A rank may ask a peer that has left for an optional message, as often as it likes.
-#[test]
-fn polling_a_rank_that_has_left_between_steps_of_work() {
-    fine(2, |ctx| {
-        let start = Instant::now();
-        while ctx.rank() == 0 && start.elapsed() < Duration::from_millis(1200) {
-            assert!(ctx.iprobe(1, 0)?.is_none());
-            assert!(compute(Duration::from_micros(50)) > 0.0);
-        }
-        Ok(())
-    });
-}
-
 #[test]
 fn a_long_computation_while_others_wait() {
     fine(3, |ctx| {
@@ -298,6 +285,25 @@ fn one_operation_in_two_calls_and_by_reference() {
         let nothing = ctx.rank() as f64 * 0.0;
         let capturing = Op::new(move |a: f64, b: f64| a.max(b) + nothing);
         (0..3).try_for_each(|_| ctx.allreduce_value(1.0, &capturing).map(drop))
+    });
+}
+
+/// As in programs of which root and others take different ways.
+#[test]
+fn one_operation_made_on_different_lines() {
+    fn longest(a: f64, b: f64) -> f64 {
+        if b.abs() > a.abs() { b } else { a }
+    }
+    fine(3, |ctx| {
+        if ctx.rank() == 0 {
+            assert_eq!(ctx.reduce_value(1.0, Op::new(longest), 0)?, Some(-2.0));
+            let sum = Op::new(|a: f64, b: f64| a + b).named("sum of lengths");
+            assert_eq!(ctx.reduce_value(1.0, sum, 0)?, Some(-3.0));
+        } else {
+            ctx.reduce_value(-2.0, Op::new(longest), 0)?;
+            ctx.reduce_value(-2.0, Op::new(|a: f64, b: f64| b + a).named("sum of lengths"), 0)?;
+        }
+        Ok(())
     });
 }
 

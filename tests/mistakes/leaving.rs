@@ -89,25 +89,6 @@ fn everybody_else_has_left() {
     .error(&[2], |error| matches!(error, Error::Stopped { .. }), &["ended its block", "<1>"]);
 }
 
-/// A loop that polls is no wait, but who polls for ranks that are gone polls for ever.
-#[test]
-fn polling_for_a_rank_that_has_left() {
-    mistake(2, |ctx| {
-        while ctx.rank() == 0 && ctx.iprobe(1, 0)?.is_none() {} // <1>
-        Ok(())
-    })
-    .left(&[0], 1, &["rank 1 ended its block", "probe from rank 1", "<1>"]);
-}
-
-#[test]
-fn polling_when_everybody_else_has_left() {
-    mistake(3, |ctx| {
-        while ctx.rank() == 2 && ctx.iprobe(ANY, ANY)?.is_none() {} // <1>
-        Ok(())
-    })
-    .error(&[2], |error| matches!(error, Error::Stopped { .. }), &["ended its block", "<1>"]);
-}
-
 /// What a rank sent before it left is still received.
 #[test]
 fn a_message_from_a_rank_that_has_left() {

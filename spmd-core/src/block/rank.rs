@@ -1,11 +1,12 @@
 //! What every rank does at the start and the end of a block.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::ctx::{Ctx, Present};
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, note_panics, panic_text};
+use crate::fault::{Cause, Fault, discard, note_panics, panic_text};
 use crate::transport::shared::{Endpoint, Mode, Reach, state};
 
 /// What a rank does: enter the block, run the program's closure, leave the block, telling the
@@ -24,7 +25,7 @@ pub(crate) fn run_rank<R>(
     let mut outcome = catch_unwind(AssertUnwindSafe(|| f(&present.ctx)));
     // Whichever of them panics, all are dropped.
     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.locals.close())) {
-        outcome = outcome.and(Err(panic));
+        outcome = Err(first_panic(outcome, panic));
     }
     drop(entered);
     drop(present);
@@ -53,6 +54,23 @@ pub(crate) fn run_rank<R>(
     }
     endpoint.leave(block, left);
     outcome
+}
+
+/// The first panic of a rank with this outcome, which has panicked once more. What comes of dropping
+/// the rest does not matter, but must not pass the end of the block by.
+fn first_panic<R>(
+    outcome: std::thread::Result<R>,
+    again: Box<dyn Any + Send>,
+) -> Box<dyn Any + Send> {
+    let dropped = match outcome {
+        Ok(value) => catch_unwind(AssertUnwindSafe(|| drop(value))).err(),
+        Err(first) => {
+            discard(again);
+            return first;
+        }
+    };
+    dropped.into_iter().for_each(discard);
+    again
 }
 
 /// Complains about messages that nobody has received.

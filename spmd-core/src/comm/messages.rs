@@ -270,10 +270,15 @@ impl Comm {
     }
 
     /// Tells what the next message that fits is, if one has come; does not wait (MPI 5.0 section
-    /// 3.8.1). A loop that polls with it is no wait: a circle of such loops is not found.
+    /// 3.8.1), and lets other ranks run if none has. A loop that polls with it is no wait: a circle of
+    /// such loops is not found.
     ///
-    /// Errors: as [`Comm::probe`]; that all have left it is for a loop that has done nothing else
-    /// for half a second, as a rank may look once more between steps of its work.
+    /// Errors: as [`Comm::probe`]. But that it could come from nobody any more, as they have left, is
+    /// an error for a rank alone that has done nothing but poll for such a message and spent three
+    /// seconds within `iprobe`: one that looks between steps of its work gets `None`. So does one that
+    /// may wait for something else, as its process has threads besides ranks, or another rank there
+    /// may have a communicator of it. Over MPI it is no error where the source lives in another
+    /// process: a loop that polls for that has no end but a limit on the job's time.
     ///
     /// ```
     /// # use spmd_core::spmd;
@@ -294,7 +299,7 @@ impl Comm {
         let (source, tag) = (source.source(), tag.tag());
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         let call = call.form(Form::Iprobe);
-        self.polls();
+        let begin = self.endpoint.hopeless.begins();
         let _entered = self.enter(&call)?;
         let waiter = self.waiter(&call)?;
         let wanted = self.wanted(&call, source, tag)?;
@@ -303,7 +308,7 @@ impl Comm {
                 self.polled_well();
                 Ok(Some(self.status(&envelope)))
             }
-            None => self.polled_in_vain(&waiter, &wanted).map(|()| None),
+            None => self.polled_in_vain(begin, &waiter, &wanted).map(|()| None),
         }
     }
 }

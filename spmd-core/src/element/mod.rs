@@ -24,6 +24,7 @@ mod object;
 pub(crate) use dtype::hash_text;
 pub use dtype::{DType, Valid};
 pub use located::Located;
+pub(crate) use object::{last_segment, spell};
 /// Makes a `#[repr(C)]` struct without padding, whose fields are all elements, an
 /// [`Element`](trait@Element).
 ///

@@ -2,7 +2,8 @@
 //!
 //! A type is known by its name as the compiler writes it, of which only what makes a difference to
 //! the bytes counts: one rank may send a `&str` or a `Box<[T]>`, and another receive a `String` or
-//! a `Vec<T>`.
+//! a `Vec<T>`. In which crate and module it was declared does not count, as two programs of one job
+//! may each declare it.
 
 use super::dtype::{FNV_START, hash_byte};
 use super::{DType, Element};
@@ -19,9 +20,15 @@ impl DType {
     }
 }
 
-/// Gives the parts of a type's name that count: without references, lifetimes and pointers that
-/// `serde` looks through, and of types that are borrowed, the owned ones.
-fn spell(name: &str, mut say: impl FnMut(&str)) {
+/// The last segment of a path.
+#[inline]
+pub(crate) fn last_segment(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// Gives the parts of a type's name that count: without crates, modules, references, lifetimes and
+/// pointers that `serde` looks through, and of types that are borrowed, the owned ones.
+pub(crate) fn spell(name: &str, mut say: impl FnMut(&str)) {
     let mut rest = name;
     // What is said at the end of each `<` that is open.
     let mut open: Vec<&str> = Vec::new();
@@ -51,8 +58,10 @@ fn spell(name: &str, mut say: impl FnMut(&str)) {
         let inside = rest.strip_prefix('<');
         match (path, inside) {
             ("mut", _) => {}
-            ("str", _) => say("alloc::string::String"),
-            ("std::path::Path", _) => say("std::path::PathBuf"),
+            ("str", _) => say("String"),
+            ("std::path::Path", _) => say("PathBuf"),
+            ("core::ffi::c_str::CStr", _) => say("CString"),
+            ("std::ffi::os_str::OsStr", _) => say("OsString"),
             ("alloc::vec::Vec", Some(inside)) => {
                 say("[");
                 open.push("]");
@@ -65,7 +74,7 @@ fn spell(name: &str, mut say: impl FnMut(&str)) {
                 open.push("");
                 rest = inside;
             }
-            _ => say(path),
+            _ => say(last_segment(path)),
         }
     }
 }
@@ -74,6 +83,7 @@ fn spell(name: &str, mut say: impl FnMut(&str)) {
 mod tests {
     use std::borrow::Cow;
     use std::collections::{BTreeMap, HashMap};
+    use std::ffi::{CStr, CString, OsStr, OsString};
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
@@ -90,7 +100,26 @@ mod tests {
         assert_eq!(id::<[(&str, f64)]>(), id::<Vec<(String, f64)>>());
         assert_eq!(id::<Option<Box<[Arc<u8>]>>>(), id::<Option<Vec<u8>>>());
         assert_eq!(id::<&Path>(), id::<PathBuf>());
+        assert_eq!(id::<&CStr>(), id::<CString>());
+        assert_eq!(id::<Option<Box<OsStr>>>(), id::<Option<OsString>>());
         assert_eq!(id::<HashMap<&str, &[u8]>>(), id::<HashMap<String, Vec<u8>>>());
+    }
+
+    #[test]
+    fn two_programs_may_declare_a_type() {
+        mod master {
+            pub(super) struct Task;
+            pub(super) struct Kind<T>(pub(super) T);
+        }
+        mod worker {
+            pub(super) struct Task;
+            pub(super) struct Kind<T>(pub(super) T);
+            pub(super) struct Job;
+        }
+        assert_eq!(id::<master::Task>(), id::<worker::Task>());
+        assert_eq!(id::<master::Kind<&[master::Task]>>(), id::<worker::Kind<Vec<worker::Task>>>());
+        assert_ne!(id::<master::Task>(), id::<worker::Job>());
+        assert_ne!(id::<worker::Kind<worker::Task>>(), id::<worker::Kind<worker::Job>>());
     }
 
     #[test]
@@ -129,7 +158,8 @@ mod tests {
             all
         };
         let text = "app::Task<'_, alloc::vec::Vec<alloc::borrow::Cow<'_, str>>, &'a mut [u8; 3]>";
-        assert_eq!(spelt(text), "app::Task<[alloc::string::String],[u8;3]>");
+        assert_eq!(spelt(text), "Task<[String],[u8;3]>");
+        assert_eq!(spelt("a::b::Task<c::Kind>"), spelt("d::Task<e::f::Kind>"));
         assert_eq!(spelt("fn(u8) -> Vec<u8>>>"), "fn(u8)->Vec<u8>>>");
     }
 }

@@ -36,7 +36,7 @@ impl<'a> ErasedOp<'a> {
         ErasedOp {
             op: (&raw const *op).cast(),
             fold: best_fold::<T, O>(),
-            name: O::NAME,
+            name: op.name(),
             id: op.identity(),
             site: op.site(),
             trusted: O::TRUST.is_trusted(),
@@ -51,8 +51,8 @@ impl<'a> ErasedOp<'a> {
         self.name
     }
 
-    /// A hash of what it is, the same in every process and build: of the name of one of the
-    /// library's own, of the type of any other and, for [`Op`](super::Op), where it was made.
+    /// A hash of what it is, the same in every process and build: of the name of one of the library's
+    /// own, of name and type of any other, and of an [`Op`](super::Op) of what tells it.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
@@ -61,7 +61,8 @@ impl<'a> ErasedOp<'a> {
     /// What ranks compare of it.
     #[inline]
     pub(crate) fn identity(&self) -> u64 {
-        self.id ^ u64::from(self.commutative)
+        // What one process leaves to a library that joins it to others, all must.
+        self.id ^ u64::from(self.commutative) ^ u64::from(self.trusted) << 1
     }
 
     /// The [`ErasedOp::id`] of the library's own operation of this name.

@@ -15,12 +15,12 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use crate::call::mix;
 use crate::element::Element;
 
 mod builtin;
 mod erased;
 mod half_floats;
+mod identity;
 mod order;
 
 pub use builtin::{
@@ -64,11 +64,18 @@ pub trait Operation<T: Element>: Sync {
     #[doc(hidden)]
     const TRUST: Trust<Self, T> = Trust::no();
 
-    /// What tells it from other operations: the name of its type.
+    /// What reports call this one.
+    #[doc(hidden)]
+    #[inline]
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    /// What tells it from other operations: its name, and that of its type without crate and modules.
     #[doc(hidden)]
     #[inline]
     fn identity(&self) -> u64 {
-        hash_name(std::any::type_name::<Self>())
+        identity::of_type(std::any::type_name::<Self>()) ^ identity::hash(Self::NAME)
     }
 
     /// Where it was made, where that is known.
@@ -77,15 +84,6 @@ pub trait Operation<T: Element>: Sync {
     fn site(&self) -> Option<&'static Location<'static>> {
         None
     }
-}
-
-/// A hash of a type's name, a word at a time: it is made at every call.
-#[inline]
-fn hash_name(name: &str) -> u64 {
-    let (words, rest) = name.as_bytes().as_chunks::<8>();
-    let start = mix(name.len() as u64);
-    let hash = words.iter().fold(start, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
-    rest.iter().fold(hash, |hash, byte| mix(hash ^ u64::from(*byte)))
 }
 
 /// Says of an operation `O` on `T` that it may run unguarded. This crate alone can say yes.
@@ -108,6 +106,8 @@ impl<O: ?Sized, T> Trust<O, T> {
 
 impl<T: Element, O: Operation<T>> Operation<T> for &O {
     const NAME: &'static str = O::NAME;
+    // What it combines by is the same.
+    const TRUST: Trust<Self, T> = Trust(O::TRUST.is_trusted(), PhantomData);
 
     #[inline(always)]
     fn combine(&self, left: T, right: T) -> T {
@@ -116,6 +116,11 @@ impl<T: Element, O: Operation<T>> Operation<T> for &O {
 
     fn commutative(&self) -> bool {
         O::commutative(self)
+    }
+
+    #[inline]
+    fn name(&self) -> &'static str {
+        O::name(self)
     }
 
     #[inline]
@@ -150,16 +155,20 @@ impl<T: Element, O: Operation<T>> Operation<T> for &O {
 pub struct Op<F> {
     combine: F,
     commutative: bool,
+    name: Option<&'static str>,
     site: &'static Location<'static>,
 }
 
 impl<F> Op<F> {
     /// An associative and commutative operation that combines two elements by `combine`.
     ///
-    /// All ranks must pass the same operation, made at one place of the program: an operation is
-    /// known by the line and column of this call, by the name of the closure's type, and by
-    /// whether it is commutative. That two closures differ in what they have captured, or two
-    /// functions passed as pointers, is not seen.
+    /// All ranks must pass the same operation. One is known by whether it is commutative and
+    ///
+    /// - by the name that [`Op::named`] has given it, else
+    /// - of a function, by its name without crate and modules: `Op::new(longest)` is one operation
+    ///   wherever it stands;
+    /// - of a closure or a pointer to a function, by the place of this call (file, line, column), as
+    ///   its type does not tell what it does. That two of them made at one place differ is not seen.
     ///
     /// ```
     /// use spmd_core::op::{Op, Operation};
@@ -172,7 +181,24 @@ impl<F> Op<F> {
     where
         F: Fn(T, T) -> T + Sync,
     {
-        Op { combine, commutative: true, site: Location::caller() }
+        Op { combine, commutative: true, name: None, site: Location::caller() }
+    }
+
+    /// The same operation under a name of its own, by which alone all ranks know it from then on,
+    /// wherever they made it: on different lines, or in different programs of one job. Reports call
+    /// it so.
+    ///
+    /// ```
+    /// use spmd_core::op::{ErasedOp, Op};
+    ///
+    /// // One of a master and one of its workers, each with sources of its own.
+    /// let here = Op::new(|a: f64, b: f64| a.hypot(b)).named("hypot");
+    /// let there = Op::new(|a: f64, b: f64| (a * a + b * b).sqrt()).named("hypot");
+    /// let (here, there) = (ErasedOp::new::<f64, _>(&here), ErasedOp::new::<f64, _>(&there));
+    /// assert_eq!((here.id(), here.name()), (there.id(), "hypot"));
+    /// ```
+    pub fn named(self, name: &'static str) -> Op<F> {
+        Op { name: Some(name), ..self }
     }
 
     /// The same operation, declared not to be commutative: `combine(a, b)` may differ from
@@ -202,9 +228,18 @@ impl<T: Element, F: Fn(T, T) -> T + Sync> Operation<T> for Op<F> {
     }
 
     #[inline]
+    fn name(&self) -> &'static str {
+        self.name.unwrap_or(<Self as Operation<T>>::NAME)
+    }
+
+    #[inline]
     fn identity(&self) -> u64 {
-        let place = u64::from(self.site.line()) << 32 | u64::from(self.site.column());
-        mix(hash_name(std::any::type_name::<F>()) ^ place)
+        let function = std::any::type_name::<F>();
+        match self.name {
+            Some(name) => identity::of_name(name),
+            None if identity::tells_function(function) => identity::of_type(function),
+            None => identity::of_place(self.site),
+        }
     }
 
     #[inline]

@@ -52,6 +52,9 @@ fn floats_are_native_where_the_result_is_ours() {
     assert_eq!(of::<f64, _>(Min), None);
     assert_eq!(of::<f32, _>(Max), None);
     assert_eq!(of::<f16, _>(Sum), None);
+    // All processes of a call must find the same.
+    let by_reference = &Sum;
+    assert_eq!(of::<f32, _>(by_reference), of::<f32, _>(Sum));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::element::{Element, Located};
 
 mod builtin;
 mod fold;
+mod identity;
 
 /// A small generator of pseudo-random numbers (xorshift).
 struct Random(u64);

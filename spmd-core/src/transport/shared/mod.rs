@@ -44,6 +44,7 @@ pub(crate) use inbox::Lent;
 use memory::Memory;
 use queue::Queue;
 
+use crate::comm::polling::Hopeless;
 use crate::fault::Fault;
 use crate::group::Scope;
 use crate::text::Interner;
@@ -300,6 +301,7 @@ pub(crate) struct Endpoint {
     agents: agents::Agents,
     /// Live communicators besides the block's own: other threads may hold them.
     pub(crate) extra_comms: AtomicUsize,
+    pub(crate) hopeless: Hopeless,
     inbox: Mutex<Inbox>,
     /// Rings to other processes, made at the first message.
     rings: Box<[Mutex<Option<ring::RingWriter>>]>,
@@ -323,6 +325,7 @@ impl Endpoint {
             interner: Interner::new(),
             agents: agents::Agents::new(),
             extra_comms: AtomicUsize::new(0),
+            hopeless: Hopeless::default(),
             inbox,
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
             contexts: Mutex::new(contexts::Contexts::new(boards)),
