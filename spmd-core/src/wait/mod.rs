@@ -10,6 +10,7 @@ mod held;
 mod overflow;
 mod ready;
 mod stack;
+mod threads;
 pub(crate) mod until;
 mod word;
 mod worker;
@@ -17,10 +18,10 @@ mod worker;
 pub(crate) use bell::Bell;
 pub(crate) use current::{current, set_current};
 pub(crate) use fences::Fences;
-pub(crate) use until::{
-    Opener, Opening, Outsider, Policy, Running, Watch, all_wait, cores, nobody_else_runs,
-    starting_own_threads, until, until_done, until_woken,
+pub(crate) use threads::{
+    Opener, Opening, Outsider, Running, all_wait, nobody_else_runs, starting_own_threads,
 };
+pub(crate) use until::{Policy, Watch, cores, until, until_done, until_woken};
 
 use std::cell::Cell;
 

@@ -1,15 +1,13 @@
 //! The one function in which every wait of the library waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 use super::bell::Bell;
 use super::current;
 use super::fences::Fences;
 use super::fleet::{self, Resumed, Suspension};
+use super::threads;
 use crate::error::{Error, Result};
 
 /// How the waits of a world wait.
@@ -26,176 +24,6 @@ pub(crate) struct Policy {
     /// Ranks of this world that run on threads of other processes.
     pub(crate) elsewhere: usize,
     pub(crate) fences: Fences,
-}
-
-/// Threads of this process that run ranks now, over all blocks.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
-/// Held while what is counted here changes, and while it is compared.
-static COUNTING: Mutex<()> = Mutex::new(());
-
-/// Counts a thread that runs ranks of one world, as long as it lives.
-pub(crate) struct Running(Arc<AtomicUsize>);
-
-impl Running {
-    pub(crate) fn new(of_world: &Arc<AtomicUsize>) -> Running {
-        let _counting = COUNTING.lock();
-        RUNNING.fetch_add(1, Relaxed);
-        of_world.fetch_add(1, Relaxed);
-        Running(of_world.clone())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _counting = COUNTING.lock();
-        RUNNING.fetch_sub(1, Relaxed);
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Threads that open or close a block: they run, although each that is to run ranks may be counted
-/// in place of one of them.
-static OPENING: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts a thread that opens or closes a block, as long as it lives.
-pub(crate) struct Opening(());
-
-impl Opening {
-    pub(crate) fn new() -> Opening {
-        let _counting = COUNTING.lock();
-        OPENING.fetch_add(1, Relaxed);
-        Opening(())
-    }
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        let _counting = COUNTING.lock();
-        OPENING.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Whether every thread of this process runs ranks of this world, or only waits for a block to end.
-/// Where that cannot be told, no. A thread that starts another one is itself one that runs.
-pub(crate) fn nobody_else_runs(of_world: &AtomicUsize) -> bool {
-    let _counting = COUNTING.lock();
-    let ranks = of_world.load(Relaxed) + RANKS_THAT_WAIT.load(Relaxed);
-    let others = RUNNING.load(Relaxed) != ranks || OPENING.load(Relaxed) > 0;
-    !others && !foreign_threads(0)
-}
-
-/// Where every thread of this process runs ranks of this world, or waits in the library: how many
-/// of the program's own threads have ended such a wait so far.
-pub(crate) fn all_wait(of_world: &AtomicUsize) -> Option<usize> {
-    let _counting = COUNTING.lock();
-    let ranks = of_world.load(Relaxed) + RANKS_THAT_WAIT.load(Relaxed);
-    let others = RUNNING.load(Relaxed) != ranks || OPENING.load(Relaxed) > 0;
-    let waiting = OUTSIDERS.load(Relaxed);
-    (!others && !foreign_threads(waiting)).then(|| OUTSIDERS_GONE.load(Relaxed))
-}
-
-/// Threads of the program's own, which run no rank, that wait in the library.
-static OUTSIDERS: AtomicUsize = AtomicUsize::new(0);
-/// How many have ended such a wait.
-static OUTSIDERS_GONE: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts a thread of the program's own that waits in the library, as long as it lives.
-pub(crate) struct Outsider(());
-
-impl Outsider {
-    pub(crate) fn new() -> Outsider {
-        let _counting = COUNTING.lock();
-        OUTSIDERS.fetch_add(1, Relaxed);
-        Outsider(())
-    }
-}
-
-impl Drop for Outsider {
-    fn drop(&mut self) {
-        let _counting = COUNTING.lock();
-        OUTSIDERS.fetch_sub(1, Relaxed);
-        OUTSIDERS_GONE.fetch_add(1, Relaxed);
-    }
-}
-
-/// Whether this process has threads that the library did not start and that are not waiting in
-/// it, but so many; such a thread may hold a communicator. Where that cannot be told, yes.
-fn foreign_threads(besides: usize) -> bool {
-    let own = OWN.lock();
-    let others = match own.is_empty() {
-        // The kernel is asked for their number, not for a list: each of thousands of ranks asks.
-        true => thread_count(),
-        false => threads().map(|threads| threads.iter().filter(|it| !own.contains(it)).count()),
-    };
-    others.is_none_or(|others| others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed) + besides)
-}
-
-/// How many threads this process has, where the system tells.
-fn thread_count() -> Option<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Threads:"))?;
-    line.trim().parse().ok()
-}
-
-/// Threads that were started for the library's own use, by it or by what it is built on. They
-/// hold no communicator. Those that are started for several worlds are started once.
-static OWN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-
-/// Runs `start`, after which the threads that have come count as the library's own.
-pub(crate) fn starting_own_threads<R>(start: impl FnOnce() -> R) -> R {
-    let before = threads();
-    let result = start();
-    if let (Some(before), Some(after)) = (before, threads()) {
-        OWN.lock().extend(after.into_iter().filter(|thread| !before.contains(thread)));
-    }
-    result
-}
-
-/// The threads of this process, where the system tells.
-fn threads() -> Option<Vec<u32>> {
-    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-    tasks.map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Threads that wait for a block they opened, and run no rank.
-static OPENERS: AtomicUsize = AtomicUsize::new(0);
-/// Threads of [`RUNNING`] that wait for a block that their rank has opened.
-static RANKS_THAT_WAIT: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts a thread that only waits for its block to end, as long as it lives.
-pub(crate) struct Opener(Option<&'static AtomicUsize>);
-
-impl Opener {
-    /// One that runs no rank and holds no communicator.
-    pub(crate) fn alone() -> Opener {
-        Opener::counted(&OPENERS)
-    }
-
-    /// One that runs a rank, and no other one meanwhile.
-    pub(crate) fn rank() -> Opener {
-        Opener::counted(&RANKS_THAT_WAIT)
-    }
-
-    /// One that may be doing something else: it is not counted.
-    pub(crate) fn unknown() -> Opener {
-        Opener(None)
-    }
-
-    fn counted(count: &'static AtomicUsize) -> Opener {
-        let _counting = COUNTING.lock();
-        count.fetch_add(1, Relaxed);
-        Opener(Some(count))
-    }
-}
-
-impl Drop for Opener {
-    fn drop(&mut self) {
-        let _counting = COUNTING.lock();
-        if let Some(count) = self.0 {
-            count.fetch_sub(1, Relaxed);
-        }
-    }
 }
 
 /// Cores that this process may use (affinity and control groups count).
@@ -222,12 +50,12 @@ impl Policy {
 
     /// How often the program may poll in a row before others are let run.
     pub(crate) fn polls(&self) -> u32 {
-        if self.has_cores_for(RUNNING.load(Relaxed).max(1)) { POLLS } else { POLLS_SHARED }
+        if self.has_cores_for(threads::running().max(1)) { POLLS } else { POLLS_SHARED }
     }
 
     /// How often to poll, and then how often to yield.
     fn patience(&self, polled: bool) -> (u32, u32) {
-        match (self.has_cores_for(RUNNING.load(Relaxed).max(1)), polled) {
+        match (self.has_cores_for(threads::running().max(1)), polled) {
             (true, true) => (POLLED_SPINS, POLLED_YIELDS),
             (true, false) => (self.spins, 0),
             (false, true) => (self.spins_shared, POLLED_YIELDS),
