@@ -20,7 +20,7 @@ use transport::{carrier, hybrid, ranks_under_mpi};
 /// The most ranks of each kind; the arena, and what a kernel bears, are made for these.
 const MOST_PROCESSES: usize = 4096;
 const MOST_THREADS: usize = 4096;
-const MOST_VIRTUAL: usize = 65_536;
+const MOST_VIRTUAL: usize = 1 << 20;
 
 /// A job that can be started.
 pub(crate) struct Plan {
