@@ -244,6 +244,12 @@ impl Program {
 }
 
 impl Program {
+    /// Its name without the folders.
+    pub(crate) fn file_name(&self) -> String {
+        let name = Path::new(&self.name).file_name().unwrap_or(&self.name);
+        name.to_string_lossy().into_owned()
+    }
+
     /// The value of a variable that its ranks will find, by `--env` or the launcher's own
     /// environment.
     fn setting(&self, name: &str) -> Option<OsString> {

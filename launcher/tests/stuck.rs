@@ -59,6 +59,29 @@ fn signals_need_no_reader() {
 }
 
 #[test]
+fn signals_need_no_reader_whatever_the_ranks_end_with() {
+    let own = |code| format!("trap 'exit {code}' TERM; yes >&2 & wait; wait");
+    let survived = "[ $SPMD_RANK = 1 ] || exec yes >&2; trap 'exit 0' TERM; sleep 777 & wait";
+    let failed = "trap '' INT TERM; [ $SPMD_RANK = 1 ] || { sleep 0.2; exit 3; }; exec yes >&2";
+    for (options, script, number, times, code) in [
+        (&[][..], own(0).as_str(), Signal::TERM, 1, 143),
+        (&[], own(1).as_str(), Signal::TERM, 1, 1),
+        (&["--on-failure", "continue"], survived, Signal::TERM, 1, 143),
+        (&[], failed, Signal::INT, 2, 3),
+    ] {
+        let options = [&["-n", "2", "--grace", "1s"], options].concat();
+        let (mut child, _unread) = with_stuck_stderr(&options, script);
+        // The rank that fails by itself has failed.
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..times {
+            signal(&child, number);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(ended(&mut child).code(), Some(code), "{script}");
+    }
+}
+
+#[test]
 fn reports_need_no_reader_and_other_output_goes_on() {
     let script = "if [ $SPMD_RANK = 0 ]; then exec yes >&2; fi; exec seq 100000";
     let (reader, writer) = io::pipe().unwrap();
@@ -187,14 +210,17 @@ fn memory(child: &Child) -> usize {
 
 #[test]
 fn output_that_nobody_reads_is_bounded() {
-    let mut command = spmdrun(&["-n", "128", "--grace", "100ms", "--tag", "yes", ""]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let unread = child.stdout.take().unwrap();
-    wait_until("it is full", || rustix::io::ioctl_fionread(&unread).unwrap() >= 60_000);
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(memory(&child) < 24 << 20, "{}", memory(&child));
-    signal(&child, Signal::TERM);
-    assert_eq!(ended(&mut child).code(), Some(143));
+    // Empty lines, and one without an end from each rank.
+    for (script, most) in [("exec yes ''", 24 << 20), ("exec tr '\\0' x </dev/zero", 60 << 20)] {
+        let mut command = spmdrun(&["-n", "128", "--grace", "100ms", "--tag", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let unread = child.stdout.take().unwrap();
+        wait_until("it is full", || rustix::io::ioctl_fionread(&unread).unwrap() >= 60_000);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(memory(&child) < most, "{script}: {}", memory(&child));
+        signal(&child, Signal::TERM);
+        assert_eq!(ended(&mut child).code(), Some(143));
+    }
 }
 
 #[test]
