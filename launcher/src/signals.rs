@@ -42,6 +42,19 @@ pub(crate) fn stop() -> Duration {
     before.elapsed()
 }
 
+/// From now on a read of the terminal by this thread is an error while another process group is in the
+/// foreground. Elsewhere it would stop the launcher and all with it.
+pub(crate) fn survive_terminal_reads() {
+    // SAFETY: a set of signals is plain integers, for which all zeros are a value; the calls write
+    // nothing but it and this thread's mask, and only fail for what is no signal.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTTIN);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
 /// From now on a file that grows beyond the limit of file sizes (ulimit -f) is an error where it is
 /// written, as a full disk is, and does not kill the launcher. Programs that it starts are killed,
 /// as ever: what they execute does not inherit a handler.
