@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{PATIENCE, finish, spmdrun, wait_until};
+use support::{PATIENCE, finish, spmdrun, state, wait_until};
 
 /// Rank 0 fills standard error, which nobody reads; the others sleep.
 const FLOOD: &str = "if [ $SPMD_RANK = 0 ]; then exec yes >&2; else exec sleep 777; fi";
@@ -128,8 +128,14 @@ fn a_signal_ends_the_wait_for_a_reader_and_is_no_success() {
     });
     std::thread::sleep(Duration::from_millis(200));
     assert!(child.try_wait().unwrap().is_none(), "it waits for the reader");
-    signal(&child, Signal::TERM);
-    assert_eq!(ended(&mut child).code(), Some(143));
+    // Ctrl-Z stops it even then, or a shell would not take the terminal back.
+    signal(&child, Signal::TSTP);
+    let pid = child.id() as i32;
+    wait_until("it has stopped", || state(pid) == 'T');
+    signal(&child, Signal::CONT);
+    wait_until("it goes on", || state(pid) != 'T');
+    signal(&child, Signal::HUP);
+    assert_eq!(ended(&mut child).code(), Some(129));
     drop(unread);
 }
 
