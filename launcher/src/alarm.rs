@@ -11,7 +11,7 @@ pub(crate) fn listen(environment: &Environment, events: Sender<Event>) -> Result
     let Some(alarm) = environment.alarm.clone() else { return Ok(()) };
     let failed = |error| Error::system("listen to the job's watches", error);
     let work = move || {
-        // Without it, the user or the time limit ends a launcher that does not end by itself.
+        // The receiver is gone only when the launcher is ending.
         let _ = events.send(Event::Alarm(alarm.wait()));
     };
     std::thread::Builder::new().name("alarm".into()).spawn(work).map(drop).map_err(failed)

@@ -28,8 +28,9 @@ these names where the command line does not. Ctrl-\\ (SIGQUIT) prints what every
 a second Ctrl-C or SIGTERM kills the job.
 
 Exit status: 0, or that of the rank that failed first (128 + N where signal N killed it), 124 at
-the time limit, 126 and 127 where the program cannot be run or found, 2 for wrong usage. Under MPI
-it is that of the MPI launcher.";
+the time limit, 126 and 127 where the program cannot be run or found, 2 for wrong usage, 1 where
+the system refuses something or output of a job that went well is lost. Under MPI it is that of the
+MPI launcher.";
 
 /// What the ranks of the job run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -35,12 +35,13 @@ pub(crate) const OWN: [&str; 13] = [
 
 /// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
 /// that go by different rules would wait for each other in different ways.
-pub(crate) const ALIKE: [&str; 5] = [
+pub(crate) const ALIKE: [&str; 6] = [
     "SPMD_FORCE",
     "SPMD_SEGMENT",
     "SPMD_SINGLE_COPY",
     boot::variables::TUNING,
     boot::variables::ARENA_SIZE,
+    boot::variables::WINDOW,
 ];
 
 /// What all ranks of a job share.
@@ -154,13 +155,7 @@ impl Environment {
 
     /// What is set for the launcher of an MPI library, and by it for every process of the job, which
     /// loads that library unless it is linked with it.
-    ///
-    /// Errors: the system does not tell where the watches reach this.
-    pub(crate) fn under_mpi(
-        &self,
-        plan: &Plan,
-        library: Option<&Path>,
-    ) -> Result<Vec<(String, OsString)>, Error> {
+    pub(crate) fn under_mpi(&self, plan: &Plan, library: Option<&Path>) -> Vec<(String, OsString)> {
         let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
         put("SPMD_TRANSPORT", "mpi".into());
@@ -175,7 +170,7 @@ impl Environment {
             put("SPMD_AS", plan.in_process().into());
         }
         set.extend(self.tuned());
-        Ok(set)
+        set
     }
 
     fn of_every_job(&self, plan: &Plan) -> Vec<(String, OsString)> {

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::args::Stdin;
 use crate::error::Error;
 use crate::plan::Plan;
+use crate::signals;
 
 /// How each process gets its input.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,8 +53,17 @@ impl Feed {
 
 /// Reading a terminal from the background would stop the launcher.
 fn in_foreground() -> bool {
-    rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+    foreground_is_ours() == Some(true)
 }
+
+/// Whether the terminal's foreground is this process's group; `None` where input is from none.
+fn foreground_is_ours() -> Option<bool> {
+    let group = rustix::termios::tcgetpgrp(io::stdin()).ok()?;
+    Some(group == rustix::process::getpgrp())
+}
+
+/// How often to look whether the launcher is back in the foreground.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Copies standard input to every pipe, until it ends or nobody reads any more. A rank that does not
 /// read holds up no other before it is [`MOST`] bytes behind; then all wait until it reads on or ends.
@@ -72,7 +82,11 @@ pub(crate) fn forward(pipes: Vec<ChildStdin>) -> Result<(), Error> {
     }
     let mut copy = Copy { input: Some(input), kept: VecDeque::new(), start: 0, readers };
     let builder = std::thread::Builder::new().name("stdin".into());
-    builder.spawn(move || copy.run()).map(drop).map_err(failed)
+    let work = move || {
+        signals::survive_terminal_reads();
+        copy.run();
+    };
+    builder.spawn(work).map(drop).map_err(failed)
 }
 
 /// Bytes that are kept for the rank that is the furthest behind.
@@ -143,6 +157,8 @@ impl Copy {
                     error.kind(),
                     io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
                 ) => {}
+            // What is typed in the meantime is for others.
+            Err(_) if foreground_is_ours() == Some(false) => std::thread::sleep(LOOK),
             _ => self.input = None,
         }
     }

@@ -44,7 +44,7 @@ impl Assembler {
             } else {
                 self.partial.extend_from_slice(&data[..end]);
                 each(Piece { text: &self.partial, begins, ends: true });
-                self.partial.clear();
+                self.partial = Vec::new();
             }
             data = &data[end + 1..];
             since = now;
@@ -62,10 +62,15 @@ impl Assembler {
         self.since
     }
 
+    /// Bytes of memory that it takes for a partial line.
+    pub(crate) fn memory(&self) -> usize {
+        self.partial.capacity()
+    }
+
     /// Gives what there is of the line.
     pub(crate) fn pass_on(&mut self, mut each: impl FnMut(Piece<'_>)) {
         self.since = None;
-        if self.begun || !unfinished_mark(&self.partial) {
+        if !self.partial.is_empty() && (self.begun || !unfinished_mark(&self.partial)) {
             self.give(false, &mut each);
         }
     }
@@ -80,7 +85,7 @@ impl Assembler {
 
     fn give(&mut self, ends: bool, each: &mut impl FnMut(Piece<'_>)) {
         each(Piece { text: &self.partial, begins: !self.begun, ends });
-        self.partial.clear();
+        self.partial = Vec::new();
         self.begun = !ends;
     }
 }
@@ -199,6 +204,17 @@ mod tests {
         assert_eq!(lines.waits_since(), Some(later));
         lines.push(&[b'x'; 2 * BUFFER], later, |_| {});
         assert_eq!(lines.waits_since(), None);
+    }
+
+    #[test]
+    fn what_is_given_takes_no_memory() {
+        let mut lines = Assembler::default();
+        lines.push(b"a", Instant::now(), |_| {});
+        assert!(lines.memory() > 0);
+        lines.pass_on(|_| {});
+        assert_eq!(lines.memory(), 0);
+        lines.push(&[b'x'; LONGEST + 1], Instant::now(), |_| {});
+        assert_eq!(lines.memory(), 0);
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     }
     // A program that is linked with its library looks for none.
     let loaded = library.abi.map(|_| library.file.as_path());
-    let env = environment.under_mpi(&plan, loaded)?;
+    let env = environment.under_mpi(&plan, loaded);
     let wanted = Wanted {
         apps: plan.programs.iter().map(|program| app(program, each)).collect(),
         hosts,

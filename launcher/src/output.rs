@@ -1,9 +1,11 @@
-//! The ranks' output: one thread reads every pipe and puts whole lines on the launcher's streams.
+//! The ranks' output: one thread reads every pipe and puts what comes, line by line, on the launcher's
+//! streams.
 
-use std::fs::{self, File};
+pub(crate) mod files;
+
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -36,6 +38,8 @@ const PART_AMONG_OTHERS: Duration = Duration::from_millis(500);
 /// How often a pipe is read once the job is over. It holds at most 16 buffers of ours, and what has it
 /// open by then may write for ever.
 const LAST_READS: usize = 17;
+/// Bytes that unfinished lines take in all. Where they would take more, parts of lines do not wait.
+const UNFINISHED: usize = 32 << 20;
 
 /// Everything the reading thread needs, gathered while processes are started.
 pub(crate) struct Output {
@@ -88,16 +92,14 @@ impl Drop for Reader {
 
 impl Output {
     pub(crate) fn new(plan: &Plan, streams: &Streams) -> Result<Output, Error> {
-        if let Some(dir) = &plan.output_dir {
-            fs::create_dir_all(dir).map_err(|error| unwritable(dir, error))?;
-        }
+        files::folder(plan)?;
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let marks = Marks {
             style: Style {
                 tag: plan.tag,
                 timestamps: plan.timestamps,
                 width: digits(plan.size),
-                process: plan.programs[0].name.to_string_lossy().into_owned(),
+                process: plan.programs[0].file_name(),
             },
             show: plan.show_ranks.clone(),
             marked: plan.one_process() && plan.size > 1,
@@ -107,19 +109,6 @@ impl Output {
             streams: streams.clone(),
         };
         Ok(Output { sources: Vec::new(), marks })
-    }
-
-    /// Makes the files of a process: before it is started, so that what cannot be written stops
-    /// the job before it begins.
-    pub(crate) fn files(plan: &Plan, rank: usize) -> Result<[Option<File>; 2], Error> {
-        let Some(dir) = &plan.output_dir else { return Ok([None, None]) };
-        let width = digits(plan.size);
-        let who = if plan.one_process() { "ranks".into() } else { format!("rank-{rank:0width$}") };
-        let open = |stream: &str| {
-            let path = dir.join(format!("{who}.{stream}"));
-            File::create(&path).map(Some).map_err(|error| unwritable(&path, error))
-        };
-        Ok([open("stdout")?, open("stderr")?])
     }
 
     /// Adds the pipes of a started process.
@@ -167,6 +156,7 @@ impl Output {
             }
             let now = SystemTime::now();
             let marks = &self.marks;
+            let mut unfinished: usize = self.sources.iter().map(|it| it.lines.memory()).sum();
             let mut ready = ready.into_iter();
             self.sources.retain_mut(|source| {
                 // Of many that are ready, the first ones may have taken the room.
@@ -174,7 +164,12 @@ impl Output {
                     return true;
                 }
                 source.reads_left -= usize::from(stopping);
+                unfinished -= source.lines.memory();
                 let open = source.read(marks, &mut buffer, now);
+                if unfinished + source.lines.memory() > UNFINISHED {
+                    source.give(marks, now, |lines, each| lines.pass_on(each));
+                }
+                unfinished += source.lines.memory();
                 if !open || source.reads_left == 0 {
                     source.end(marks, now);
                 }
@@ -318,10 +313,6 @@ impl Marks {
             (None, _) => !self.to_files,
         }
     }
-}
-
-fn unwritable(path: &Path, error: io::Error) -> Error {
-    Error::Usage(format!("--output-dir: cannot write {}: {error}", path.display()))
 }
 
 fn digits(size: usize) -> usize {

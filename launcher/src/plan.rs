@@ -20,7 +20,7 @@ use transport::{carrier, hybrid, ranks_under_mpi};
 /// The most ranks of each kind; the arena, and what a kernel bears, are made for these.
 const MOST_PROCESSES: usize = 4096;
 const MOST_THREADS: usize = 4096;
-const MOST_VIRTUAL: usize = 65_536;
+const MOST_VIRTUAL: usize = 1 << 20;
 
 /// A job that can be started.
 pub(crate) struct Plan {
@@ -244,6 +244,12 @@ impl Program {
 }
 
 impl Program {
+    /// Its name without the folders.
+    pub(crate) fn file_name(&self) -> String {
+        let name = Path::new(&self.name).file_name().unwrap_or(&self.name);
+        name.to_string_lossy().into_owned()
+    }
+
     /// The value of a variable that its ranks will find, by `--env` or the launcher's own
     /// environment.
     fn setting(&self, name: &str) -> Option<OsString> {

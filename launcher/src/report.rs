@@ -166,11 +166,6 @@ impl Outcome {
         }
     }
 
-    /// Whether the job was ended from outside.
-    pub(crate) fn told_to_end(&self) -> bool {
-        matches!(self, Outcome::Interrupted { .. } | Outcome::TimedOut { .. })
-    }
-
     /// The last line of a job that did not simply succeed.
     pub(crate) fn last_line(&self) -> Option<String> {
         match self {

@@ -112,7 +112,7 @@ pub(crate) fn start(
     let lowered = if captured { allow_files(files_needed(plan, &feeds))? } else { None };
     let mut output = captured.then(|| Output::new(plan, streams)).transpose()?;
     let mut files =
-        (0..count).map(|rank| Output::files(plan, rank)).collect::<Result<Vec<_>, _>>()?;
+        (0..count).map(|rank| output::files::of(plan, rank)).collect::<Result<Vec<_>, _>>()?;
     let mut inputs = Vec::new();
     let affinity = Affinity::save();
 

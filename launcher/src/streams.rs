@@ -51,8 +51,10 @@ pub(crate) struct Page {
     broken: Option<Errno>,
     /// Somebody was told that there is no room.
     refused: bool,
-    /// Somebody wants to know when all is written.
-    asked: bool,
+    /// How often somebody has asked when all is written.
+    asked: u64,
+    /// How often that was answered.
+    answered: u64,
 }
 
 /// Wakes the thread that reads the ranks' output.
@@ -79,9 +81,9 @@ impl Streams {
             let (shared, events) = (shared.clone(), events.clone());
             let work = move || {
                 loop {
-                    shared.write_out(index);
+                    let turn = shared.write_out(index);
                     // The receiver is gone only when the launcher is ending.
-                    let _ = events.send(Event::Written(index));
+                    let _ = events.send(Event::Written(index, turn));
                 }
             };
             std::thread::Builder::new().name((*name).into()).spawn(work).map_err(failed)?;
@@ -116,12 +118,8 @@ impl Streams {
 
     /// The events that come when what waits now is written, or cannot be; standard error's last.
     pub(crate) fn flush(&self) -> Vec<Event> {
-        let last = self.last();
-        for queue in &self.0.queues[..=last] {
-            queue.page().asked = true;
-            queue.changed.notify_one();
-        }
-        (0..=last).map(Event::Written).collect()
+        let queues = self.0.queues[..=self.last()].iter().enumerate();
+        queues.map(|(index, queue)| Event::Written(index, queue.ask())).collect()
     }
 
     /// The number of standard error's queue, which is the last.
@@ -154,11 +152,15 @@ impl Shared {
         lock(&self.lost).get_or_insert(what);
     }
 
-    /// Writes what comes to one queue. Returns when somebody wants to know that all is written.
-    fn write_out(&self, index: usize) {
+    /// Writes what comes to one queue. Returns when all is written and somebody has asked for it,
+    /// and how often.
+    fn write_out(&self, index: usize) -> u64 {
         let queue = &self.queues[index];
         let mut text = Vec::new();
-        while queue.next(&mut text) {
+        loop {
+            if let Some(turn) = queue.next(&mut text) {
+                return turn;
+            }
             self.tell_of_room(queue);
             let to = if index == 0 { rustix::stdio::stdout() } else { rustix::stdio::stderr() };
             let written = write_all(to, &text);
@@ -186,15 +188,28 @@ impl Queue {
         lock(&self.state)
     }
 
-    /// Waits for text and takes all of it; `false` when there is none and somebody wants to know.
-    fn next(&self, text: &mut Vec<u8>) -> bool {
+    /// Asks when all is written. Returns how often that was asked, which the answer repeats: one to
+    /// a question before is none to this.
+    fn ask(&self) -> u64 {
         let mut page = self.page();
-        while page.waiting.is_empty() && !page.asked {
+        page.asked += 1;
+        self.changed.notify_one();
+        page.asked
+    }
+
+    /// Waits for text and takes all of it. Where there is none and somebody has asked for that, it
+    /// returns how often.
+    fn next(&self, text: &mut Vec<u8>) -> Option<u64> {
+        let mut page = self.page();
+        while page.waiting.is_empty() && page.asked == page.answered {
             page = self.changed.wait(page).unwrap_or_else(PoisonError::into_inner);
         }
-        page.asked &= !page.waiting.is_empty();
         std::mem::swap(&mut page.waiting, text);
-        !text.is_empty()
+        if !text.is_empty() {
+            return None;
+        }
+        page.answered = page.asked;
+        Some(page.answered)
     }
 }
 
@@ -313,6 +328,19 @@ mod tests {
             page.put(1, false, tag("[1] "), b"", true);
         });
         assert_eq!(written, "[0] 10%\r20%\n[1] x\n[0] \r30%\n[1] y\n[0] z\n");
+    }
+
+    #[test]
+    fn an_answer_says_to_which_question_it_is() {
+        let queue = Queue::default();
+        let mut text = Vec::new();
+        let first = queue.ask();
+        assert_eq!(queue.next(&mut text), Some(first));
+        queue.page().put(0, true, |_| {}, b"x", true);
+        let second = queue.ask();
+        assert!(queue.next(&mut text).is_none() && text == b"x\n" && second != first);
+        text.clear();
+        assert_eq!(queue.next(&mut text), Some(second));
     }
 
     #[test]

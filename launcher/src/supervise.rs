@@ -1,13 +1,13 @@
 //! Watching over a job until its last process has ended.
 
 mod outcome;
+mod signalled;
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rustix::process::Signal;
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 use crate::args::OnFailure;
 use crate::job::Job;
@@ -25,8 +25,8 @@ pub(crate) enum Event {
     Alarm(String),
     /// Every pipe from the ranks has ended.
     OutputDone,
-    /// What waited for one of the launcher's streams is written.
-    Written(usize),
+    /// What waited for one of the launcher's streams, when it was asked so many times, is written.
+    Written(usize, u64),
 }
 
 /// How far the ending of a job has come.
@@ -63,8 +63,10 @@ pub(crate) struct Supervisor<'a> {
     timed_out: bool,
     /// What a watch says has stopped the job.
     told: Option<String>,
-    /// The last ending signal that was passed on to the ranks.
+    /// The last signal that was passed on to the ranks, but for SIGCONT.
     passed_on: Option<i32>,
+    /// The last of them that asks a job to end.
+    told_to_end: Option<i32>,
     /// Which of SIGINT and SIGTERM have come.
     asked: Vec<i32>,
     /// Ranks that ended well without ever entering the world.
@@ -94,6 +96,7 @@ impl<'a> Supervisor<'a> {
             timed_out: false,
             told: None,
             passed_on: None,
+            told_to_end: None,
             asked: Vec::new(),
             never_entered: Vec::new(),
             finished: 0,
@@ -102,8 +105,13 @@ impl<'a> Supervisor<'a> {
 
     /// Returns when every process has ended. It waits for nothing else: neither for whoever reads
     /// the launcher's output nor for whoever writes its input. `more` says whether output is still
-    /// being read, of which the end may come as an event before the processes'.
-    pub(crate) fn run(mut self, events: &Receiver<Event>, more: &mut bool) -> Outcome {
+    /// being read, of which the end may come as an event before the processes'. With the outcome
+    /// comes the signal that told the job to end, if anything did.
+    pub(crate) fn run(
+        mut self,
+        events: &Receiver<Event>,
+        more: &mut bool,
+    ) -> (Outcome, Option<i32>) {
         self.look_at_all();
         while self.alive().next().is_some() {
             let event = match self.next_deadline() {
@@ -114,7 +122,7 @@ impl<'a> Supervisor<'a> {
                 Ok(Event::Signal(signal)) => self.on_signal(signal),
                 Ok(Event::Alarm(text)) => self.on_alarm(text),
                 Ok(Event::OutputDone) => *more = false,
-                Ok(Event::Written(_)) => {}
+                Ok(Event::Written(..)) => {}
                 Err(RecvTimeoutError::Timeout) => {}
                 // The threads that send never end before this; without them, look now and then.
                 Err(RecvTimeoutError::Disconnected) => {
@@ -125,7 +133,9 @@ impl<'a> Supervisor<'a> {
             self.on_time();
         }
         self.blame_those_who_never_entered();
-        self.outcome()
+        let outcome = self.outcome();
+        let told = self.told(&outcome);
+        (outcome, told)
     }
 
     fn alive(&self) -> impl Iterator<Item = &Process> {
@@ -174,52 +184,9 @@ impl<'a> Supervisor<'a> {
         self.phase = Phase::Terminating(Instant::now() + self.plan.grace);
     }
 
-    /// Passes SIGTERM on. Whoever has not ended after the grace is killed.
-    fn told_to_terminate(&mut self) {
-        match self.phase {
-            Phase::Running | Phase::Failing(_) => {
-                self.terminate();
-                if self.plan.under.is_some() {
-                    let grace = self.plan.grace.max(LAUNCHER_ENDS);
-                    self.phase = Phase::Terminating(Instant::now() + grace);
-                }
-            }
-            // The grace has begun.
-            Phase::Terminating(_) | Phase::Killed => self.signal_all(Signal::TERM),
-        }
-    }
-
     fn kill(&mut self) {
         self.signal_all(Signal::KILL);
         self.phase = Phase::Killed;
-    }
-
-    fn on_signal(&mut self, number: i32) {
-        match number {
-            SIGCHLD => self.look_at_all(),
-            SIGQUIT => self.report(),
-            SIGTSTP => self.stop(),
-            SIGINT | SIGTERM
-                if self.asked.iter().any(|&asked| asked == number || asked == SIGTERM) =>
-            {
-                self.passed_on = Some(number);
-                self.kill();
-            }
-            SIGTERM => {
-                self.asked.push(number);
-                self.passed_on = Some(number);
-                self.told_to_terminate();
-            }
-            _ => {
-                self.asked.extend((number == SIGINT).then_some(number));
-                if let Some(signal) = Signal::from_named_raw(number) {
-                    self.signal_all(signal);
-                }
-                if number != SIGCONT {
-                    self.passed_on = Some(number);
-                }
-            }
-        }
     }
 
     /// What has stopped a job should end its MPI launcher, too; but one may wait for ever, as for a
@@ -229,22 +196,6 @@ impl<'a> Supervisor<'a> {
         if self.phase == Phase::Running {
             self.phase = Phase::Failing(Instant::now() + self.plan.grace.max(LAUNCHER_ENDS));
         }
-    }
-
-    /// Stops the ranks and then the launcher, as Ctrl-Z asks; the time spent so does not count.
-    /// What lets the launcher go on is a SIGCONT, which it passes on.
-    fn stop(&mut self) {
-        self.signal_all(Signal::TSTP);
-        let before = Instant::now();
-        // It fails for no process that signals itself.
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
-        let stopped = before.elapsed();
-        self.limit = self.limit.map(|limit| limit + stopped);
-        self.phase = match self.phase {
-            Phase::Failing(at) => Phase::Failing(at + stopped),
-            Phase::Terminating(at) => Phase::Terminating(at + stopped),
-            other => other,
-        };
     }
 
     fn look_at_all(&mut self) {

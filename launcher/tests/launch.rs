@@ -155,6 +155,15 @@ fn dry_run_starts_nothing() {
 }
 
 #[test]
+fn a_hundred_thousand_virtual_ranks_can_be_started() {
+    let job = ["-n", "100000", "--as", "virtual"];
+    let dry = run(&[&job[..], &["--dry-run", "true"]].concat());
+    assert!(dry.code == Some(0) && dry.out.contains("SPMD_RANKS=100000 "), "{dry:?}");
+    let ran = run(&[&job[..], &["sh", "-c", "echo $SPMD_RANKS"]].concat());
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "100000\n"), "{ran:?}");
+}
+
+#[test]
 fn doctor_and_help() {
     let doctor = run(&["--doctor"]);
     assert_eq!(doctor.code, Some(0), "{doctor:?}");

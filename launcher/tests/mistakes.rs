@@ -25,7 +25,7 @@ fn usage() {
         (&["-n", "-3", "true"], "-3"),
         (&["-n", "99999", "true"], "limit of 4096"),
         (&["-n", "99999999999999999999", "true"], "whole number"),
-        (&["-n", "99999", "--as", "virtual", "true"], "limit of 65536"),
+        (&["-n", "9999999", "--as", "virtual", "true"], "limit of 1048576"),
         (&["-n", "5000", "--as", "threads", "true"], "limit of 4096"),
         (&["-n", "2"], "no program"),
         (&["-n", "2", "true", ":"], "beside `:`"),
@@ -41,6 +41,7 @@ fn usage() {
         (&["--env", "=x", "true"], "NAME=VALUE"),
         (&["--env", "SURELY_NOT_SET_HERE", "true"], "not set"),
         (&["--env", "SPMD_RANK=3", "true"], "itself"),
+        (&["-n", "1", "--env", "SPMD_WINDOW=65536", "true", ":", "-n", "1", "true"], "SPMD_WINDOW"),
         (&["--cwd", "/no/such/dir", "true"], "no such directory"),
         (&["--timeout", "soon", "true"], "seconds"),
         (&["--timeout", "0", "true"], "longer than zero"),
@@ -74,6 +75,19 @@ fn usage() {
     ] {
         refused(&run(arguments), 2, words);
     }
+}
+
+#[test]
+fn a_pipe_among_the_files_of_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("rank-1.stdout");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
+    let job = ["-n", "2", "--output-dir", dir.path().to_str().unwrap(), "true"];
+    refused(&run(&job), 2, "rank-1.stdout: what is there is no file");
+    // The same where somebody reads it.
+    let _reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    refused(&run(&job), 2, "rank-1.stdout: what is there is no file");
 }
 
 #[test]

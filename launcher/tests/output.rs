@@ -53,6 +53,8 @@ fn ranks_of_one_process_are_told_apart() {
         r"printf '\0362\036from two\nfrom nobody\n\0360\036from zero\n' ; echo tag $SPMD_TAG";
     let ran = run(&["-n", "3", "--as", "threads", "--tag", "sh", "-c", print]);
     assert_eq!(ran.out, "[2] from two\n[sh] from nobody\n[0] from zero\n[sh] tag 1\n");
+    let path = run(&["-n", "3", "--as", "threads", "--tag", "/bin/echo", "x"]);
+    assert_eq!(path.out, "[echo] x\n");
     let one = run(&["-n", "3", "--as", "virtual", "--show-ranks", "2", "sh", "-c", print]);
     assert_eq!(one.out, "from two\nfrom nobody\ntag 1\n");
 }

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -138,6 +140,31 @@ fn stopping_and_going_on() {
     std::fs::write(&go_on, "").unwrap();
     let ran = job.end();
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "went on\nwent on\n"), "{ran:?}");
+}
+
+#[test]
+fn what_is_typed_for_others_stops_no_launcher_in_the_background() {
+    // A shell with job control, in a terminal: Ctrl-Z brings it from the job to its next line.
+    let shell = "set -m; $LAUNCHER -n 2 --timeout 1 sh -c 'echo ready; exec sleep 1000'; bg; \
+                 echo others; wait";
+    let mut child = Command::new("script")
+        .args(["-qec", shell, "/dev/null"])
+        .env("LAUNCHER", env!("CARGO_BIN_EXE_spmdrun"))
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script starts");
+    let mut keys = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut shown = |word: &str| lines.any(|line| line.contains(word));
+    assert!(shown("ready") && shown("ready"));
+    keys.write_all(b"\x1a").unwrap();
+    assert!(shown("others"));
+    keys.write_all(b"x\n").unwrap();
+    assert!(shown("time limit of 1s"), "it has ended otherwise");
+    drop(keys);
+    child.wait().unwrap();
 }
 
 #[test]

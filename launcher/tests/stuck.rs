@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{PATIENCE, finish, spmdrun, wait_until};
+use support::{PATIENCE, finish, spmdrun, state, wait_until};
 
 /// Rank 0 fills standard error, which nobody reads; the others sleep.
 const FLOOD: &str = "if [ $SPMD_RANK = 0 ]; then exec yes >&2; else exec sleep 777; fi";
@@ -55,6 +55,29 @@ fn signals_need_no_reader() {
             std::thread::sleep(Duration::from_millis(100));
         }
         assert_eq!(ended(&mut child).code(), Some(code));
+    }
+}
+
+#[test]
+fn signals_need_no_reader_whatever_the_ranks_end_with() {
+    let own = |code| format!("trap 'exit {code}' TERM; yes >&2 & wait; wait");
+    let survived = "[ $SPMD_RANK = 1 ] || exec yes >&2; trap 'exit 0' TERM; sleep 777 & wait";
+    let failed = "trap '' INT TERM; [ $SPMD_RANK = 1 ] || { sleep 0.2; exit 3; }; exec yes >&2";
+    for (options, script, number, times, code) in [
+        (&[][..], own(0).as_str(), Signal::TERM, 1, 143),
+        (&[], own(1).as_str(), Signal::TERM, 1, 1),
+        (&["--on-failure", "continue"], survived, Signal::TERM, 1, 143),
+        (&[], failed, Signal::INT, 2, 3),
+    ] {
+        let options = [&["-n", "2", "--grace", "1s"], options].concat();
+        let (mut child, _unread) = with_stuck_stderr(&options, script);
+        // The rank that fails by itself has failed.
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..times {
+            signal(&child, number);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(ended(&mut child).code(), Some(code), "{script}");
     }
 }
 
@@ -105,8 +128,14 @@ fn a_signal_ends_the_wait_for_a_reader_and_is_no_success() {
     });
     std::thread::sleep(Duration::from_millis(200));
     assert!(child.try_wait().unwrap().is_none(), "it waits for the reader");
-    signal(&child, Signal::TERM);
-    assert_eq!(ended(&mut child).code(), Some(143));
+    // Ctrl-Z stops it even then, or a shell would not take the terminal back.
+    signal(&child, Signal::TSTP);
+    let pid = child.id() as i32;
+    wait_until("it has stopped", || state(pid) == 'T');
+    signal(&child, Signal::CONT);
+    wait_until("it goes on", || state(pid) != 'T');
+    signal(&child, Signal::HUP);
+    assert_eq!(ended(&mut child).code(), Some(129));
     drop(unread);
 }
 
@@ -187,14 +216,17 @@ fn memory(child: &Child) -> usize {
 
 #[test]
 fn output_that_nobody_reads_is_bounded() {
-    let mut command = spmdrun(&["-n", "128", "--grace", "100ms", "--tag", "yes", ""]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let unread = child.stdout.take().unwrap();
-    wait_until("it is full", || rustix::io::ioctl_fionread(&unread).unwrap() >= 60_000);
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(memory(&child) < 24 << 20, "{}", memory(&child));
-    signal(&child, Signal::TERM);
-    assert_eq!(ended(&mut child).code(), Some(143));
+    // Empty lines, and one without an end from each rank.
+    for (script, most) in [("exec yes ''", 24 << 20), ("exec tr '\\0' x </dev/zero", 60 << 20)] {
+        let mut command = spmdrun(&["-n", "128", "--grace", "100ms", "--tag", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let unread = child.stdout.take().unwrap();
+        wait_until("it is full", || rustix::io::ioctl_fionread(&unread).unwrap() >= 60_000);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(memory(&child) < most, "{script}: {}", memory(&child));
+        signal(&child, Signal::TERM);
+        assert_eq!(ended(&mut child).code(), Some(143));
+    }
 }
 
 #[test]

@@ -64,16 +64,24 @@ pub trait Split {
     fn split_host(&self) -> Result<Comm>;
 
     /// Makes a communicator of the same ranks: for a library that wants messages of its own, or
-    /// a task that communicates while this one is in use. All ranks call it.
+    /// a thread that communicates while this one is in use. All ranks call it.
+    ///
+    /// A virtual rank must not join such a thread while that may still wait for another rank: `join`
+    /// holds the worker, on which that rank may have to run. The thread's call is an error then, after
+    /// two seconds. Keep in the library until it has finished, as here.
     ///
     /// Errors: as [`Split::split`].
     ///
     /// ```
     /// # use spmd_collectives::{Allreduce, Split};
-    /// # use spmd_core::{spmd, Result, Sum};
-    /// spmd(2, |ctx| {
-    ///     let other = ctx.dup()?;
-    ///     std::thread::spawn(move || other.allreduce_value(1, Sum)).join().unwrap()?;
+    /// # use spmd_core::{ANY, Spmd, Sum};
+    /// Spmd::new(2).virtual_ranks().run(|ctx| {
+    ///     let comm = ctx.dup()?;
+    ///     let other = std::thread::spawn(move || comm.allreduce_value(1, Sum));
+    ///     while !other.is_finished() {
+    ///         ctx.iprobe(ANY, ANY)?; // lets other ranks run
+    ///     }
+    ///     assert_eq!(other.join().unwrap()?, 2);
     ///     Ok(())
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())

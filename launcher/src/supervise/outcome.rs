@@ -3,12 +3,13 @@
 use std::process::ExitStatus;
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGTERM;
 
 use super::{Phase, Supervisor};
 use crate::args::OnFailure;
 use crate::job::Job;
 use crate::report::{self, Failure, Outcome};
+use crate::signals::ENDING;
 
 /// How one rank's end is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +95,19 @@ impl Supervisor<'_> {
         Outcome::Failed(self.named_by_job(failure))
     }
 
+    /// The signal that told the job to end, whatever its ranks have made of it. At the time limit it
+    /// is the one that they get then.
+    pub(super) fn told(&self, outcome: &Outcome) -> Option<i32> {
+        match outcome {
+            Outcome::TimedOut { .. } => Some(SIGTERM),
+            Outcome::Interrupted { signal } => Some(*signal),
+            _ => self.told_to_end,
+        }
+    }
+
     /// Whether the job's process ends the ranks at this signal and then exits, as MPI launchers do.
     fn ends_by_itself(&self, signal: i32) -> bool {
-        self.plan.under.is_some() && [SIGINT, SIGTERM, SIGHUP].contains(&signal)
+        self.plan.under.is_some() && ENDING.contains(&signal)
     }
 
     /// What the ranks themselves recorded as the first cause comes before what their deaths show.

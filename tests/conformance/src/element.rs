@@ -8,6 +8,11 @@ use spmd::{Element, Located};
 pub trait Sample: Element {
     /// A value; its distribution is that of `random`'s bits, as far as the type has them.
     fn made(random: u64) -> Self;
+
+    /// Whether this is `exact` but for the rounding of a sum or product of `terms` such values.
+    fn is_close(&self, exact: &Self, _terms: usize) -> bool {
+        bytes(std::slice::from_ref(self)) == bytes(std::slice::from_ref(exact))
+    }
 }
 
 /// A random number that these three determine.
@@ -50,12 +55,26 @@ impl Sample for f64 {
             }
         }
     }
+
+    fn is_close(&self, exact: &f64, terms: usize) -> bool {
+        are_close(*self, *exact, terms, f64::EPSILON)
+    }
 }
 
 impl Sample for f32 {
     fn made(random: u64) -> f32 {
         f64::made(random) as f32
     }
+
+    fn is_close(&self, exact: &f32, terms: usize) -> bool {
+        are_close((*self).into(), (*exact).into(), terms, f32::EPSILON.into())
+    }
+}
+
+/// Whether these differ by no more than the rounding of that many values as `made` makes them.
+fn are_close(value: f64, exact: f64, terms: usize, epsilon: f64) -> bool {
+    let bound = 2.0 * epsilon * (terms * terms) as f64 * exact.abs().max(1.0);
+    value.is_nan() == exact.is_nan() && (exact.is_nan() || (value - exact).abs() <= bound)
 }
 
 impl Sample for f16 {
@@ -88,6 +107,10 @@ where
 {
     fn made(random: u64) -> Complex<T> {
         Complex::new(T::made(random), T::made(random.rotate_left(17)))
+    }
+
+    fn is_close(&self, exact: &Complex<T>, terms: usize) -> bool {
+        self.re.is_close(&exact.re, terms) && self.im.is_close(&exact.im, terms)
     }
 }
 

@@ -66,7 +66,7 @@ fn reduce<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Res
     case.with_buffers(&mine, &mut recv, &|send, it| {
         case.comm.reduce(send, it, &fold.op, case.root)
     })?;
-    case.check("reduce", &recv, &expected)
+    case.check_fold("reduce", O::NAME, &recv, &expected)
 }
 
 fn reduce_in_place<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
@@ -76,20 +76,25 @@ fn reduce_in_place<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O
         expected = folded(case, fold.oracle, case.n(), 0..case.count);
     }
     case.with_buffer(&mut buf, &|it| case.comm.reduce_in_place(it, &fold.op, case.root))?;
-    case.check("reduce_in_place", &buf, &expected)
+    case.check_fold("reduce_in_place", O::NAME, &buf, &expected)
 }
 
 fn reduce_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
     let got = case.comm.reduce_value(case.value::<T>(case.me(), 0), &fold.op, case.root)?;
     let expected = case.is_root().then(|| folded(case, fold.oracle, case.n(), 0..1));
-    case.check("reduce_value", got.as_slice(), &expected.unwrap_or_default())
+    case.check_fold("reduce_value", O::NAME, got.as_slice(), &expected.unwrap_or_default())
 }
 
 fn allreduce<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.blank::<T>(case.count);
     case.with_buffers(&mine, &mut recv, &|send, it| case.comm.allreduce(send, it, &fold.op))?;
-    case.check("allreduce", &recv, &folded(case, fold.oracle, case.n(), 0..case.count))
+    case.check_fold(
+        "allreduce",
+        O::NAME,
+        &recv,
+        &folded(case, fold.oracle, case.n(), 0..case.count),
+    )
 }
 
 fn allreduce_in_place<T: Sample, O: Operation<T>>(
@@ -98,12 +103,17 @@ fn allreduce_in_place<T: Sample, O: Operation<T>>(
 ) -> Result<()> {
     let mut buf = case.values::<T>(case.me(), case.count);
     case.with_buffer(&mut buf, &|it| case.comm.allreduce_in_place(it, &fold.op))?;
-    case.check("allreduce_in_place", &buf, &folded(case, fold.oracle, case.n(), 0..case.count))
+    case.check_fold(
+        "allreduce_in_place",
+        O::NAME,
+        &buf,
+        &folded(case, fold.oracle, case.n(), 0..case.count),
+    )
 }
 
 fn allreduce_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
     let got = case.comm.allreduce_value(case.value::<T>(case.me(), 0), &fold.op)?;
-    case.check("allreduce_value", &[got], &folded(case, fold.oracle, case.n(), 0..1))
+    case.check_fold("allreduce_value", O::NAME, &[got], &folded(case, fold.oracle, case.n(), 0..1))
 }
 
 fn reduce_scatter<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
@@ -112,7 +122,7 @@ fn reduce_scatter<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>
     let mut recv = case.blank::<T>(count);
     case.with_buffers(&mine, &mut recv, &|send, it| case.comm.reduce_scatter(send, it, &fold.op))?;
     let expected = folded(case, fold.oracle, case.n(), me * count..(me + 1) * count);
-    case.check("reduce_scatter", &recv, &expected)
+    case.check_fold("reduce_scatter", O::NAME, &recv, &expected)
 }
 
 /// The rank's block of the result comes to lie in the first block; the rest is left as it was.
@@ -126,7 +136,7 @@ fn reduce_scatter_in_place<T: Sample, O: Operation<T>>(
     let mine = folded(case, fold.oracle, case.n(), me * count..(me + 1) * count);
     expected[..count].copy_from_slice(&mine);
     case.with_buffer(&mut buf, &|it| case.comm.reduce_scatter_in_place(it, &fold.op))?;
-    case.check("reduce_scatter_in_place", &buf, &expected)
+    case.check_fold("reduce_scatter_in_place", O::NAME, &buf, &expected)
 }
 
 fn reduce_scatterv<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
@@ -138,7 +148,7 @@ fn reduce_scatterv<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O
         case.comm.reduce_scatterv(send, it, &counts, &fold.op)
     })?;
     let range = starts[case.me()]..starts[case.me() + 1];
-    case.check("reduce_scatterv", &recv, &folded(case, fold.oracle, case.n(), range))
+    case.check_fold("reduce_scatterv", O::NAME, &recv, &folded(case, fold.oracle, case.n(), range))
 }
 
 /// A scan is the reduction over the ranks up to this one, to the last bit.
@@ -146,18 +156,28 @@ fn scan<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Resul
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.blank::<T>(case.count);
     case.with_buffers(&mine, &mut recv, &|send, it| case.comm.scan(send, it, &fold.op))?;
-    case.check("scan", &recv, &folded(case, fold.oracle, case.me() + 1, 0..case.count))
+    case.check_fold(
+        "scan",
+        O::NAME,
+        &recv,
+        &folded(case, fold.oracle, case.me() + 1, 0..case.count),
+    )
 }
 
 fn scan_in_place<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
     let mut buf = case.values::<T>(case.me(), case.count);
     case.with_buffer(&mut buf, &|it| case.comm.scan_in_place(it, &fold.op))?;
-    case.check("scan_in_place", &buf, &folded(case, fold.oracle, case.me() + 1, 0..case.count))
+    case.check_fold(
+        "scan_in_place",
+        O::NAME,
+        &buf,
+        &folded(case, fold.oracle, case.me() + 1, 0..case.count),
+    )
 }
 
 fn scan_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
     let got = case.comm.scan_value(case.value::<T>(case.me(), 0), &fold.op)?;
-    case.check("scan_value", &[got], &folded(case, fold.oracle, case.me() + 1, 0..1))
+    case.check_fold("scan_value", O::NAME, &[got], &folded(case, fold.oracle, case.me() + 1, 0..1))
 }
 
 fn exscan<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
@@ -168,11 +188,11 @@ fn exscan<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Res
         expected = folded(case, fold.oracle, case.me(), 0..case.count);
     }
     case.with_buffers(&mine, &mut recv, &|send, it| case.comm.exscan(send, it, &fold.op))?;
-    case.check("exscan", &recv, &expected)
+    case.check_fold("exscan", O::NAME, &recv, &expected)
 }
 
 fn exscan_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
     let got = case.comm.exscan_value(case.value::<T>(case.me(), 0), &fold.op)?;
     let expected = (case.me() > 0).then(|| folded(case, fold.oracle, case.me(), 0..1));
-    case.check("exscan_value", got.as_slice(), &expected.unwrap_or_default())
+    case.check_fold("exscan_value", O::NAME, got.as_slice(), &expected.unwrap_or_default())
 }
