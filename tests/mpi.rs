@@ -300,7 +300,8 @@ fn each_mistake_over(library: &str, test: &str, places: &[Place]) -> Result<()> 
                 let on = format!("{name} on {}, {place:?}", mpi.name);
                 assert!(ran.code != Some(0) && told, "{on}: {ran:?}, {words:?} expected");
                 println!("{on}: {:.1} s", took.as_secs_f64());
-                assert!(took < Duration::from_secs(20), "{on} took {took:?}");
+                // Found within 5 s; it takes a while to start, too.
+                assert!(took < Duration::from_secs(10), "{on} took {took:?}");
             }
         }
     }

@@ -3,7 +3,11 @@
 
 use std::ffi::OsString;
 
+use crate::args::{self, Request};
+use crate::error::Error;
 use crate::mpi::hosts;
+use crate::place::Places;
+use crate::plan::Plan;
 
 /// A hostfile, and how ranks are shared out to its hosts.
 pub fn hostfile(text: &str) {
@@ -16,9 +20,21 @@ pub fn hostfile(text: &str) {
     }
 }
 
-/// A command line of `spmdrun`.
+/// A command line of `spmdrun`, as far as nothing is started.
 pub fn arguments(words: Vec<OsString>) {
-    if let Err(error) = crate::args::parse(words) {
+    if let Err(error) = planned(words) {
         assert!(!error.to_string().is_empty());
     }
+}
+
+fn planned(words: Vec<OsString>) -> Result<(), Error> {
+    let Request::Run(mut job, sections) = args::parse(words)? else { return Ok(()) };
+    // Its text is read above, and what it names may never end.
+    job.hostfile = None;
+    let plan = Plan::new(*job, sections)?;
+    assert!(plan.size > 0);
+    if plan.size <= 64 {
+        Places::new(&plan.bind, plan.size)?;
+    }
+    Ok(())
 }

@@ -98,13 +98,24 @@ impl Exchange {
         }
     }
 
-    /// After a meeting: the same error on all ranks, if one of them has found counts to differ.
-    fn check_agreed(&self, round: &Round<'_>) -> Result<()> {
+    /// After a meeting: the same error on all ranks, if one of them has found counts to differ. With few
+    /// peers a rank looks at these alone; the others meet once more, and hear of it there.
+    fn check_agreed(
+        &self,
+        round: &Round<'_>,
+        mut incoming: impl Iterator<Item = Incoming>,
+    ) -> Result<()> {
         if self.counts == Counts::Implied {
             return Ok(());
         }
         let wrong = |peer: &usize| round.number_of(*peer, WRONG) != 0;
-        let Some(to) = (0..round.size()).find(wrong) else { return Ok(()) };
+        let found = match self.by_rank {
+            true => (0..round.size()).find(wrong),
+            false => Some(round.rank())
+                .filter(wrong)
+                .or_else(|| incoming.find(|block| wrong(&block.peer)).map(|block| block.peer)),
+        };
+        let Some(to) = found else { return Ok(()) };
         let (said, sends) = (round.number_of(to, WRONG), round.number_of(to, SENDS));
         let (from, takes) = ((said as u32).wrapping_sub(1), said >> 32);
         let more = if takes == u64::from(u32::MAX) { " or more" } else { "" };
@@ -122,14 +133,14 @@ impl Exchange {
     pub(crate) unsafe fn through_rooms(
         &self,
         round: &Round<'_>,
-        incoming: impl Iterator<Item = Incoming>,
+        incoming: impl Iterator<Item = Incoming> + Clone,
     ) -> Result<()> {
         let (size, bytes) = (self.size(), self.total * self.size());
         self.say_agreed(round);
         // SAFETY: the room has that many bytes, and so has `send`.
         unsafe { std::ptr::copy_nonoverlapping(self.send, round.room(bytes), bytes) };
         round.arrive(1)?;
-        self.check_agreed(round)?;
+        self.check_agreed(round, incoming.clone())?;
         for block in incoming {
             if !block.is_within(size, PAYLOAD) {
                 return Err(round.lied(block.peer));
@@ -209,7 +220,7 @@ impl Exchange {
         };
         let taken = incoming.clone().fold(0usize, |sum, block| sum.saturating_add(block.count));
         large.writes(taken.saturating_mul(size));
-        self.check_agreed(round)?;
+        self.check_agreed(round, incoming.clone())?;
         if large.direct || large.kernel {
             for block in incoming {
                 if !block.is_within(size, usize::MAX) {

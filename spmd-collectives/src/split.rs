@@ -1,8 +1,9 @@
 //! New communicators from old ones (MPI 5.0 section 7.4).
 
+use std::ops::Range;
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Form, Kind, Offer, Round};
+use spmd_core::algorithm::{Call, Common, ErasedOp, Form, Kind, Offer, Part, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::across;
@@ -31,7 +32,7 @@ pub trait Split {
     /// The new communicator matches its calls and messages apart from this one's, and frees
     /// itself when dropped.
     ///
-    /// Cost: two meetings, and n reads a rank.
+    /// Cost: two meetings, and n reads a process.
     ///
     /// Errors: too many communicators are in use; a rank has failed, left, or makes another call.
     ///
@@ -105,11 +106,18 @@ impl Split for Comm {
         let call = Call::new(Kind::Dup, Location::caller());
         let _held = self.hold(&call)?;
         loop {
-            let agreed = match self.spans_processes() {
-                true => across_members(self, &call, None, 0, 0)?.0,
-                false => self.collective(&call, |round| agree(self, round))?,
+            let child = if self.spans_processes() {
+                let (agreed, _) = across_groups(self, &call, None, 0, 0)?;
+                let all: Vec<usize> = (0..self.size()).collect();
+                make(&agreed, self, &call, Some((&Part::all(self), self.rank())), &all)?
+            } else {
+                let (agreed, part) = self.collective(&call, |round| {
+                    let agreed = agree(self, round)?;
+                    Ok((agreed, round.common(|| Part::all(self))))
+                })?;
+                make(&agreed, self, &call, Some((&part, self.rank())), &[])?
             };
-            if let Some(Some(child)) = make(&agreed, self, &call, None)? {
+            if let Some(Some(child)) = child {
                 return Ok(child);
             }
         }
@@ -127,24 +135,28 @@ pub(crate) fn split(
 ) -> Result<Option<Comm>> {
     let _held = comm.hold(call)?;
     loop {
-        let (agreed, members) = match comm.spans_processes() {
-            true => across_members(comm, call, color, key, digest)?,
-            false => comm.collective(call, |round| members(comm, round, color, key, digest))?,
+        let child = if comm.spans_processes() {
+            let (agreed, groups) = across_groups(comm, call, color, key, digest)?;
+            make(&agreed, comm, call, groups.part(comm), groups.ranks(comm))?
+        } else {
+            let groups = |round: &Round<'_>| groups(comm, round, color, key, digest);
+            let (agreed, groups) = comm.collective(call, groups)?;
+            make(&agreed, comm, call, groups.part(comm), &[])?
         };
-        if let Some(child) = make(&agreed, comm, call, Some(&members))? {
+        if let Some(child) = child {
             return Ok(child);
         }
     }
 }
 
-/// What all ranks can offer, and those that give the same color as this one, in their new order.
-fn members(
+/// What all ranks can offer, and which of them give the same color.
+fn groups(
     comm: &Comm,
     round: &Round<'_>,
     color: Option<u32>,
     key: i32,
     digest: u64,
-) -> Result<(Offer, Vec<usize>)> {
+) -> Result<(Offer, Common<Groups>)> {
     round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
     round.set_number(KEY, key as u32 as u64);
     round.set_number(DIGEST, digest);
@@ -154,32 +166,64 @@ fn members(
         return Err(round.disagree(&format!("different {}", grids(round.rank(), 0))));
     }
     let said = |rank| [COLOR, KEY].map(|which| round.number_of(rank, which));
-    Ok((agreed, of_color(color, (0..round.size()).map(said))))
+    Ok((agreed, round.common(|| Groups::new(comm, (0..round.size()).map(said)))))
 }
 
 fn grids(one: usize, other: usize) -> String {
     format!("grids: rank {one} of the communicator makes another one than rank {other}")
 }
 
-/// The ranks that give this color, in their new order; what each says is its color plus one, or 0,
-/// and its key.
-fn of_color(color: Option<u32>, said: impl Iterator<Item = [u64; 2]>) -> Vec<usize> {
-    let Some(color) = color else { return Vec::new() };
-    let same = |(_, [said, _]): &(usize, [u64; 2])| *said == u64::from(color) + 1;
-    let with_key = |(rank, [_, key]): (usize, [u64; 2])| (key as u32 as i32, rank);
-    let mut members: Vec<_> = said.enumerate().filter(same).map(with_key).collect();
-    members.sort_unstable();
-    members.into_iter().map(|(_, rank)| rank).collect()
+/// The groups into which a communicator is split.
+struct Groups {
+    /// All ranks that are in one, group by group, each in its new order.
+    ranks: Vec<usize>,
+    /// Of each group its part of `ranks`, and the same for what is made of it.
+    groups: Vec<(Range<usize>, Part)>,
+    /// Of each rank its group, and its number there.
+    places: Vec<Option<(usize, usize)>>,
 }
 
-/// [`members`] where ranks live in several processes: everybody tells all.
-fn across_members(
+impl Groups {
+    /// What each rank says is its color plus one, or 0, and its key.
+    fn new(comm: &Comm, said: impl Iterator<Item = [u64; 2]>) -> Groups {
+        let with_rank = |(rank, [color, key]): (usize, [u64; 2])| (color, key as u32 as i32, rank);
+        let mut order: Vec<_> = said.enumerate().map(with_rank).collect();
+        order.retain(|(color, ..)| *color != 0);
+        order.sort_unstable();
+        let ranks: Vec<usize> = order.iter().map(|(.., rank)| *rank).collect();
+        let (mut groups, mut places) = (Vec::new(), vec![None; comm.size()]);
+        let mut start = 0;
+        for same in order.chunk_by(|(one, ..), (next, ..)| one == next) {
+            let range = start..start + same.len();
+            for (number, rank) in ranks[range.clone()].iter().enumerate() {
+                places[*rank] = Some((groups.len(), number));
+            }
+            start = range.end;
+            groups.push((range.clone(), Part::new(comm, &ranks[range])));
+        }
+        Groups { ranks, groups, places }
+    }
+
+    /// The group of this rank, and its number there, if it gave a color.
+    fn part(&self, comm: &Comm) -> Option<(&Part, usize)> {
+        self.places[comm.rank()].map(|(group, number)| (&self.groups[group].1, number))
+    }
+
+    /// The ranks of that group.
+    fn ranks(&self, comm: &Comm) -> &[usize] {
+        let group = self.places[comm.rank()];
+        group.map_or(&[], |(group, _)| &self.ranks[self.groups[group].0.clone()])
+    }
+}
+
+/// [`groups`] where ranks live in several processes: everybody tells all.
+fn across_groups(
     comm: &Comm,
     call: &Call<'_>,
     color: Option<u32>,
     key: i32,
     digest: u64,
-) -> Result<(Offer, Vec<usize>)> {
+) -> Result<(Offer, Groups)> {
     type Said = [u64; Offer::WORDS + 3];
     let Offer(own) = comm.offer();
     let mut said: Said = [0; Offer::WORDS + 3];
@@ -198,7 +242,7 @@ fn across_members(
     let offers = heard.iter().map(|said| Offer(said[..own.len()].try_into().expect("as long")));
     let common = offers.fold(Offer(own), Offer::and);
     let said = heard.iter().map(|said| [said[color_at], said[key_at]]);
-    Ok((common, of_color(color, said)))
+    Ok((common, Groups::new(comm, said)))
 }
 
 /// The number under which a rank says its color plus one, or 0.
@@ -208,36 +252,28 @@ const KEY: usize = 2;
 /// The number under which a rank says what it makes.
 const DIGEST: usize = 3;
 
-/// Makes the communicator of these ranks, or of all, if this one is among them; every rank of `comm`
-/// is in this call. No answer: another thread has taken some rank's board meanwhile; try again.
+/// Makes the communicator of a part in which this rank has a number; every rank of `comm` is in this
+/// call. `ranks` are those of the part, where `comm` spans processes. No answer: another thread has
+/// taken some rank's board meanwhile; try again.
 fn make(
     offer: &Offer,
     comm: &Comm,
     call: &Call<'_>,
-    members: Option<&[usize]>,
+    part: Option<(&Part, usize)>,
+    ranks: &[usize],
 ) -> Result<Option<Option<Comm>>> {
     let board = offer.board(comm, call)?;
-    let place = |members: &[usize]| members.iter().position(|rank| *rank == comm.rank());
-    let me = members.map_or(Some(comm.rank()), place);
-    // SAFETY: all members have the same list, board and context from the agreement, in which
-    // all ranks took part. What one of them has got is dropped unless all have.
-    let processes = match comm.spans_processes() {
-        true => {
-            let all: Vec<usize> =
-                if members.is_none() { (0..comm.size()).collect() } else { vec![] };
-            let members = members.unwrap_or(&all);
-            comm.processes_of(call, if me.is_some() { members } else { &[] })?
-        }
-        false => None,
-    };
-    // SAFETY: see above.
-    let make = |me| unsafe { comm.child(call, (members, me), (board, offer.context()), processes) };
-    let child = me.and_then(make);
-    if me.is_none() {
+    let processes = comm.processes_of(call, ranks)?;
+    let child = part.and_then(|part| {
+        // SAFETY: all members have the same list, board and context from the agreement, in which
+        // all ranks took part. What one of them has got is dropped unless all have.
+        unsafe { comm.child(call, part, (board, offer.context()), processes) }
+    });
+    if part.is_none() {
         comm.skip_contexts(offer.context());
     }
     // Nobody looks at a page of the board before its owner has cleared it.
-    let ok = u64::from(child.is_some() || me.is_none());
+    let ok = u64::from(child.is_some() || part.is_none());
     let all = match comm.spans_processes() {
         true => across::agree(comm, call, ok == 1)?,
         false => {

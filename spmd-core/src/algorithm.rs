@@ -3,14 +3,14 @@
 
 pub use crate::buffer::{View, ViewMut};
 pub use crate::call::{Call, Form, Kind};
-pub use crate::comm::{Entered, HubCall, Offer, Trial};
+pub use crate::comm::{Entered, HubCall, Offer, Part, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
 pub use crate::transport::across::Lead;
 pub use crate::transport::fabric::{Extents, Fold, Parts, Step};
 pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
-pub use crate::transport::shared::packed_if_apart;
+pub use crate::transport::shared::{Common, packed_if_apart};
 
 /// An algorithm. What it does on a call stands where the call is, in `spmd-collectives`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod entry;
 mod hub;
 mod messages;
 mod offer;
+mod part;
 pub(crate) mod polling;
 mod receive;
 pub(crate) mod settle;
@@ -15,6 +16,8 @@ pub use self::entry::Entered;
 pub(crate) use self::entry::IN_OPERATION;
 pub use self::hub::HubCall;
 pub use self::offer::Offer;
+pub use self::part::Part;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -267,9 +270,9 @@ impl Comm {
 /// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
 #[doc(hidden)]
 impl Comm {
-    /// Makes in `call` the communicator of `members` (ranks of this one, in their new order), of
-    /// which this rank is number `me`, with what [`Comm::processes_of`] gave for them. `None` if another thread of this rank has taken the board since
-    /// it was free. Members must meet once more before they use it.
+    /// Makes in `call` the communicator of a part of this one, in which this rank is number `me`,
+    /// with what [`Comm::processes_of`] gave for it. `None` if another thread of this rank has taken
+    /// the board since it was free. Members must meet once more before they use it.
     ///
     /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
     /// so that of communicators that share a rank no two have the same, even if two threads of
@@ -278,21 +281,16 @@ impl Comm {
     /// # Safety
     /// All members call this with the same arguments but `me`, and use the result only if all of
     /// them have got one. `board` and `base` are of the [`Offer`] that all ranks of this
-    /// communicator that take part have together, and `me` is this rank's place in `members`.
+    /// communicator that take part have together, and `me` is this rank's place in `part`.
     pub unsafe fn child(
         &self,
         call: &Call<'_>,
-        (members, me): (Option<&[usize]>, usize),
+        (part, me): (&Part, usize),
         (board, base): (usize, u64),
         processes: Option<Arc<dyn Processes>>,
     ) -> Option<Comm> {
         self.skip_contexts(base);
-        // Those of this communicator are known already, and are many perhaps.
-        let members = members.filter(|members| !members.iter().copied().eq(0..self.size()));
-        let group = match members {
-            None => self.scope.group.clone(),
-            Some(members) => Group::of(members.iter().map(|rank| self.scope.group.world(*rank))),
-        };
+        let group = part.group.clone();
         let lowest = group.lowest();
         let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
         if !self.endpoint.take_board(board, context) {
@@ -318,6 +316,7 @@ impl Comm {
         };
         let size = group.len();
         let scope = Scope::new(context, self.scope.block, board, group, here).within(&self.scope);
+        let scope = Scope { leaving: Some(part.leaving.clone()), ..scope };
         let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);

@@ -231,6 +231,13 @@ thread_local! {
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
+/// Says something on standard error, in one piece, as other processes may write to the same. Where
+/// nobody reads it that ends nothing, least of all what is about to end the process.
+pub(crate) fn say(text: std::fmt::Arguments<'_>) {
+    let line = format!("spmd: {text}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 /// From now on panics note their place, which their payload does not tell, and say which rank it is
 /// if the name of its thread does not; then the hook that was there before goes on.
 pub(crate) fn note_panics() {
@@ -242,8 +249,7 @@ pub(crate) fn note_panics() {
             // A thread that is being torn down has no such variable any more.
             let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
             if let Some(rank) = crate::ctx::unnamed_rank() {
-                // Where standard error is closed nobody reads it.
-                let _ = writeln!(std::io::stderr(), "spmd: rank {rank} panics:");
+                say(format_args!("rank {rank} panics:"));
             }
             before(info);
         }));

@@ -4,6 +4,8 @@ use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::fault::Fault;
 
 /// The members of a communicator, in rank order.
@@ -109,6 +111,34 @@ pub(crate) struct Scope {
     pub(crate) fault: OnceCell<Box<Fault>>,
     /// The rank has the communicator, and with it its page of the board.
     pub(crate) held: bool,
+    /// Of a communicator that the program has made: what its ranks in this process share.
+    pub(crate) leaving: Option<Arc<Leaving>>,
+}
+
+/// How far ranks have looked for who still uses a communicator, so that not each looks at all.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving(Mutex<(Account, usize)>);
+
+/// How many rounds and agreements there were by a rank's account, and whether it has stopped them.
+pub(crate) type Account = (u64, u64, bool);
+
+impl Leaving {
+    /// Whether all members `here` have left what ended like this. Who has left does not come back.
+    pub(crate) fn is_over(
+        &self,
+        account: Account,
+        here: &Group,
+        has_left: impl Fn(usize) -> bool,
+    ) -> bool {
+        let mut looked = self.0.lock();
+        if looked.0 != account {
+            *looked = (account, 0);
+        }
+        while looked.1 < here.len() && has_left(here.world(looked.1)) {
+            looked.1 += 1;
+        }
+        looked.1 == here.len()
+    }
 }
 
 /// Numbers of communicators below this belong to blocks.
@@ -117,7 +147,8 @@ pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 impl Scope {
     pub(crate) fn new(context: u64, block: u32, board: usize, group: Group, here: Group) -> Scope {
         let (faults_seen, examined, fault) = Default::default();
-        Scope { context, block, board, group, here, faults_seen, examined, fault, held: true }
+        let (held, leaving) = (true, None);
+        Scope { context, block, board, group, here, faults_seen, examined, fault, held, leaving }
     }
 
     /// What does not concern `parent` does not concern this part of it, which was made later.

@@ -40,12 +40,12 @@ fn everywhere(arguments: &[&str], check: impl Fn(&str, Output)) {
 
 #[test]
 fn all_benchmarks() {
-    let arguments = ["--all", "--sizes", "8,8K", "--iterations", "20", "--json", "--describe"];
+    let arguments = ["--all", "--sizes", "8,8K", "--iterations", "5", "--json", "--describe"];
     everywhere(&arguments, |place, output| {
         let text = said(&output.stdout);
         assert!(output.status.success(), "{place}: {output:?}");
-        // Fourteen of two sizes, and a barrier.
-        assert_eq!(text.matches("\"wrong\":0,").count(), 29, "{place}: {text}");
+        // Sixteen of two sizes, and a barrier.
+        assert_eq!(text.matches("\"wrong\":0,").count(), 33, "{place}: {text}");
         let machine = text.lines().last().unwrap_or_default();
         assert!(machine.starts_with(r#"{"machine":"#), "{place}: {text}");
         assert!(

@@ -17,6 +17,7 @@ fn deed(name: &str, ctx: &Ctx) -> Result<()> {
     say(name);
     match name {
         "panic" => panic!("deliberate"),
+        "bomb" => std::panic::panic_any(Bomb),
         "err" => return Err("deliberate".into()),
         "ok" => return Ok(()),
         "exit" => std::process::exit(7),
@@ -29,9 +30,26 @@ fn deed(name: &str, ctx: &Ctx) -> Result<()> {
             let mut data = vec![1.0; 200_000];
             ctx.allreduce_in_place(&mut data, sum_or_panic(true))?;
         }
+        "caught" => {
+            let mut data = vec![1.0; 200_000];
+            let call = || ctx.allreduce_in_place(&mut data, sum_or_panic(true));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+            assert!(caught.is_err(), "{caught:?}");
+        }
         other => return Err(format!("no such deed: {other}").into()),
     }
     Ok(())
+}
+
+/// What a panic carries may panic when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::panic_any(Bomb);
+        }
+    }
 }
 
 /// All ranks make their operation here, so that it is the same one.
@@ -86,7 +104,7 @@ fn program() {
         }
         // Of a failed operation every rank's own is told apart by its number alone.
         match name.as_str() {
-            "operation" => ctx.allreduce_in_place(&mut data, sum_or_panic(false)),
+            "operation" | "caught" => ctx.allreduce_in_place(&mut data, sum_or_panic(false)),
             _ => ctx.allreduce_in_place(&mut data, Sum),
         }
     });
@@ -116,6 +134,8 @@ fn every_way_to_fail() {
     let ways = [
         ("panic", 101, "it panicked: deliberate at tests/failures/processes.rs:"),
         ("operation", 101, "it panicked: deliberate at tests/failures/processes.rs:"),
+        // The block fails, whatever the rank makes of it.
+        ("caught", 1, "it panicked: deliberate at tests/failures/processes.rs:"),
         ("err", 1, "it returned an error: deliberate"),
         ("exit", 7, "its process exited with status 7"),
         ("exit 0", 1, "its process exited with status 0"),
@@ -139,8 +159,21 @@ fn every_way_to_fail() {
             assert_eq!(ended.code, Some(code), "{deed}: {ended:?}");
             let last = format!("spmdrun: rank 1 failed first: {cause}");
             assert!(ended.last_line().starts_with(&last), "{deed}: {ended:?}");
+            let panics = cause.starts_with("it panicked");
+            assert_eq!(ended.err.contains("spmd: rank 1 panics:"), panics, "{deed}: {ended:?}");
         }
     }
+}
+
+/// The others are told before anything of it is dropped. What becomes of the process then is up to
+/// whoever catches it, here the harness.
+#[test]
+fn a_panic_that_panics_when_dropped() {
+    let ended = fail("bomb", &["-n", "3"], &[]);
+    for error in survivors(&ended, 3) {
+        assert!(error.contains("rank 1 failed first: it panicked"), "{error}");
+    }
+    assert!(ended.code.is_some_and(|code| code != 0), "{ended:?}");
 }
 
 #[test]

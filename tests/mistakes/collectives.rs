@@ -172,7 +172,14 @@ fn another_shape_of_a_grid() {
         drop(grid);
         ctx.barrier()
     })
-    .mismatch(&[0, 1, 2, 3], &["different grids", "cartesian", "<1>"]);
+    .mismatch(
+        &[0, 1, 2, 3],
+        &[
+            "different grids: rank 3 of the communicator makes another one than rank 0",
+            "cartesian",
+            "<1>",
+        ],
+    );
 }
 
 #[test]

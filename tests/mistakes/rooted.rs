@@ -128,6 +128,25 @@ fn a_scatterv_that_sends_other_counts() {
     );
 }
 
+/// Most ranks have nothing to do with the two whose counts differ.
+#[test]
+fn neighbours_whose_counts_do_not_fit() {
+    mistake(7, |ctx| {
+        let ring = ctx.cartesian(&[7], &[true])?.expect("a place for each");
+        let forwards = 1 + usize::from(ring.rank() == 1);
+        let send = vec![0; 1 + forwards];
+        ring.neighbor_alltoallv(&send, &mut [0; 2], &[1, forwards], &[1, 1])?; // <1>
+        ctx.barrier()
+    })
+    .mismatch(
+        &[0, 1, 2, 3, 4, 5, 6],
+        &[
+            "different counts: rank 1 of the communicator sends 2 elements to rank 2, which takes 1",
+            "neighbor_alltoallv of i32 at <1>",
+        ],
+    );
+}
+
 #[test]
 fn an_alltoallv_whose_counts_do_not_fit() {
     mistake(3, |ctx| {

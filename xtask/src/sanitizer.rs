@@ -36,7 +36,8 @@ fn sanitized(mut command: Command) -> Command {
     // to find uses of variables after their function's end, would take gigabytes. Leaks are told
     // by looking through the stacks of all threads, which fails where ranks have stacks of their
     // own.
-    let options = "handle_segv=0:detect_stack_use_after_return=0:detect_leaks=0";
+    let options = "handle_segv=0:detect_stack_use_after_return=0:detect_leaks=0:\
+                   allocator_may_return_null=1";
     command.env("ASAN_OPTIONS", options);
     command
 }

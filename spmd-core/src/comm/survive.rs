@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::settle::Heard;
-use super::{Comm, Offer};
+use super::{Comm, Offer, Part};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, by_call};
@@ -191,13 +191,14 @@ impl Comm {
         // SAFETY: all members have the same proposals before them, and so the same list, board and
         // base. What one of them has got is dropped unless all say below that they have one.
         let child = heard.processes.and_then(|processes| unsafe {
-            self.child(call, (Some(&members), me), (board, common.context()), processes)
+            let part = Part::new(self, &members);
+            self.child(call, (&part, me), (board, common.context()), processes)
         });
         // Nobody looks at a page of the board before its owner has cleared it.
         let made = self.proposals(call, Proposal::Made(child.is_some()))?;
         let all = members.iter().all(|rank| matches!(made[*rank], Some(Proposal::Made(true))));
         let Some(child) = child.filter(|_| all) else { return Ok(None) };
-        let gone = (0..self.size()).filter(|rank| !members.contains(rank));
+        let gone = (0..self.size()).filter(|rank| members.binary_search(rank).is_err());
         let gone: Vec<usize> = gone.map(|rank| self.world_rank(rank)).collect();
         self.endpoint.go_on(&self.scope, &child.scope, &gone);
         Ok(Some(child))

@@ -9,6 +9,7 @@ use super::fences::Fences;
 use super::fleet::{self, Resumed, Suspension};
 use super::threads;
 use crate::error::{Error, Result};
+use crate::fault::say;
 
 /// How the waits of a world wait.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +171,7 @@ pub(crate) fn until_woken<T>(
 pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
     let policy = Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };
     if until(bell, &policy, &mut Stubborn, || done().then_some(())).is_err() {
-        eprintln!("spmd: cannot wait for peers that use memory of this rank; aborting");
+        say(format_args!("cannot wait for peers that use memory of this rank; aborting"));
         std::process::abort();
     }
 }

@@ -25,7 +25,6 @@ mod turns;
 pub(crate) mod watch;
 mod window;
 
-use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Weak};
@@ -39,7 +38,7 @@ pub(crate) use spread::Spread;
 use super::fabric::{Fabric, Processes};
 use super::shared::World;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault};
+use crate::fault::{self, Cause, Fault};
 use packet::Packet;
 use texts::Texts;
 use turns::Turns;
@@ -260,15 +259,8 @@ static SAID: AtomicBool = AtomicBool::new(false);
 /// Says in words what has stopped the job, once.
 fn say(fault: &Fault) {
     if !SAID.swap(true, Relaxed) {
-        write(fault);
+        fault::say(format_args!("{fault}"));
     }
-}
-
-/// Says what has failed, in one piece: all processes may write to one place.
-fn write(fault: &Fault) {
-    let text = format!("spmd: {fault}\n");
-    // If nobody hears it, the errors of the ranks say the same.
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// What another process sends makes no sense.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::*;
 use super::Endpoint;
 use super::board::Board;
 use super::layout::FAILURES;
-use crate::group::{FIRST_CONTEXT, Scope};
+use crate::group::{Account, FIRST_CONTEXT, Scope};
 
 /// The first boards belong to the blocks themselves, in turn: the one of a block is cleared at the
 /// end of the block before it, when some rank may still compare the calls of the one before that,
@@ -25,10 +25,8 @@ pub(crate) const CONTEXT_STEP: u64 = 1 << 30;
 /// A board whose communicator is gone here while peers may still read it.
 pub(crate) struct Retiring {
     board: usize,
-    last: u64,
-    last_agreement: u64,
-    /// This rank has stopped it, which peers read on its page.
-    stopped: bool,
+    /// With whether this rank has stopped it, which peers read on its page.
+    account: Account,
     scope: Scope,
 }
 
@@ -54,16 +52,21 @@ impl Endpoint {
         let mut contexts = self.contexts.lock();
         let Contexts { free, retiring, .. } = &mut *contexts;
         retiring.retain(|old| {
+            let (last, last_agreement, stopped) = old.account;
             let left = |rank: usize| {
                 let page = self.world.memory.board(rank, old.board);
                 rank == self.rank
-                    || (page.done.0.load(Acquire) >= old.last
-                        && page.agreed.0.load(Acquire) >= old.last_agreement
-                        && (!old.stopped || page.told.0.load(Acquire) != 0))
+                    || (page.done.0.load(Acquire) >= last
+                        && page.agreed.0.load(Acquire) >= last_agreement
+                        && (!stopped || page.told.0.load(Acquire) != 0))
                     || page.context.0.load(Acquire) != old.scope.context
                     || self.world.is_dead(rank)
             };
-            let settled = old.scope.here.iter().all(left);
+            let here = &old.scope.here;
+            let settled = match &old.scope.leaving {
+                Some(leaving) => leaving.is_over(old.account, here, left),
+                None => here.iter().all(left),
+            };
             if settled {
                 free[old.board / 64] |= 1 << (old.board % 64);
             }
@@ -113,9 +116,9 @@ impl Endpoint {
     pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
         let page = self.world.memory.board(self.rank, board.index);
         page.context.0.store(0, Release);
-        let (last, last_agreement) = (board.rounds(), board.agreements());
-        let (stopped, scope) = (page.fault.holds(scope.context), scope.clone());
-        let retiring = Retiring { board: board.index, last, last_agreement, stopped, scope };
+        let stopped = page.fault.holds(scope.context);
+        let account = (board.rounds(), board.agreements(), stopped);
+        let retiring = Retiring { board: board.index, account, scope: scope.clone() };
         self.contexts.lock().retiring.push(retiring);
     }
 }

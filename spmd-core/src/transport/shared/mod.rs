@@ -8,6 +8,7 @@
 mod access;
 pub(crate) mod agents;
 pub(crate) mod board;
+mod common;
 pub(crate) mod contexts;
 mod deadlock;
 mod ending;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+pub use common::Common;
 pub(crate) use faults::Reach;
 use heap::SegmentHeap;
 pub(crate) use hub::{Arrival, Begun, FEW, Hub, Seat};
@@ -93,6 +95,8 @@ pub(crate) struct World {
     pub(crate) running: Arc<AtomicUsize>,
     /// Mailboxes of ranks without rings.
     queues: Box<[Queue]>,
+    /// What ranks of this process make together.
+    commons: common::Commons,
     /// What joins the processes of a world that lives in several, of which this is one's arena.
     pub(crate) across: Option<Arc<Across>>,
 }
@@ -131,6 +135,7 @@ impl World {
             running: Arc::default(),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new(window, ranks)).collect(),
+            commons: Default::default(),
             across,
         }
     }

@@ -17,6 +17,7 @@ use crate::buffer::View;
 use crate::call::{Call, Description, Form, Kind};
 use crate::element::DType;
 use crate::error::{Error, Result};
+use crate::fault::say;
 use crate::transport::Transport;
 use crate::transport::message::{Arrived, Envelope, Manner, Pending, Wanted};
 use crate::transport::shared::agents::Waiter;
@@ -63,7 +64,7 @@ impl TraceFile {
             return;
         }
         if let Err(error) = locked(&mut self.file.lock(), |file| add(file, lines)) {
-            eprintln!("spmd: the trace {} is not complete: {error}", self.path.display());
+            say(format_args!("the trace {} is not complete: {error}", self.path.display()));
         }
     }
 }

@@ -4,7 +4,8 @@
 //! The watches are joined to that of process 0, which judges (`judge.rs`), by a connection each, over
 //! which nothing is said as long as all goes well. A watch looks at its ranks twice a second; if a
 //! wait has lasted that long, it says so; a native call ends at its time limit (`overdue.rs`).
-//! Process 0 then asks all how things stand (`state.rs`) until nobody says so any more. A connection that breaks while ranks are in a block is a dead peer.
+//! Process 0 then asks all how things stand (`state.rs`) until nobody says so any more. A connection
+//! that breaks while ranks are in a block is a dead peer.
 //! Who does not know the job's secret gets no answer, and no more of this process than `door.rs` says.
 //!
 //! Where processes go on when others fail (`survive.rs`), any two watches are joined, so that each

@@ -13,7 +13,7 @@ use super::overdue::Overdue;
 use super::state::State;
 use super::wire::Word;
 use super::{LOOK, Shared, judge};
-use crate::fault::{Cause, Fault};
+use crate::fault::{self, Cause, Fault};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::Reach;
 
@@ -228,7 +228,7 @@ impl Thread {
             if first && !told {
                 let rank = process * self.each;
                 let fault = Fault::Rank { rank, cause: Cause::Lost };
-                super::super::write(&fault);
+                fault::say(format_args!("{fault}"));
             }
         }
         // What was answered before says nothing any more.

@@ -32,13 +32,14 @@ use std::sync::atomic::Ordering::*;
 
 use crate::call::{Call, mix};
 use crate::error::{Error, Result};
+use crate::fault::say;
 use crate::group::Scope;
 use crate::op::ErasedOp;
 use crate::transport::shared::agents::Waiter;
 use crate::transport::shared::heap::Block;
 use crate::transport::shared::layout::*;
 use crate::transport::shared::record::Noted;
-use crate::transport::shared::{Endpoint, Hub, Mode, World};
+use crate::transport::shared::{Common, Endpoint, Hub, Mode, World};
 
 pub(crate) const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
@@ -227,6 +228,13 @@ impl<'a> Round<'a> {
         self.round
     }
 
+    /// What all ranks would make alike of what they have said in this round: made by the first of
+    /// this process that asks for it. It stays until the last who has it drops it; who keeps it until
+    /// all have come to a later round lets nobody make it again.
+    pub fn common<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Common<T> {
+        Common::of(&self.endpoint.world, (self.scope.context, self.round), make)
+    }
+
     /// The fingerprint of all calls of the communicator so far.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -392,7 +400,7 @@ impl Round<'_> {
         let world = &self.endpoint.world;
         self.slot.withdrawn.store(1, SeqCst);
         if !world.policy.fences.heavy() {
-            eprintln!("spmd: cannot tell whether peers use memory of this rank; aborting");
+            say(format_args!("cannot tell whether peers use memory of this rank; aborting"));
             std::process::abort();
         }
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
