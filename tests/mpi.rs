@@ -24,6 +24,8 @@ const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
 /// Processes, ranks of each, and what they are.
 type Place = (usize, usize, &'static str);
 
+const FLAT: Place = (2, 1, "threads");
+
 fn everywhere(
     test: &str,
     places: &[Place],
@@ -285,7 +287,12 @@ fn mistakes_over(library: &str, test: &str, places: &[Place]) -> Result<()> {
 fn each_mistake_over(library: &str, test: &str, places: &[Place]) -> Result<()> {
     for mpi in Mpi::all().into_iter().filter(|mpi| mpi.name == library) {
         for &place in places {
-            for (name, mistake, words) in MISTAKES {
+            for (index, (name, mistake, words)) in MISTAKES.iter().enumerate() {
+                // Where there are two shapes, each in one of them, over another library in the other.
+                let turn = usize::from((place == FLAT) == (library == "mpich"));
+                if places.len() > 1 && index % 2 != turn && !full() {
+                    continue;
+                }
                 let start = Instant::now();
                 let body = |ctx: &Ctx| {
                     // What goes before is right.
@@ -311,13 +318,13 @@ fn each_mistake_over(library: &str, test: &str, places: &[Place]) -> Result<()> 
 // One each, as most of their time is waiting, which they can do together.
 #[test]
 fn mistakes_over_mpich() -> Result<()> {
-    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    let places = [FLAT, (2, 2, "threads")];
     mistakes_over("mpich", "mistakes_over_mpich", &places)
 }
 
 #[test]
 fn mistakes_over_intel_mpi() -> Result<()> {
-    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    let places = [FLAT, (2, 2, "threads")];
     mistakes_over("impi", "mistakes_over_intel_mpi", &places)
 }
 

@@ -166,18 +166,15 @@ static void window(struct subject *subject, int peer, int sends, int receives)
         MPI_Send(&done, 1, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
 }
 
-/* Messages into a rank that waits for something else. Not blocking: MPI may wait for their receiver. */
+/* Messages into a rank that waits for something else, and must keep them. */
 static void flood(struct subject *subject)
 {
-    MPI_Request requests[MANY];
     int count = (int)subject->count, last = ranks - 1;
     for (int i = 0; rank == 0 && i < MANY; i++)
-        MPI_Isend(subject->send, count, MPI_BYTE, last, 0, MPI_COMM_WORLD, &requests[i]);
+        MPI_Send(subject->send, count, MPI_BYTE, last, 0, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; rank == last && i < MANY; i++)
         MPI_Recv(subject->recv, count, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (rank == 0)
-        MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE);
 }
 
 static int is_end(struct subject *subject, const MPI_Status *next)

@@ -9,8 +9,8 @@ use std::process::Command;
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo};
 
-/// Files of tests that start process ranks, and what the names of these tests have in common.
-const TESTS: [(&str, &str); 2] = [("spawning", ""), ("conformance", "processes")];
+/// Files of tests that start process ranks: of what rights decide about, whose memory one may read.
+const TESTS: [&str; 2] = ["spawning", "single_copy"];
 
 /// `nobody`, everywhere.
 #[cfg(unix)]
@@ -28,7 +28,7 @@ pub(crate) fn run() -> Outcome {
     }
     let folder = std::env::temp_dir().join(format!("spmd-non-root-{}", std::process::id()));
     let outcome = match copy(&folder, &compiled.text) {
-        Ok(tests) => Outcome::of_all(tests.iter().map(|(test, filter)| other_user(test, filter))),
+        Ok(tests) => Outcome::of_all(tests.iter().map(|test| other_user(test))),
         Err(error) => Outcome::Failed(Default::default(), format!("copying the tests: {error}")),
     };
     let _ = fs::remove_dir_all(&folder);
@@ -36,18 +36,18 @@ pub(crate) fn run() -> Outcome {
 }
 
 /// Copies the tests to where everybody can read them, and the launcher to where they look for it.
-fn copy(folder: &Path, compiled: &str) -> io::Result<Vec<(PathBuf, &'static str)>> {
+fn copy(folder: &Path, compiled: &str) -> io::Result<Vec<PathBuf>> {
     let deps = folder.join("debug/deps");
     fs::create_dir_all(&deps)?;
     fs::copy(built("debug").join("spmdrun"), folder.join("debug/spmdrun"))?;
     TESTS
         .iter()
-        .map(|(name, filter)| {
+        .map(|name| {
             let source = executable(compiled, name).ok_or_else(|| {
                 io::Error::other(format!("cargo does not tell where tests/{name}.rs is built"))
             })?;
             fs::copy(source, deps.join(name))?;
-            Ok((deps.join(name), *filter))
+            Ok(deps.join(name))
         })
         .collect()
 }
@@ -64,8 +64,8 @@ fn executable(compiled: &str, name: &str) -> Option<PathBuf> {
     Some(tools::root().join(path))
 }
 
-fn other_user(test: &Path, filter: &str) -> Command {
-    let mut command = tools::command(test, &[filter]);
+fn other_user(test: &Path) -> Command {
+    let mut command = tools::command(test, &[]);
     command.current_dir("/");
     #[cfg(unix)]
     std::os::unix::process::CommandExt::uid(&mut command, USER);
