@@ -210,6 +210,10 @@ impl Fabric for MpiFabric {
         self.packets.send(self.mpi, to, packet)
     }
 
+    fn flush(&self) -> Result<()> {
+        self.packets.flush(self.mpi)
+    }
+
     fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool> {
         self.packets.receive(self.mpi, take)
     }

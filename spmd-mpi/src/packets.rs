@@ -3,8 +3,9 @@
 //! Receives are not posted ahead: MPICH 5.0.2 over UCX never completes one from any source that is
 //! posted when its message has come already.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
+use std::mem;
 
 use parking_lot::Mutex;
 use spmd_core::Result;
@@ -15,6 +16,10 @@ use crate::mpi::{Calls, Mpi};
 
 /// Sends that one call looks at.
 const COLLECTED: usize = 4;
+
+/// Sends to one process that MPI has at a time. Open MPI 5 keeps up to 64 KiB for each that nobody has
+/// received, MPICH 5 up to a KiB: what is more waits here.
+const UNDER_WAY: usize = 128;
 
 /// Buffers that are kept for later sends.
 const SPARE: usize = 64;
@@ -29,11 +34,29 @@ pub struct Packets {
     inbox: Mutex<Inbox>,
 }
 
-/// Sends that are under way. MPI reads a buffer until its request is complete.
+/// What is sent and not complete.
 #[derive(Default)]
 struct Outbox {
-    sends: VecDeque<(Request, Vec<u8>)>,
+    sends: VecDeque<Sending>,
+    queues: BTreeMap<usize, Queue>,
+    /// Packets that wait in all queues.
+    waiting: usize,
     spare: Vec<Vec<u8>>,
+}
+
+/// A send that is under way. MPI reads the buffer until the request is complete.
+struct Sending {
+    to: usize,
+    request: Request,
+    buffer: Vec<u8>,
+}
+
+/// What is sent to one process.
+#[derive(Default)]
+struct Queue {
+    under_way: usize,
+    /// What goes when less is under way.
+    waiting: VecDeque<Vec<u8>>,
 }
 
 /// What comes.
@@ -67,22 +90,32 @@ impl Packets {
         assert!(packet.len() <= MAX_PACKET, "a packet of {} bytes", packet.len());
         let mpi = mpi.calls()?;
         let mut outbox = self.outbox.lock();
-        outbox.collect(&mpi)?;
+        outbox.collect(&mpi, self.comm)?;
         let mut buffer = outbox.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(packet);
-        let mut request = mpi.constants.request_null;
-        let (bytes, to) = (buffer.len() as c_int, to as c_int);
-        // SAFETY: the buffer is readable, and stays where it is and as it is until the request is
-        // complete: it goes into the outbox with it.
-        let code = unsafe {
-            let (isend, data, of) = (mpi.functions.isend, buffer.as_ptr(), mpi.constants.byte);
-            isend(data, bytes, of, to, TAG, self.comm, &mut request)
-        };
-        let sent = mpi.check_sent("MPI_Isend", code).map(drop);
-        // After an error, too, for the case that it was begun.
-        let settled = outbox.settle(&mpi, request, buffer);
-        sent.and(settled)
+        let queue = outbox.queues.entry(to).or_default();
+        if queue.under_way >= UNDER_WAY {
+            queue.waiting.push_back(buffer);
+            outbox.waiting += 1;
+            return Ok(());
+        }
+        outbox.begin(&mpi, self.comm, to, buffer)
+    }
+
+    /// Gives MPI all that waits until less is under way.
+    pub fn flush(&self, mpi: &Mpi) -> Result<()> {
+        let mpi = mpi.calls()?;
+        let mut outbox = self.outbox.lock();
+        if mem::take(&mut outbox.waiting) == 0 {
+            return Ok(());
+        }
+        let waiting =
+            outbox.queues.iter_mut().map(|(to, queue)| (*to, mem::take(&mut queue.waiting)));
+        for (to, packets) in waiting.collect::<Vec<_>>() {
+            packets.into_iter().try_for_each(|packet| outbox.begin(&mpi, self.comm, to, packet))?;
+        }
+        Ok(())
     }
 
     /// Hands over the next packet, if one has come. Says whether; no while another thread is here.
@@ -90,7 +123,7 @@ impl Packets {
         let Some(mut inbox) = self.inbox.try_lock() else { return Ok(false) };
         let calls = mpi.calls()?;
         let Some((from, bytes)) = inbox.next(&calls, self.comm)? else {
-            self.outbox.lock().collect(&calls)?;
+            self.outbox.lock().collect(&calls, self.comm)?;
             return Ok(false);
         };
         // `take` may send.
@@ -103,25 +136,59 @@ impl Packets {
 }
 
 impl Outbox {
-    /// Looks at a few of the sends under way.
-    fn collect(&mut self, mpi: &Calls<'_>) -> Result<()> {
+    /// Gives a packet to MPI.
+    fn begin(&mut self, mpi: &Calls<'_>, comm: Comm, to: usize, buffer: Vec<u8>) -> Result<()> {
+        let mut request = mpi.constants.request_null;
+        let (bytes, rank) = (buffer.len() as c_int, to as c_int);
+        // SAFETY: the buffer is readable, and stays where it is and as it is until the request is
+        // complete: it goes into the outbox with it.
+        let code = unsafe {
+            let (isend, data, of) = (mpi.functions.isend, buffer.as_ptr(), mpi.constants.byte);
+            isend(data, bytes, of, rank, TAG, comm, &mut request)
+        };
+        let sent = mpi.check_sent("MPI_Isend", code).map(drop);
+        // After an error, too, for the case that it was begun.
+        self.queue(to).under_way += 1;
+        let settled = self.settle(mpi, Sending { to, request, buffer });
+        sent.and(settled.map(drop))
+    }
+
+    fn queue(&mut self, to: usize) -> &mut Queue {
+        self.queues.entry(to).or_default()
+    }
+
+    /// Looks at a few of the sends under way, and begins those that have waited for them.
+    fn collect(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<()> {
         for _ in 0..self.sends.len().min(COLLECTED) {
-            if let Some((request, buffer)) = self.sends.pop_front() {
-                self.settle(mpi, request, buffer)?;
+            let Some(send) = self.sends.pop_front() else { break };
+            let to = send.to;
+            let settled = self.settle(mpi, send);
+            if matches!(settled, Ok(false)) {
+                continue;
             }
+            while self.queue(to).under_way < UNDER_WAY {
+                let Some(next) = self.queue(to).waiting.pop_front() else { break };
+                self.waiting -= 1;
+                self.begin(mpi, comm, to, next)?;
+            }
+            settled?;
         }
         Ok(())
     }
 
-    /// Keeps the buffer for as long as MPI reads it.
-    fn settle(&mut self, mpi: &Calls<'_>, mut request: Request, buffer: Vec<u8>) -> Result<()> {
-        // What cannot arrive any more is done with as well.
-        if done(mpi, &mut request)? == Some(false) {
-            self.sends.push_back((request, buffer));
-        } else if self.spare.len() < SPARE {
-            self.spare.push(buffer);
+    /// Keeps the buffer for as long as MPI reads it; says whether it has done with it. What cannot
+    /// arrive any more is done with as well, and so is what has failed.
+    fn settle(&mut self, mpi: &Calls<'_>, mut send: Sending) -> Result<bool> {
+        let done = done(mpi, &mut send.request);
+        if matches!(done, Ok(Some(false))) {
+            self.sends.push_back(send);
+            return Ok(false);
         }
-        Ok(())
+        self.queue(send.to).under_way -= 1;
+        if self.spare.len() < SPARE {
+            self.spare.push(send.buffer);
+        }
+        done.map(|_| true)
     }
 }
 

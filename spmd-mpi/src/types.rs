@@ -48,7 +48,8 @@ kinds! {
 ///
 /// Not so `Min` and `Max` of floats, which say what becomes of NaN and −0, as MPI does not; the
 /// product of complex numbers, for which there are several formulas; the logical operations, whose
-/// true value MPI leaves open. MPI has no arrays: their operations are not the library's own here.
+/// true value MPI leaves open; sums of 8 and 16 bits, which Open MPI saturates where it has AVX (its
+/// issue 8045). MPI has no arrays: their operations are not the library's own here.
 #[inline]
 pub fn native(mpi: &Constants, dtype: &DType, op: &ErasedOp<'_>) -> Option<(Datatype, Op)> {
     // A type or operation of the program's own may have the name of one of ours.
@@ -68,7 +69,7 @@ pub fn native(mpi: &Constants, dtype: &DType, op: &ErasedOp<'_>) -> Option<(Data
     let ordered = if kind == Kind::Signed { mpi.signed[width] } else { wrapping };
     let integer = matches!(kind, Kind::Signed | Kind::Unsigned);
     match op.id() {
-        SUM => Some((wrapping, mpi.sum)),
+        SUM if !integer || dtype.size >= 4 => Some((wrapping, mpi.sum)),
         PROD if kind != Kind::Complex => Some((wrapping, mpi.prod)),
         MIN if integer => Some((ordered, mpi.min)),
         MAX if integer => Some((ordered, mpi.max)),

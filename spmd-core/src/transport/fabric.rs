@@ -35,6 +35,10 @@ pub trait Fabric: Send + Sync {
     /// arrive in the order in which they were sent.
     fn send(&self, to: usize, packet: &[u8]) -> Result<()>;
 
+    /// Lets go all packets that wait for earlier ones, before a step in which this process looks after
+    /// none.
+    fn flush(&self) -> Result<()>;
+
     /// Calls `take` with the next packet and the process that sent it, if one has come, and says
     /// whether; otherwise sees to what is under way.
     fn receive(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool>;

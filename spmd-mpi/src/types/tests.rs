@@ -11,7 +11,6 @@ fn of<T: Element, O: Operation<T>>(op: O) -> Option<(Datatype, Op)> {
 macro_rules! integers {
     ($($type:ty: $signed:expr, $unsigned:expr;)*) => {$(
         for (found, op) in [
-            (of::<$type, _>(Sum), constants().sum),
             (of::<$type, _>(Prod), constants().prod),
             (of::<$type, _>(BitAnd), constants().band),
             (of::<$type, _>(BitOr), constants().bor),
@@ -21,6 +20,8 @@ macro_rules! integers {
         }
         assert_eq!(of::<$type, _>(Min), Some(($signed, constants().min)));
         assert_eq!(of::<$type, _>(Max), Some(($signed, constants().max)));
+        let sum = (size_of::<$type>() >= 4).then_some(($unsigned, constants().sum));
+        assert_eq!(of::<$type, _>(Sum), sum);
         assert_eq!(of::<$type, _>(LogicalAnd), None);
     )*};
 }

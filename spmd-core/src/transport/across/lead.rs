@@ -119,9 +119,11 @@ impl<P: Copy> Lead<'_, P> {
     #[inline]
     unsafe fn make(&self, step: Step<'_>) -> Result<()> {
         let blocking = self.spread.blocking.load(Relaxed);
-        // SAFETY: as the caller promises.
-        let outcome =
-            unsafe { if blocking { self.spread.processes.run(step) } else { self.attempt(step) } };
+        // This process looks after its packets again when the step is complete.
+        let outcome = self.spread.across.fabric.flush().and_then(|()| {
+            // SAFETY: as the caller promises.
+            unsafe { if blocking { self.spread.processes.run(step) } else { self.attempt(step) } }
+        });
         match outcome {
             Ok(()) => Ok(()),
             Err(error) => Err(self.explain(error)),
