@@ -1,8 +1,10 @@
 //! Blocks: `spmd(n, ..)` and the builder behind it.
 
 mod binding;
+mod finished;
 mod rank;
 mod running;
+mod work;
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use crate::transport::shared::Mode;
 use crate::transport::shared::memory::Memory;
 pub(crate) use binding::allowed_cores;
 pub(crate) use rank::{check_all_received, run_rank};
+pub(crate) use work::{Shared, Work};
 
 /// Runs `f` on `n` ranks, each a thread, and gives their results in rank order. `f` may borrow
 /// from the caller. It returns when all ranks have ended. One thread calls it, any thread; a rank
@@ -50,6 +53,15 @@ pub(crate) enum Arena {
     Given(Memory),
     /// In memory of its own, with the ranks of other processes elsewhere.
     Across(Arc<Across>),
+}
+
+impl Arena {
+    fn across(&self) -> Option<&Arc<Across>> {
+        match self {
+            Arena::Across(across) => Some(across),
+            _ => None,
+        }
+    }
 }
 
 /// To which cores the ranks of a block are bound.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::block::{Arena, check_all_received, run_rank};
+use crate::block::{Arena, Shared, Work, check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
 pub use crate::transport::across::Alarm;
@@ -241,18 +241,12 @@ where
     if !wait::current().is_null() {
         return Err(entered_twice());
     }
-    let entry = ENTRY.get_or_init(|| {
-        enter(attach).map_err(|error| match error {
-            Error::Boot(text) => text,
-            other => other.to_string(),
-        })
-    });
-    let alone = || -> Result<Spmd> {
-        let settings = Settings::from_environment()?;
-        Ok(Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind))
-    };
-    match entry {
-        Ok(Entry::Rank(place)) => run_as_process(place, f, site).map(|value| vec![value]),
+    match entered(attach) {
+        Ok(Entry::Rank(place)) => {
+            let shared = Shared::new(vec![()], |ctx: &Ctx, ()| f(ctx));
+            run_as_process(place, &shared, site)?;
+            Ok(shared.results())
+        }
         #[cfg(target_os = "linux")]
         Ok(Entry::All(shown)) => {
             let arena = shown.memory()?.map_or(Arena::Own, Arena::Given);
@@ -266,6 +260,22 @@ where
         Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
         Err(text) => Err(Error::Boot(text.clone())),
     }
+}
+
+/// Where this process is, found out when it is first asked for.
+fn entered(attach: Attach) -> &'static Result<Entry, String> {
+    ENTRY.get_or_init(|| {
+        enter(attach).map_err(|error| match error {
+            Error::Boot(text) => text,
+            other => other.to_string(),
+        })
+    })
+}
+
+/// A block of all ranks, where they live in this process alone.
+fn alone() -> Result<Spmd> {
+    let settings = Settings::from_environment()?;
+    Ok(Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind))
 }
 
 /// The world that this fabric joins, where there is one.
@@ -326,11 +336,7 @@ fn entered_twice() -> Error {
     Error::Argument(why.into())
 }
 
-fn run_as_process<R>(
-    place: &Place,
-    f: impl FnOnce(&Ctx) -> Result<R>,
-    site: &'static Location<'static>,
-) -> Result<R> {
+fn run_as_process(place: &Place, work: &dyn Work, site: &'static Location<'static>) -> Result<()> {
     let Some(mut blocks) = place.blocks.try_lock() else {
         return Err(entered_twice());
     };
@@ -338,12 +344,11 @@ fn run_as_process<R>(
     let _running = wait::Running::new(&endpoint.world.running);
     endpoint.wait_for_the_block_before(block, site)?;
     *blocks = block;
-    let value = match run_rank(endpoint, block, f) {
+    match run_rank(endpoint, block, work, 0) {
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
-    };
+    }
     endpoint.wait_for_the_end(block, site)?;
     // What comes from here on, with the others gone from the block, was never to be received.
-    check_all_received(endpoint, block)?;
-    Ok(value)
+    check_all_received(endpoint, block)
 }

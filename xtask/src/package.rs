@@ -18,7 +18,8 @@ pub(crate) fn run() -> Outcome {
     let mut command = cargo(&["package", "--workspace", "--allow-dirty"]);
     command.args(["--exclude", "xtask", "--exclude", "spmd-conformance"]);
     // Nothing of it runs.
-    command.args(["--config", "profile.dev.opt-level=0", "--target-dir"]).arg(&target);
+    command.args(["--config", "profile.dev.opt-level=0", "--config", "profile.dev.debug=false"]);
+    command.arg("--target-dir").arg(&target);
     let outcome = Outcome::of(command);
     forget_unpacked();
     outcome

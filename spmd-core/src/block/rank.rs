@@ -4,28 +4,30 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::ctx::{Ctx, Present};
+use super::Work;
+use crate::ctx::Present;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, discard, note_panics, panic_text};
 use crate::transport::shared::{Endpoint, Mode, Reach, state};
 
-/// What a rank does: enter the block, run the program's closure, leave the block, telling the
-/// others how it went. A panic is given back as the error side.
-pub(crate) fn run_rank<R>(
+/// What a rank does, the `index`-th of this process: enter the block, run the program's closure, leave
+/// the block, telling the others how it went. A panic is given back as the error side.
+pub(crate) fn run_rank(
     endpoint: &Arc<Endpoint>,
     block: u32,
-    f: impl FnOnce(&Ctx) -> Result<R>,
-) -> std::thread::Result<Result<R>> {
+    work: &dyn Work,
+    index: usize,
+) -> std::thread::Result<Result<()>> {
     let (world, rank) = (&endpoint.world, endpoint.rank);
     world.settle(rank);
     endpoint.enter(block);
     note_panics();
     let present = Present::new(endpoint.clone(), block);
     let entered = present.enter();
-    let mut outcome = catch_unwind(AssertUnwindSafe(|| f(&present.ctx)));
+    let mut outcome = catch_unwind(AssertUnwindSafe(|| work.run(index, &present.ctx)));
     // Whichever of them panics, all are dropped.
     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.locals.close())) {
-        outcome = Err(first_panic(outcome, panic));
+        outcome = Err(first_panic(outcome, panic, &|| work.forget(index)));
     }
     drop(entered);
     drop(present);
@@ -58,18 +60,20 @@ pub(crate) fn run_rank<R>(
 
 /// The first panic of a rank with this outcome, which has panicked once more. What comes of dropping
 /// the rest does not matter, but must not pass the end of the block by.
-fn first_panic<R>(
-    outcome: std::thread::Result<R>,
+fn first_panic(
+    outcome: std::thread::Result<Result<()>>,
     again: Box<dyn Any + Send>,
+    forget: &dyn Fn(),
 ) -> Box<dyn Any + Send> {
-    let dropped = match outcome {
-        Ok(value) => catch_unwind(AssertUnwindSafe(|| drop(value))).err(),
-        Err(first) => {
-            discard(again);
-            return first;
-        }
-    };
-    dropped.into_iter().for_each(discard);
+    if let Err(first) = outcome {
+        discard(again);
+        return first;
+    }
+    let dropped = catch_unwind(AssertUnwindSafe(|| {
+        forget();
+        drop(outcome);
+    }));
+    dropped.err().into_iter().for_each(discard);
     again
 }
 

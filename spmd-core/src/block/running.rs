@@ -2,12 +2,12 @@
 
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use parking_lot::Mutex;
 
 use super::binding::{allowed_cores, bind_to};
-use super::{Arena, Bind, Spmd, check_all_received, run_rank};
+use super::finished::{Ended, Finished};
+use super::{Arena, Bind, Shared, Spmd, Work, check_all_received, run_rank};
 use crate::algorithm::find;
 use crate::boot;
 use crate::call::{Call, Kind};
@@ -25,6 +25,7 @@ use crate::wait::{self, Fences, Policy, Running, fleet};
 const MAX_RANKS: usize = 1 << RANK_BITS;
 
 impl Spmd {
+    /// Runs `f` on all ranks of this process, each with its share; what they return, in order.
     pub(super) fn run_all<A, R, F>(
         self,
         site: &'static Location<'static>,
@@ -37,6 +38,14 @@ impl Spmd {
         A: Send,
         R: Send,
     {
+        self.check(site, &arena, shares.len())?;
+        let shared = Shared::new(shares, f);
+        self.run_work(site, arena, &shared)?;
+        Ok(shared.results())
+    }
+
+    /// Refuses what cannot run.
+    fn check(&self, site: &'static Location<'static>, arena: &Arena, shares: usize) -> Result<()> {
         let n = self.ranks;
         if wait::is_in_operation() {
             let (call, meanwhile) = (format!("spmd at {site}"), IN_OPERATION);
@@ -54,20 +63,27 @@ impl Spmd {
             let why = format!("no thread can be named {:?}, which contains a NUL", self.name);
             return Err(Error::misuse("spmd", site, why));
         }
-        let across = match &arena {
-            Arena::Across(across) => Some(across.clone()),
-            _ => None,
-        };
-        let total = across.as_ref().map_or(n, |across| across.size());
+        let total = arena.across().map_or(n, |across| across.size());
         if total > MAX_RANKS {
             let why = format!("a block has at most {MAX_RANKS} ranks, not {total}");
             return Err(Error::misuse("spmd", site, why));
         }
-        if shares.len() != n {
-            let given = shares.len();
-            let why = format!("{given} shares were given for {n} ranks");
+        if shares != n {
+            let why = format!("{shares} shares were given for {n} ranks");
             return Err(Error::misuse("spmd", site, why));
         }
+        Ok(())
+    }
+
+    fn run_work(
+        self,
+        site: &'static Location<'static>,
+        arena: Arena,
+        work: &dyn Work,
+    ) -> Result<()> {
+        let n = self.ranks;
+        let across = arena.across().cloned();
+        let total = across.as_ref().map_or(n, |across| across.size());
         let settings = boot::Settings::from_environment()?;
         let mode = self.mode.or(settings.mode).unwrap_or(Mode::Threads);
         if mode == Mode::Threads {
@@ -104,11 +120,9 @@ impl Spmd {
         let ends: Vec<_> =
             world.local().map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
         across.iter().for_each(|across| across.enter(&world));
-        let shares: Vec<_> = shares.into_iter().map(|share| Mutex::new(Some(share))).collect();
         let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
         let body = |index: usize| {
-            let share = shares[index].lock().take().expect("each rank starts once");
-            let result = run_rank(&ends[index], 1, |ctx| f(ctx, share));
+            let result = run_rank(&ends[index], 1, work, index);
             let rank = ends[index].rank;
             *results[index].lock() = Some(result.unwrap_or_else(|panic| {
                 let message = panic_text(&*panic);
@@ -126,14 +140,14 @@ impl Spmd {
             _ => self.run_threads(&world, settings.stack_size, &body)?,
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
-        let values = first_cause(&world, results.collect());
+        let outcome = first_cause(&world, results.collect());
         if let Some(across) = &across {
-            match &values {
-                Ok(_) => across.finish(&world, 1, &Call::new(Kind::End, site))?,
+            match &outcome {
+                Ok(()) => across.finish(&world, 1, &Call::new(Kind::End, site))?,
                 Err(error) => across.give_up(error),
             }
         }
-        let values = values?;
+        outcome?;
         let end = Call::new(Kind::End, site);
         for rank in ends.iter().filter(|_| across.as_ref().is_some_and(|it| it.survives())) {
             rank.miss_nobody(1, &end)?;
@@ -147,7 +161,7 @@ impl Spmd {
         for end in &ends {
             check_all_received(end, 1)?;
         }
-        Ok(values)
+        Ok(())
     }
 
     fn run_threads(
@@ -269,73 +283,14 @@ fn most_threads() -> usize {
     usize::MAX
 }
 
-/// Ranks that have ended, and the agent that waits for them.
-struct Finished {
-    count: AtomicUsize,
-    word: crate::sync::atomic::AtomicU32,
-    opener: Option<fleet::Home>,
-    /// What the opener is while it waits.
-    waiting: fn() -> wait::Opener,
-    /// The opener does not wait.
-    opening: Mutex<Option<wait::Opening>>,
-}
-
-impl Finished {
-    fn new() -> Finished {
-        let opener = fleet::current();
-        let waiting = match (wait::current().is_null(), &opener) {
-            // No communicator was alive before the ranks ran.
-            (true, None) if crate::comm::extra_comms() == 0 => wait::Opener::alone,
-            (false, None) => wait::Opener::rank,
-            _ => wait::Opener::unknown,
-        };
-        Finished {
-            count: AtomicUsize::new(0),
-            word: crate::sync::atomic::AtomicU32::new(0),
-            opener,
-            waiting,
-            opening: Mutex::new(Some(wait::Opening::new())),
-        }
-    }
-
-    fn bell(&self) -> wait::Bell<'_> {
-        wait::Bell::new(&self.word, self.opener.as_ref())
-    }
-
-    fn one_more(&self) {
-        self.count.fetch_add(1, AcqRel);
-        self.bell().ring();
-    }
-
-    fn wait_for(&self, ranks: usize) {
-        let opener = (self.waiting)();
-        drop(self.opening.lock().take());
-        wait::until_done(self.bell(), || self.count.load(Acquire) >= ranks);
-        *self.opening.lock() = Some(wait::Opening::new());
-        drop(opener);
-    }
-}
-
-/// Counts a rank as ended when dropped, even if a panic in the program's own `Drop` got out.
-struct Ended<'a>(&'a Finished);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.one_more();
-    }
-}
-
-/// All values, or the error of the rank that failed first.
-fn first_cause<R>(world: &World, mut results: Vec<Result<R>>) -> Result<Vec<R>> {
+/// The error of the rank that failed first, if one has.
+fn first_cause(world: &World, mut results: Vec<Result<()>>) -> Result<()> {
     if results.iter().all(|result| result.is_ok()) {
-        return results.into_iter().collect();
+        return Ok(());
     }
     let first = world.faults().first().and_then(|(_, fault)| fault.rank());
     let first = first.and_then(|rank| rank.checked_sub(world.local().start));
     let failed = first.filter(|index| results.get(*index).is_some_and(Result::is_err));
     let failed = failed.or_else(|| results.iter().position(|result| result.is_err()));
-    match results.swap_remove(failed.expect("a result is an error")) {
-        Err(error) => Err(error),
-        Ok(_) => unreachable!("it was just seen to be an error"),
-    }
+    results.swap_remove(failed.expect("a result is an error"))
 }

@@ -125,7 +125,7 @@ impl Case<'_> {
     pub fn with_send<T: Sample, R>(
         &self,
         from: &[T],
-        call: impl FnOnce(&dyn Buffer<Elem = T>) -> Result<R>,
+        call: &mut dyn FnMut(&dyn Buffer<Elem = T>) -> Result<R>,
     ) -> Result<R> {
         match self.layout_here() {
             Layout::Gaps => call(&strided(&spread(from), from.len(), 1, 3)?),
@@ -164,7 +164,7 @@ impl Case<'_> {
         into: &mut Vec<T>,
         call: &Exchange<'_, T>,
     ) -> Result<()> {
-        self.with_send(from, |send| self.with_buffer(into, &|recv| call(send, recv)))
+        self.with_send(from, &mut |send| self.with_buffer(into, &|recv| call(send, recv)))
     }
 
     /// An error unless `got` is `expected` to the last bit.
@@ -223,7 +223,11 @@ type Exchange<'a, T> =
 
 /// The elements, with two others after each.
 fn spread<T: Sample>(values: &[T]) -> Vec<T> {
-    values.iter().flat_map(|value| [*value, T::made(3), T::made(3)]).collect()
+    let mut wide = vec![T::made(3); 3 * values.len()];
+    for (value, wide) in values.iter().zip(wide.chunks_mut(3)) {
+        wide[0] = *value;
+    }
+    wide
 }
 
 /// Undoes [`spread`]; an error if what lies between has changed.

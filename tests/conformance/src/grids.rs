@@ -3,6 +3,7 @@
 use spmd::prelude::*;
 
 use super::case::Case;
+use super::moves::in_a_row;
 use crate::element::Sample;
 
 type Form = fn(&Case<'_>, &Cartesian) -> Result<()>;
@@ -48,7 +49,7 @@ fn allgather<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
 fn alltoall<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
     let neighbors = grid.neighbors();
     let (me, count) = (grid.rank(), case.count);
-    let send: Vec<T> = (0..neighbors.len()).flat_map(|side| block(case, me, side, count)).collect();
+    let send: Vec<T> = in_a_row(neighbors.len(), &|side| block(case, me, side, count));
     let mut recv = case.blank::<T>(neighbors.len() * count);
     let mut expected = recv.clone();
     for (side, neighbor) in neighbors.iter().enumerate() {
@@ -70,8 +71,7 @@ fn alltoallv<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
         _ => from % 2,
     };
     let out: Vec<usize> = (0..neighbors.len()).map(|side| count(me, side)).collect();
-    let send: Vec<T> =
-        (0..neighbors.len()).flat_map(|side| block(case, me, side, out[side])).collect();
+    let send: Vec<T> = in_a_row(neighbors.len(), &|side| block(case, me, side, out[side]));
     let mut expected = Vec::<T>::new();
     let mut back = Vec::new();
     for (side, neighbor) in neighbors.iter().enumerate() {

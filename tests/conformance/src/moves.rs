@@ -59,7 +59,7 @@ fn broadcast_value<T: Sample>(case: &Case<'_>) -> Result<()> {
 
 /// What all ranks contribute, in rank order.
 fn all<T: Sample>(case: &Case<'_>, counts: &[usize]) -> Vec<T> {
-    counts.iter().enumerate().flat_map(|(rank, count)| case.values::<T>(rank, *count)).collect()
+    in_a_row(counts.len(), &|rank| case.values(rank, counts[rank]))
 }
 
 /// `all` on the root; what lay in the buffer before elsewhere.
@@ -94,7 +94,7 @@ fn gatherv<T: Sample>(case: &Case<'_>) -> Result<()> {
 fn gatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let counts = case.counts();
     let mine = case.values::<T>(case.me(), counts[case.me()]);
-    let got = case.with_send(&mine, |send| case.comm.gatherv_vec(send, case.root))?;
+    let got = case.with_send(&mine, &mut |send| case.comm.gatherv_vec(send, case.root))?;
     if got.is_some() != case.is_root() {
         return Err(Error::from("gatherv_vec gives a result on the root, and only there"));
     }
@@ -134,7 +134,7 @@ fn allgatherv<T: Sample>(case: &Case<'_>) -> Result<()> {
 fn allgatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let counts = case.counts();
     let mine = case.values::<T>(case.me(), counts[case.me()]);
-    let (got, found) = case.with_send(&mine, |send| case.comm.allgatherv_vec(send))?;
+    let (got, found) = case.with_send(&mine, &mut |send| case.comm.allgatherv_vec(send))?;
     case.check("the starts of allgatherv_vec", &found, &starts(&counts))?;
     case.check("allgatherv_vec", &got, &all(case, &counts))
 }
@@ -166,8 +166,17 @@ fn scatterv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let counts = case.counts();
     let send = given::<T>(case, &counts);
     let known = if case.is_root() { &counts[..] } else { &[] };
-    let got = case.with_send(&send, |from| case.comm.scatterv_vec(from, known, case.root))?;
+    let got = case.with_send(&send, &mut |from| case.comm.scatterv_vec(from, known, case.root))?;
     case.check("scatterv_vec", &got, &case.values(case.me(), counts[case.me()]))
+}
+
+/// So many blocks, one after the other.
+pub(super) fn in_a_row<T: Sample>(blocks: usize, block: &dyn Fn(usize) -> Vec<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for number in 0..blocks {
+        all.extend_from_slice(&block(number));
+    }
+    all
 }
 
 /// What `from` sends to `to` in an alltoall.
@@ -177,8 +186,8 @@ fn block<T: Sample>(case: &Case<'_>, from: usize, to: usize, count: usize) -> Ve
 
 fn alltoall<T: Sample>(case: &Case<'_>) -> Result<()> {
     let (me, count) = (case.me(), case.count);
-    let send: Vec<T> = (0..case.n()).flat_map(|to| block(case, me, to, count)).collect();
-    let expected: Vec<T> = (0..case.n()).flat_map(|from| block(case, from, me, count)).collect();
+    let send: Vec<T> = in_a_row(case.n(), &|to| block(case, me, to, count));
+    let expected: Vec<T> = in_a_row(case.n(), &|from| block(case, from, me, count));
     let mut recv = case.blank::<T>(send.len());
     case.with_buffers(&send, &mut recv, &|from, it| case.comm.alltoall(from, it))?;
     case.check("alltoall", &recv, &expected)
@@ -186,8 +195,8 @@ fn alltoall<T: Sample>(case: &Case<'_>) -> Result<()> {
 
 fn alltoall_in_place<T: Sample>(case: &Case<'_>) -> Result<()> {
     let (me, count) = (case.me(), case.count);
-    let mut buf: Vec<T> = (0..case.n()).flat_map(|to| block(case, me, to, count)).collect();
-    let expected: Vec<T> = (0..case.n()).flat_map(|from| block(case, from, me, count)).collect();
+    let mut buf: Vec<T> = in_a_row(case.n(), &|to| block(case, me, to, count));
+    let expected: Vec<T> = in_a_row(case.n(), &|from| block(case, from, me, count));
     case.with_buffer(&mut buf, &|it| case.comm.alltoall_in_place(it))?;
     case.check("alltoall_in_place", &buf, &expected)
 }
@@ -208,8 +217,8 @@ fn uneven<T: Sample>(case: &Case<'_>) -> ((Vec<T>, Vec<usize>), (Vec<T>, Vec<usi
     let me = case.me();
     let out: Vec<usize> = (0..case.n()).map(|to| exchanged(case, me, to)).collect();
     let back: Vec<usize> = (0..case.n()).map(|from| exchanged(case, from, me)).collect();
-    let send = (0..case.n()).flat_map(|to| block(case, me, to, out[to])).collect();
-    let recv = (0..case.n()).flat_map(|from| block(case, from, me, back[from])).collect();
+    let send = in_a_row(case.n(), &|to| block(case, me, to, out[to]));
+    let recv = in_a_row(case.n(), &|from| block(case, from, me, back[from]));
     ((send, out), (recv, back))
 }
 
@@ -222,7 +231,7 @@ fn alltoallv<T: Sample>(case: &Case<'_>) -> Result<()> {
 
 fn alltoallv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let ((send, out), (expected, back)) = uneven::<T>(case);
-    let (got, found) = case.with_send(&send, |from| case.comm.alltoallv_vec(from, &out))?;
+    let (got, found) = case.with_send(&send, &mut |from| case.comm.alltoallv_vec(from, &out))?;
     case.check("the starts of alltoallv_vec", &found, &starts(&back))?;
     case.check("alltoallv_vec", &got, &expected)
 }
