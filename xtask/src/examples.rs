@@ -24,8 +24,7 @@ const EXAMPLES: [(&str, &[&str]); 13] = [
 ];
 
 pub(crate) fn run() -> Outcome {
-    let mut build = cargo(&["build", "--package", "spmd", "--package", "spmd-launcher"]);
-    build.args(["--examples", "--bin", "spmdrun"]);
+    let build = cargo(&["build", "--workspace", "--bins", "--examples"]);
     if let Some(wrong) = tools::watch(build).wrong {
         return Outcome::Failed(Count::FAILED, wrong);
     }

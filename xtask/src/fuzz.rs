@@ -29,6 +29,10 @@ pub(crate) fn run() -> Outcome {
     let mut build =
         cargo(&["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
     build.args(["--target", &host]).arg("--target-dir").arg(&folder);
+    if !is_full() {
+        // It takes longer to compile than it runs.
+        build.args(["--config", "profile.release.opt-level=1"]);
+    }
     build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let programs = folder.join(&host).join("release");
     let runs = targets().into_iter().map(|name| fuzzed(&programs, &name));
@@ -45,13 +49,16 @@ fn targets() -> Vec<String> {
     names
 }
 
+fn is_full() -> bool {
+    std::env::var_os("SPMD_TEST_FULL").is_some()
+}
+
 fn fuzzed(programs: &Path, name: &str) -> Command {
-    let full = std::env::var_os("SPMD_TEST_FULL").is_some();
     // What it finds on the way is kept for the next time; what breaks the target, beside it.
     let corpus: PathBuf = programs.join("corpus").join(name);
     let _ = fs::create_dir_all(&corpus);
     let mut run = command(programs.join(name), &[]);
-    run.arg(format!("-max_total_time={}", if full { FULL } else { SHORT }));
+    run.arg(format!("-max_total_time={}", if is_full() { FULL } else { SHORT }));
     run.arg(format!("-artifact_prefix={}/{name}-", programs.join("corpus").display()));
     run.args(["-rss_limit_mb=1024", "-timeout=10", "-verbosity=0", "-print_final_stats=1"]);
     run.arg(corpus).arg(root().join("fuzz/seeds").join(name));

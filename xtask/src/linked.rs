@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::mpi::libraries;
+use crate::programs;
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
 
 /// Debian's packages of what such a build needs.
 const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
+
+/// Files of tests that know such a build.
+const FILES: [&str; 4] = ["mpi", "linked", "ulfm", "hosts"];
 
 /// Open MPI, as its compiler tells where it lies.
 struct OpenMpi {
@@ -36,23 +40,21 @@ pub(crate) fn run() -> Outcome {
         ));
     };
     println!("Linked with {}", mpi.libraries.trim());
-    let files = ["mpi", "linked", "ulfm", "hosts"].into_iter().flat_map(|name| ["--test", name]);
-    let test: Vec<&str> = ["test", "--package", "spmd"].into_iter().chain(files).collect();
-    // Each starts several processes.
-    let mut alone = vec!["--", "--test-threads=1"];
-    let mut steps = vec![
-        mpi.build(&["clippy", "--package", "spmd-mpi", "--all-targets"], &["--", "-D", "warnings"]),
-        mpi.build(&["test", "--package", "spmd-mpi", "--lib"], &[]),
-    ];
-    if std::env::var_os("SPMD_TEST_FULL").is_some_and(|value| value == "1") {
+    let full = std::env::var_os("SPMD_TEST_FULL").is_some_and(|value| value == "1");
+    let mut commands =
+        vec![mpi.build(
+            &["clippy", "--package", "spmd-mpi", "--all-targets"],
+            &["--", "-D", "warnings"],
+        )];
+    if full {
         // What the tests of hosts start, besides themselves.
         let programs = ["build", "--package", "spmd", "--package", "spmd-perf"];
-        steps.push(mpi.build(&programs, &["--bins", "--examples"]));
-    } else {
-        alone.extend(["--skip", "programs::"]);
+        commands.push(mpi.build(&programs, &["--bins", "--examples"]));
     }
-    steps.push(mpi.build(&test, &alone));
-    Outcome::of_all(steps)
+    match mpi.tests(full) {
+        Ok(tests) => Outcome::of_all(commands.into_iter().chain(tests)),
+        Err(why) => Outcome::failed(why),
+    }
 }
 
 impl OpenMpi {
@@ -62,17 +64,43 @@ impl OpenMpi {
         Some(OpenMpi { compiler: compiler.to_owned(), prefix, libraries })
     }
 
-    /// Cargo with the feature, for tests that find the library and its launcher.
+    /// Cargo with the feature.
     fn build(&self, arguments: &[&str], last: &[&str]) -> Command {
         let mut command = cargo(arguments);
         command.args(["--features", "mpi"]).args(last);
+        self.prepare(&mut command);
+        command
+    }
+
+    /// The tests, each file by itself.
+    fn tests(&self, full: bool) -> Result<Vec<Command>, String> {
+        let files = FILES.iter().flat_map(|name| ["--test", name]);
+        let options: Vec<&str> =
+            ["--features", "spmd/mpi", "--lib"].into_iter().chain(files).collect();
+        let programs = programs::build(&options, |cargo| self.prepare(cargo))?;
+        // Each starts several processes.
+        let alone = ["--test-threads=1", "--skip", "programs::"];
+        let alone = if full { &alone[..1] } else { &alone };
+        let own = programs::of(&programs, "spmd-mpi/src/lib.rs")?;
+        let all = [own].into_iter().chain(programs::in_folder(&programs, "tests"));
+        let tests = all.filter(|program| !program.is_of("tests/conformance"));
+        Ok(tests
+            .map(|program| {
+                let mut test = program.command(&[], alone);
+                self.prepare(&mut test);
+                test
+            })
+            .collect())
+    }
+
+    /// Lets a command find the library and its launcher.
+    fn prepare(&self, command: &mut Command) {
         let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let own = self.libraries.split_whitespace().map(PathBuf::from);
         if let Ok(path) = std::env::join_paths(own.chain(std::env::split_paths(&others))) {
             command.env("LD_LIBRARY_PATH", path);
         }
         command.env("MPICC", &self.compiler).env("SPMD_TEST_MPI", &self.prefix);
-        command
     }
 }
 

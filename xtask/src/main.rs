@@ -10,6 +10,7 @@ mod miri;
 mod mpi;
 mod non_root;
 mod package;
+mod programs;
 mod sanitizer;
 mod soak;
 mod steps;

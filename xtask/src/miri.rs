@@ -1,6 +1,7 @@
 //! Miri and valgrind on the modules whose unsafe code needs neither threads that share an arena nor
 //! the kernel.
 
+use crate::programs;
 use crate::steps::Outcome;
 use crate::tools::{self, cargo, command};
 
@@ -8,6 +9,8 @@ use crate::tools::{self, cargo, command};
 const MODULES: [&str; 8] =
     ["element::", "op::", "buffer::", "call::", "text::", "heap::ranges", "record::", "packet::"];
 const TESTS: [&str; 4] = ["test", "--package", "spmd-core", "--lib"];
+
+const VALGRIND: [&str; 3] = ["valgrind", "--quiet", "--error-exitcode=99"];
 
 pub(crate) fn run() -> Outcome {
     if tools::output(cargo(&["miri", "--version"])).is_none() {
@@ -23,12 +26,15 @@ pub(crate) fn run() -> Outcome {
 
 /// The same under valgrind, which most machines can have.
 pub(crate) fn memcheck() -> Outcome {
-    let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
     if tools::output(command("valgrind", &["--version"])).is_none() {
         return Outcome::Skipped("valgrind is not installed (apt install valgrind)".into());
     }
-    let runner = format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_"));
-    let mut tests = cargo(&TESTS);
-    tests.arg("--").args(MODULES).env(runner, "valgrind --quiet --error-exitcode=99");
-    Outcome::of(tests)
+    let programs = match programs::build(&["--lib"], |_| ()) {
+        Ok(programs) => programs,
+        Err(why) => return Outcome::failed(why),
+    };
+    match programs::of(&programs, "spmd-core/src/lib.rs") {
+        Ok(tests) => Outcome::of(tests.command(&VALGRIND, &MODULES)),
+        Err(why) => Outcome::failed(why),
+    }
 }

@@ -2,12 +2,12 @@
 //! and others may not.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::programs::{self, Program};
 use crate::steps::Outcome;
-use crate::tools::{self, built, cargo};
+use crate::tools::{self, built};
 
 /// Files of tests that start process ranks: of what rights decide about, whose memory one may read.
 const TESTS: [&str; 2] = ["spawning", "single_copy"];
@@ -20,48 +20,33 @@ pub(crate) fn run() -> Outcome {
     if !is_root() {
         return Outcome::Skipped("no other user is needed: this one is not root".into());
     }
-    let mut build = cargo(&["test", "--workspace", "--tests", "--no-run"]);
-    build.env("CARGO_TERM_COLOR", "never");
-    let compiled = tools::watch(build);
-    if let Some(wrong) = compiled.wrong {
-        return Outcome::Failed(Default::default(), wrong);
-    }
+    let tests = TESTS.iter().flat_map(|name| ["--test", name]).collect::<Vec<_>>();
+    let programs = match programs::build(&tests, |_| ()) {
+        Ok(programs) => programs,
+        Err(why) => return Outcome::failed(why),
+    };
     let folder = std::env::temp_dir().join(format!("spmd-non-root-{}", std::process::id()));
-    let outcome = match copy(&folder, &compiled.text) {
+    let outcome = match copy(&folder, &programs) {
         Ok(tests) => Outcome::of_all(tests.iter().map(|test| other_user(test))),
-        Err(error) => Outcome::Failed(Default::default(), format!("copying the tests: {error}")),
+        Err(why) => Outcome::failed(format!("copying the tests: {why}")),
     };
     let _ = fs::remove_dir_all(&folder);
     outcome
 }
 
 /// Copies the tests to where everybody can read them, and the launcher to where they look for it.
-fn copy(folder: &Path, compiled: &str) -> io::Result<Vec<PathBuf>> {
+fn copy(folder: &Path, programs: &[Program]) -> Result<Vec<PathBuf>, String> {
     let deps = folder.join("debug/deps");
-    fs::create_dir_all(&deps)?;
-    fs::copy(built("debug").join("spmdrun"), folder.join("debug/spmdrun"))?;
-    TESTS
-        .iter()
-        .map(|name| {
-            let source = executable(compiled, name).ok_or_else(|| {
-                io::Error::other(format!("cargo does not tell where tests/{name}.rs is built"))
-            })?;
-            fs::copy(source, deps.join(name))?;
-            Ok(deps.join(name))
-        })
-        .collect()
-}
-
-/// Where a test was built: `Executable tests/name.rs (target/debug/deps/name-0123)`.
-fn executable(compiled: &str, name: &str) -> Option<PathBuf> {
-    let sources = [format!("tests/{name}.rs"), format!("tests/{name}/main.rs")];
-    let line = compiled.lines().find(|line| {
-        let mut words = line.split_whitespace();
-        words.next() == Some("Executable")
-            && words.next().is_some_and(|path| sources.iter().any(|source| source == path))
-    })?;
-    let path = line.split_once('(')?.1.strip_suffix(')')?;
-    Some(tools::root().join(path))
+    let told = |error: std::io::Error| error.to_string();
+    fs::create_dir_all(&deps).map_err(told)?;
+    fs::copy(built("debug").join("spmdrun"), folder.join("debug/spmdrun")).map_err(told)?;
+    let copy = |name: &&str| {
+        let file = format!("tests/{name}.rs");
+        let test = programs::of(programs, &file)?;
+        fs::copy(&test.path, deps.join(name)).map_err(told)?;
+        Ok(deps.join(name))
+    };
+    TESTS.iter().map(copy).collect()
 }
 
 fn other_user(test: &Path) -> Command {

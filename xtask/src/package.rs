@@ -1,66 +1,60 @@
-//! The step `package`: the crates as they would be published, each built from its own archive
-//! against the others' archives.
-//!
-//! Cargo takes what has a name and a version for unchangeable: it unpacks an archive once, and
-//! builds it once. As our versions stay and their sources change, what an earlier run left of them
-//! is removed first.
+//! The step `package`: the crates as they would be published, compiled from their archives against
+//! each other.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use crate::steps::Outcome;
-use crate::tools::{built, cargo};
+use crate::tools::{self, built, cargo, command};
+
+/// What is published of the workspace has an archive.
+const NOT_PUBLISHED: [&str; 2] = ["xtask", "spmd-conformance"];
 
 pub(crate) fn run() -> Outcome {
     let target = built("publish");
-    forget_built(&target);
-    forget_unpacked();
-    let mut command = cargo(&["package", "--workspace", "--allow-dirty"]);
-    command.args(["--exclude", "xtask", "--exclude", "spmd-conformance"]);
-    // Nothing of it runs.
-    command.args(["--config", "profile.dev.opt-level=0", "--config", "profile.dev.debug=false"]);
-    command.arg("--target-dir").arg(&target);
-    let outcome = Outcome::of(command);
-    forget_unpacked();
-    outcome
-}
-
-/// Has our crates built anew, and nothing else.
-fn forget_built(target: &Path) {
-    let _ = fs::remove_dir_all(target.join("package"));
-    for crates in folders(&target.join("debug/.fingerprint")) {
-        if is_ours(&crates) {
-            let _ = fs::remove_dir_all(crates);
-        }
+    let folder = target.join("package");
+    // Archives of other versions would be taken for ours.
+    let _ = fs::remove_dir_all(&folder);
+    let mut archives = cargo(&["package", "--workspace", "--allow-dirty", "--no-verify"]);
+    archives.args(NOT_PUBLISHED.iter().flat_map(|name| ["--exclude", name]));
+    archives.arg("--target-dir").arg(&target);
+    if let Some(wrong) = tools::watch(archives).wrong {
+        return Outcome::Failed(Default::default(), wrong);
     }
-}
-
-/// Removes our crates from where cargo unpacks archives.
-fn forget_unpacked() {
-    let home = || env::home_dir().map(|home| home.join(".cargo"));
-    let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home) else { return };
-    for registry in folders(&home.join("registry/src")) {
-        // A registry in a folder has no host in its name, just a hash: `-22c3805da5a543b4`.
-        if !file_name(&registry).starts_with('-') {
-            continue;
-        }
-        for unpacked in folders(&registry).iter().filter(|it| is_ours(it)) {
-            let _ = fs::remove_dir_all(unpacked);
-        }
-        // Stays where it holds anything else.
-        let _ = fs::remove_dir(registry);
+    if let Err(why) = unpack(&folder) {
+        return Outcome::Failed(Default::default(), why);
     }
+    // With the crates of others that other steps have compiled.
+    let mut check = cargo(&["check", "--workspace", "--manifest-path"]);
+    check.arg(folder.join("Cargo.toml")).arg("--target-dir");
+    check.arg(target.parent().unwrap_or(&target));
+    Outcome::of(check)
 }
 
-fn is_ours(folder: &Path) -> bool {
-    file_name(folder).starts_with("spmd-")
-}
-
-fn folders(of: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(of).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+/// Unpacks all archives of this folder into a workspace, in which each of the crates is what a registry
+/// would have under its name.
+fn unpack(folder: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.path());
+    let archives: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|it| it == "crate")).collect();
+    let (mut members, mut patches) = (String::new(), String::new());
+    for archive in archives {
+        let mut tar = command("tar", &["-x", "-f"]);
+        tar.arg(&archive).arg("-C").arg(folder);
+        if let Some(wrong) = tools::watch(tar).wrong {
+            return Err(wrong);
+        }
+        let unpacked = archive.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = unpacked.rsplit_once('-').map_or(&*unpacked, |(name, _version)| name);
+        members += &format!("{unpacked:?}, ");
+        patches += &format!("{name} = {{ path = {unpacked:?} }}\n");
+    }
+    let workspace = format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n[patch.crates-io]\n{patches}"
+    );
+    fs::write(folder.join("Cargo.toml"), workspace).map_err(told)?;
+    // The versions that everything else was tested with.
+    fs::copy(tools::root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(told)?;
+    Ok(())
 }

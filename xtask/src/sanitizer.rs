@@ -16,16 +16,25 @@ pub(crate) fn run() -> Outcome {
     if !has_runtime(&host) {
         return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
     }
-    let mut crates = cargo(&["test", "--package", "spmd-core", "--package", "spmd-collectives"]);
-    crates.args(["--lib", "--tests", "--features", "corosensei/sanitizer", "--target", &host]);
-    crates.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));
-    // A peer that writes where it must not, among processes.
-    let mut hostile = cargo(&["test", "--package", "spmd", "--package", "spmd-core"]);
-    hostile.args(["--test", "hostile", "--features", "corosensei/sanitizer", "--target", &host]);
     if let Err(why) = lend_launcher(&host) {
-        return Outcome::Failed(Default::default(), why);
+        return Outcome::failed(why);
     }
-    Outcome::of_all([crates, hostile].map(sanitized))
+    // At once, so that each is compiled with the same features. `hostile` is a peer that writes where it
+    // must not, among processes.
+    let mut tests = cargo(&["test", "--target", &host, "--features", "corosensei/sanitizer"]);
+    tests.args(["spmd", "spmd-core", "spmd-collectives"].iter().flat_map(|it| ["--package", it]));
+    tests.args(["--no-fail-fast", "--lib", "--test", "hostile"]);
+    tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
+    tests.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));
+    Outcome::of(sanitized(tests))
+}
+
+/// The names of a crate's files of tests.
+fn tests_of(name: &str) -> Vec<String> {
+    let files =
+        fs::read_dir(tools::root().join(name).join("tests")).into_iter().flatten().flatten();
+    let sources = files.map(|file| file.path()).filter(|path| path.is_file());
+    sources.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect()
 }
 
 /// Puts the launcher that other tests use where these look for it: it does nothing that the sanitizer

@@ -25,20 +25,25 @@ impl Outcome {
         }
     }
 
-    /// One after the other, as long as they pass.
+    /// One after the other, whatever becomes of those before.
     pub(crate) fn of_all(commands: impl IntoIterator<Item = std::process::Command>) -> Outcome {
-        let mut sum = Count::default();
+        let (mut sum, mut wrong) = (Count::default(), Vec::new());
         for command in commands {
             match Outcome::of(command) {
                 Outcome::Passed(count) => sum += count,
                 Outcome::Failed(count, why) => {
                     sum += count;
-                    return Outcome::Failed(sum, why);
+                    wrong.push(why);
                 }
                 skipped => return skipped,
             }
         }
-        Outcome::Passed(sum)
+        if wrong.is_empty() { Outcome::Passed(sum) } else { Outcome::Failed(sum, wrong.join(", ")) }
+    }
+
+    /// Of a step that did not come as far as its tests.
+    pub(crate) fn failed(why: String) -> Outcome {
+        Outcome::Failed(Count::default(), why)
     }
 }
 
