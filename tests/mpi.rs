@@ -40,31 +40,38 @@ fn everywhere(
     Ok(())
 }
 
+/// All places but the last, or all under `--full`.
+fn most(places: &[Place]) -> &[Place] {
+    if full() { places } else { &places[..places.len() - 1] }
+}
+
 #[test]
 fn flat() -> Result<()> {
-    let places = [1, 2, 3, 4].map(|processes| (processes, 1, "threads"));
+    let places = [1, 3, 4, 2].map(|processes| (processes, 1, "threads"));
     // Every type on three processes; on all of them under `--full`.
-    everywhere("flat", &places, &[], |ctx| cases(ctx, if ctx.size() == 3 { ALL } else { ONE_TYPE }))
+    everywhere("flat", most(&places), &[], |ctx| {
+        cases(ctx, if ctx.size() == 3 { ALL } else { ONE_TYPE })
+    })
 }
 
 #[test]
 fn flat_in_the_canonical_order() -> Result<()> {
-    let places = [2, 3, 4].map(|processes| (processes, 1, "threads"));
+    let places = [3, 4, 2].map(|processes| (processes, 1, "threads"));
     let settings = [("SPMD_REPRODUCIBLE", "1")];
-    everywhere("flat_in_the_canonical_order", &places, &settings, |ctx| cases(ctx, ONE_TYPE))
+    everywhere("flat_in_the_canonical_order", most(&places), &settings, |ctx| cases(ctx, ONE_TYPE))
 }
 
 #[test]
 fn hybrid_of_threads() -> Result<()> {
-    let places = [(1, 3, "threads"), (2, 2, "threads"), (3, 2, "threads")];
+    let places = [(1, 3, "threads"), (3, 2, "threads"), (2, 2, "threads")];
     // What becomes of each type between processes, `flat` sees.
-    everywhere("hybrid_of_threads", &places, &[], |ctx| cases(ctx, ONE_TYPE))
+    everywhere("hybrid_of_threads", most(&places), &[], |ctx| cases(ctx, ONE_TYPE))
 }
 
 #[test]
 fn hybrid_of_virtual_ranks() -> Result<()> {
-    let places = [(1, 4, "virtual"), (2, 3, "virtual"), (3, 4, "virtual")];
-    everywhere("hybrid_of_virtual_ranks", &places, &[], |ctx| cases(ctx, ONE_TYPE))
+    let places = [(2, 3, "virtual"), (3, 4, "virtual"), (1, 4, "virtual")];
+    everywhere("hybrid_of_virtual_ranks", most(&places), &[], |ctx| cases(ctx, ONE_TYPE))
 }
 
 /// The library folds where every process knows the operation for its own.

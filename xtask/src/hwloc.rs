@@ -1,14 +1,10 @@
 //! The launcher with the feature that needs a C library.
 
-use crate::programs;
 use crate::steps::Outcome;
-use crate::tools::{self, command};
+use crate::tools::{self, cargo, command};
 
 /// Debian's packages of what the feature is built with.
 const PACKAGES: [&str; 3] = ["libhwloc-dev", "libudev-dev", "pkg-config"];
-
-/// Files of the launcher's tests.
-const TESTS: [&str; 3] = ["launch", "output", "mistakes"];
 
 pub(crate) fn run() -> Outcome {
     if !is_there() {
@@ -19,15 +15,10 @@ pub(crate) fn run() -> Outcome {
             return Outcome::Skipped(format!("hwloc is not installed, and cannot be: {packages}"));
         }
     }
+    let mut test = cargo(&["test", "--package", "spmd-launcher", "--features", "hwloc"]);
     // What the signals of a job do is tested without the feature, by a runner that ends what hangs.
-    let options = ["--features", "spmd-launcher/hwloc", "--lib", "--bins"];
-    let tests = TESTS.iter().flat_map(|name| ["--test", name]);
-    let options: Vec<&str> = options.into_iter().chain(tests).collect();
-    let programs = match programs::build(&options, |_| ()) {
-        Ok(programs) => programs,
-        Err(why) => return Outcome::failed(why),
-    };
-    Outcome::of_all(programs::in_folder(&programs, "launcher").map(|test| test.command(&[], &[])))
+    test.args(["--lib", "--bins", "--test", "launch", "--test", "output", "--test", "mistakes"]);
+    Outcome::of(test)
 }
 
 fn is_there() -> bool {

@@ -29,7 +29,7 @@ pub(crate) fn memcheck() -> Outcome {
     if tools::output(command("valgrind", &["--version"])).is_none() {
         return Outcome::Skipped("valgrind is not installed (apt install valgrind)".into());
     }
-    let programs = match programs::build(&["--lib"], |_| ()) {
+    let programs = match programs::build(&["--workspace", "--lib"], |_| ()) {
         Ok(programs) => programs,
         Err(why) => return Outcome::failed(why),
     };

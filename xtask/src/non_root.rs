@@ -20,8 +20,9 @@ pub(crate) fn run() -> Outcome {
     if !is_root() {
         return Outcome::Skipped("no other user is needed: this one is not root".into());
     }
-    let tests = TESTS.iter().flat_map(|name| ["--test", name]).collect::<Vec<_>>();
-    let programs = match programs::build(&tests, |_| ()) {
+    let tests = TESTS.iter().flat_map(|name| ["--test", name]);
+    let options: Vec<&str> = ["--workspace"].into_iter().chain(tests).collect();
+    let programs = match programs::build(&options, |_| ()) {
         Ok(programs) => programs,
         Err(why) => return Outcome::failed(why),
     };

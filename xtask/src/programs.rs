@@ -1,5 +1,6 @@
-//! Programs of tests, built with the features that the whole workspace has: a part of it by itself
-//! would have others, and all that it needs would be compiled once more.
+//! Programs of tests, built and then run apart. With `--workspace` they are built with the features that
+//! the whole workspace has: a part of it by itself would have others, and all that it needs would be
+//! compiled once more.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,12 +17,12 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
 }
 
-/// Builds the tests of the workspace that `options` choose, by a cargo that `prepare` has seen.
+/// Builds the tests that `options` choose, by a cargo that `prepare` has seen.
 pub(crate) fn build(
     options: &[&str],
     prepare: impl FnOnce(&mut Command),
 ) -> Result<Vec<Program>, String> {
-    let mut build = cargo(&["test", "--workspace", "--no-run"]);
+    let mut build = cargo(&["test", "--no-run"]);
     build.arg("--message-format=json-render-diagnostics").args(options);
     prepare(&mut build);
     let output = build.stderr(Stdio::inherit()).output();
