@@ -248,7 +248,6 @@ fn a_flood_of_small_messages_is_bounded() -> Result<()> {
         }
         // 160 MB have been sent of each; the window is 64 MiB.
         let more = most_memory() - before;
-
         assert!(more < 200, "{more} MiB");
         Ok(())
     })

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 use spmd::prelude::*;
+use spmd_conformance::full;
 
 use crate::mistakes::{self, MISTAKES};
 use crate::support::{again, is_mpi_process};
 use crate::world::World;
-use spmd_conformance::full;
 
 /// What the rank that fails does.
 const DEED: &str = "SPMD_TEST_DEED";

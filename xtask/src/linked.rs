@@ -75,7 +75,8 @@ impl OpenMpi {
     /// The tests, each file by itself.
     fn tests(&self, full: bool) -> Result<Vec<Command>, String> {
         let files = FILES.iter().flat_map(|name| ["--test", name]);
-        // The bindings need features of crates that everything else needs: what is left is little.
+        // These alone: the generator of the bindings needs features of `syn` that the other members do not
+        // need, with which every procedural macro, and all that uses one, would be compiled again.
         let packages = ["--package", "spmd", "--package", "spmd-mpi", "--features", "spmd/mpi"];
         let options: Vec<&str> = packages.into_iter().chain(["--lib"]).chain(files).collect();
         let programs = programs::build(&options, |cargo| self.prepare(cargo))?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
 
-/// What is published of the workspace has an archive.
+/// Members of the workspace that are not published, and so have no archive.
 const NOT_PUBLISHED: [&str; 2] = ["xtask", "spmd-conformance"];
 
 pub(crate) fn run() -> Outcome {
@@ -19,10 +19,10 @@ pub(crate) fn run() -> Outcome {
     archives.args(NOT_PUBLISHED.iter().flat_map(|name| ["--exclude", name]));
     archives.arg("--target-dir").arg(&target);
     if let Some(wrong) = tools::watch(archives).wrong {
-        return Outcome::Failed(Default::default(), wrong);
+        return Outcome::failed(wrong);
     }
     if let Err(why) = unpack(&folder) {
-        return Outcome::Failed(Default::default(), why);
+        return Outcome::failed(why);
     }
     // With the crates of others that other steps have compiled.
     let mut check = cargo(&["check", "--workspace", "--manifest-path"]);

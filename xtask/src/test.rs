@@ -96,10 +96,10 @@ pub(crate) fn runner(nextest: &[&str], test: &[&str]) -> Outcome {
 fn loom() -> Outcome {
     let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
     let mut command = cargo(&["test", "--package", "spmd-core", "--lib"]);
-    // With a target of its own, these flags do not reach build scripts, which thus stay built.
-    // It takes longer to compile than it runs.
+    // Optimised, it takes longer to compile than it runs.
     let plain = ["dev", "test"].map(|profile| format!("profile.{profile}.opt-level=0"));
     command.args(plain.iter().flat_map(|setting| ["--config", setting]));
+    // With a target of its own, these flags do not reach build scripts, which thus stay built.
     command.args(["--target", &host, "loom"]).env("RUSTFLAGS", "--cfg loom");
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     Outcome::of(command)
