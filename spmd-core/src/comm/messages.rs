@@ -301,14 +301,16 @@ impl Comm {
         let call = call.form(Form::Iprobe);
         let begin = self.endpoint.hopeless.begins();
         let _entered = self.enter(&call)?;
-        let waiter = self.waiter(&call)?;
+        if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
+            self.waiter(&call)?;
+        }
         let wanted = self.wanted(&call, source, tag)?;
         match self.route.transport.peek(&wanted)? {
             Some(envelope) => {
                 self.polled_well();
                 Ok(Some(self.status(&envelope)))
             }
-            None => self.polled_in_vain(begin, &waiter, &wanted).map(|()| None),
+            None => self.polled_in_vain(begin, &call, &wanted).map(|()| None),
         }
     }
 }
@@ -341,6 +343,7 @@ impl Comm {
     }
 }
 
+#[inline]
 fn message_call(
     kind: Kind,
     dtype: DType,

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Comm;
+use crate::call::Call;
 use crate::error::Result;
 use crate::transport::message::Wanted;
 use crate::transport::shared::Mode;
-use crate::transport::shared::agents::Waiter;
 use crate::wait;
 
 /// How many polls in vain lie between two looks at who has gone.
@@ -126,7 +126,7 @@ impl Comm {
     pub(super) fn polled_in_vain(
         &self,
         begin: Option<Instant>,
-        waiter: &Waiter<'_>,
+        call: &Call<'_>,
         wanted: &Wanted,
     ) -> Result<()> {
         // A sender that waits for room in its ring may be the one for whom the awaited one waits.
@@ -138,6 +138,7 @@ impl Comm {
             return Ok(());
         }
         let (hopeless, end) = (&self.endpoint.hopeless, Instant::now());
+        let waiter = self.waiter(call)?;
         if waiter.gone(wanted.source).is_none() {
             hopeless.clear();
         } else if hopeless.polled(begin, end, || self.nobody_else_can_act()) {

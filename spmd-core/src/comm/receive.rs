@@ -109,6 +109,10 @@ impl Comm {
         waiter: &Waiter<'_>,
     ) -> Result<Arrived<'_>> {
         let wanted = self.wanted(call, source, tag)?;
+        // Most that is received in a row has come: no wait, and no more moves of what it finds.
+        if let Some(arrived) = self.route.transport.take(&wanted)? {
+            return Ok(arrived);
+        }
         waiter.ended_by(Agent::MESSAGE);
         waiter.until_by(wanted.source, || self.route.transport.take(&wanted).transpose())?
     }
@@ -129,14 +133,14 @@ impl Comm {
     ) -> Result<()> {
         let envelope = &arrived.envelope;
         let world = envelope.source as usize;
-        let (from, tag, len) =
-            (self.status(envelope).source, envelope.tag, envelope.count as usize);
+        let from = || self.status(envelope).source;
+        let (tag, len) = (envelope.tag, envelope.count as usize);
         let text = |number| self.endpoint.world.memory.text(world).get(number);
         let sent_at = || format!("{}:{}", text(envelope.file), envelope.line);
         if envelope.dtype != dtype.id {
             return Err(Error::ElementType {
                 call: call.to_string(),
-                from,
+                from: from(),
                 tag,
                 sent: text(envelope.dtype_text),
                 expected: dtype.to_string(),
@@ -151,7 +155,7 @@ impl Comm {
         match capacity {
             Some(capacity) if len > capacity => Err(Error::Truncated {
                 call: call.to_string(),
-                from,
+                from: from(),
                 tag,
                 len,
                 capacity,

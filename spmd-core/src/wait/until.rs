@@ -1,5 +1,6 @@
 //! The one function in which every wait of the library waits.
 
+use std::mem::take;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -119,12 +120,14 @@ pub(crate) fn until<T>(
         return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
     }
     let (spins, yields) = policy.patience(bell.is_polled());
+    let mut served = false;
     for spin in 1..=spins {
         std::hint::spin_loop();
         if let Some(value) = poll() {
             return Ok(value);
         }
-        if spin % SERVE_EVERY == 0 && watch.serve() {
+        served = spin % SERVE_EVERY == 0 && watch.serve();
+        if served {
             break;
         }
     }
@@ -133,12 +136,13 @@ pub(crate) fn until<T>(
         if let Some(value) = poll() {
             return Ok(value);
         }
-        if watch.serve() || watch.interrupted().is_some() {
+        served |= watch.serve();
+        if served || watch.interrupted().is_some() {
             break;
         }
     }
     let mut found = None;
-    let slow = wait_as_thread(bell, (spins, yields), watch, &mut || {
+    let slow = wait_as_thread(bell, (spins, yields), served, watch, &mut || {
         if found.is_none() {
             found = poll();
         }
@@ -227,10 +231,12 @@ fn serve(
     }
 }
 
+/// Waits until `ready`, `served` if a peer has asked for something just now.
 #[cold]
 fn wait_as_thread(
     bell: Bell<'_>,
     patience: (u32, u32),
+    mut served: bool,
     watch: &mut dyn Watch,
     ready: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
@@ -238,15 +244,16 @@ fn wait_as_thread(
     let mut sleep = FIRST_SLEEP;
     let mut checked = Duration::ZERO;
     let mut step = || {
+        // Before this one says that it sleeps, which costs a fence on all cores.
+        if (take(&mut served) || watch.serve()) && serve(patience, watch, ready) {
+            return Ok(true);
+        }
         let ticket = bell.announce_thread();
         if ready() || interrupted(watch, ready)? {
             return Ok(true);
         }
-        if watch.serve() {
-            if serve(patience, watch, ready) {
-                return Ok(true);
-            }
-        } else {
+        served = watch.serve();
+        if !served {
             bell.sleep(ticket, sleep);
         }
         let waited = start.elapsed();

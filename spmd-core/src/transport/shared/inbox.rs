@@ -63,8 +63,10 @@ impl Inbox {
     }
 
     fn position(&mut self, wanted: &Wanted) -> Option<usize> {
-        if self.waiting.is_empty() {
-            return None;
+        match self.waiting.front() {
+            None => return None,
+            Some(first) if wanted.fits(&first.envelope) => return Some(0),
+            Some(_) => {}
         }
         let earlier = self.searched.filter(|(before, _)| before == wanted);
         let from = earlier.map_or(0, |(_, searched)| searched);
@@ -76,7 +78,11 @@ impl Inbox {
     }
 
     /// Takes the first kept message that fits.
+    #[inline]
     fn take_kept(&mut self, endpoint: &Endpoint, wanted: &Wanted) -> Option<Kept> {
+        if self.waiting.is_empty() {
+            return None;
+        }
         let kept = self.position(wanted).and_then(|index| self.waiting.remove(index))?;
         self.searched = None;
         self.release(endpoint, &kept);
@@ -114,6 +120,7 @@ impl Inbox {
         match self.readers.get_mut(source) {
             Some(Some(reader)) if !reader.has_next() => Ok(None),
             Some(Some(reader)) => reader.next(endpoint, source),
+            _ if !RingReader::is_there(endpoint, source) => Ok(None),
             _ => self.first(endpoint, source),
         }
     }
@@ -297,6 +304,10 @@ impl Endpoint {
         for source in self.sources(source) {
             while let Some(letter) = inbox.next(self, source)? {
                 inbox.keep(self, source, letter)?;
+            }
+            // Its sender may wait for room.
+            if let Some(Some(reader)) = inbox.readers.get_mut(source) {
+                reader.tell(self, source);
             }
         }
         Ok(())

@@ -4,7 +4,8 @@
 //! A record is a header line and its data, on 64-byte boundaries. The header's first word, its
 //! stamp, is the record's position plus one, written last; before that, the stamp of the next
 //! record is cleared, so that old data there are never taken for one. The receiver says in its
-//! own segment ([`super::layout::Ack`]) how far it has read.
+//! own segment ([`super::layout::Ack`]) how far it has read: after each sixteenth of the ring, and
+//! where the sender asks.
 //!
 //! Data above [`EAGER`] do not go through the ring: the record names one of some *lanes*, in
 //! which the sender shows where the data are (in its segment, or in the memory of the same
@@ -25,7 +26,12 @@ use crate::transport::message::Envelope;
 /// Bytes of data that travel in the ring itself at most.
 pub(crate) const EAGER: usize = 8 * 1024;
 pub(super) const RING: u64 = 64 * 1024;
+/// Bytes that a receiver reads before it says so.
+const TELL: u64 = RING / 16;
 const LINE: u64 = 64;
+// With what its receiver has not told of, a ring has room for the longest message, for what is skipped
+// before it, and for lines that are cleared.
+const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 2 * LINE <= RING);
 /// Bytes of a lane's staging area, and of one piece of it.
 pub(super) const STAGING: usize = 16 * PIECE;
 pub(super) const PIECE: usize = 16 * 1024;
@@ -271,6 +277,8 @@ impl RingWriter {
 pub(crate) struct RingReader {
     base: *mut u8,
     position: u64,
+    /// How far the sender knows that this rank has read.
+    told: u64,
     /// Where this rank says how far it has read.
     head: *const AtomicU64,
 }
@@ -279,6 +287,12 @@ pub(crate) struct RingReader {
 unsafe impl Send for RingReader {}
 
 impl RingReader {
+    /// Whether `source` has made its ring to this rank.
+    #[inline]
+    pub(super) fn is_there(endpoint: &Endpoint, source: usize) -> bool {
+        endpoint.world.memory.ring_place(source, endpoint.rank).load(Relaxed) != 0
+    }
+
     /// The ring from `source`, if that has made one.
     pub(super) fn find(endpoint: &Endpoint, source: usize) -> Result<Option<RingReader>> {
         let memory = &endpoint.world.memory;
@@ -289,7 +303,7 @@ impl RingReader {
         match memory.heap(source, place, RING_BYTES) {
             Some(base) if place.is_multiple_of(4096) => {
                 let head = &raw const memory.ack(endpoint.rank, source).head;
-                Ok(Some(RingReader { base, position: 0, head }))
+                Ok(Some(RingReader { base, position: 0, told: 0, head }))
             }
             _ => Err(Error::Corrupt { rank: source, what: "its ring lies outside its arena" }),
         }
@@ -363,12 +377,24 @@ impl RingReader {
         }
     }
 
-    /// Goes on to the record at `end`; the sender may write over those before it.
+    /// Goes on to the record at `end`. The sender is told of each [`TELL`] bytes: a line that it has just
+    /// looked at is expensive to write, and what is left of the ring is room for any message.
     #[inline]
     pub(super) fn pass(&mut self, endpoint: &Endpoint, source: usize, end: u64) {
         self.position = end;
+        if end - self.told >= TELL {
+            self.tell(endpoint, source);
+        }
+    }
+
+    /// Tells the sender how far this rank has read: it may write over that.
+    pub(super) fn tell(&mut self, endpoint: &Endpoint, source: usize) {
+        if self.told == self.position {
+            return;
+        }
+        self.told = self.position;
         // SAFETY: it lies in the arena, mapped as long as the endpoint that owns this reader.
-        unsafe { &*self.head }.store(end, Release);
+        unsafe { &*self.head }.store(self.told, Release);
         endpoint.world.publish();
         endpoint.world.bell(source).ring_after_fence();
     }

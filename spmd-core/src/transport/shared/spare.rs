@@ -6,7 +6,7 @@
 use super::ring::EAGER;
 
 /// The smallest and the largest piece; those between are twice as large each.
-const LEAST: usize = 512;
+const LEAST: usize = 64;
 const CLASSES: usize = (EAGER / LEAST).ilog2() as usize + 1;
 
 /// How much memory is kept at most.
@@ -21,8 +21,7 @@ pub(super) struct Spare {
 
 /// The class of pieces with room for so many bytes.
 fn class_of(len: usize) -> Option<usize> {
-    (LEAST / 2 < len && len <= EAGER)
-        .then(|| (len.div_ceil(LEAST)).next_power_of_two().ilog2() as usize)
+    (0 < len && len <= EAGER).then(|| (len.div_ceil(LEAST)).next_power_of_two().ilog2() as usize)
 }
 
 impl Spare {

@@ -32,7 +32,7 @@ pub(crate) fn read(bytes: &[u8]) {
         let length = bytes.len().min(RING as usize);
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(RING_OFFSET), length);
     }
-    let mut reader = RingReader { base, position: 0, head: &raw const head };
+    let mut reader = RingReader { base, position: 0, told: 0, head: &raw const head };
     for _ in 0..64 {
         let start = reader.position;
         // SAFETY: a header of atomics in the block.
