@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use spmd::prelude::*;
@@ -147,5 +148,61 @@ fn communicators_of_very_many() {
     }
     // A list of all for each would be 1.6 GB.
     assert!(peak() < 3 << 29, "{} MiB", peak() >> 20);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+/// Each is in a communicator of ten, and waits now and then for all: who searches for circles must not
+/// look at all for each of thousands of communicators.
+#[test]
+fn a_split_into_thousands() {
+    if !in_a_process_of_its_own("a_split_into_thousands") {
+        return;
+    }
+    let start = Instant::now();
+    let sums = Spmd::new(40_000).virtual_ranks().run(|ctx| {
+        let mut sum = 0;
+        for turn in 0..4 {
+            let color = (ctx.rank() / 10 + turn) as u32;
+            let ten = ctx.split(Some(color), 0)?.expect("every rank gives a color");
+            sum += ten.allreduce_value(1usize, Sum)?;
+        }
+        Ok(sum)
+    });
+    println!("{:?}, {} MiB", start.elapsed(), peak() >> 20);
+    assert!(sums.unwrap().iter().all(|sum| *sum == 40));
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+/// One fails while others have shown it large buffers, on a communicator of the program's own; the
+/// rest agree on something, and go on.
+#[test]
+fn survivors_among_very_many() {
+    const RANKS: usize = 20_000;
+    if !in_a_process_of_its_own("survivors_among_very_many") {
+        return;
+    }
+    let start = Instant::now();
+    let gone_on = AtomicUsize::new(0);
+    let ended = Spmd::new(RANKS).virtual_ranks().run(|ctx| {
+        let comm = ctx.dup()?;
+        let mut data = vec![1u8; 20_000];
+        if ctx.rank() == 0 {
+            // When all have the communicator.
+            (1..RANKS).try_for_each(|_| ctx.recv(&mut [0u8], ANY, 0).map(drop))?;
+            return Err("there is no data".into());
+        }
+        ctx.send(&[1u8], 0, 0)?;
+        comm.allreduce_in_place(&mut data, Sum).expect_err("a rank has failed");
+        assert!(comm.agree(1).is_err());
+        let rest = comm.shrink()?;
+        assert_eq!((rest.agree(1)?, rest.allreduce_value(1usize, Sum)?), (1, RANKS - 1));
+        gone_on.fetch_add(1, Relaxed);
+        Ok(())
+    });
+    println!("{RANKS} of which one fails: {:?}, {} MiB", start.elapsed(), peak() >> 20);
+    assert!(ended.expect_err("a rank fails").to_string().contains("there is no data"));
+    assert_eq!(gone_on.into_inner(), RANKS - 1);
+    // A proposal of each for each would be 60 GB.
+    assert!(peak() < 2 << 30, "{} MiB", peak() >> 20);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }

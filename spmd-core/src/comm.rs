@@ -11,6 +11,7 @@ pub(crate) mod polling;
 mod receive;
 pub(crate) mod settle;
 mod survive;
+mod tally;
 
 pub use self::entry::Entered;
 pub(crate) use self::entry::IN_OPERATION;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Comm;
+use super::tally::Tally;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::transport::across::Spread;
@@ -17,10 +18,9 @@ use crate::transport::shared::record::Noted;
 use crate::wait;
 
 /// What all ranks have proposed.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Heard {
-    /// By rank; `None` of those that have ended.
-    pub(super) proposals: Vec<Option<Words>>,
+    pub(super) tally: Arc<Tally>,
     /// The processes of those that are left, in the order of their lowest, if a set was wanted, and
     /// they are several; `None` if it could not be made.
     pub(super) processes: Option<Option<Arc<dyn Processes>>>,
@@ -44,7 +44,8 @@ impl Comm {
             return Err(unavailable(call, across.fabric.name()));
         }
         let noted = self.note(call);
-        let here = self.endpoint.agree_on(&self.scope, &self.board, call, noted, words)?;
+        let here: Arc<Vec<Option<Words>>> =
+            self.endpoint.agree_on(&self.scope, &self.board, call, noted, words)?;
         let key = (self.scope.context, self.board.agreements());
         let lead = here.iter().position(Option::is_some).unwrap_or(self.here);
         if self.here != lead {
@@ -143,7 +144,7 @@ impl Comm {
                 None
             }),
         });
-        Ok(Heard { proposals, processes })
+        Ok(Heard { tally: Arc::new(proposals.into()), processes })
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::panic::Location;
 
+use super::Comm;
 use super::settle::Heard;
-use super::{Comm, Offer, Part};
+use super::tally::{Proposal, Tally, is_offer};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, by_call};
-use crate::transport::shared::board::agreement::{WORDS, Words};
 
 /// Going on when ranks fail (chapter "User-Level Failure Mitigation" proposed to the MPI Forum).
 /// A failure stops a communicator for good: each of its ranks gets [`Error::PeerFailed`] from the
@@ -82,7 +82,7 @@ impl Comm {
     /// before need not be received. A block of threads or virtual ranks, which has no value of the
     /// failed rank to give, still ends with the first failure as its error.
     ///
-    /// Cost: two meetings, and 2 n reads a rank.
+    /// Cost: two meetings, and 2 n reads a process.
     ///
     /// Errors: too many communicators are in use; the ranks wait for each other in a circle; the
     /// time limit for waiting passed. [`Error::Unavailable`], where ranks live in several processes
@@ -127,7 +127,7 @@ impl Comm {
     /// A rank may call [`Comm::shrink`] instead. The others get the error then, and can shrink as
     /// well.
     ///
-    /// Cost: one meeting, and n reads a rank.
+    /// Cost: one meeting, and n reads a process.
     ///
     /// Errors, the same on all ranks: [`Error::PeerFailed`], if a rank has failed before it took
     /// part, or another one, having learnt of a failure, shrinks the communicator;
@@ -146,20 +146,11 @@ impl Comm {
     pub fn agree(&self, flags: u64) -> Result<u64> {
         let call = Call::new(Kind::Agree, Location::caller());
         self.carried(&call, || {
-            let proposals = self.proposals(&call, Proposal::Flags(flags))?;
-            let mut agreed = u64::MAX;
-            for (rank, proposal) in proposals.iter().enumerate() {
-                match proposal {
-                    Some(Proposal::Flags(flags)) => agreed &= flags,
-                    Some(_) => {}
-                    None => return Err(self.missing(&call, self.world_rank(rank))),
-                }
-            }
-            let flags = |proposal: &Option<_>| matches!(proposal, Some(Proposal::Flags(_)));
-            if proposals.iter().all(flags) {
-                Ok(agreed)
-            } else {
-                Err(self.vetoed(&call, &proposals))
+            let tally = self.propose(&call, Proposal::Flags(flags))?.tally;
+            match tally.gone.first() {
+                Some(rank) => Err(self.missing(&call, self.world_rank(*rank))),
+                None if tally.flagged.len() == self.size() => Ok(tally.flags),
+                None => Err(self.vetoed(&call, &tally)),
             }
         })
     }
@@ -167,39 +158,21 @@ impl Comm {
     /// One try: none if a rank was not there, or another thread has taken some rank's board
     /// meanwhile. All ranks that get an answer get the same.
     fn try_shrink(&self, call: &Call<'_>) -> Result<Option<Comm>> {
-        let own = self.offer();
-        let heard = self.propose(call, Proposal::Offer(own))?;
-        let proposals = read(&heard);
-        let (mut members, mut common) = (Vec::new(), own);
-        for (rank, proposal) in proposals.iter().enumerate() {
-            match proposal {
-                Some(Proposal::Offer(offer)) => {
-                    members.push(rank);
-                    common = common.and(*offer);
-                }
-                // It will learn that others shrink.
-                Some(_) => return Ok(None),
-                None => {}
-            }
-        }
-        if let Some(rank) = members.iter().find(|rank| !is_sound(&proposals[**rank])) {
-            let (rank, what) = (self.world_rank(*rank), "it offers a number that cannot be");
-            return Err(Error::Corrupt { rank, what });
-        }
+        let heard = self.propose(call, Proposal::Offer(self.offer()))?;
+        let tally = &heard.tally;
+        // One that has proposed something else will learn that others shrink.
+        let Some(common) = tally.offered(self)? else { return Ok(None) };
         let board = common.board(self, call)?;
-        let me = members.iter().position(|rank| *rank == self.me).expect("it has just proposed");
+        let me = tally.members.binary_search(&self.me).expect("it has just proposed");
         // SAFETY: all members have the same proposals before them, and so the same list, board and
         // base. What one of them has got is dropped unless all say below that they have one.
         let child = heard.processes.and_then(|processes| unsafe {
-            let part = Part::new(self, &members);
-            self.child(call, (&part, me), (board, common.context()), processes)
+            self.child(call, (tally.part(self), me), (board, common.context()), processes)
         });
         // Nobody looks at a page of the board before its owner has cleared it.
-        let made = self.proposals(call, Proposal::Made(child.is_some()))?;
-        let all = members.iter().all(|rank| matches!(made[*rank], Some(Proposal::Made(true))));
-        let Some(child) = child.filter(|_| all) else { return Ok(None) };
-        let gone = (0..self.size()).filter(|rank| members.binary_search(rank).is_err());
-        let gone: Vec<usize> = gone.map(|rank| self.world_rank(rank)).collect();
+        let made = self.propose(call, Proposal::Made(child.is_some()))?.tally.made;
+        let Some(child) = child.filter(|_| made == tally.members.len()) else { return Ok(None) };
+        let gone: Vec<usize> = tally.gone.iter().map(|rank| self.world_rank(*rank)).collect();
         self.endpoint.go_on(&self.scope, &child.scope, &gone);
         Ok(Some(child))
     }
@@ -208,16 +181,11 @@ impl Comm {
     fn propose(&self, call: &Call<'_>, proposal: Proposal) -> Result<Heard> {
         let words = proposal.to_words();
         if let Some(spread) = &self.spread {
-            return self.propose_across(spread, call, &words, |words| words[0] == OFFER);
+            return self.propose_across(spread, call, &words, is_offer);
         }
         let noted = self.note(call);
-        let proposals = self.endpoint.agree_on(&self.scope, &self.board, call, noted, &words)?;
-        Ok(Heard { proposals, processes: Some(None) })
-    }
-
-    /// The same without the processes.
-    fn proposals(&self, call: &Call<'_>, proposal: Proposal) -> Result<Vec<Option<Proposal>>> {
-        Ok(read(&self.propose(call, proposal)?))
+        let tally = self.endpoint.agree_on(&self.scope, &self.board, call, noted, &words)?;
+        Ok(Heard { tally, processes: Some(None) })
     }
 
     /// That a rank has ended without taking part.
@@ -232,64 +200,18 @@ impl Comm {
     }
 
     /// That another rank shrinks the communicator, and why it may.
-    fn vetoed(&self, call: &Call<'_>, proposals: &[Option<Proposal>]) -> Error {
+    fn vetoed(&self, call: &Call<'_>, tally: &Tally) -> Error {
         let fault = self.endpoint.first_fault(&self.scope).unwrap_or_else(|| {
-            let name = |proposal: &Option<Proposal>| match proposal {
-                Some(Proposal::Flags(_)) => call.to_string(),
-                _ => Kind::Shrink.name().to_owned(),
+            let mismatch = || {
+                let name = |rank: usize| match tally.flagged.binary_search(&rank) {
+                    Ok(_) => call.to_string(),
+                    Err(_) => Kind::Shrink.name().to_owned(),
+                };
+                let calls = (0..self.size()).map(|rank| (self.world_rank(rank), name(rank)));
+                Fault::Mismatch { calls: by_call(calls), what: "different calls".into() }
             };
-            let calls = proposals.iter().enumerate();
-            let calls = calls.map(|(rank, it)| (self.world_rank(rank), name(it)));
-            Fault::Mismatch { calls: by_call(calls), what: "different calls".into() }
+            tally.veto.get_or_init(mismatch).clone()
         });
         Error::stopped(fault, call)
-    }
-}
-
-/// What ranks have proposed, by rank; `None` of those that have ended.
-fn read(heard: &Heard) -> Vec<Option<Proposal>> {
-    let read = |words: &Option<_>| words.as_ref().map(Proposal::from_words);
-    heard.proposals.iter().map(read).collect()
-}
-
-/// Whether an offer, which may be another process's word, can be one.
-fn is_sound(proposal: &Option<Proposal>) -> bool {
-    matches!(proposal, Some(Proposal::Offer(offer)) if offer.can_include(offer))
-}
-
-/// What a rank says in an agreement.
-enum Proposal {
-    /// Of [`Comm::agree`].
-    Flags(u64),
-    /// What it has for the new communicator.
-    Offer(Offer),
-    /// Whether it has made it.
-    Made(bool),
-}
-
-const FLAGS: u64 = 1;
-const OFFER: u64 = 2;
-
-impl Proposal {
-    fn to_words(&self) -> Words {
-        let mut words = [0; WORDS];
-        match self {
-            Proposal::Flags(flags) => words[..2].copy_from_slice(&[FLAGS, *flags]),
-            Proposal::Offer(offer) => {
-                words[0] = OFFER;
-                words[1..].copy_from_slice(&offer.0);
-            }
-            Proposal::Made(made) => words[1] = u64::from(*made),
-        }
-        words
-    }
-
-    fn from_words(words: &Words) -> Proposal {
-        match words[0] {
-            FLAGS => Proposal::Flags(words[1]),
-            OFFER => Proposal::Offer(Offer(std::array::from_fn(|word| words[word + 1]))),
-            // What no rank says counts as a no.
-            _ => Proposal::Made(words[1] == 1),
-        }
     }
 }

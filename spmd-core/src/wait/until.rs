@@ -70,7 +70,9 @@ impl Policy {
 pub(crate) trait Watch {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
     fn interrupted(&self) -> Option<Box<Error>>;
-    /// The wait is over, one that was overdue at least once.
+    /// A thread says from now on, until [`Watch::awake`], that it sleeps.
+    fn asleep(&mut self) {}
+    /// The wait is over, one that was overdue at least once or of a thread that slept.
     fn awake(&mut self);
     /// The wait has lasted this long: puts it on record, and makes the rare checks (peers that
     /// left, circles, time limits). Called about ten times a second. An error ends the wait.
@@ -240,6 +242,7 @@ fn wait_as_thread(
     watch: &mut dyn Watch,
     ready: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
+    watch.asleep();
     let start = Instant::now();
     let mut sleep = FIRST_SLEEP;
     let mut checked = Duration::ZERO;

@@ -107,6 +107,8 @@ pub(crate) struct Waiter<'a> {
     faults_at_start: Cell<u32>,
     slot: Cell<Option<Option<usize>>>,
     suspicion: Cell<Option<super::deadlock::Suspicion>>,
+    /// A thread is counted as one that sleeps.
+    asleep: Cell<bool>,
     /// On a thread that runs no rank: it is counted as one that waits.
     outsider: Cell<Option<wait::Outsider>>,
     /// All threads were seen to wait, after so many of them had gone on.
@@ -134,6 +136,7 @@ impl<'a> Waiter<'a> {
             faults_at_start: Cell::new(0),
             slot: Cell::new(None),
             suspicion: Cell::new(None),
+            asleep: Cell::new(false),
             outsider: Cell::new(None),
             standstill: Cell::new(None),
         }
@@ -411,11 +414,17 @@ impl Waiter<'_> {
 }
 
 impl World {
-    /// Whether the rank has a wait in this communicator on record.
-    pub(super) fn waits_in(&self, rank: usize, context: u64) -> bool {
-        self.memory.head(rank).agents.iter().any(|agent| {
-            !agent.epoch.load(Acquire).is_multiple_of(2) && agent.context.load(Relaxed) == context
-        })
+    /// Whether the rank has a wait in this communicator on record; `None` if it has none of its own, so
+    /// that it can act.
+    pub(super) fn waits_in(&self, rank: usize, context: u64) -> Option<bool> {
+        let (mut own, mut here) = (false, false);
+        for agent in &self.memory.head(rank).agents {
+            if !agent.epoch.load(Acquire).is_multiple_of(2) {
+                own |= agent.own.load(Relaxed) != 0;
+                here |= agent.context.load(Relaxed) == context;
+            }
+        }
+        own.then_some(here)
     }
 
     /// Whether no worker of this process runs a rank, or will before another thread does something.
@@ -446,9 +455,20 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
         self.waiter.stopped().map(Box::new)
     }
 
+    fn asleep(&mut self) {
+        let world = &self.waiter.endpoint.world;
+        if world.mode == Mode::Virtual {
+            world.sleeping_threads.fetch_add(1, SeqCst);
+            self.waiter.asleep.set(true);
+        }
+    }
+
     fn awake(&mut self) {
         let waiter = self.waiter;
         let endpoint = waiter.endpoint;
+        if waiter.asleep.take() {
+            endpoint.world.sleeping_threads.fetch_sub(1, SeqCst);
+        }
         let Some(slot) = waiter.slot.take() else { return };
         if let Some(slot) = slot {
             let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];

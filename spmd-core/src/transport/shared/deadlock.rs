@@ -13,14 +13,20 @@
 //! if that waits in the same communicator. Then it sees all that it depends on itself, and no more:
 //! what an [`Agent::ANY`] stands for depends on the communicator of who searches. In a circle of n, a
 //! search so comes to some log n ranks, where each of thousands that looked at all would take longer
-//! than the program.
+//! than the program. A search that must come to all ranks of the process, whatever these wait for, is
+//! one for all of them ([`Wide`]): they take turns, in a small part of the time, and go on from what
+//! the one before has found.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
 
 use super::agents::{Wait, idle};
 use super::layout::{AGENTS, Agent};
-use super::{Endpoint, Mode};
+use super::{Endpoint, Mode, World};
 use crate::call::mix;
 use crate::fault::Fault;
 use crate::group::Scope;
@@ -35,6 +41,44 @@ pub(super) struct Suspicion {
     /// When all of them had been seen.
     since: u64,
     waits: Vec<Wait>,
+}
+
+/// Searches that come to all ranks of this process.
+#[derive(Default)]
+pub(super) struct Wide {
+    /// What the last one has found: whoever begins, a search that comes to all finds the same.
+    earlier: Option<Suspicion>,
+    /// When the next one may begin.
+    next: Option<Instant>,
+    /// A rank that the last one has found to act, and that is looked at first.
+    acted: usize,
+}
+
+/// How much longer than such a search the time to the next one is.
+const WIDE_PAUSE: u32 = 20;
+
+/// The turn of one rank for such a search.
+struct Turn<'a> {
+    wide: MutexGuard<'a, Wide>,
+    start: Instant,
+    /// Others need not wait: this one has found something.
+    found: bool,
+}
+
+impl Turn<'_> {
+    /// Now, unless it is another one's or too early.
+    fn now(world: &World) -> Option<Turn<'_>> {
+        let (wide, start) = (world.wide.try_lock()?, Instant::now());
+        let early = wide.next.is_some_and(|next| start < next);
+        (!early).then_some(Turn { wide, start, found: false })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let took = if self.found { Duration::ZERO } else { self.start.elapsed() };
+        self.wide.next = Some(Instant::now() + took * WIDE_PAUSE);
+    }
 }
 
 /// A circle of waits.
@@ -58,9 +102,17 @@ impl Endpoint {
         slot: usize,
         earlier: Option<Suspicion>,
     ) -> Result<Option<Suspicion>, Circle> {
-        let Some(waits) = self.closed_set(scope) else { return Ok(None) };
+        let Some((waits, mut turn)) = self.closed_set(scope) else { return Ok(None) };
+        let earlier = turn.as_mut().map_or(earlier, |turn| turn.wide.earlier.take());
+        let mut keep = |suspicion| match &mut turn {
+            Some(turn) => {
+                turn.wide.earlier = Some(suspicion);
+                Ok(None)
+            }
+            None => Ok(Some(suspicion)),
+        };
         let Some(earlier) = earlier.filter(|earlier| earlier.waits == waits) else {
-            return Ok(Some(Suspicion { since: self.world.now_ms(), waits }));
+            return keep(Suspicion { since: self.world.now_ms(), waits });
         };
         let head = |rank: usize| self.world.memory.head(rank);
         let confirmed = waits.iter().all(|&(rank, slot, epoch)| {
@@ -68,8 +120,9 @@ impl Endpoint {
             agent.confirmed.load(Acquire) > earlier.since && agent.epoch.load(Acquire) == epoch
         });
         if !confirmed {
-            return Ok(Some(earlier));
+            return keep(earlier);
         }
+        turn.iter_mut().for_each(|turn| turn.found = true);
         let calls = waits.iter().map(|&(rank, slot, _)| {
             let agent = &head(rank).agents[slot];
             (rank, self.world.describe(rank, &agent.call))
@@ -90,10 +143,12 @@ impl Endpoint {
         Err(Circle { fault, others })
     }
 
-    /// All waits that the waits of this rank depend on, sorted; `None` if a rank among them can
-    /// still act, or searches for all.
-    fn closed_set(&self, scope: &Scope) -> Option<Vec<Wait>> {
+    /// All waits that the waits of this rank depend on, sorted, with the turn that this took if these
+    /// are the waits of all ranks; `None` if a rank among them can still act, or searches for all.
+    fn closed_set(&self, scope: &Scope) -> Option<(Vec<Wait>, Option<Turn<'_>>)> {
         let world = &self.world;
+        let mut turn: Option<Turn<'_>> = None;
+        let acts = Cell::new(self.rank);
         let mut waits = Vec::new();
         let mut reached = HashSet::from([self.rank]);
         let mut open = vec![self.rank];
@@ -109,14 +164,26 @@ impl Endpoint {
                     return true;
                 }
                 open.push(next);
-                order(next) >= order(self.rank) || !world.waits_in(next, scope.context)
+                let Some(here) = world.waits_in(next, scope.context) else {
+                    acts.set(next);
+                    return false;
+                };
+                order(next) >= order(self.rank) || !here
             };
             match head.idle_agents.load(Relaxed) {
                 idle::NOBODY => {}
                 // Other processes cannot have it.
                 idle::RANKS if world.mode == Mode::Processes => {}
                 idle::RANKS if std::mem::replace(&mut neighbours, true) => {}
-                idle::RANKS if world.local().all(&mut follow) => {}
+                idle::RANKS => {
+                    turn = Some(turn.or_else(|| Turn::now(world))?);
+                    let turn = turn.as_mut()?;
+                    let acted = Some(turn.wide.acted).filter(|rank| world.local().contains(rank));
+                    if !acted.into_iter().chain(world.local()).all(&mut follow) {
+                        turn.wide.acted = acts.get();
+                        return None;
+                    }
+                }
                 _ => return None,
             }
             let mut own = false;
@@ -133,6 +200,7 @@ impl Endpoint {
                     // Any member: the group of another communicator is not known here, so any
                     // rank of the world counts as a possible sender.
                     Agent::ANY if agent.context.load(Acquire) != scope.context => {
+                        turn = Some(turn.or_else(|| Turn::now(world))?);
                         std::mem::replace(&mut everybody, true)
                             || (0..world.size()).all(&mut follow)
                     }
@@ -151,7 +219,7 @@ impl Endpoint {
             }
         }
         waits.sort_unstable();
-        Some(waits)
+        Some((waits, turn))
     }
 
     /// Shows who besides the waits on record may use a communicator of this rank: one that the

@@ -80,13 +80,22 @@ impl World {
         if text.len() > FAULT_BYTES {
             text = postcard::to_allocvec(&fault.shortened(FAULT_BYTES / 2)).unwrap_or_default();
         }
-        self.record_text(place, stops, by, &text)
+        self.record_text(place, stops, by, &text, |_| {})
     }
 
-    fn record_text(&self, place: &FaultPlace, stops: u64, by: u32, text: &[u8]) -> bool {
+    /// `known` is given its number before anybody is told of it.
+    fn record_text(
+        &self,
+        place: &FaultPlace,
+        stops: u64,
+        by: u32,
+        text: &[u8],
+        known: impl FnOnce(u32),
+    ) -> bool {
         let count = &self.memory.header().faults;
         let number = place.put(stops, text, || next_number(&count.claimed));
         let Some(number) = number else { return false };
+        known(number);
         announce(self.memory.notice(number), number, by);
         count.ready.fetch_add(1, AcqRel);
         true

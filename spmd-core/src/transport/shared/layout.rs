@@ -55,6 +55,8 @@ pub(crate) struct FaultCount {
     pub(crate) claimed: SharedU32,
     /// Faults that can be read.
     pub(crate) ready: SharedU32,
+    /// The number of the last one that ends single waits: a verdict.
+    pub(crate) verdict: SharedU32,
 }
 
 /// A rank's bell, and what the launcher says of its process.

@@ -91,6 +91,12 @@ pub(crate) struct World {
     seen: AtomicUsize,
     /// Whether ranks of this process have taken part in an agreement.
     agreeing: AtomicBool,
+    /// Threads that sleep, or are about to, on the bells of virtual ranks.
+    sleeping_threads: AtomicUsize,
+    /// Ranks of this process that wait until nobody uses their memory.
+    taking_back: AtomicUsize,
+    /// Searches for circles among all ranks of this process.
+    wide: Mutex<deadlock::Wide>,
     /// Threads of this process that run ranks of this world.
     pub(crate) running: Arc<AtomicUsize>,
     /// Mailboxes of ranks without rings.
@@ -132,6 +138,9 @@ impl World {
             hub,
             seen: AtomicUsize::new(0),
             agreeing: AtomicBool::new(false),
+            sleeping_threads: AtomicUsize::new(0),
+            wide: Mutex::default(),
+            taking_back: AtomicUsize::new(0),
             running: Arc::default(),
             homes: (0..homes).map(|_| OnceLock::new()).collect(),
             queues: (0..queues).map(|_| Queue::new(window, ranks)).collect(),
@@ -208,14 +217,13 @@ impl World {
         self.local().for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
     }
 
-    /// Wakes every agent of every rank by a look at each worker, where all agents are virtual ranks:
-    /// when all of thousands fail, each of them wakes all. Others can only wait on a communicator
-    /// that the program has made. Whoever gets one later than this looks, looks itself, before it
-    /// sleeps, at what was changed before this.
+    /// Wakes every agent of every rank by a look at each worker, where all agents that sleep are virtual
+    /// ranks: when all of thousands fail, each of them wakes all. A thread that says later than this
+    /// looks that it sleeps, looks itself, before it does, at what was changed before this.
     fn wake_workers(&self) -> bool {
         let Some(hub) = &self.hub else { return false };
         let started = |rank: usize| self.homes[rank].get().is_some();
-        let woken = crate::comm::extra_comms() == 0 && hub.firsts().all(started);
+        let woken = self.sleeping_threads.load(Relaxed) == 0 && hub.firsts().all(started);
         if woken {
             hub.firsts().for_each(|rank| self.wake_worker_of(rank));
         }

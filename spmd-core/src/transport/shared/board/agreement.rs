@@ -5,7 +5,8 @@
 //! or the rank itself has confirmed the end. So all that come through have the same proposals
 //! before them, those of ranks that died since included, and need not send each other anything
 //! else. (Processes joined by messages must: Herault et al., SC'15.) Whatever a rank makes of the
-//! proposals alone, all make of them.
+//! proposals alone, all make of them. So the ranks of one process look at each page once for all of
+//! them ([`Hearing`]), and what is made of the proposals is made once.
 //!
 //! The order that this needs: a rank puts its proposal before it ends ([`Endpoint::leave`] keeps its
 //! other threads from putting one later), and whoever looks for it asks first whether the rank has
@@ -16,16 +17,20 @@
 //! serves another communicator when all members have left the last agreement that its owner was in
 //! (`contexts.rs`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+
+use parking_lot::Mutex;
 
 use super::Board;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::Scope;
 use crate::sync::atomic::AtomicU64 as SharedU64;
-use crate::transport::shared::Endpoint;
 use crate::transport::shared::agents::Waiter;
+use crate::transport::shared::common::Common;
 use crate::transport::shared::record::Noted;
+use crate::transport::shared::{Endpoint, Mode};
 
 /// Words of a proposal.
 pub(crate) const WORDS: usize = 18;
@@ -76,6 +81,42 @@ fn hear<const N: usize>(
     (ended || proposal.is_some()).then_some(proposal)
 }
 
+/// What ranks of one process have heard of all in one agreement, and what is made of it.
+struct Hearing<T> {
+    /// By rank, as far as they have looked: an answer does not change.
+    heard: Vec<Option<Words>>,
+    made: Option<Arc<T>>,
+}
+
+/// How far a rank has come in an agreement.
+enum Looked<T> {
+    /// This rank is awaited.
+    Not(usize),
+    /// All have proposed something or ended; `first` if others may not know.
+    All { made: Arc<T>, first: bool },
+}
+
+impl<T: From<Vec<Option<Words>>>> Hearing<T> {
+    /// Goes on to look for what each of `ranks` proposes.
+    fn look(&mut self, ranks: usize, hear: impl Fn(usize) -> Option<Option<Words>>) -> Looked<T> {
+        if let Some(made) = &self.made {
+            return Looked::All { made: made.clone(), first: false };
+        }
+        while self.heard.len() < ranks {
+            let Some(proposal) = hear(self.heard.len()) else {
+                return Looked::Not(self.heard.len());
+            };
+            self.heard.push(proposal);
+        }
+        let made = Arc::new(T::from(std::mem::take(&mut self.heard)));
+        self.made = Some(made.clone());
+        Looked::All { made, first: true }
+    }
+}
+
+/// Marks the number of an agreement among those of what the ranks of a process have in common.
+const AGREEMENT: u64 = 1 << 63;
+
 impl Board {
     /// How many agreements this rank has begun here.
     pub(crate) fn agreements(&self) -> u64 {
@@ -84,16 +125,20 @@ impl Board {
 }
 
 impl Endpoint {
-    /// This rank's next agreement on a communicator in one arena: what each member proposes, in rank
-    /// order, `None` for those that have ended without a proposal. The same on all that get it.
-    pub(crate) fn agree_on(
+    /// This rank's next agreement on a communicator in one arena: what is made of what each member
+    /// proposes, in rank order, `None` for those that have ended without a proposal. The same on all
+    /// that get it.
+    pub(crate) fn agree_on<T>(
         &self,
         scope: &Scope,
         board: &Board,
         call: &Call<'_>,
         noted: Noted,
         words: &Words,
-    ) -> Result<Vec<Option<Words>>> {
+    ) -> Result<Arc<T>>
+    where
+        T: From<Vec<Option<Words>>> + Send + Sync + 'static,
+    {
         let Some(before) = board.agreements.get() else {
             return Err(Error::Argument(format!(
                 "{call}: an earlier agree or shrink of this rank has ended before the other ranks \
@@ -102,39 +147,56 @@ impl Endpoint {
         };
         let number = before + 1;
         let page = self.world.memory.board(self.rank, board.index);
+        // Held before this rank proposes: nobody comes through before, and what all look at stays.
+        let key = (scope.context, AGREEMENT | number);
+        let common = Common::of(&self.world, key, || {
+            Mutex::new(Hearing::<T> { heard: Vec::new(), made: None })
+        });
         self.while_inside(scope.block, call, || {
             place(&page.proposals, number).put(scope.context, number, words);
         })?;
         board.agreements.set(Some(number));
         self.world.agreeing.store(true, Relaxed);
         self.world.memory.head(self.rank).goes_on.store(1, Relaxed);
-        self.world.publish();
-        let peers = scope.here.iter().filter(|rank| *rank != self.rank);
-        peers.for_each(|rank| self.world.bell(rank).ring_after_fence());
+        // In one process, whoever hears the last of all wakes the others.
+        if self.world.mode == Mode::Processes {
+            self.ring_peers_of(scope);
+        }
         let waiter = Waiter::new(self, scope, call, noted).despite_failures();
-        let mut heard = Vec::with_capacity(scope.here.len());
         let outcome = waiter.until(|| {
-            while heard.len() < scope.here.len() {
-                let rank = scope.here.world(heard.len());
+            let heard = common.lock().look(scope.here.len(), |place| {
+                let rank = scope.here.world(place);
                 let page = self.world.memory.board(rank, board.index);
                 let ended = || self.world.has_ended(rank, scope.block);
-                match hear(&page.proposals, scope.context, number, ended) {
-                    Some(proposal) => heard.push(proposal),
-                    None => {
-                        waiter.waits_on(Some(rank));
-                        return None;
+                hear(&page.proposals, scope.context, number, ended)
+            });
+            match heard {
+                Looked::Not(place) => {
+                    waiter.waits_on(Some(scope.here.world(place)));
+                    None
+                }
+                Looked::All { made, first } => {
+                    if first {
+                        self.ring_peers_of(scope);
                     }
+                    // Peers may have ended because they wait in a circle with this rank.
+                    Some(waiter.stopped().map_or(Ok(made), Err))
                 }
             }
-            // Peers may have ended because they wait in a circle with this rank.
-            Some(waiter.stopped().map_or(Ok(()), Err))
         });
         let outcome = outcome.and_then(|ended| ended);
         page.agreed.0.store(number, Release);
         if outcome.is_err() {
             board.agreements.set(None);
         }
-        outcome.map(|()| heard)
+        outcome
+    }
+
+    /// Wakes the other ranks of this arena that are in the communicator.
+    fn ring_peers_of(&self, scope: &Scope) {
+        self.world.publish();
+        let peers = scope.here.iter().filter(|rank| *rank != self.rank);
+        peers.for_each(|rank| self.world.bell(rank).ring_after_fence());
     }
 }
 

@@ -19,6 +19,7 @@
 
 pub(crate) mod agreement;
 mod exposure;
+mod grace;
 mod in_hub;
 mod meeting;
 mod report;
@@ -32,7 +33,6 @@ use std::sync::atomic::Ordering::*;
 
 use crate::call::{Call, mix};
 use crate::error::{Error, Result};
-use crate::fault::say;
 use crate::group::Scope;
 use crate::op::ErasedOp;
 use crate::transport::shared::agents::Waiter;
@@ -371,45 +371,5 @@ fn prefetch_to_write(place: *const u8, bytes: usize) {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (place, line);
-    }
-}
-
-impl Drop for Round<'_> {
-    /// A round that was given up: this rank reads no peer's memory any more, and says so before
-    /// it waits until none reads its own, as two ranks may give up at once.
-    fn drop(&mut self) {
-        if self.waiter.stopped().is_none() {
-            self.fail(Error::from("it gave up in the middle of a call"));
-        }
-        match self.hub {
-            Some(hub) => hub.seat(self.me).say_left(self.round),
-            None => self.page.done.0.store(self.round, Release),
-        }
-        self.endpoint.world.publish();
-        self.ring_peers();
-        if self.exposed.get() {
-            self.take_back();
-            self.hide();
-        }
-    }
-}
-
-impl Round<'_> {
-    #[cold]
-    fn take_back(&self) {
-        let world = &self.endpoint.world;
-        self.slot.withdrawn.store(1, SeqCst);
-        if !world.policy.fences.heavy() {
-            say(format_args!("cannot tell whether peers use memory of this rank; aborting"));
-            std::process::abort();
-        }
-        for peer in (0..self.size()).filter(|peer| *peer != self.me) {
-            let theirs = self.slot_of(peer);
-            self.waiter.until_gone(|| {
-                let inside = theirs.stamp.load(Acquire) >> STAGE_BITS == self.round
-                    && self.left_by(peer) < self.round;
-                !inside || world.is_dead(self.scope.here.world(peer))
-            });
-        }
     }
 }

@@ -18,12 +18,21 @@ const TOLD: usize = 16;
 impl World {
     /// Looks at the faults after number `examined`, in their order.
     fn look<T>(&self, examined: u32, see: impl FnMut(u32, u32) -> Option<T>) -> Look<T> {
-        let claimed = self.faults_claimed();
-        if claimed.saturating_sub(examined) as usize > self.memory.layout.notices() {
+        self.look_until(self.faults_claimed(), examined, see)
+    }
+
+    /// The same up to number `last`.
+    fn look_until<T>(
+        &self,
+        last: u32,
+        examined: u32,
+        see: impl FnMut(u32, u32) -> Option<T>,
+    ) -> Look<T> {
+        if last.saturating_sub(examined) as usize > self.memory.layout.notices() {
             return Look::TooMany;
         }
         look_at(
-            examined.saturating_add(1)..=claimed,
+            examined.saturating_add(1)..=last,
             PATIENCE,
             |number| self.memory.notice(number),
             see,
@@ -135,7 +144,11 @@ impl Endpoint {
             bytes = text(&fault.shortened(FAULT_BYTES / 4));
         }
         condemned.extend(waits);
-        if self.world.record_text(place, 0, self.rank as u32, &bytes) {
+        let last = &self.world.memory.header().faults.verdict;
+        let known = |number| {
+            last.fetch_max(number, AcqRel);
+        };
+        if self.world.record_text(place, 0, self.rank as u32, &bytes, known) {
             self.world.ring_all();
         }
         true
@@ -155,7 +168,9 @@ impl Endpoint {
             let is_verdict = matches!(fault, Fault::Deadlock { .. });
             (is_verdict && waits.contains(&wait)).then_some(fault)
         };
-        match world.look(examined, see) {
+        // Faults that come later, of which there may be one for each rank, are no verdicts.
+        let last = world.memory.header().faults.verdict.load(Acquire);
+        match world.look_until(last.min(world.faults_claimed()), examined, see) {
             Look::Found(fault) => Some(fault),
             Look::TooMany => (0..world.size() as u32).find_map(|by| see(0, by)),
             Look::Nothing(_) => None,

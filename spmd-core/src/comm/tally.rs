@@ -1,0 +1,132 @@
+//! What ranks propose to each other when some may have failed, and what follows from it.
+
+use std::sync::OnceLock;
+
+use super::{Comm, Offer, Part};
+use crate::error::{Error, Result};
+use crate::fault::Fault;
+use crate::transport::shared::board::agreement::{WORDS, Words};
+
+/// What a rank says in an agreement.
+pub(super) enum Proposal {
+    /// Of [`Comm::agree`].
+    Flags(u64),
+    /// What it has for the new communicator of [`Comm::shrink`].
+    Offer(Offer),
+    /// Whether it has made it.
+    Made(bool),
+}
+
+const FLAGS: u64 = 1;
+const OFFER: u64 = 2;
+
+impl Proposal {
+    pub(super) fn to_words(&self) -> Words {
+        let mut words = [0; WORDS];
+        match self {
+            Proposal::Flags(flags) => words[..2].copy_from_slice(&[FLAGS, *flags]),
+            Proposal::Offer(offer) => {
+                words[0] = OFFER;
+                words[1..].copy_from_slice(&offer.0);
+            }
+            Proposal::Made(made) => words[1] = u64::from(*made),
+        }
+        words
+    }
+
+    fn from_words(words: &Words) -> Proposal {
+        match words[0] {
+            FLAGS => Proposal::Flags(words[1]),
+            OFFER => Proposal::Offer(Offer(std::array::from_fn(|word| words[word + 1]))),
+            // What no rank says counts as a no.
+            _ => Proposal::Made(words[1] == 1),
+        }
+    }
+}
+
+/// Whether a rank that proposes this wants a new communicator.
+pub(super) fn is_offer(words: &Words) -> bool {
+    words[0] == OFFER
+}
+
+/// What all ranks of a communicator have proposed, by their numbers there: counted once for all ranks
+/// of a process.
+pub(crate) struct Tally {
+    /// Those that have ended without a proposal, in order.
+    pub(super) gone: Vec<usize>,
+    /// Those that have proposed flags, and the flags that are set in all of these.
+    pub(super) flagged: Vec<usize>,
+    pub(super) flags: u64,
+    /// Those that have offered something, in order, and what they can offer together.
+    pub(super) members: Vec<usize>,
+    common: Option<Offer>,
+    /// One of them whose offer, which may be another process's word, cannot be one.
+    unsound: Option<usize>,
+    /// How many have made the new communicator.
+    pub(super) made: usize,
+    /// How many have proposed anything.
+    present: usize,
+    part: OnceLock<Part>,
+    /// Why there is no agreement, where nothing else has stopped the communicator.
+    pub(super) veto: OnceLock<Fault>,
+}
+
+impl From<Vec<Option<Words>>> for Tally {
+    fn from(proposals: Vec<Option<Words>>) -> Tally {
+        let mut tally = Tally {
+            gone: Vec::new(),
+            flagged: Vec::new(),
+            flags: u64::MAX,
+            members: Vec::new(),
+            common: None,
+            unsound: None,
+            made: 0,
+            present: 0,
+            part: OnceLock::new(),
+            veto: OnceLock::new(),
+        };
+        for (rank, words) in proposals.iter().enumerate() {
+            tally.present += usize::from(words.is_some());
+            match words.as_ref().map(Proposal::from_words) {
+                None => tally.gone.push(rank),
+                Some(Proposal::Flags(flags)) => {
+                    tally.flagged.push(rank);
+                    tally.flags &= flags;
+                }
+                Some(Proposal::Offer(offer)) => {
+                    tally.members.push(rank);
+                    tally.common = Some(tally.common.map_or(offer, |common| common.and(offer)));
+                    if !offer.can_include(&offer) {
+                        tally.unsound.get_or_insert(rank);
+                    }
+                }
+                Some(Proposal::Made(made)) => tally.made += usize::from(made),
+            }
+        }
+        tally
+    }
+}
+
+impl Tally {
+    /// What all members of the new communicator can offer together; none if some rank has proposed
+    /// something else.
+    ///
+    /// Errors: an offer that cannot be.
+    pub(super) fn offered(&self, comm: &Comm) -> Result<Option<Offer>> {
+        if self.members.len() < self.present {
+            return Ok(None);
+        }
+        match self.unsound {
+            None => Ok(self.common),
+            Some(rank) => Err(Error::Corrupt {
+                rank: comm.world_rank(rank),
+                what: "it offers a number that cannot be",
+            }),
+        }
+    }
+
+    /// The members of the new communicator.
+    pub(super) fn part(&self, comm: &Comm) -> &Part {
+        self.part.get_or_init(|| Part::new(comm, &self.members))
+    }
+}
