@@ -24,6 +24,9 @@ const RARELY: u32 = 64;
 /// can but poll ends it: what somebody did before the first one, the loop has seen by then.
 const STRETCH: Duration = Duration::from_millis(1500);
 
+/// A poll may take as little as the loop around it. No step of a program's work takes less than this.
+const NOTHING: Duration = Duration::from_nanos(100);
+
 /// The polls in vain of one communicator.
 #[derive(Default)]
 pub(super) struct Polling {
@@ -47,6 +50,8 @@ struct Loop {
     polling: Duration,
     /// The time between them: what the program does besides.
     between: Duration,
+    /// How many there were.
+    polls: u32,
     /// The end of the last poll, after others were let run.
     last: Instant,
     /// Whether it was found once that it can but poll.
@@ -55,7 +60,7 @@ struct Loop {
 
 impl Loop {
     fn new(now: Instant, suspect: bool) -> Loop {
-        Loop { polling: Duration::ZERO, between: Duration::ZERO, last: now, suspect }
+        Loop { polling: Duration::ZERO, between: Duration::ZERO, polls: 0, last: now, suspect }
     }
 
     /// Takes note of a poll. The time in which others were let run is theirs, and a look at the clock
@@ -64,10 +69,11 @@ impl Loop {
         let since = begin.saturating_duration_since(self.last);
         self.between += since.saturating_sub(look_at_the_clock());
         self.polling += end.saturating_duration_since(begin);
+        self.polls += 1;
     }
 
     fn does_little_else(&self) -> bool {
-        self.polling > self.between * 3
+        self.polling > self.between * 3 || self.between < NOTHING * self.polls
     }
 }
 
@@ -220,6 +226,22 @@ mod tests {
     fn a_loop_that_works_between_its_polls_goes_on() {
         let poll = (SECOND / 2, SECOND / 4);
         assert_eq!(polls_until_the_end(&Hopeless::default(), poll, || true), None);
+    }
+
+    /// However fast a poll is, and the loop around it slow.
+    #[test]
+    fn a_loop_is_told_from_work_by_the_time_of_its_turns() {
+        let now = Instant::now();
+        let nanos = |turn: u64| Duration::from_nanos(1000 * turn);
+        let with = |poll, between| Loop {
+            polling: nanos(poll),
+            between: nanos(between),
+            polls: 1000,
+            ..Loop::new(now, false)
+        };
+        assert!(with(50, 60).does_little_else() && with(50, 10).does_little_else());
+        assert!(!with(50, 120).does_little_else() && !with(300, 120).does_little_else());
+        assert!(with(400, 120).does_little_else());
     }
 
     /// What another thread did before it ended, the loop sees after it has ended.
