@@ -14,11 +14,13 @@
 //! was that they were made of, every second piece of an exchange to where the piece before came
 //! from, and what one sends to where the other's was if they take turns.
 
+mod parts;
 mod places;
 mod stream;
 
 use std::cell::Cell;
 
+pub(crate) use parts::{Parts, part};
 use spmd_core::algorithm::{LAST_STAGE, Round, copy_around, copy_from_peer};
 use spmd_core::{DType, Error, Result};
 pub(crate) use stream::two_segments;
@@ -334,10 +336,4 @@ pub(crate) unsafe fn checked(
         dtype.all_valid(room.as_ptr(), count)
     };
     if valid { Ok(room.as_ptr()) } else { Err(round.invalid(peer)) }
-}
-
-/// The part of `count` elements that rank `rank` of `ranks` works on: its start and length.
-pub(crate) fn part(count: usize, ranks: usize, rank: usize) -> (usize, usize) {
-    let start = |rank: usize| count / ranks * rank + (count % ranks).min(rank);
-    (start(rank), start(rank + 1) - start(rank))
 }

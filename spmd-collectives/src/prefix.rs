@@ -28,6 +28,11 @@ impl Prefix<'_> {
         rank + usize::from(self.own)
     }
 
+    /// Bytes of what a rank with a part works out for `ranks` ranks, where all can read it.
+    pub(crate) fn results(&self, ranks: usize) -> usize {
+        ranks * self.reduction.parts(ranks).longest() * self.reduction.size()
+    }
+
     /// Bytes of the room that [`doubling`] needs: the totals of log₂ n blocks.
     pub(crate) fn doubling_bytes(ranks: usize, bytes: usize) -> Option<usize> {
         bytes.checked_mul(levels(ranks).max(1))
@@ -124,42 +129,44 @@ pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<(
     round.arrive(steps as u32 + 1)
 }
 
-/// Every rank works out all prefixes of one part of the elements, then reads its own prefix of
-/// the parts of the others. Three meetings, or two a segment where data go through staging; two
+/// Ranks work out all prefixes of a [part](Reduction::parts) each of the elements, then every rank
+/// reads its own prefix of these parts. Three meetings, or two a segment where data go through staging; two
 /// reads of the data a rank, and (log₂ n)/2 + 1 folds.
 ///
 /// # Safety
-/// As [`flat`].
-pub(crate) unsafe fn chunked(round: &Round<'_>, segment: usize, prefix: Prefix<'_>) -> Result<()> {
+/// As [`flat`]. In one address space `results` has, on ranks with a part, the bytes of
+/// [`Prefix::results`], and it is nobody else's until the round is dropped.
+pub(crate) unsafe fn chunked(
+    round: &Round<'_>,
+    segment: usize,
+    prefix: Prefix<'_>,
+    results: &mut [u8],
+) -> Result<()> {
     let Prefix { reduction, send, recv, .. } = prefix;
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let step = (segment / size).max(1).min(reduction.count.max(1));
-    // What all ranks' prefixes of the longest part take, in a segment and in all.
-    let results = |count: usize| n * count.div_ceil(n) * size;
-    let mut private = Vec::new();
-    if round.one_address_space() {
-        private.resize(results(reduction.count), 0u8);
-    }
-    let (input, output) = ((send, reduction.bytes()), (private.as_ptr(), private.len()));
-    let place = step * size + results(step);
+    let (results, room) = (results.as_mut_ptr(), results.len());
+    let (input, output) = ((send, reduction.bytes()), (results.cast_const(), room));
+    let place = step * size + n * step.div_ceil(n) * size;
     // SAFETY: the buffers outlive the round; the algorithm reads as it meets.
     let large =
         unsafe { Large::meet(round, reduction.dtype, input, output, Way::Staged(place), |_| ())? };
     if round.one_address_space() {
-        let (first, len) = part(reduction.count, n, me);
-        let mut inputs = Vec::with_capacity(n);
-        for peer in 0..n {
+        let parts = reduction.parts(n);
+        let (first, len) = parts.of(me);
+        let mut inputs = Vec::new();
+        for peer in (0..n).filter(|_| len > 0) {
             // SAFETY: the part lies within the input, whose length `reach` has checked.
             inputs.push(unsafe { large.reach(peer, SEND, reduction.bytes())?.add(first * size) });
         }
         // SAFETY: nobody writes the inputs before the next meeting; the results have room.
-        unsafe { prefix.all(round, len, &inputs, private.as_mut_ptr())? };
+        unsafe { prefix.all(round, len, &inputs, results)? };
         large.arrive()?;
-        for peer in 0..n {
-            let (start, len) = part(reduction.count, n, peer);
-            let from = large.reach(peer, RECV, private.len())?;
-            // SAFETY: the peer's results are complete, and `recv` is read by nobody any more.
-            unsafe { prefix.take_own(&large, peer, from, recv.add(start * size), len)? };
+        let own = Some((me, first, len)).filter(|_| len > 0);
+        for (owner, start, len) in own.into_iter().chain(parts.others(me)) {
+            let from = large.reach(owner, RECV, prefix.results(n))?;
+            // SAFETY: the owner's results are complete, and `recv` is read by nobody any more.
+            unsafe { prefix.take_own(&large, owner, from, recv.add(start * size), len)? };
         }
         return large.arrive();
     }

@@ -7,7 +7,7 @@ use std::ptr::copy_nonoverlapping;
 use spmd_core::algorithm::{Call, ErasedOp, HubCall, Round, fold_ranks};
 use spmd_core::{Comm, DType, Result};
 
-use crate::large::{Large, SEND, Way, checked, part};
+use crate::large::{Large, Parts, SEND, Way, checked, part};
 pub(crate) use tree::tell_down_tree;
 
 /// Bytes that are folded before they are copied on.
@@ -28,6 +28,11 @@ impl Reduction<'_> {
 
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.size()
+    }
+
+    /// Who folds what of data that can be read in place.
+    pub(crate) fn parts(&self, ranks: usize) -> Parts {
+        Parts::new(self.count, self.size(), ranks)
     }
 
     /// Folds the ranks' `send` in their hub, into `recv` where that is not null: all meet once, the
@@ -118,6 +123,9 @@ impl Reduction<'_> {
         others: &[*mut u8],
     ) -> Result<()> {
         let (round, size) = (large.round, self.size());
+        if share.1 == 0 {
+            return Ok(());
+        }
         let mut inputs = Vec::with_capacity(round.size());
         for peer in 0..round.size() {
             // SAFETY: the share lies within the buffer, whose length `reach` has checked.

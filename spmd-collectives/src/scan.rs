@@ -8,7 +8,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 use crate::across;
 use crate::alone::alone;
 use crate::check;
-use crate::data::{Input, Output};
+use crate::data::{Input, Output, zeros};
 use crate::prefix::{Prefix, chunked, doubling, flat};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
@@ -252,13 +252,18 @@ unsafe fn scan(
         Doubling => doubles,
         _ => true,
     });
+    // What a rank works out for the others, for them to read. Not in the body: a round that fails
+    // ends only when nobody reads any more, which is after the body has.
+    let works =
+        choice == Chunked && comm.one_address_space() && reduction.parts(n).of(comm.rank()).1 > 0;
+    let mut results = zeros(if works { prefix.results(n) } else { 0 })?;
     comm.collective(call, |round| {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller promises; `results` has the room, and outlives the round.
         unsafe {
             match choice {
                 Flat => flat(round, prefix),
                 Doubling => doubling(round, prefix),
-                _ => chunked(round, comm.segment(), prefix),
+                _ => chunked(round, comm.segment(), prefix, &mut results),
             }
         }
     })

@@ -372,6 +372,25 @@ fn a_time_limit_within_an_allreduce_of_bools() {
     (1..30).for_each(|part| whole(Some(took * part / 20)));
 }
 
+/// So it does with the prefixes that it has worked out for them.
+#[test]
+fn a_time_limit_within_scans() {
+    let send = vec![1u8; 4 << 20];
+    for limit in (1..8).cycle().take(25) {
+        let block = Spmd::new(3).threads().timeout(Duration::from_millis(limit));
+        let right = block.run(|ctx| {
+            for _ in 0..5 {
+                // Memory that is new takes a while to be written.
+                let mut recv = vec![0; send.len()];
+                ctx.scan(&send, &mut recv, Sum)?;
+                assert!(recv.iter().all(|it| *it as usize == ctx.rank() + 1));
+            }
+            Ok(())
+        });
+        assert!(!matches!(right, Err(Error::Panicked { .. })), "{right:?}");
+    }
+}
+
 /// More small messages than a ring holds, to a rank that is in another call.
 #[cfg(target_os = "linux")]
 #[test]

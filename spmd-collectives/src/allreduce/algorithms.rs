@@ -6,7 +6,7 @@ use spmd_core::{Comm, Result};
 use crate::across;
 use crate::alone::alone;
 use crate::data::zeros;
-use crate::large::{Large, RECV, part};
+use crate::large::{Large, RECV};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Algorithm::*, choose};
 
@@ -58,7 +58,7 @@ pub(crate) unsafe fn allreduce(
     // round that fails ends only when nobody reads any more, which is after the body has.
     let chunked_closed = !matches!(choice, Flat | Tree | Central) && comm.closes(reduction.dtype);
     let mut folded = match chunked_closed {
-        true => Some(zeros(part(reduction.count, comm.size(), comm.rank()).1 * reduction.size())?),
+        true => Some(zeros(reduction.parts(comm.size()).of(comm.rank()).1 * reduction.size())?),
         false => None,
     };
     comm.collective(call, |round| {
@@ -146,7 +146,7 @@ unsafe fn tree(
     }
 }
 
-/// Every rank folds one part of all inputs, and writes it into all results, or where that cannot
+/// Ranks fold a [part](Reduction::parts) each of all inputs, and writes it into all results, or where that cannot
 /// be, reads the parts of the others (Rabenseifner's reduce-scatter and allgather, over shared
 /// memory). Two meetings, or one a segment and three more where data go through staging;
 /// 2 (n − 1)/n reads or writes of the data a rank.
@@ -165,7 +165,8 @@ unsafe fn chunked(
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let total = reduction.bytes();
     let step = reduction.step(segment);
-    let mine = part(reduction.count, n, me);
+    let parts = reduction.parts(n);
+    let mine = parts.of(me);
     let folded = folded.map(|folded| (folded.as_mut_ptr(), folded.len()));
     let shown = folded.map_or((recv.cast_const(), total), |(ptr, len)| (ptr.cast_const(), len));
     // SAFETY: the buffers are the caller's, which outlive the round; the algorithm reads as it
@@ -176,8 +177,8 @@ unsafe fn chunked(
         Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
     };
     if large.pushes() {
-        let mut others = Vec::with_capacity(n);
-        for peer in (1..n).map(|step| (me + step) % n) {
+        let mut others = Vec::new();
+        for peer in (1..n).filter(|_| mine.1 > 0).map(|step| (me + step) % n) {
             // SAFETY: the part lies within the peer's buffer, whose length `reach` has checked.
             others.push(unsafe { large.reach(peer, RECV, total)?.cast_mut().add(mine.0 * size) });
         }
@@ -202,8 +203,7 @@ unsafe fn chunked(
             if let Some((ptr, len)) = folded {
                 std::ptr::copy_nonoverlapping(ptr, own, len);
             }
-            for peer in (1..n).map(|step| (me + step) % n) {
-                let (start, count) = part(reduction.count, n, peer);
+            for (peer, start, count) in parts.others(me) {
                 let from = match folded.is_some() {
                     true => large.reach(peer, RECV, count * size)?,
                     false => large.reach(peer, RECV, total)?.add(start * size),

@@ -7,7 +7,7 @@ use spmd_core::{Comm, Result};
 
 use crate::across;
 use crate::alone::alone;
-use crate::large::{Large, RECV, Way, part, take, two_segments};
+use crate::large::{Large, RECV, Way, take, two_segments};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Algorithm::*, choose};
 
@@ -114,7 +114,7 @@ unsafe fn tree(
     }
 }
 
-/// Every rank folds one part of all inputs: into the root's buffer, if it can be written from
+/// Ranks fold a [part](Reduction::parts) each of all inputs: into the root's buffer, if it can be written from
 /// here, else into staging, from where the root takes it. Two meetings, or one a segment and two
 /// more; the inputs are read once, by all ranks together. Of two processes the root alone folds,
 /// as it would read all of the other's input anyway: a meeting, and a step a segment.
@@ -156,7 +156,7 @@ unsafe fn chunked(
         Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
     };
     if large.pushes() {
-        let mine = part(count, n, me);
+        let mine = reduction.parts(n).of(me);
         let into = large.reach(root, RECV, total)?.cast_mut();
         // SAFETY: the root holds `recv` for writing until all ranks have met again, or have left
         // the round if it gives up. Only this rank writes this part of it, and reads this part of
