@@ -98,6 +98,8 @@ impl Across {
     /// # Safety
     /// As [`Processes::run`].
     pub(super) unsafe fn make_with_all(&self, step: Step<'_>) -> Result<()> {
+        // Another may take what waits here before it makes its part.
+        self.fabric.flush()?;
         if !self.survives {
             // SAFETY: as the caller promises.
             return unsafe { self.control.run(step) };
