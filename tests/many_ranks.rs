@@ -206,3 +206,57 @@ fn survivors_among_very_many() {
     assert!(peak() < 2 << 30, "{} MiB", peak() >> 20);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }
+
+/// Half of all fail; the others go on without them.
+#[test]
+fn half_of_very_many_fail() {
+    const RANKS: usize = 40_000;
+    if !in_a_process_of_its_own("half_of_very_many_fail") {
+        return;
+    }
+    let start = Instant::now();
+    let gone_on = AtomicUsize::new(0);
+    let ended = Spmd::new(RANKS).virtual_ranks().run(|ctx| {
+        let ten = ctx.split(Some((ctx.rank() / 10) as u32), 0)?.expect("every rank gives a color");
+        ctx.barrier()?;
+        if ctx.rank() % 2 == 0 {
+            return Err("there is no data".into());
+        }
+        ctx.barrier().expect_err("ranks have failed");
+        let rest = ctx.shrink()?;
+        assert_eq!(rest.allreduce_value(1usize, Sum)?, RANKS / 2);
+        assert_eq!(ten.shrink()?.allreduce_value(1usize, Sum)?, 5);
+        gone_on.fetch_add(1, Relaxed);
+        Ok(())
+    });
+    println!("{RANKS} of which half fail: {:?}, {} MiB", start.elapsed(), peak() >> 20);
+    assert!(ended.expect_err("ranks fail").to_string().contains("there is no data"));
+    assert_eq!(gone_on.into_inner(), RANKS / 2);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+/// Of data that are too large for boards each rank would have a few bytes to fold of all others.
+#[test]
+fn large_reductions_of_very_many() {
+    const RANKS: usize = 20_000;
+    if !in_a_process_of_its_own("large_reductions_of_very_many") {
+        return;
+    }
+    let start = Instant::now();
+    let ended = Spmd::new(RANKS).virtual_ranks().run(|ctx| {
+        let values: Vec<u32> = (0..1250).map(|index| index + ctx.rank() as u32).collect();
+        let folded =
+            |ranks: usize| (0..1250).map(move |i| (ranks * i + ranks * (ranks - 1) / 2) as u32);
+        let mut all = vec![0; values.len()];
+        ctx.allreduce(&values, &mut all, Sum)?;
+        assert!(all.iter().copied().eq(folded(RANKS)));
+        ctx.scan(&values, &mut all, Sum)?;
+        assert!(all.iter().copied().eq(folded(ctx.rank() + 1)));
+        ctx.reduce(&values, &mut all, Sum, 7)?;
+        assert!(ctx.rank() != 7 || all.iter().copied().eq(folded(RANKS)));
+        Ok(())
+    });
+    println!("{RANKS} that reduce: {:?}, {} MiB", start.elapsed(), peak() >> 20);
+    ended.unwrap();
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}

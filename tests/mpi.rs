@@ -237,6 +237,42 @@ fn most_memory() -> usize {
     kib.parse::<usize>().expect("a number") / 1024
 }
 
+/// Ranks of one process share what they know of a communicator.
+#[test]
+fn communicators_of_thousands() -> Result<()> {
+    const EACH: usize = 2000;
+    everywhere("communicators_of_thousands", &[(2, EACH, "virtual")], &[], |ctx| {
+        for _ in 0..5 {
+            let copy = ctx.dup()?;
+            assert_eq!(copy.allreduce_value(1usize, Sum)?, 2 * EACH);
+        }
+        let ten = ctx.split(Some((ctx.rank() % EACH / 5) as u32), 0)?.expect("a color is given");
+        assert_eq!((ten.size(), ten.allreduce_value(1usize, Sum)?), (10, 10));
+        // A word of each rank for each would be 64 MiB for a communicator.
+        assert!(most_memory() < 512, "{} MiB", most_memory());
+        Ok(())
+    })
+}
+
+/// More messages than the library is given at a time, sent as the last thing that a rank does.
+#[test]
+fn what_is_sent_last_comes() -> Result<()> {
+    const MESSAGES: u64 = 2000;
+    let places = [(2, 1, "threads"), (2, 2, "virtual")];
+    everywhere("what_is_sent_last_comes", &places, &[], |ctx| {
+        let mut number = 0;
+        for sent in 0..MESSAGES {
+            if is_last(ctx) {
+                ctx.send(&[sent], 0, 3)?;
+            } else if ctx.rank() == 0 {
+                ctx.recv(std::slice::from_mut(&mut number), ctx.size() - 1, 3)?;
+                assert_eq!(number, sent);
+            }
+        }
+        Ok(())
+    })
+}
+
 /// A sender of more small messages than the window has room for waits until they are received.
 #[test]
 fn a_flood_of_small_messages_is_bounded() -> Result<()> {

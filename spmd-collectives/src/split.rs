@@ -6,9 +6,7 @@ use std::panic::Location;
 use spmd_core::algorithm::{Call, Common, ErasedOp, Form, Kind, Offer, Part, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
-use crate::across;
-use crate::allgather::allgather;
-use crate::blocks::Blocks;
+use crate::across::{self, Told};
 use crate::large::take;
 use crate::reducing::{Reduction, tell_down_tree};
 
@@ -107,9 +105,7 @@ impl Split for Comm {
         let _held = self.hold(&call)?;
         loop {
             let child = if self.spans_processes() {
-                let (agreed, _) = across_groups(self, &call, None, 0, 0)?;
-                let all: Vec<usize> = (0..self.size()).collect();
-                make(&agreed, self, &call, Some((&Part::all(self), self.rank())), &all)?
+                make_across(self, &call, Some(0), 0, 0)?
             } else {
                 let (agreed, part) = self.collective(&call, |round| {
                     let agreed = agree(self, round)?;
@@ -136,8 +132,7 @@ pub(crate) fn split(
     let _held = comm.hold(call)?;
     loop {
         let child = if comm.spans_processes() {
-            let (agreed, groups) = across_groups(comm, call, color, key, digest)?;
-            make(&agreed, comm, call, groups.part(comm), groups.ranks(comm))?
+            make_across(comm, call, color, key, digest)?
         } else {
             let groups = |round: &Round<'_>| groups(comm, round, color, key, digest);
             let (agreed, groups) = comm.collective(call, groups)?;
@@ -216,33 +211,28 @@ impl Groups {
     }
 }
 
-/// [`groups`] where ranks live in several processes: everybody tells all.
-fn across_groups(
+/// [`groups`] and [`make`] where ranks live in several processes: everybody tells all.
+fn make_across(
     comm: &Comm,
     call: &Call<'_>,
     color: Option<u32>,
     key: i32,
     digest: u64,
-) -> Result<(Offer, Groups)> {
-    type Said = [u64; Offer::WORDS + 3];
-    let Offer(own) = comm.offer();
-    let mut said: Said = [0; Offer::WORDS + 3];
-    said[..own.len()].copy_from_slice(&own);
-    let told = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
-    said[own.len()..].copy_from_slice(&told);
-    let mut heard: Vec<Said> = vec![said; comm.size()];
-    let (blocks, into) = (Blocks::Equal(1), heard.as_mut_ptr().cast());
-    // SAFETY: `said` is one array, and there is room for one of each rank.
-    unsafe { allgather(comm, call, Said::DTYPE, &blocks, (&raw const said).cast(), into)? };
-    let [color_at, key_at, digest_at] = [0, 1, 2].map(|index| own.len() + index);
-    if let Some(other) = heard.iter().position(|said| said[digest_at] != digest) {
+) -> Result<Option<Option<Comm>>> {
+    let words = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
+    let made = across::tell(comm, call, words, |Told { offer, said }| {
+        let first = said[0][2];
+        let other = said.iter().position(|[.., digest]| *digest != first);
+        let groups = Groups::new(comm, said.iter().map(|[color, key, _]| [*color, *key]));
+        (offer, groups, first, other)
+    })?;
+    let (offer, groups, first, other) = &*made;
+    if let Some(other) = other {
+        let other = if digest == *first { *other } else { 0 };
         let grids = grids(other, comm.rank());
         return Err(Error::Argument(format!("{call}: the ranks make different {grids}")));
     }
-    let offers = heard.iter().map(|said| Offer(said[..own.len()].try_into().expect("as long")));
-    let common = offers.fold(Offer(own), Offer::and);
-    let said = heard.iter().map(|said| [said[color_at], said[key_at]]);
-    Ok((common, Groups::new(comm, said)))
+    make(offer, comm, call, groups.part(comm), groups.ranks(comm))
 }
 
 /// The number under which a rank says its color plus one, or 0.

@@ -32,7 +32,7 @@ use crate::transport::registry::Route;
 use crate::transport::shared::board::{Board, FLAT, Round};
 use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
 use crate::transport::shared::record::Noted;
-use crate::transport::shared::{Endpoint, Mode};
+use crate::transport::shared::{Common, Endpoint, Mode};
 use choices::Choices;
 pub use choices::Trial;
 use polling::Polling;
@@ -76,7 +76,12 @@ pub struct Comm {
     user: entry::User,
     /// The block's own communicator, not one made by the program.
     primary: bool,
+    /// Of the block's own, where it spans processes: what its ranks share in this one.
+    _part: Option<Common<Part>>,
 }
+
+/// Marks the whole of a block among what the ranks of a process have in common.
+const WHOLE: u64 = 1 << 61;
 
 /// Live communicators of this process besides the blocks' own.
 static EXTRA_COMMS: AtomicUsize = AtomicUsize::new(0);
@@ -88,18 +93,19 @@ pub(crate) fn extra_comms() -> usize {
 
 impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32) -> Comm {
-        let group = Group::World(endpoint.world.size());
-        let (here, spread) = match &endpoint.world.across {
-            None => (group.clone(), None),
-            Some(across) if across.size() == across.local().len() => (group.clone(), None),
-            Some(across) => {
-                let here = Group::of(across.local());
+        let part = || Part::of(Group::World(endpoint.world.size()));
+        let at = (u64::from(block), board_of(block));
+        let (part, here, spread) = match &endpoint.world.across {
+            Some(across) if across.size() > across.local().len() => {
+                let part = Common::of(&endpoint.world, (at.0, WHOLE), part);
                 let processes = across.fabric.world();
-                let at = (u64::from(block), board_of(block));
-                let rank = endpoint.rank;
-                (here, Some(Spread::new(across.clone(), &group, processes, at, rank, true)))
+                let spread = part.spread(across, processes, at, endpoint.rank, true);
+                let here = part.here(Some(across));
+                (Some(part), here, Some(spread))
             }
+            _ => (None, Group::World(endpoint.world.size()), None),
         };
+        let group = Group::World(endpoint.world.size());
         let scope = Scope::new(u64::from(block), block, board_of(block), group, here);
         let here = scope.here.local(endpoint.rank).expect("a rank lives in its process");
         let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
@@ -121,6 +127,7 @@ impl Comm {
             polling,
             user,
             primary: true,
+            _part: part,
         }
     }
 
@@ -297,27 +304,14 @@ impl Comm {
         if !self.endpoint.take_board(board, context) {
             return None;
         }
-        let spread = processes.and_then(|processes| {
-            let across = self.endpoint.world.across.clone()?;
-            Some(Spread::new(
-                across,
-                &group,
-                processes,
-                (context, board),
-                self.endpoint.rank,
-                false,
-            ))
+        let across = self.endpoint.world.across.as_ref();
+        let spread = processes.zip(across).map(|(processes, across)| {
+            part.spread(across, processes, (context, board), self.endpoint.rank, false)
         });
-        let here = match &self.endpoint.world.across {
-            None => group.clone(),
-            Some(across) => {
-                let local = group.iter().filter(|rank| across.local().contains(rank));
-                Group::of(local)
-            }
-        };
+        let here = part.here(across.map(|across| &**across));
         let size = group.len();
         let scope = Scope::new(context, self.scope.block, board, group, here).within(&self.scope);
-        let scope = Scope { leaving: Some(part.leaving.clone()), ..scope };
+        let scope = Scope { together: Some(part.together.clone()), ..scope };
         let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.extra_comms.fetch_add(1, Relaxed);
         EXTRA_COMMS.fetch_add(1, Relaxed);
@@ -335,6 +329,7 @@ impl Comm {
             polling: Polling::default(),
             user: Default::default(),
             primary: false,
+            _part: None,
         })
     }
 

@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -112,17 +114,24 @@ pub(crate) struct Scope {
     /// The rank has the communicator, and with it its page of the board.
     pub(crate) held: bool,
     /// Of a communicator that the program has made: what its ranks in this process share.
-    pub(crate) leaving: Option<Arc<Leaving>>,
+    pub(crate) together: Option<Arc<Together>>,
 }
 
-/// How far ranks have looked for who still uses a communicator, so that not each looks at all.
+/// What the ranks of one process have found out about a communicator, so that not each looks at all.
 #[derive(Debug, Default)]
-pub(crate) struct Leaving(Mutex<(Account, usize)>);
+pub(crate) struct Together {
+    /// How far they have looked for who still uses it.
+    left: Mutex<(Account, usize)>,
+    /// As [`Scope::examined`].
+    examined: AtomicU32,
+    /// As [`Scope::fault`].
+    fault: OnceLock<Fault>,
+}
 
 /// How many rounds and agreements there were by a rank's account, and whether it has stopped them.
 pub(crate) type Account = (u64, u64, bool);
 
-impl Leaving {
+impl Together {
     /// Whether all members `here` have left what ended like this. Who has left does not come back.
     pub(crate) fn is_over(
         &self,
@@ -130,7 +139,7 @@ impl Leaving {
         here: &Group,
         has_left: impl Fn(usize) -> bool,
     ) -> bool {
-        let mut looked = self.0.lock();
+        let mut looked = self.left.lock();
         if looked.0 != account {
             *looked = (account, 0);
         }
@@ -147,15 +156,42 @@ pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 impl Scope {
     pub(crate) fn new(context: u64, block: u32, board: usize, group: Group, here: Group) -> Scope {
         let (faults_seen, examined, fault) = Default::default();
-        let (held, leaving) = (true, None);
-        Scope { context, block, board, group, here, faults_seen, examined, fault, held, leaving }
+        let (held, together) = (true, None);
+        Scope { context, block, board, group, here, faults_seen, examined, fault, held, together }
     }
 
     /// What does not concern `parent` does not concern this part of it, which was made later.
     pub(crate) fn within(self, parent: &Scope) -> Scope {
         self.faults_seen.set(parent.faults_seen.get());
-        self.examined.set(parent.examined.get());
+        self.examined.set(parent.examined());
         self
+    }
+
+    /// What has stopped it, if another rank of this process knows.
+    pub(crate) fn fault_of_others(&self) -> Option<Fault> {
+        self.together.as_ref()?.fault.get().cloned()
+    }
+
+    /// Faults up to this number do not concern it, as far as ranks of this process know.
+    pub(crate) fn examined(&self) -> u32 {
+        let together = self.together.as_ref().map_or(0, |it| it.examined.load(Relaxed));
+        self.examined.get().max(together)
+    }
+
+    /// This rank has seen that none up to this number does.
+    pub(crate) fn has_examined(&self, last: u32) {
+        self.examined.set(last);
+        if let Some(together) = &self.together {
+            together.examined.fetch_max(last, Relaxed);
+        }
+    }
+
+    /// This rank knows what has stopped it.
+    pub(crate) fn has_stopped(&self, fault: &Fault) {
+        let _ = self.fault.set(Box::new(fault.clone()));
+        if let Some(together) = &self.together {
+            let _ = together.fault.set(fault.clone());
+        }
     }
 
     /// Whether this is a block's own communicator, not one that the program has made.

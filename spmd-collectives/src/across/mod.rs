@@ -7,11 +7,13 @@ mod folding;
 mod gathering;
 mod moving;
 mod neighbors;
+mod telling;
 
 pub(crate) use folding::{allreduce, reduce, reduce_scatter, scan};
 pub(crate) use gathering::{allgather, gather, scatter};
 pub(crate) use moving::{ByRank, agree, agree_on_counts, alltoall, barrier, broadcast};
 pub(crate) use neighbors::{Beside, neighbors};
+pub(crate) use telling::{Told, tell};
 
 use spmd_core::algorithm::{Extents, Lead, Parts};
 use spmd_core::{DType, Error, Result};

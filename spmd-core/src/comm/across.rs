@@ -156,28 +156,28 @@ fn make_processes(lead: &Lead<'_, Made>) -> Result<()> {
 /// go on when a process fails, all make each set together: only that can be ended.
 fn make_in_turn(lead: &Lead<'_, Made>) -> Result<()> {
     // SAFETY: `Comm::processes_of` keeps them.
-    let members = |made: Made| unsafe { std::slice::from_raw_parts(made.members, made.count) };
-    let mut groups: Vec<&[usize]> = lead.parts().map(members).filter(|it| !it.is_empty()).collect();
-    groups.sort_unstable_by_key(|group| group[0]);
-    groups.dedup_by_key(|group| group[0]);
+    let members = |made: &Made| unsafe { std::slice::from_raw_parts(made.members, made.count) };
+    let mut parts: Vec<Made> = lead.parts().filter(|made| made.count > 0).collect();
+    parts.sort_unstable_by_key(|made| members(made)[0]);
+    let groups = parts.chunk_by(|one, other| members(one)[0] == members(other)[0]);
     // Those of one process have an arena.
-    groups.retain(|group| processes_of(lead, group).len() > 1);
+    let groups = groups.filter(|group| processes_of(lead, members(&group[0])).len() > 1);
     let (together, all) = (lead.spread.across().survives(), &lead.spread.processes);
-    let mut groups = groups.into_iter().peekable();
+    let mut groups = groups.peekable();
     loop {
-        let mine = groups.peek().map_or(NO_GROUP, |group| group[0] as u64);
+        let mine = groups.peek().map_or(NO_GROUP, |group| members(&group[0])[0] as u64);
         let next = if together { lead.least(mine)? } else { mine };
         if next == NO_GROUP {
             return Ok(());
         }
         let group = groups.next_if(|_| mine == next).unwrap_or_default();
-        let processes = processes_of(lead, group);
+        let processes = group.first().map_or(vec![], |made| processes_of(lead, members(made)));
         let set = match together {
             true => all.part(&processes),
             false => all.subset(&processes, next as u32).map(Some),
         };
         let set = set.map_err(|error| lead.explain(error))?;
-        for made in lead.parts().filter(|made| members(*made).first() == group.first()) {
+        for made in group {
             // SAFETY: as above.
             unsafe { *made.out = set.clone() };
         }
@@ -189,13 +189,9 @@ const NO_GROUP: u64 = u64::MAX;
 
 /// The processes that hold these ranks, in the order of their lowest.
 fn processes_of(lead: &Lead<'_, Made>, group: &[usize]) -> Vec<usize> {
-    let mut processes = Vec::new();
-    for process in group.iter().map(|rank| lead.process_of(*rank)) {
-        if !processes.contains(&process) {
-            processes.push(process);
-        }
-    }
-    processes
+    let mut seen = vec![false; lead.processes()];
+    let processes = group.iter().map(|rank| lead.process_of(*rank));
+    processes.filter(|process| !std::mem::replace(&mut seen[*process], true)).collect()
 }
 
 /// Which of a rank's exposures is its `P`.

@@ -40,11 +40,17 @@ impl Comm {
         self.fits_hub(bytes, dtype) && self.endpoint.hub(&self.scope).is_some_and(Hub::has_trees)
     }
 
+    /// Whether all ranks can read each other's buffers where they are, as they share an address space.
+    #[doc(hidden)]
+    pub fn one_address_space(&self) -> bool {
+        self.endpoint.world.one_address_space()
+    }
+
     /// Whether ranks of one address space write into nobody's results of this type, as such data are
     /// checked by who gets them.
     #[doc(hidden)]
     pub fn closes(&self, dtype: DType) -> bool {
-        self.endpoint.world.one_address_space() && self.endpoint.must_check(dtype)
+        self.one_address_space() && self.endpoint.must_check(dtype)
     }
 
     /// [`Comm::collective`] in the hub. Panics where the ranks have none ([`Comm::has_hub`]).

@@ -172,8 +172,7 @@ impl Comm {
         // Nobody looks at a page of the board before its owner has cleared it.
         let made = self.propose(call, Proposal::Made(child.is_some()))?.tally.made;
         let Some(child) = child.filter(|_| made == tally.members.len()) else { return Ok(None) };
-        let gone: Vec<usize> = tally.gone.iter().map(|rank| self.world_rank(*rank)).collect();
-        self.endpoint.go_on(&self.scope, &child.scope, &gone);
+        self.endpoint.go_on(&self.scope, &child.scope, tally.left_behind(self));
         Ok(Some(child))
     }
 

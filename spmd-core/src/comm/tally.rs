@@ -6,6 +6,7 @@ use super::{Comm, Offer, Part};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::transport::shared::board::agreement::{WORDS, Words};
+use crate::transport::shared::outlived::Gone;
 
 /// What a rank says in an agreement.
 pub(super) enum Proposal {
@@ -67,6 +68,8 @@ pub(crate) struct Tally {
     /// How many have proposed anything.
     present: usize,
     part: OnceLock<Part>,
+    /// Those that are not among them, once the others go on.
+    left_behind: OnceLock<Gone>,
     /// Why there is no agreement, where nothing else has stopped the communicator.
     pub(super) veto: OnceLock<Fault>,
 }
@@ -83,6 +86,7 @@ impl From<Vec<Option<Words>>> for Tally {
             made: 0,
             present: 0,
             part: OnceLock::new(),
+            left_behind: OnceLock::new(),
             veto: OnceLock::new(),
         };
         for (rank, words) in proposals.iter().enumerate() {
@@ -128,5 +132,13 @@ impl Tally {
     /// The members of the new communicator.
     pub(super) fn part(&self, comm: &Comm) -> &Part {
         self.part.get_or_init(|| Part::new(comm, &self.members))
+    }
+
+    /// The ranks without which its members go on.
+    pub(super) fn left_behind(&self, comm: &Comm) -> &Gone {
+        self.left_behind.get_or_init(|| {
+            let ranks = self.gone.iter().map(|rank| comm.world_rank(*rank)).collect();
+            Gone::new(&comm.endpoint.world, ranks)
+        })
     }
 }

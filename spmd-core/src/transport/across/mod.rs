@@ -136,7 +136,7 @@ impl Across {
         }
     }
 
-    fn know(&self, spread: &Arc<Spread>) {
+    pub(crate) fn know(&self, spread: &Arc<Spread>) {
         let mut comms = self.comms.lock();
         comms.retain(|comm| comm.strong_count() > 0);
         comms.push(Arc::downgrade(spread));

@@ -47,7 +47,7 @@ impl Now {
     }
 
     /// The rank that leads, and its board.
-    pub(super) fn lead(&self) -> usize {
+    pub(crate) fn lead(&self) -> usize {
         self.lead
     }
 

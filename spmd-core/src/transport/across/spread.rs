@@ -41,14 +41,13 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
-    /// their lowest; as `rank` sees it, one of them, in the communicator of this number and board,
-    /// which is the block's own if it is `primary`.
+    /// their lowest, in the communicator of this number and board, which is the block's own if it is
+    /// `primary`. Its lead makes it [known](Across::know).
     pub(crate) fn new(
         across: Arc<Across>,
         group: &Group,
         processes: Arc<dyn Processes>,
         (context, board): (u64, usize),
-        rank: usize,
         primary: bool,
     ) -> Arc<Spread> {
         let (members, places) = Spread::lay_out(&across, group);
@@ -59,7 +58,7 @@ impl Spread {
         let now = Now::new(context, board, lead, leads);
         let lone_ranks = primary && across.each == 1 && !across.survives();
         let blocking = AtomicBool::new(lone_ranks);
-        let spread = Arc::new(Spread {
+        Arc::new(Spread {
             across,
             processes,
             homes,
@@ -71,11 +70,7 @@ impl Spread {
             primary,
             told: AtomicBool::new(false),
             now,
-        });
-        if rank == lead {
-            spread.across.know(&spread);
-        }
-        spread
+        })
     }
 
     /// Runs what the lead does in a round.

@@ -26,7 +26,7 @@ pub struct Common<T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> Common<T> {
     /// What a rank has made of this before, or what `make` makes now. Ranks that hold it at a time have
     /// the same.
-    pub(super) fn of(world: &Arc<World>, key: Key, make: impl FnOnce() -> T) -> Common<T> {
+    pub(crate) fn of(world: &Arc<World>, key: Key, make: impl FnOnce() -> T) -> Common<T> {
         let mut known = world.commons.0.lock();
         let made = known.get(&key).and_then(Weak::upgrade);
         let made = made.and_then(|it| it.downcast::<T>().ok());

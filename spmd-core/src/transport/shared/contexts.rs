@@ -63,8 +63,8 @@ impl Endpoint {
                     || self.world.is_dead(rank)
             };
             let here = &old.scope.here;
-            let settled = match &old.scope.leaving {
-                Some(leaving) => leaving.is_over(old.account, here, left),
+            let settled = match &old.scope.together {
+                Some(together) => together.is_over(old.account, here, left),
                 None => here.iter().all(left),
             };
             if settled {

@@ -19,7 +19,7 @@ mod inbox;
 mod lane;
 pub(crate) mod layout;
 pub(crate) mod memory;
-mod outlived;
+pub(crate) mod outlived;
 mod post;
 pub use post::packed_if_apart;
 mod queue;

@@ -2,18 +2,22 @@
 //! not wait for at the end of the block, and communicators of which it need not miss anything.
 
 use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, OnceLock};
 
 use super::contexts::board_of;
-use super::{Endpoint, state};
+use super::{Endpoint, World, state};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{FIRST_CONTEXT, Group, Scope};
+
+/// A list of ranks, of which those of one process share one.
+type Ranks = Arc<[usize]>;
 
 /// What a rank has gone on without in its block.
 #[derive(Default)]
 pub(super) struct Outlived {
     /// World ranks that are not in a communicator that was shrunk, each once, in order.
-    ranks: Vec<usize>,
+    ranks: Ranks,
     /// The newest communicator that was made by shrinking one that had lost something; 0 for none.
     newest: u64,
     /// Its place on the boards.
@@ -22,6 +26,40 @@ pub(super) struct Outlived {
     primary: bool,
     /// The least number of a communicator that the program can have made in the block.
     first: u64,
+}
+
+/// Ranks that ended before others shrank a communicator: one list for all ranks of a process.
+pub(crate) struct Gone {
+    /// World ranks, in order.
+    ranks: Ranks,
+    /// A list to which these have been added, and what came of it.
+    added: OnceLock<(Ranks, Ranks)>,
+}
+
+impl Gone {
+    /// Of ranks in any order, without which this process goes on.
+    pub(crate) fn new(world: &World, mut ranks: Vec<usize>) -> Gone {
+        ranks.sort_unstable();
+        for rank in &ranks {
+            world.memory.bell(*rank).outlived.store(1, Relaxed);
+        }
+        Gone { ranks: ranks.into(), added: OnceLock::new() }
+    }
+
+    /// These and those `before`.
+    fn added_to(&self, before: &Ranks) -> Ranks {
+        if before.is_empty() {
+            return self.ranks.clone();
+        }
+        let both = || {
+            let mut both = [&**before, &*self.ranks].concat();
+            both.sort_unstable();
+            both.dedup();
+            Arc::from(both)
+        };
+        let (to, made) = self.added.get_or_init(|| (before.clone(), both()));
+        if Arc::ptr_eq(to, before) { made.clone() } else { both() }
+    }
 }
 
 /// The messages of one block, told by the numbers of their communicators.
@@ -54,9 +92,8 @@ impl Endpoint {
     pub(crate) fn enter(&self, block: u32) {
         let mut outlived = self.outlived.lock();
         // Those whose processes are gone stay so.
-        let Outlived { mut ranks, .. } = std::mem::take(&mut *outlived);
-        ranks.retain(|rank| self.world.is_dead(*rank));
-        outlived.ranks = ranks;
+        let Outlived { ranks, .. } = std::mem::take(&mut *outlived);
+        outlived.ranks = ranks.iter().copied().filter(|rank| self.world.is_dead(*rank)).collect();
         outlived.first = self.next_context();
         self.world.memory.bell(self.rank).outlived.store(0, Relaxed);
         self.world.set_state(self.rank, block, state::INSIDE);
@@ -86,21 +123,16 @@ impl Endpoint {
     }
 
     /// The rank goes on with communicator `next`, in which these members of `scope` are not.
-    pub(crate) fn go_on(&self, scope: &Scope, next: &Scope, without: &[usize]) {
-        if without.is_empty() && self.first_fault(scope).is_none() {
+    pub(crate) fn go_on(&self, scope: &Scope, next: &Scope, without: &Gone) {
+        if without.ranks.is_empty() && self.first_fault(scope).is_none() {
             return;
         }
         let mut outlived = self.outlived.lock();
-        outlived.ranks.extend(without);
-        outlived.ranks.sort_unstable();
-        outlived.ranks.dedup();
+        outlived.ranks = without.added_to(&outlived.ranks);
         if next.context > outlived.newest {
             (outlived.newest, outlived.board) = (next.context, next.board);
         }
         outlived.primary |= scope.is_primary();
-        for rank in without {
-            self.world.memory.bell(*rank).outlived.store(1, Relaxed);
-        }
     }
 
     /// Whether something has been lost in this block: the calls of its ranks need not match.

@@ -26,12 +26,21 @@ struct Passes {
     number: u64,
     /// The rank that it looks at next.
     next: usize,
+    /// Ranks wait for the passes below this number.
+    wanted: u64,
 }
 
 impl Passes {
-    /// The next pass that begins.
-    fn to_come(&self) -> u64 {
-        self.number + u64::from(self.next > 0)
+    /// The next pass that begins, for which a rank waits.
+    fn want(&mut self) -> u64 {
+        let last = self.number + u64::from(self.next > 0);
+        self.wanted = last + 1;
+        last
+    }
+
+    /// The pass that is under way, if ranks wait for it.
+    fn wanted(&self) -> Option<u64> {
+        Some(self.number).filter(|number| *number < self.wanted)
     }
 
     /// Goes on to the end of pass `last`, as far as ranks are not `inside`. Whether a pass has ended.
@@ -66,10 +75,8 @@ impl Drop for Round<'_> {
         // Peers that wait for anything else, the fault has ended.
         if world.mode == Mode::Processes {
             self.ring_peers();
-        } else if !self.exposed.get() && world.taking_back.load(Relaxed) > 0 {
-            let passes = self.passes();
-            let last = passes.lock().number;
-            self.look_on(&passes, last);
+        } else if !self.exposed.get() {
+            self.help_take_back();
         }
         if self.exposed.get() {
             self.take_back();
@@ -95,10 +102,20 @@ impl Round<'_> {
             }
         } else {
             let passes = self.passes();
-            let last = passes.lock().to_come();
+            let last = passes.lock().want();
             self.waiter.until_gone(|| self.look_on(&passes, last));
         }
         world.taking_back.fetch_sub(1, SeqCst);
+    }
+
+    /// This rank, which shares an address space with the others, has left the round: if one of them
+    /// waits for that, looks at those that it waits for as well.
+    pub(super) fn help_take_back(&self) {
+        if self.endpoint.world.taking_back.load(Relaxed) > 0 {
+            let passes = self.passes();
+            let wanted = passes.lock().wanted();
+            wanted.map(|last| self.look_on(&passes, last));
+        }
     }
 
     /// Whether a rank may use memory that peers have shown in this round.
@@ -133,17 +150,18 @@ mod tests {
     #[test]
     fn a_pass_serves_those_that_came_before_it() {
         let mut passes = Passes::default();
-        assert_eq!(passes.to_come(), 0);
+        assert_eq!((passes.wanted(), passes.want(), passes.wanted()), (None, 0, Some(0)));
         // Rank 2 keeps the first pass from its end; who comes meanwhile needs the second.
         assert!(!passes.go_on(0, 4, |rank| rank == 2));
-        assert_eq!((passes.next, passes.to_come()), (2, 1));
+        assert_eq!((passes.next, passes.want()), (2, 1));
         assert!(!passes.go_on(1, 4, |rank| rank == 3));
         assert_eq!((passes.number, passes.next), (0, 3));
         // The first ends, and the second comes as far as to rank 1, which has come since.
         assert!(passes.go_on(1, 4, |rank| rank == 1));
         assert_eq!((passes.number, passes.next), (1, 1));
         assert!(passes.go_on(1, 4, |_| false));
-        assert_eq!((passes.number, passes.to_come()), (2, 2));
+        assert_eq!((passes.number, passes.wanted()), (2, None));
+        assert_eq!((passes.want(), passes.wanted()), (2, Some(2)));
     }
 }
 
@@ -177,7 +195,7 @@ mod tests {
                 shared.withdrawn[me].store(true, Relaxed);
                 fence(SeqCst);
                 let mut passes = shared.passes.lock().unwrap();
-                let last = passes.to_come();
+                let last = passes.want();
                 passes.go_on(last, 4, |rank| shared.stamps[rank].load(Acquire) == 1);
                 if passes.number > last {
                     shared.freed[me].store(true, Relaxed);

@@ -63,7 +63,7 @@ impl Round<'_> {
         // A peer may have taken its buffers back, and wait until nobody uses them.
         if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
             self.endpoint.world.publish();
-            self.ring_peers();
+            self.help_take_back();
         }
     }
 }

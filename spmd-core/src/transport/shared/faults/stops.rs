@@ -60,10 +60,11 @@ impl World {
     /// What fault `number` of `by` says of this communicator, if that concerns it: of one that is no
     /// member, nothing does.
     fn concerning(&self, scope: &Scope, number: u32, by: u32) -> Option<Fault> {
+        if by != EVERYBODY && scope.group.local(by as usize).is_none() {
+            return None;
+        }
         let mut its = self.places_of(scope, by).filter_map(|place| self.read(place));
-        let (.., fault) = its.find(|(its, ..)| *its == number)?;
-        let member = by == EVERYBODY || scope.group.local(by as usize).is_some();
-        member.then_some(fault)
+        its.find(|(its, ..)| *its == number).map(|(.., fault)| fault)
     }
 
     /// The first fault of this communicator, from all its members: what is cheaper than to look at
@@ -77,7 +78,7 @@ impl World {
         let places = members.flat_map(|by| self.places_of(scope, by));
         let first = places.filter_map(|place| self.read(place)).min_by_key(|(number, ..)| *number);
         if first.is_none() && ready == claimed {
-            scope.examined.set(claimed);
+            scope.has_examined(claimed);
         }
         first.map(|(_, _, fault)| fault)
     }
@@ -90,15 +91,16 @@ impl Endpoint {
             return Some(Fault::clone(fault));
         }
         let see = |number, by| self.world.concerning(scope, number, by);
-        let fault = match self.world.look(scope.examined.get(), see) {
-            Look::Found(fault) => fault,
-            Look::TooMany => self.world.first_of_all(scope)?,
+        let look = || match self.world.look(scope.examined(), see) {
+            Look::Found(fault) => Some(fault),
+            Look::TooMany => self.world.first_of_all(scope),
             Look::Nothing(examined) => {
-                scope.examined.set(examined);
-                return None;
+                scope.has_examined(examined);
+                None
             }
         };
-        let _ = scope.fault.set(Box::new(fault.clone()));
+        let fault = scope.fault_of_others().or_else(look)?;
+        scope.has_stopped(&fault);
         let mut told = self.told.lock();
         told.truncate(TOLD - 1);
         told.push_front(fault.clone());
