@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -239,6 +239,34 @@ fn mistakes_over_intel_mpi() {
 #[test]
 fn mistakes_over_what_is_linked() {
     mistakes_over("linked");
+}
+
+/// Programs that never let others run.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(programs: usize) -> Busy {
+        let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        Busy((0..programs).map(|it| busy(it).expect("a shell starts")).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Who waits for the library lets others run each time that it looks, and then looks rarely.
+#[test]
+fn a_circle_on_busy_cores() {
+    let name = "a synchronous send to a rank that has left";
+    let words = MISTAKES.iter().find(|(it, ..)| *it == name).expect("a known mistake").2;
+    let _busy = Busy::start(3);
+    everywhere(name, |_| (), |ended| ended.check(words));
 }
 
 /// The watch of rank 0 says which rank it was, unless the launcher is faster, which kills that

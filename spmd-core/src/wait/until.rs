@@ -122,18 +122,26 @@ pub(crate) fn until<T>(
         return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
     }
     let (spins, yields) = policy.patience(bell.is_polled());
+    // A look at what is polled may itself let others run, who keep a busy core for milliseconds.
+    let start = bell.is_polled().then(Instant::now);
+    let lasts = || start.is_some_and(|start| start.elapsed() > FIRST_SLEEP);
     let mut served = false;
     for spin in 1..=spins {
         std::hint::spin_loop();
         if let Some(value) = poll() {
             return Ok(value);
         }
-        served = spin % SERVE_EVERY == 0 && watch.serve();
-        if served {
-            break;
+        if spin % SERVE_EVERY == 0 {
+            served = watch.serve();
+            if served || lasts() {
+                break;
+            }
         }
     }
     for _ in 0..yields {
+        if lasts() {
+            break;
+        }
         std::thread::yield_now();
         if let Some(value) = poll() {
             return Ok(value);
@@ -365,3 +373,6 @@ fn overdue(
     }
     watch.overdue(now.saturating_duration_since(start), ready)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

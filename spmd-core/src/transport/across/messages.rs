@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
 
 use super::packet::{INLINE, Packet};
 use super::{Across, nonsense};
@@ -22,8 +23,10 @@ use crate::transport::shared::{Endpoint, World, packed_if_apart};
 /// Packets that a look at what has come takes, at most.
 const LOOKED_THROUGH: usize = 64;
 
-/// Looks in a row at data that are under way.
+/// Looks in a row at data that are under way, and how long they may take: in a look the library may
+/// let others run, who keep a busy core for milliseconds.
 const LOOKS: usize = 64;
+const LOOKING: Duration = Duration::from_millis(1);
 
 /// The transport of a rank whose world lives in several processes: to those of its own process
 /// messages go through the arena.
@@ -236,12 +239,14 @@ impl Underway for Given {
 /// It looks several times, as each look may move some of what is under way: with one look at a turn,
 /// a rank that shares its core moves a few messages in each turn.
 fn done(world: &World, started: &mut dyn Started) -> Option<Result<()>> {
+    let start = Instant::now();
     for _ in 0..LOOKS {
         if let Err(error) = world.take_packet() {
             return Some(Err(error));
         }
         match started.test() {
             Ok(true) => return Some(Ok(())),
+            Ok(false) if start.elapsed() > LOOKING => return None,
             Ok(false) => {}
             Err(error) => return Some(Err(error)),
         }

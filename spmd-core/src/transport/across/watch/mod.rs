@@ -16,6 +16,7 @@ mod door;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod hostile;
 mod judge;
+mod looks;
 mod net;
 mod overdue;
 mod reach;

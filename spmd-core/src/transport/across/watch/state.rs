@@ -164,6 +164,16 @@ impl State {
         state
     }
 
+    /// Whether nothing has changed since `before`, however often waits were seen to go on.
+    pub(in super::super) fn is_as(&self, before: &State) -> bool {
+        let waits = self.waits.iter().map(Wait::identity);
+        waits.eq(before.waits.iter().map(Wait::identity)) && self.others() == before.others()
+    }
+
+    fn others(&self) -> impl PartialEq {
+        (self.ended, &self.left, &self.idle, &self.comms, &self.sent, self.taken)
+    }
+
     /// Whether something waits here that waited in the same way in `before`.
     pub(in super::super) fn has_waited_since(&self, before: &State) -> bool {
         let known: BTreeSet<_> = before.waits.iter().map(|wait| (wait.rank, wait.which)).collect();

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::super::survive::die;
 use super::alarm::Launcher;
-use super::judge::Verdict;
+use super::looks::{DELIVERY, Found, Looks};
 use super::net::{Event, Net};
 use super::overdue::Overdue;
 use super::state::State;
 use super::wire::Word;
-use super::{LOOK, Shared, judge};
+use super::{LOOK, Shared};
 use crate::fault::{self, Cause, Fault};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::Reach;
@@ -20,8 +20,6 @@ use crate::transport::shared::Reach;
 /// How long after a process is gone it is missed, where the ranks here have come to the end of their
 /// block: it may have heard before this one that the block is over.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// How long packets may be on their way while all ranks wait.
-const DELIVERY: Duration = Duration::from_secs(60);
 /// How long ranks have to come to their end by themselves, once the job is known to have failed.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -43,14 +41,11 @@ pub(super) struct Thread {
     entered: Vec<u64>,
     /// Processes that are gone, and since when: they may have left the block, as others have.
     gone: Vec<(usize, Instant)>,
-    /// Of process 0: the number of the last question, the answers to it, those to the one before.
+    /// Of process 0: the number of the last question, the answers to it, and what all answers so far
+    /// have shown.
     asked: u64,
     answers: BTreeMap<usize, State>,
-    before: Option<Vec<State>>,
-    /// Of process 0: the ranks that the last two looks have shown to be stuck.
-    suspected: Option<Vec<bool>>,
-    /// Of process 0: when packets were last seen to arrive, or none to be missing.
-    flowing: Instant,
+    looks: Looks,
     /// What joins the processes, for people.
     library: String,
     /// Of process 0: when somebody said last that something waits.
@@ -82,9 +77,7 @@ impl Thread {
             gone: Vec::new(),
             asked: 0,
             answers: BTreeMap::new(),
-            before: None,
-            suspected: None,
-            flowing: Instant::now(),
+            looks: Looks::new(each),
             library: fabric.name().to_owned(),
             waiting: None,
             failed: None,
@@ -232,8 +225,7 @@ impl Thread {
             }
         }
         // What was answered before says nothing any more.
-        self.before = None;
-        self.suspected = None;
+        self.looks = Looks::new(self.each);
         self.answers.clear();
     }
 
@@ -304,9 +296,7 @@ impl Thread {
             self.answers.extend(dead.map(|it| (it, State { ended: true, ..State::default() })));
             self.net.say_to_all(&Word::Ask(self.asked));
         } else {
-            self.before = None;
-            self.suspected = None;
-            self.flowing = Instant::now();
+            self.looks = Looks::new(self.each);
         }
     }
 
@@ -315,26 +305,12 @@ impl Thread {
             return;
         }
         let now: Vec<State> = std::mem::take(&mut self.answers).into_values().collect();
-        let verdict = match judge::verdict(self.each, self.before.as_deref(), &now) {
-            Some(Verdict::Different(fault)) => Some(fault),
-            Some(Verdict::Stuck(ranks, fault)) => {
-                let before = self.suspected.replace(ranks);
-                (before == self.suspected).then_some(fault)
-            }
-            None => {
-                self.suspected = None;
-                None
-            }
+        let fault = match self.looks.judge(now) {
+            Some(Found::Wrong(fault)) => fault,
+            Some(Found::Lost(packets)) => self.undelivered(packets),
+            None => return,
         };
-        let stalled = self.before.as_ref().and_then(|it| judge::stalled(self.each, it, &now));
-        self.before = Some(now);
-        if stalled.is_none() {
-            self.flowing = Instant::now();
-        }
-        let lost = stalled.filter(|_| self.flowing.elapsed() >= DELIVERY);
-        if let Some(fault) = verdict.or_else(|| lost.map(|packets| self.undelivered(packets))) {
-            self.tell_and_stop(fault);
-        }
+        self.tell_and_stop(fault);
     }
 
     /// The library does not do what it is for.
