@@ -6,6 +6,8 @@
 
 #[path = "support/mistakes.rs"]
 mod mistakes;
+#[path = "mpi/polling.rs"]
+mod polling;
 mod support;
 
 use std::sync::mpsc;

@@ -212,7 +212,7 @@ impl Comm {
     #[inline]
     fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<R>) -> Result<R> {
         let _entered = self.enter(call)?;
-        self.endpoint.hopeless.clear();
+        self.endpoint.acts();
         if self.route.plain { run() } else { self.wrapped(call, run) }
     }
 

@@ -270,15 +270,15 @@ impl Comm {
     }
 
     /// Tells what the next message that fits is, if one has come; does not wait (MPI 5.0 section
-    /// 3.8.1), and lets other ranks run if none has. A loop that polls with it is no wait: a circle of
-    /// such loops is not found.
+    /// 3.8.1), and lets other ranks run if none has. A loop that polls with it is no wait, as it may be
+    /// left at any time: a circle of such loops is not found.
     ///
     /// Errors: as [`Comm::probe`]. But that it could come from nobody any more, as they have left, is
     /// an error for a rank alone that has done nothing but poll for such a message and spent three
     /// seconds within `iprobe`: one that looks between steps of its work gets `None`. So does one that
     /// may wait for something else, as its process has threads besides ranks, or another rank there
-    /// may have a communicator of it. Over MPI it is no error where the source lives in another
-    /// process: a loop that polls for that has no end but a limit on the job's time.
+    /// may have a communicator of it. Where ranks of other processes could send it over MPI, it is
+    /// an error some seconds later, and with `ANY` only if all other ranks of the world have left.
     ///
     /// ```
     /// # use spmd_core::spmd;

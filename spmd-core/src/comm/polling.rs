@@ -9,13 +9,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Comm;
 use crate::call::Call;
 use crate::error::Result;
 use crate::transport::message::Wanted;
-use crate::transport::shared::Mode;
+use crate::transport::shared::poller::Poller;
+use crate::transport::shared::{Endpoint, Mode};
 use crate::wait;
 
 /// How many polls in vain lie between two looks at who has gone.
@@ -35,7 +36,8 @@ pub(super) struct Polling {
     in_a_row: Cell<u32>,
 }
 
-/// The polls of a rank, on all its communicators, since those asked for were found to have gone.
+/// The polls of a rank, on all its communicators, since those asked for were found to have gone, or
+/// to live in other processes, which cannot be known to have.
 #[derive(Default)]
 pub(crate) struct Hopeless {
     /// Whether there are any.
@@ -44,7 +46,6 @@ pub(crate) struct Hopeless {
 }
 
 /// A loop that polls.
-#[derive(Clone, Copy)]
 struct Loop {
     /// The time within polls.
     polling: Duration,
@@ -56,11 +57,50 @@ struct Loop {
     last: Instant,
     /// Whether it was found once that it can but poll.
     suspect: bool,
+    /// Some were for ranks of other processes.
+    elsewhere: bool,
+    /// The record for those who know what has become of these ranks.
+    poller: Option<Poller>,
+}
+
+/// What a loop is found to be after some time.
+#[derive(Debug, PartialEq)]
+enum Found {
+    /// It does something else, too, or somebody else could act.
+    Alive,
+    /// Twice in a row, it did nothing but poll for those who have gone, and nobody could act.
+    Hopeless,
+    /// The same, but it polled also for those of whom others know whether they have gone.
+    LeftToOthers,
 }
 
 impl Loop {
-    fn new(now: Instant, suspect: bool) -> Loop {
-        Loop { polling: Duration::ZERO, between: Duration::ZERO, polls: 0, last: now, suspect }
+    fn new(now: Instant) -> Loop {
+        Loop {
+            polling: Duration::ZERO,
+            between: Duration::ZERO,
+            polls: 0,
+            last: now,
+            suspect: false,
+            elsewhere: false,
+            poller: None,
+        }
+    }
+
+    /// What the time since the last look shows, if it was long enough.
+    fn look(&mut self, end: Instant, alone: impl FnOnce() -> bool) -> Option<Found> {
+        if self.polling < STRETCH {
+            return None;
+        }
+        let suspect = self.does_little_else() && alone();
+        let before = std::mem::replace(&mut self.suspect, suspect);
+        (self.polling, self.between, self.polls) = (Duration::ZERO, Duration::ZERO, 0);
+        self.last = end;
+        Some(match (suspect && before, self.elsewhere) {
+            (true, false) => Found::Hopeless,
+            (true, true) => Found::LeftToOthers,
+            (false, _) => Found::Alive,
+        })
     }
 
     /// Takes note of a poll. The time in which others were let run is theirs, and a look at the clock
@@ -90,32 +130,21 @@ impl Hopeless {
         self.some.load(Relaxed).then(Instant::now)
     }
 
-    /// The rank does something, or may still get what it polls for.
-    #[inline]
-    pub(super) fn clear(&self) {
-        if self.some.load(Relaxed) {
-            self.put(&mut self.loops.lock(), None);
-        }
-    }
-
-    fn put(&self, place: &mut Option<Loop>, new: Option<Loop>) {
-        *place = new;
-        self.some.store(new.is_some(), Relaxed);
-    }
-
-    /// A poll for those who have gone ends. Whether the loop is to end: it does little else, and so
-    /// it is found twice that nobody can act but this rank.
-    fn polled(&self, begin: Option<Instant>, end: Instant, alone: impl FnOnce() -> bool) -> bool {
-        let mut place = self.loops.lock();
-        let mut found = place.unwrap_or_else(|| Loop::new(end, false));
-        begin.into_iter().for_each(|begin| found.polls(begin, end));
-        if found.polling < STRETCH {
-            self.put(&mut place, Some(found));
-            return false;
-        }
-        let suspect = found.does_little_else() && alone();
-        self.put(&mut place, Some(Loop::new(end, suspect)));
-        suspect && found.suspect
+    /// A poll ends for those who have gone, or live elsewhere. Gives the loop, and what it is found to
+    /// be, if it is time to look at it.
+    fn polled(
+        &self,
+        (begin, end): (Option<Instant>, Instant),
+        elsewhere: bool,
+        alone: impl FnOnce() -> bool,
+    ) -> (MappedMutexGuard<'_, Loop>, Option<Found>) {
+        let place = self.loops.lock();
+        let mut polls = MutexGuard::map(place, |place| place.get_or_insert_with(|| Loop::new(end)));
+        self.some.store(true, Relaxed);
+        begin.into_iter().for_each(|begin| polls.polls(begin, end));
+        polls.elsewhere |= elsewhere;
+        let found = polls.look(end, alone);
+        (polls, found)
     }
 
     /// Others have been let run.
@@ -123,6 +152,23 @@ impl Hopeless {
         if let Some(found) = &mut *self.loops.lock() {
             found.last = now;
         }
+    }
+}
+
+impl Endpoint {
+    /// The rank does something else than to poll for those who have gone, or may have.
+    #[inline]
+    pub(crate) fn acts(&self) {
+        if self.hopeless.some.load(Relaxed) {
+            self.leaves_its_loop();
+        }
+    }
+
+    #[cold]
+    fn leaves_its_loop(&self) {
+        self.hopeless.some.store(false, Relaxed);
+        let poller = self.hopeless.loops.lock().take().and_then(|polls| polls.poller);
+        poller.into_iter().for_each(|poller| self.stops_to_poll(poller));
     }
 }
 
@@ -145,12 +191,32 @@ impl Comm {
         }
         let (hopeless, end) = (&self.endpoint.hopeless, Instant::now());
         let waiter = self.waiter(call)?;
-        if waiter.gone(wanted.source).is_none() {
-            hopeless.clear();
-        } else if hopeless.polled(begin, end, || self.nobody_else_can_act()) {
-            hopeless.clear();
-            let mut ready = || self.route.transport.peek(wanted).map_or(true, |it| it.is_some());
-            waiter.give_up_on(wanted.source, &mut ready)?;
+        let elsewhere = waiter.is_for_elsewhere(wanted.source);
+        let mut ready = || self.route.transport.peek(wanted).map_or(true, |it| it.is_some());
+        if !elsewhere && waiter.gone(wanted.source).is_none() {
+            self.endpoint.acts();
+        } else {
+            let alone = || self.nobody_else_can_act();
+            let (mut polls, found) = hopeless.polled((begin, end), elsewhere, alone);
+            match found {
+                None => {}
+                Some(Found::Hopeless) => {
+                    drop(polls);
+                    self.endpoint.acts();
+                    waiter.give_up_on(wanted.source, &mut ready)?;
+                    return Ok(());
+                }
+                Some(Found::LeftToOthers) if polls.poller.is_none() => {
+                    polls.poller = self.endpoint.starts_to_poll(&waiter, wanted.source);
+                }
+                Some(Found::LeftToOthers) => {}
+                Some(Found::Alive) => {
+                    let poller = polls.poller.take();
+                    poller.into_iter().for_each(|poller| self.endpoint.stops_to_poll(poller));
+                }
+            }
+            let poller = polls.poller.iter_mut();
+            poller.for_each(|it| self.endpoint.still_polls(it, wanted.source, &mut ready));
         }
         self.let_others_run();
         hopeless.goes_on(Instant::now());
@@ -171,7 +237,7 @@ impl Comm {
     #[inline]
     pub(super) fn polled_well(&self) {
         self.polling.in_a_row.set(0);
-        self.endpoint.hopeless.clear();
+        self.endpoint.acts();
     }
 
     /// To let others run costs a thread more than many polls, and a coroutine hardly more than one.
@@ -188,110 +254,4 @@ impl Comm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{ANY, Result, Spmd};
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// Polls of `poll` each, with `between` between them, until the loop is to end; `None` if it is
-    /// not within a hundred of them.
-    fn polls_until_the_end(
-        hopeless: &Hopeless,
-        (poll, between): (Duration, Duration),
-        mut alone: impl FnMut() -> bool,
-    ) -> Option<u32> {
-        let mut now = Instant::now();
-        let ended = |number: &u32| {
-            let begin = hopeless.begins().map(|_| now + between);
-            let end = now + between + poll;
-            let ended = hopeless.polled(begin, end, &mut alone);
-            // In which others run, for long.
-            now = end + 10 * SECOND;
-            hopeless.goes_on(now);
-            assert!(*number > 1 || begin.is_none());
-            ended
-        };
-        (1..=100).find(ended)
-    }
-
-    #[test]
-    fn a_loop_that_only_polls_ends_after_three_seconds_of_polls() {
-        let poll = (SECOND / 2, SECOND / 10);
-        // The first poll only tells that those asked for have gone.
-        assert_eq!(polls_until_the_end(&Hopeless::default(), poll, || true), Some(7));
-    }
-
-    #[test]
-    fn a_loop_that_works_between_its_polls_goes_on() {
-        let poll = (SECOND / 2, SECOND / 4);
-        assert_eq!(polls_until_the_end(&Hopeless::default(), poll, || true), None);
-    }
-
-    /// However fast a poll is, and the loop around it slow.
-    #[test]
-    fn a_loop_is_told_from_work_by_the_time_of_its_turns() {
-        let now = Instant::now();
-        let nanos = |turn: u64| Duration::from_nanos(1000 * turn);
-        let with = |poll, between| Loop {
-            polling: nanos(poll),
-            between: nanos(between),
-            polls: 1000,
-            ..Loop::new(now, false)
-        };
-        assert!(with(50, 60).does_little_else() && with(50, 10).does_little_else());
-        assert!(!with(50, 120).does_little_else() && !with(300, 120).does_little_else());
-        assert!(with(400, 120).does_little_else());
-    }
-
-    /// What another thread did before it ended, the loop sees after it has ended.
-    #[test]
-    fn a_loop_goes_on_while_somebody_else_can_act() {
-        let poll = (SECOND / 2, Duration::ZERO);
-        assert_eq!(polls_until_the_end(&Hopeless::default(), poll, || false), None);
-        let mut looks = 0;
-        let ended = polls_until_the_end(&Hopeless::default(), poll, || {
-            looks += 1;
-            looks > 1
-        });
-        assert_eq!((ended, looks), (Some(10), 3));
-        let mut looks = 0;
-        let by_turns = || {
-            looks += 1;
-            looks % 2 == 0
-        };
-        assert_eq!(polls_until_the_end(&Hopeless::default(), poll, by_turns), None);
-    }
-
-    #[test]
-    fn what_the_rank_does_besides_is_seen() -> Result<()> {
-        Spmd::new(3).virtual_ranks().workers(1).run(|ctx| {
-            let hopeless = &ctx.endpoint.hopeless;
-            if ctx.rank() == 1 {
-                return Ok(());
-            }
-            let poll_in_vain = || -> Result<()> {
-                while hopeless.begins().is_none() {
-                    ctx.iprobe(1, 0)?;
-                }
-                Ok(())
-            };
-            if ctx.rank() == 0 {
-                ctx.send(&[1], 0, 0)?;
-                poll_in_vain()?;
-                assert!(ctx.iprobe(2, 0)?.is_none() && hopeless.begins().is_none());
-                poll_in_vain()?;
-                assert!(ctx.iprobe(ANY, 1)?.is_none() && hopeless.begins().is_none());
-                poll_in_vain()?;
-                assert!(ctx.iprobe(ANY, 0)?.is_some() && hopeless.begins().is_none());
-                poll_in_vain()?;
-                assert!(ctx.iprobe(1, 0)?.is_none() && hopeless.begins().is_some());
-                ctx.recv(&mut [0], 0, 0)?;
-                assert!(hopeless.begins().is_none());
-                return ctx.send(&[1], 2, 0);
-            }
-            ctx.recv(&mut [0], 0, 0).map(drop)
-        })?;
-        Ok(())
-    }
-}
+mod tests;

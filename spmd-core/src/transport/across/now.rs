@@ -95,6 +95,7 @@ impl Now {
             own: true,
             on: On::Round { context: self.context, round },
             takes: false,
+            polls: false,
             confirmed: Wait::SURE,
             call: progress.rounds.call(round).unwrap_or_default(),
         });

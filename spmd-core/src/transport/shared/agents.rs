@@ -57,7 +57,7 @@ impl Agents {
         self.on_extra.load(Relaxed) as usize
     }
 
-    fn claim(&self, extra: bool) -> Option<usize> {
+    pub(super) fn claim(&self, extra: bool) -> Option<usize> {
         let mut used = self.used.load(Relaxed);
         loop {
             let free = (!used).trailing_zeros() as usize;
@@ -75,7 +75,7 @@ impl Agents {
         }
     }
 
-    fn give_back(&self, slot: Option<usize>, extra: bool) {
+    pub(super) fn give_back(&self, slot: Option<usize>, extra: bool) {
         match slot {
             Some(slot) => {
                 self.on_extra.fetch_sub(u32::from(extra), Relaxed);
@@ -301,6 +301,18 @@ impl<'a> Waiter<'a> {
         gone(rank).then_some(rank)
     }
 
+    /// Whether nobody can do that but ranks of other processes over MPI, of which this one does not
+    /// know whether they have ended.
+    pub(crate) fn is_for_elsewhere(&self, on: Option<usize>) -> bool {
+        let (world, scope) = (&self.endpoint.world, self.scope);
+        let gone = |rank| rank == self.endpoint.rank || world.has_ended(rank, scope.block);
+        world.across.is_some()
+            && match on {
+                Some(rank) => !world.local().contains(&rank),
+                None => scope.here.len() < scope.group.len() && scope.here.iter().all(gone),
+            }
+    }
+
     /// An error if nobody can do any more what is waited for.
     fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         match on {
@@ -388,13 +400,16 @@ impl Waiter<'_> {
 
     /// Puts this wait on record.
     fn record(&self) {
-        let endpoint = self.endpoint;
-        let slot = endpoint.agents.claim(!self.scope.is_primary());
+        let slot = self.endpoint.agents.claim(!self.scope.is_primary());
         self.slot.set(Some(slot));
         if !wait::fleet::in_coroutine() && !crate::ctx::runs_rank() {
             self.outsider.set(Some(wait::Outsider::new()));
         }
-        let Some(slot) = slot else { return };
+        slot.into_iter().for_each(|slot| self.write_to(slot));
+    }
+
+    pub(super) fn write_to(&self, slot: usize) {
+        let endpoint = self.endpoint;
         self.faults_at_start.set(endpoint.world.faults_claimed());
         let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
         agent.on.store(self.on.get(), Relaxed);
@@ -410,6 +425,14 @@ impl Waiter<'_> {
             agent.call.note_window();
         }
         agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
+    }
+}
+
+impl Endpoint {
+    /// The wait that is in this place is over.
+    pub(super) fn take_off_record(&self, slot: usize) {
+        let agent = &self.world.memory.head(self.rank).agents[slot];
+        agent.epoch.store((agent.epoch.load(Relaxed) | 1) + 1, Release);
     }
 }
 
@@ -470,10 +493,7 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
             endpoint.world.sleeping_threads.fetch_sub(1, SeqCst);
         }
         let Some(slot) = waiter.slot.take() else { return };
-        if let Some(slot) = slot {
-            let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
-            agent.epoch.store((agent.epoch.load(Relaxed) | 1) + 1, Release);
-        }
+        slot.into_iter().for_each(|slot| endpoint.take_off_record(slot));
         endpoint.agents.give_back(slot, !waiter.scope.is_primary());
         waiter.suspicion.set(None);
         waiter.outsider.set(None);

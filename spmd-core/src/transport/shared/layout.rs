@@ -100,7 +100,7 @@ pub(crate) struct Agent {
     pub(crate) confirmed: AtomicU64,
     /// 1 if the agent is the rank's own, 0 if it is one to which the rank gave a communicator.
     pub(crate) own: AtomicU32,
-    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`] or [`Agent::DATA`].
+    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`], [`Agent::DATA`] or [`Agent::POLL`].
     pub(crate) ended_by: AtomicU32,
     /// 1 if what stops its communicator does not end the wait.
     pub(crate) steadfast: AtomicU32,
@@ -115,6 +115,8 @@ impl Agent {
     pub(crate) const MESSAGE: u32 = 1;
     /// Data that another process's library is about to bring: nobody has to do anything for it.
     pub(crate) const DATA: u32 = 2;
+    /// A message, for which the rank polls: it may stop that at any time.
+    pub(crate) const POLL: u32 = 3;
 }
 
 /// The first page of a segment.

@@ -20,6 +20,7 @@ mod lane;
 pub(crate) mod layout;
 pub(crate) mod memory;
 pub(crate) mod outlived;
+pub(crate) mod poller;
 mod post;
 pub use post::packed_if_apart;
 mod queue;

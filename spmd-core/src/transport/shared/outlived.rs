@@ -101,6 +101,7 @@ impl Endpoint {
 
     /// The rank leaves the block, properly or not. From then on it takes part in no agreement.
     pub(crate) fn leave(&self, block: u32, state: u64) {
+        self.acts();
         let _nobody_proposes = self.outlived.lock();
         self.world.memory.head(self.rank).goes_on.store(0, Relaxed);
         self.world.set_state(self.rank, block, state);

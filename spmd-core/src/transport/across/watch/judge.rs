@@ -18,7 +18,8 @@
 //!    wait is for [`On::Nobody`], so that it is not stuck.
 //! 3. All ranks that could end its waits are stuck too, or have left the block. A round waits for
 //!    the leads that have not begun it. One that does not know the communicator has not begun it
-//!    either: it has dropped it, or is about to make it, which the call that it is in tells.
+//!    either: it has dropped it, or is about to make it, which the call that it is in tells. A loop
+//!    that polls may be left at any time, and so is a wait only if all who could send have left.
 //!
 //! By induction over what happens after T, a stuck rank waits for ever: the first thing that any of
 //! them did would need a wait of its own to end first. So the set is found from the other side: who
@@ -114,6 +115,8 @@ struct Look<'a> {
     traffic: Vec<Traffic>,
     /// Of each rank: whether it has left the block, as seen at both looks.
     gone: Vec<bool>,
+    /// How many have not.
+    inside: usize,
     /// Of each rank: its waits, if both looks show that it did nothing but wait.
     waits: Vec<Vec<&'a Wait>>,
     /// The leads that have not come to the rounds in which others wait; none where all have.
@@ -142,12 +145,14 @@ impl<'a> Look<'a> {
             left
         };
         let gone = left(before).into_iter().zip(left(now)).map(|(one, other)| one && other);
+        let gone: Vec<bool> = gone.collect();
+        let inside = gone.iter().filter(|gone| !**gone).count();
         let mut waits = vec![Vec::new(); now.len() * each];
         let processes = waits.chunks_mut(each).zip(before.iter().zip(now)).enumerate();
         for (process, (waits, (before, now))) in processes {
             keep_steady((process * each) as u32, before, now, waits);
         }
-        Look { each, now, traffic, gone: gone.collect(), waits, late: late(now) }
+        Look { each, now, traffic, gone, inside, waits, late: late(now) }
     }
 
     /// The ranks of which none can act any more unless another one of them does, where `quiet` says
@@ -165,6 +170,7 @@ impl<'a> Look<'a> {
                 On::Nobody => true,
                 On::Rank(on) if on as usize >= ranks => true,
                 On::Round { context, round } => !self.late.contains_key(&(context, round)),
+                _ if wait.polls && !self.is_for_gone(wait) => true,
                 _ => wait.takes && !quiet(rank / self.each),
             };
             if waits.is_empty() || waits.iter().any(ends) {
@@ -198,6 +204,14 @@ impl<'a> Look<'a> {
             free.extend(released.into_iter().filter(|it| std::mem::take(&mut stuck[*it])));
         }
         stuck.iter().zip(&self.gone).map(|(stuck, gone)| *stuck && !gone).collect()
+    }
+
+    /// Whether all who could send what a rank polls for have left.
+    fn is_for_gone(&self, wait: &Wait) -> bool {
+        match wait.on {
+            On::Rank(rank) => self.gone.get(rank as usize) == Some(&true),
+            _ => self.inside == 1,
+        }
     }
 
     /// The ranks that could end a wait.

@@ -73,9 +73,9 @@ mod tests {
     /// Two ranks that receive from each other, at this time, seen to go on at that one.
     fn look(clock: u64, confirmed: u64, taken: u64) -> Vec<State> {
         let state = |rank: u32| {
-            let (own, takes, call) = (true, true, format!("recv by {rank}"));
+            let (own, takes, polls, call) = (true, true, false, format!("recv by {rank}"));
             let on = On::Rank(1 - rank);
-            let wait = Wait { rank, which: (0, 1), own, on, takes, confirmed, call };
+            let wait = Wait { rank, which: (0, 1), own, on, takes, polls, confirmed, call };
             let sent = vec![(1 - rank, taken)];
             State { waits: vec![wait], sent, taken, clock, ..State::default() }
         };

@@ -37,8 +37,9 @@ mod tests {
     fn a_wait_is_overdue_when_it_has_been_the_same_for_the_limit_and_a_look() {
         let on = On::Round { context: 1, round: 3 };
         let which = (1, 3);
-        let (takes, confirmed, call) = (false, Wait::SURE, "barrier at a.rs:1".into());
-        let wait = Wait { rank: 2, which, own: true, on, takes, confirmed, call };
+        let (takes, polls) = (false, false);
+        let (confirmed, call) = (Wait::SURE, "barrier at a.rs:1".into());
+        let wait = Wait { rank: 2, which, own: true, on, takes, polls, confirmed, call };
         let state = State { waits: vec![wait], ..State::default() };
         let mut overdue = Overdue::default();
         let limit = Some(Duration::ZERO);

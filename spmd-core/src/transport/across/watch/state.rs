@@ -12,6 +12,9 @@ use crate::transport::shared::World;
 use crate::transport::shared::agents::idle;
 use crate::transport::shared::layout::{AGENTS, Agent};
 
+/// After how many milliseconds without a poll a loop that polls is over.
+const LEFT: u64 = 1000;
+
 /// What waits in a process, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in super::super) struct State {
@@ -43,6 +46,9 @@ pub(in super::super) struct Wait {
     pub(in super::super) on: On,
     /// A message may end it: it looks for one, and so takes what comes to the process.
     pub(in super::super) takes: bool,
+    /// It is a loop that polls, which the rank may leave: only if nobody is left who could send what
+    /// it polls for does it wait.
+    pub(in super::super) polls: bool,
     /// When it was last seen to have to go on, on the process's clock; [`Wait::SURE`] if its rounds
     /// say so at any time.
     pub(in super::super) confirmed: u64,
@@ -135,18 +141,23 @@ impl State {
                 let epoch = agent.epoch.load(Acquire);
                 // The lead of a round is on record already.
                 let leads = led.contains(&(rank as u32, agent.context.load(Relaxed)));
-                if !epoch.is_multiple_of(2) && !leads {
+                let ended_by = agent.ended_by.load(Relaxed);
+                let confirmed = agent.confirmed.load(Acquire);
+                // A loop that was left without a call.
+                let over = ended_by == Agent::POLL && confirmed + LEFT < world.now_ms();
+                if !epoch.is_multiple_of(2) && !leads && !over {
                     state.waits.push(Wait {
                         rank: rank as u32,
                         which: (slot as u64, epoch),
                         own: agent.own.load(Relaxed) != 0,
-                        on: match (agent.ended_by.load(Relaxed), agent.on.load(Relaxed)) {
+                        on: match (ended_by, agent.on.load(Relaxed)) {
                             (Agent::DATA, _) => On::Nobody,
                             (_, Agent::ANY | 0) => On::Any,
                             (_, on) => On::Rank(on - 1),
                         },
-                        takes: agent.ended_by.load(Relaxed) == Agent::MESSAGE,
-                        confirmed: agent.confirmed.load(Acquire),
+                        takes: [Agent::MESSAGE, Agent::POLL].contains(&ended_by),
+                        polls: ended_by == Agent::POLL,
+                        confirmed,
                         call: world.describe(rank, &agent.call),
                     });
                 }
@@ -193,6 +204,7 @@ mod tests {
             own: true,
             on: On::Any,
             takes: false,
+            polls: false,
             confirmed: 1,
             call: "barrier at some/long/path/of/a/source/file.rs:100".into(),
         };

@@ -31,11 +31,16 @@ fn judged(states: &[State]) -> Option<Fault> {
 fn wait(rank: u32, on: On) -> Wait {
     let confirmed = if matches!(on, On::Round { .. }) { Wait::SURE } else { 0 };
     let call = format!("call of {rank}");
-    Wait { rank, which: (0, 1), own: true, on, takes: false, confirmed, call }
+    let (which, own, takes, polls) = ((0, 1), true, false, false);
+    Wait { rank, which, own, on, takes, polls, confirmed, call }
 }
 
 fn receive(rank: u32, on: On) -> Wait {
     Wait { takes: true, ..wait(rank, on) }
+}
+
+fn poll(rank: u32, on: On) -> Wait {
+    Wait { polls: true, ..receive(rank, on) }
 }
 
 fn progress(lead: u32, round: u64, prints: [u64; 4]) -> Progress {
@@ -232,4 +237,27 @@ fn nonsense_is_judged() {
 
 fn both() -> State {
     State { waits: vec![receive(0, On::Rank(1)), receive(1, On::Rank(0))], ..State::default() }
+}
+
+/// A loop that polls may be left at any time, whatever it polls for waits for: unless that has left.
+#[test]
+fn who_polls_waits_for_nobody_but_those_who_have_left() {
+    let left = || State { ended: true, ..State::default() };
+    let states = |on, rest: [State; 2]| [all([Some(poll(0, on))]), rest.into()].concat();
+    let waiting = all([Some(receive(1, On::Rank(0))), Some(receive(2, On::Rank(0)))]);
+    let waiting = |at: usize| waiting[at].clone();
+    for on in [On::Rank(1), On::Any] {
+        assert_eq!(judged(&states(on, [waiting(0), waiting(1)])), None);
+        let Some(Fault::Left { rank: 1, waiting }) = judged(&states(on, [left(), left()])) else {
+            panic!("it polls for ever");
+        };
+        assert_eq!(waiting, "rank 0: call of 0");
+    }
+    let told = judged(&states(On::Rank(1), [left(), waiting(1)]));
+    assert!(matches!(told, Some(Fault::Left { rank: 1, .. })), "{told:?}");
+    assert_eq!(judged(&states(On::Any, [left(), waiting(1)])), None);
+    // What it polls for is on its way.
+    let mut sent = states(On::Rank(1), [left(), left()]);
+    sent[1].sent = vec![(0, 1)];
+    assert_eq!(judged(&sent), None);
 }
