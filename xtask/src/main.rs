@@ -28,6 +28,7 @@ cargo xtask soak                       10,000 kills and many repetitions: hours
 cargo xtask versus [--rounds 5] [--only TEXT] [--group two|sixteen] [--output DIR]
                                        how long calls take beside Open MPI, MPICH and Intel MPI,
                                        which it installs into the target folder
+cargo xtask versus --against REF       how long they took at an older commit, and take here
 
 cargo xtask versus over [--rounds 5] [--output DIR]
                                        how much longer calls take over MPI than the library's own

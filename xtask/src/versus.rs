@@ -1,6 +1,8 @@
 //! `cargo xtask versus`: this project beside Open MPI, MPICH and Intel MPI, in one run, on the
-//! same cores; with `over`, what calls cost over these libraries (`over.rs`).
+//! same cores; with `over`, what calls cost over these libraries (`over.rs`); with `--against`, beside
+//! an older commit (`against.rs`).
 
+mod against;
 mod machine;
 mod over;
 pub(crate) mod peers;
@@ -17,13 +19,15 @@ use machine::Machine;
 use peers::LIBRARIES;
 use report::Report;
 use rows::{Group, Row, Side};
-use run::{Contestant, Score};
+use run::{Contestant, Programs, Score};
 
 struct Options {
     rounds: usize,
     /// Rows whose titles contain this.
     only: Option<String>,
     groups: Vec<Group>,
+    /// The commit to be beside, instead of other libraries.
+    against: Option<String>,
     /// Where the results go.
     output: PathBuf,
 }
@@ -34,12 +38,12 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
     }
     let options = Options::parse(words)?;
     let mut rows = rows::all();
-    rows.retain(|row| options.groups.contains(&row.group));
-    if let Some(text) = &options.only {
-        rows.retain(|row| row.title().contains(text.as_str()));
-    }
+    rows.retain(|row| options.wants(row));
     if rows.is_empty() {
         return Err("no row has this in its title".into());
+    }
+    if let Some(reference) = &options.against {
+        return against::measure(reference, &rows, &options);
     }
     let release = build()?;
     let mut contestants = Vec::new();
@@ -51,7 +55,11 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, String> {
             Err(reason) => absent.push((library.name, reason)),
         }
     }
-    contestants.extend(Side::ALL.map(Contestant::Ours));
+    let programs = Programs { release };
+    contestants.extend(Side::ALL.map(|side| {
+        let programs = programs.clone();
+        Contestant::Ours { side, programs }
+    }));
 
     let mut machine = Machine::look();
     let mut scores = vec![vec![Score::default(); rows.len()]; contestants.len()];
@@ -123,15 +131,21 @@ fn number_of_rounds(value: &str) -> Result<usize, String> {
 }
 
 impl Options {
+    fn wants(&self, row: &Row) -> bool {
+        let only = self.only.as_deref();
+        self.groups.contains(&row.group) && only.is_none_or(|text| row.title().contains(text))
+    }
+
     fn parse(words: &[&str]) -> Result<Options, String> {
-        let mut options =
-            Options { rounds: 5, only: None, groups: Group::ALL.to_vec(), output: built("versus") };
+        let (groups, output) = (Group::ALL.to_vec(), built("versus"));
+        let mut options = Options { rounds: 5, only: None, groups, against: None, output };
         for pair in words.chunks(2) {
             let [name, value] = pair else {
                 return Err(format!("'{}' needs a value", pair[0]));
             };
             match *name {
                 "--rounds" => options.rounds = number_of_rounds(value)?,
+                "--against" => options.against = Some(value.to_string()),
                 "--only" => options.only = Some(value.to_string()),
                 "--group" => {
                     options.groups.retain(|group| group.name() == *value);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::peers::{LIBRARIES, Peer};
 use super::rows::{Group, Row};
-use super::run::{Contestant, Score};
+use super::run::{Contestant, Programs, Score};
 use super::{build, number_of_rounds, put_all, run};
 use crate::tools::built;
 
@@ -45,8 +45,10 @@ pub(super) fn measure(words: &[&str]) -> Result<bool, String> {
             Err(reason) => println!("{} is absent: {reason}", library.name),
         }
     }
-    let mut pairs: Vec<Table> = peers.iter().filter(|it| it.is_standard()).map(pair).collect();
-    let mut hybrid = Table::new(hybrid_rows(), hybrids(&peers));
+    let programs = Programs { release };
+    let mut pairs: Vec<Table> =
+        peers.iter().filter(|it| it.is_standard()).map(|it| pair(it, &programs)).collect();
+    let mut hybrid = Table::new(hybrid_rows(), hybrids(&peers, &programs));
     for round in 1..=rounds {
         pairs.iter_mut().chain([&mut hybrid]).for_each(|table| table.measure(round, rounds));
     }
@@ -67,15 +69,21 @@ struct Table {
 }
 
 /// A library, and ours over it.
-fn pair(peer: &Peer) -> Table {
-    let over = Contestant::Over { peer: peer.clone(), each: 1, mode: "threads" };
-    Table::new(pair_rows(), vec![Contestant::Peer(peer.clone()), over])
+fn pair(peer: &Peer, programs: &Programs) -> Table {
+    let (peer, programs) = (peer.clone(), programs.clone());
+    let over = Contestant::Over { peer: peer.clone(), each: 1, mode: "threads", programs };
+    Table::new(pair_rows(), vec![Contestant::Peer(peer), over])
 }
 
 /// All libraries, and ours with four ranks in each of four processes.
-fn hybrids(peers: &[Peer]) -> Vec<Contestant> {
+fn hybrids(peers: &[Peer], programs: &Programs) -> Vec<Contestant> {
     let standard = || peers.iter().filter(|peer| peer.is_standard());
-    let over = |mode| move |peer: &Peer| Contestant::Over { peer: peer.clone(), each: 4, mode };
+    let over = |mode| {
+        move |peer: &Peer| {
+            let (peer, programs) = (peer.clone(), programs.clone());
+            Contestant::Over { peer, each: 4, mode, programs }
+        }
+    };
     let ours = ["virtual", "threads"].into_iter().flat_map(|mode| standard().map(over(mode)));
     peers.iter().cloned().map(Contestant::Peer).chain(ours).collect()
 }
@@ -84,7 +92,7 @@ fn row(group: Group, bench: &'static str, bytes: usize, iterations: usize) -> Ro
     Row { group, bench, bytes, iterations, targets: Vec::new() }
 }
 
-fn pair_rows() -> Vec<Row> {
+pub(super) fn pair_rows() -> Vec<Row> {
     let two = |bench, bytes, iterations| row(Group::Two, bench, bytes, iterations);
     let mut rows = vec![two("latency", 8, 20_000), two("barrier", 0, 20_000)];
     for (bytes, iterations) in SIZES {
@@ -93,7 +101,7 @@ fn pair_rows() -> Vec<Row> {
     rows
 }
 
-fn hybrid_rows() -> Vec<Row> {
+pub(super) fn hybrid_rows() -> Vec<Row> {
     vec![row(Group::Sixteen, "barrier", 0, 400), row(Group::Sixteen, "allreduce", 8, 400)]
 }
 
@@ -175,7 +183,7 @@ impl Table {
     }
 }
 
-fn cell(score: &Score) -> String {
+pub(super) fn cell(score: &Score) -> String {
     match (&score.failure, score.median()) {
         (Some(failure), _) => failure.replace('|', "/"),
         (None, Some(micros)) => super::report::time(micros),

@@ -95,7 +95,7 @@ impl Report {
         let ours = self
             .contestants
             .iter()
-            .position(|one| matches!(one, Contestant::Ours(of) if *of == side));
+            .position(|one| matches!(one, Contestant::Ours { side: of, .. } if *of == side));
         let rows = self.rows.iter().enumerate().filter(|(_, row)| row.group == group);
         let compared = rows.filter_map(|(index, row)| {
             let target = row.target(side)?;
@@ -183,8 +183,10 @@ impl Report {
             for contestant in &self.contestants {
                 let settings = match contestant {
                     Contestant::Peer(peer) => peer.settings(group),
-                    Contestant::Ours(side) if self.comparisons(group, *side).is_empty() => continue,
-                    Contestant::Ours(side) => our_settings(*side, group),
+                    Contestant::Ours { side, .. } if self.comparisons(group, *side).is_empty() => {
+                        continue;
+                    }
+                    Contestant::Ours { side, .. } => our_settings(*side, group),
                     Contestant::Over { .. } => continue,
                 };
                 if self.rows.iter().any(|row| row.group == group) {

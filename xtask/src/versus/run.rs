@@ -13,20 +13,31 @@ use serde_json::Value;
 
 use super::peers::Peer;
 use super::rows::{Group, Row, Side};
-use crate::tools::{self, built};
+use crate::tools;
 
 /// A row takes at most this long; who needs longer is not asked again.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Our programs, as they were built.
+#[derive(Clone)]
+pub(super) struct Programs {
+    /// The folder that they are in.
+    pub(super) release: PathBuf,
+}
+
 /// Who takes part.
 pub(super) enum Contestant {
     Peer(Peer),
-    Ours(Side),
+    Ours {
+        side: Side,
+        programs: Programs,
+    },
     /// Ours over a library, with so many ranks in each process, as `SPMD_AS` says.
     Over {
         peer: Peer,
         each: usize,
         mode: &'static str,
+        programs: Programs,
     },
 }
 
@@ -34,9 +45,9 @@ impl Contestant {
     pub(super) fn name(&self) -> String {
         match self {
             Contestant::Peer(peer) => peer.name.clone(),
-            Contestant::Ours(side) => format!("spmd, {}", side.title()),
+            Contestant::Ours { side, .. } => format!("spmd, {}", side.title()),
             Contestant::Over { peer, each: 1, .. } => format!("spmd over {}", peer.name),
-            Contestant::Over { peer, each, mode } => {
+            Contestant::Over { peer, each, mode, .. } => {
                 format!("spmd over {}, {each} ranks a process ({mode})", peer.name)
             }
         }
@@ -45,7 +56,7 @@ impl Contestant {
     fn takes(&self, row: &Row) -> bool {
         match self {
             Contestant::Peer(_) | Contestant::Over { .. } => true,
-            Contestant::Ours(side) => row.target(*side).is_some(),
+            Contestant::Ours { side, .. } => row.target(*side).is_some(),
         }
     }
 
@@ -53,12 +64,12 @@ impl Contestant {
         let specs: Vec<String> = rows.iter().map(|row| row.spec()).collect();
         match self {
             Contestant::Peer(peer) => peer.command(group, &specs),
-            Contestant::Ours(side) => ours(*side, group, &specs),
-            Contestant::Over { peer, each, mode } => {
+            Contestant::Ours { side, programs } => programs.ours(*side, group, &specs),
+            Contestant::Over { peer, each, mode, programs } => {
                 let ranks: usize = group.ranks().parse().expect("a number of ranks");
                 let mut command = peer.launch(group, &(ranks / each).to_string());
                 command.env("SPMD_RANKS_PER_PROCESS", each.to_string()).env("SPMD_AS", mode);
-                command.arg(built("release").join("spmd-perf")).args(measuring("vec", &specs));
+                command.arg(programs.release.join("spmd-perf")).args(measuring("vec", &specs));
                 command
             }
         }
@@ -81,19 +92,21 @@ pub(super) fn our_settings(side: Side, group: Group) -> String {
     )
 }
 
-fn ours(side: Side, group: Group, rows: &[String]) -> Command {
-    let mut command = tools::command(built("release").join("spmdrun"), &["-n", group.ranks()]);
-    command.args(["--as", side.mode()]);
-    if group == Group::Two {
-        command.args(["--bind", "core"]);
+impl Programs {
+    fn ours(&self, side: Side, group: Group, rows: &[String]) -> Command {
+        let mut command = tools::command(self.release.join("spmdrun"), &["-n", group.ranks()]);
+        command.args(["--as", side.mode()]);
+        if group == Group::Two {
+            command.args(["--bind", "core"]);
+        }
+        command.arg(self.release.join("spmd-perf"));
+        if rows.is_empty() {
+            command.arg("empty");
+        } else {
+            command.args(measuring(side.memory(), rows));
+        }
+        command
     }
-    command.arg(built("release").join("spmd-perf"));
-    if rows.is_empty() {
-        command.arg("empty");
-    } else {
-        command.args(measuring(side.memory(), rows));
-    }
-    command
 }
 
 /// What a contestant did in a row: a time for each round, or why there is none.
