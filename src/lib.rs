@@ -78,7 +78,7 @@ where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
-    spmd_core::boot::run_with(spmd_mpi::world, f)
+    spmd_core::boot::run_with(spmd_mpi::world, Some(spmd_collectives::cluster()), f)
 }
 
 /// All that a program needs.

@@ -4,13 +4,13 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Form, Kind};
-use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
+use spmd_core::algorithm::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
-use crate::blocks::{Blocks, Gathered, offsets, room_for};
+use crate::blocks::{Gathered, displacements, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-pub(crate) use algorithms::allgather;
+use algorithms::{ALLGATHER, ALLGATHERV};
 
 /// Everybody's data for everybody (MPI 5.0 section 6.7).
 ///
@@ -133,9 +133,10 @@ impl Allgather for Comm {
         let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
         let all = count.saturating_mul(self.size());
         check::length(&call, "receive buffer", output.len(), all)?;
-        let into = output.ptr();
+        let args =
+            args(dtype, input.memory(Blocks::One(count)), output.memory(Blocks::Equal(count)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { allgather(self, &call, dtype, &Blocks::Equal(count), input.ptr(), into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -149,11 +150,12 @@ impl Allgather for Comm {
         let mut output = Output::new(recv.view_mut())?;
         let dtype = input.dtype();
         let call = Call::new(Kind::Allgatherv, Location::caller()).data(dtype, Call::UNEQUAL);
-        let blocks = Blocks::varying(&call, counts, self.size(), "receive buffer", output.len())?;
+        let starts = displacements(&call, counts, self.size(), "receive buffer", output.len())?;
         check::length(&call, "send buffer", input.len(), counts[self.rank()])?;
-        let into = output.ptr();
+        let send = input.memory(Blocks::One(input.len()));
+        let args = args(dtype, send, output.memory(Blocks::Varying(&starts)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { allgather(self, &call, dtype, &blocks, input.ptr(), into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -170,12 +172,11 @@ impl Allgather for Comm {
         let call =
             Call::new(Kind::Allgather, Location::caller()).data(dtype, count).form(Form::InPlace);
         check::length(&call, "buffer", len, len.next_multiple_of(n))?;
-        let into = output.ptr();
+        let all = output.memory(Blocks::Equal(count));
+        let start = self.rank() * count * dtype.size as usize;
+        let mine = Memory { ptr: all.ptr.wrapping_add(start), blocks: Blocks::One(count), ..all };
         // SAFETY: the buffer holds a block a rank, and is held here.
-        unsafe {
-            let mine = into.add(self.rank() * count * dtype.size as usize);
-            allgather(self, &call, dtype, &Blocks::Equal(count), mine, into)?;
-        }
+        unsafe { dispatch(self, &call, args(dtype, mine, all))? };
         output.commit();
         Ok(())
     }
@@ -189,11 +190,12 @@ impl Allgather for Comm {
 
 pub(crate) fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T) -> Result<Vec<T>> {
     let mut all = Vec::<T>::with_capacity(comm.size());
-    let (mine, into) = ((&raw const value).cast(), all.as_mut_ptr().cast());
+    let send = Memory::host((&raw const value).cast(), Blocks::One(1));
+    let recv = Memory::host(all.as_mut_ptr().cast(), Blocks::Equal(1));
     // SAFETY: the vector has room for an element a rank, and after an allgather without an error
     // holds them.
     unsafe {
-        allgather(comm, call, T::DTYPE, &Blocks::Equal(1), mine, into)?;
+        dispatch(comm, call, args(T::DTYPE, send, recv))?;
         all.set_len(comm.size());
     }
     Ok(all)
@@ -210,14 +212,20 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     let starts = offsets(call, &counts)?;
     let all = starts[comm.size()];
     let mut values = room_for::<S::Elem>(call, all)?;
-    let into = values.as_mut_ptr().cast();
-    let blocks = Blocks::Varying(starts);
+    let send = input.memory(Blocks::One(input.len()));
+    let recv = Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&starts));
     // SAFETY: the vector has room for the blocks, of which this rank's is as long as `input`, and
     // after an allgather without an error holds them.
     unsafe {
-        allgather(comm, call, input.dtype(), &blocks, input.ptr(), into)?;
+        dispatch(comm, call, args(input.dtype(), send, recv))?;
         values.set_len(all);
     }
-    let Blocks::Varying(starts) = blocks else { unreachable!("made so above") };
     Ok((values, starts))
+}
+
+/// An allgather of this rank's block into those of all.
+#[inline]
+pub(crate) fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+    let collective = if recv.blocks.vary() { &ALLGATHERV } else { &ALLGATHER };
+    Args::new(collective, dtype).send(send).recv(recv)
 }

@@ -4,13 +4,12 @@ mod algorithms;
 
 use std::panic::Location;
 
-pub(crate) use algorithms::allreduce;
-use spmd_core::algorithm::{Call, ErasedOp, Form, Kind};
-use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
+use algorithms::ALLREDUCE;
+use spmd_core::algorithm::{Args, Blocks, Call, ErasedOp, Form, Kind, Memory, dispatch};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Operation, Result};
 
 use crate::check;
 use crate::data::{Input, Output};
-use crate::reducing::Reduction;
 
 /// Reductions whose result goes to everybody (MPI 5.0 section 6.9.6).
 ///
@@ -96,10 +95,10 @@ impl Allreduce for Comm {
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let call = call(&input, op, Location::caller());
         check::length(&call, "receive buffer", output.len(), input.len())?;
-        let (from, into) = (input.ptr(), output.ptr());
-        let reduction = Reduction { dtype: input.dtype(), op, count: input.len() };
+        let all = Blocks::One(input.len());
+        let args = args(input.dtype(), op, input.memory(all), output.memory(all));
         // SAFETY: both buffers hold that many elements, and are held here.
-        unsafe { allreduce(self, &call, reduction, from, into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -116,9 +115,9 @@ impl Allreduce for Comm {
             .data(dtype, count)
             .op(op)
             .form(Form::InPlace);
-        let into = output.ptr();
+        let buf = output.memory(Blocks::One(count));
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { allreduce(self, &call, Reduction { dtype, op, count }, into, into)? };
+        unsafe { dispatch(self, &call, args(dtype, op, buf, buf))? };
         output.commit();
         Ok(())
     }
@@ -130,13 +129,22 @@ impl Allreduce for Comm {
             .data(T::DTYPE, 1)
             .op(op)
             .form(Form::Value);
-        let into = (&raw mut result).cast();
+        let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
         // SAFETY: the value is one element, and is held here.
-        unsafe {
-            allreduce(self, &call, Reduction { dtype: T::DTYPE, op, count: 1 }, into, into)?;
-        }
+        unsafe { dispatch(self, &call, args(T::DTYPE, op, buf, buf))? };
         Ok(result)
     }
+}
+
+/// An allreduce from one place into another, or the same.
+#[inline]
+pub(crate) fn args<'a>(
+    dtype: DType,
+    op: ErasedOp<'a>,
+    send: Memory<'a>,
+    recv: Memory<'a>,
+) -> Args<'a> {
+    Args::new(&ALLREDUCE, dtype).op(op).send(send).recv(recv)
 }
 
 #[inline]

@@ -4,16 +4,14 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Form, Kind};
-use spmd_core::{Buffer, BufferMut, Comm, Result};
+use spmd_core::algorithm::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Result};
 
-use crate::alone::alone;
-use crate::blocks::{Blocks, Gathered, offsets, room_for};
+use crate::blocks::{Gathered, displacements, offsets, room_for};
 use crate::check;
-use crate::data::{Input, Output, zeros};
-use crate::exchange::{Counts, Exchange};
-pub(crate) use algorithms::equal;
-use algorithms::{learn, unequal};
+use crate::data::{Input, Output};
+pub(crate) use algorithms::counts;
+use algorithms::{ALLTOALL, ALLTOALLV, learn};
 
 /// Exchanges in which every rank has a block for every rank (MPI 5.0 section 6.8).
 ///
@@ -144,8 +142,10 @@ impl Alltoall for Comm {
         let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
         let block = block_of(self, &call, "send buffer", len)?;
         check::length(&call, "receive buffer", output.len(), len)?;
+        let blocks = Blocks::Equal(block);
+        let args = args(dtype, input.memory(blocks), output.memory(blocks));
         // SAFETY: both buffers hold a block a rank, and are held here.
-        unsafe { equal(self, &call, dtype, input.ptr(), output.ptr(), block)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -156,18 +156,9 @@ impl Alltoall for Comm {
         let call =
             Call::new(Kind::Alltoall, Location::caller()).data(dtype, len).form(Form::InPlace);
         let block = block_of(self, &call, "buffer", len)?;
-        let into = output.ptr();
-        if self.size() == 1 {
-            // SAFETY: nothing is copied.
-            return unsafe { alone(self, &call, into, into, 0) };
-        }
-        let mut send = zeros(len * dtype.size as usize)?;
-        // SAFETY: the vector has the length of the buffer, of which it is a copy; both hold a
-        // block a rank, and are held here.
-        unsafe {
-            std::ptr::copy_nonoverlapping(into, send.as_mut_ptr(), send.len());
-            equal(self, &call, dtype, send.as_ptr(), into, block)?;
-        }
+        let buf = output.memory(Blocks::Equal(block));
+        // SAFETY: the buffer holds a block a rank, and is held here.
+        unsafe { dispatch(self, &call, args(dtype, buf, buf))? };
         output.commit();
         Ok(())
     }
@@ -187,22 +178,16 @@ impl Alltoall for Comm {
         let mut output = Output::new(recv.view_mut())?;
         let call = call_v(&input, Location::caller());
         let n = self.size();
-        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
-        let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
-        let mut incoming = learn(self, &call, &blocks, input.len())?;
-        let counts = Counts::of(incoming.iter().map(|block| (*block, recv_counts[block.peer])));
-        incoming.iter_mut().for_each(|block| block.into = places.of(block.peer).0);
-        let exchange = Exchange {
-            dtype: input.dtype(),
-            send: input.ptr(),
-            total: input.len(),
-            recv: output.ptr(),
-            counts,
-            by_rank: true,
-        };
+        let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
+        let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
+        let mut incoming = learn(self, &call, Blocks::Varying(&from))?;
+        incoming.iter_mut().for_each(|block| block.into = into[block.peer]);
+        let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
+        let args = args.send(input.memory(Blocks::Varying(&from)));
+        let args = args.recv(output.memory(Blocks::Varying(&into)));
         // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
         // the exchange gives an error before it moves a byte; the buffers are held here.
-        unsafe { unequal(self, &call, exchange, &blocks, &incoming)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -215,26 +200,21 @@ impl Alltoall for Comm {
         let input = Input::new(send.view())?;
         let call = call_v(&input, Location::caller()).form(Form::Vec);
         let n = self.size();
-        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
-        let mut incoming = learn(self, &call, &blocks, input.len())?;
+        let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
+        let mut incoming = learn(self, &call, Blocks::Varying(&from))?;
         let mut recv_counts = vec![0; n];
         incoming.iter().for_each(|block| recv_counts[block.peer] = block.count);
         let starts = offsets(&call, &recv_counts)?;
         incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
         let len = starts[n];
         let mut recv = room_for::<S::Elem>(&call, len)?;
-        let exchange = Exchange {
-            dtype: input.dtype(),
-            send: input.ptr(),
-            total: input.len(),
-            recv: recv.as_mut_ptr().cast(),
-            counts: Counts::Fit,
-            by_rank: true,
-        };
+        let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
+        let args = args.send(input.memory(Blocks::Varying(&from)));
+        let args = args.recv(Memory::host(recv.as_mut_ptr().cast(), Blocks::Varying(&starts)));
         // SAFETY: the vector has room for all counts, and all of it is written, or there is an
         // error; the buffers are held here.
         unsafe {
-            unequal(self, &call, exchange, &blocks, &incoming)?;
+            dispatch(self, &call, args)?;
             recv.set_len(len);
         }
         Ok((recv, starts))
@@ -249,4 +229,10 @@ fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> 
 fn block_of(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Result<usize> {
     check::length(call, what, len, len.next_multiple_of(comm.size()))?;
     Ok(len / comm.size())
+}
+
+/// An alltoall of equal blocks, from one place into another, or the same.
+#[inline]
+pub(crate) fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+    Args::new(&ALLTOALL, dtype).send(send).recv(recv)
 }

@@ -2,10 +2,8 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind};
-use spmd_core::{Comm, Result};
-
-use crate::across;
+use spmd_core::algorithm::{Alone, Args, Call, Collective, Kind, dispatch};
+use spmd_core::{Comm, Element, Result};
 
 /// Waiting for everybody (MPI 5.0 section 6.3).
 ///
@@ -43,14 +41,21 @@ pub trait Barrier {
 impl Barrier for Comm {
     fn barrier(&self) -> Result<()> {
         let call = Call::new(Kind::Barrier, Location::caller());
-        barrier(self, &call)
+        // SAFETY: no memory is named.
+        unsafe { dispatch(self, &call, args()) }
     }
 }
 
-pub(crate) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
-    if comm.spans_processes() {
-        return across::barrier(comm, call);
-    }
+const BARRIER: Collective = Collective { kind: Kind::Barrier, alone: Alone::Nothing, arena };
+
+#[inline]
+pub(crate) fn args() -> Args<'static> {
+    Args::new(&BARRIER, u8::DTYPE)
+}
+
+/// # Safety
+/// None is needed.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, _: &Args<'_>) -> Result<()> {
     if comm.has_hub() {
         return comm.collective_in_hub(call, |round| round.meet());
     }

@@ -18,55 +18,19 @@ use crate::check;
 /// ```
 pub type Gathered<T> = (Vec<T>, Vec<usize>);
 
-/// Where the blocks of a buffer lie, in elements.
-pub(crate) enum Blocks {
-    /// All of this length.
-    Equal(usize),
-    /// Where each starts, and after the last the end.
-    Varying(Vec<usize>),
-}
-
-impl Blocks {
-    /// Blocks of these lengths, one for each of `ranks`, in the buffer `what` of `len` elements.
-    pub(crate) fn varying(
-        call: &Call<'_>,
-        counts: &[usize],
-        ranks: usize,
-        what: &'static str,
-        len: usize,
-    ) -> Result<Blocks> {
-        check::length(call, "list of counts", counts.len(), ranks)?;
-        let offsets = offsets(call, counts)?;
-        check::length(call, what, len, offsets[ranks])?;
-        Ok(Blocks::Varying(offsets))
-    }
-
-    /// The start and length of a rank's block.
-    pub(crate) fn of(&self, rank: usize) -> (usize, usize) {
-        match self {
-            Blocks::Equal(count) => (rank * count, *count),
-            Blocks::Varying(starts) => (starts[rank], starts[rank + 1] - starts[rank]),
-        }
-    }
-
-    /// A number that differs, but for chance, between blocks (FNV-1a, by words). Blocks of equal
-    /// length need none: they are agreed on, as the ranks make the same call.
-    pub(crate) fn digest(&self) -> u64 {
-        let Blocks::Varying(starts) = self else { return 0 };
-        starts.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, start| {
-            (hash ^ *start as u64).wrapping_mul(0x0000_0100_0000_01b3)
-        })
-    }
-
-    /// The length of the longest block.
-    pub(crate) fn longest(&self) -> usize {
-        match self {
-            Blocks::Equal(count) => *count,
-            Blocks::Varying(starts) => {
-                starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
-            }
-        }
-    }
+/// The displacements of blocks of these lengths, one for each of `ranks`, in the buffer `what` of `len`
+/// elements: where each starts, and after the last the end.
+pub(crate) fn displacements(
+    call: &Call<'_>,
+    counts: &[usize],
+    ranks: usize,
+    what: &'static str,
+    len: usize,
+) -> Result<Vec<usize>> {
+    check::length(call, "list of counts", counts.len(), ranks)?;
+    let displacements = offsets(call, counts)?;
+    check::length(call, what, len, displacements[ranks])?;
+    Ok(displacements)
 }
 
 /// What is wrong where two ranks give other lists of counts, which are to be the same on all.

@@ -4,11 +4,11 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, Form, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{
+    Alone, Args, Blocks, Call, Collective, Form, Kind, Memory, PAYLOAD, Round, dispatch,
+};
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
-use crate::across;
-use crate::alone::alone;
 use crate::data::Output;
 use crate::large::{Large, RECV, SEND, Way, take, two_segments};
 use crate::select::{Algorithm::*, choose};
@@ -75,9 +75,9 @@ impl Broadcast for Comm {
         let mut output = Output::new(buf.view_mut())?;
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Broadcast, Location::caller()).data(dtype, count).root(root);
-        let ptr = output.ptr();
+        let args = args(dtype, root, output.memory(Blocks::One(count)));
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { broadcast(self, &call, dtype, count, root, ptr)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -97,31 +97,26 @@ impl Broadcast for Comm {
         // SAFETY: there is room for one element, which on the root is a value. After a broadcast
         // without an error it is one everywhere.
         unsafe {
-            broadcast(self, &call, T::DTYPE, 1, root, result.as_mut_ptr().cast())?;
+            let buf = Memory::host(result.as_mut_ptr().cast(), Blocks::One(1));
+            dispatch(self, &call, args(T::DTYPE, root, buf))?;
             Ok(result.assume_init())
         }
     }
 }
 
+const BROADCAST: Collective = Collective { kind: Kind::Broadcast, alone: Alone::Nothing, arena };
+
+/// A broadcast of one block, into `buf`, or on the root from it.
+#[inline]
+pub(crate) fn args(dtype: DType, root: usize, buf: Memory<'_>) -> Args<'_> {
+    Args::new(&BROADCAST, dtype).root(root).recv(buf)
+}
+
 /// # Safety
-/// `buf` has room for `count` elements of `dtype`, and on the root holds them.
-pub(crate) unsafe fn broadcast(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    count: usize,
-    root: usize,
-    buf: *mut u8,
-) -> Result<()> {
-    comm.check_root(call)?;
-    if comm.size() == 1 {
-        // SAFETY: nothing is copied.
-        return unsafe { alone(comm, call, buf, buf, 0) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::broadcast(comm, call, dtype, count, root, buf) };
-    }
+/// As [`dispatch`]: `recv` is room for one block, which on the root holds values.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, root, buf) = (args.dtype, args.root, args.recv.ptr);
+    let count = args.recv.blocks.longest();
     let bytes = count * dtype.size as usize;
     let (fits, hub) = (bytes <= PAYLOAD, comm.fits_hub(bytes, dtype));
     let default = match comm.size() {
@@ -155,7 +150,7 @@ pub(crate) unsafe fn broadcast(
 /// data a rank.
 ///
 /// # Safety
-/// As [`broadcast`].
+/// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
     dtype: DType,
@@ -179,7 +174,7 @@ unsafe fn flat(
 /// The root shows its data, all meet over a tree. 2 log₄ n steps; one read of the data a rank.
 ///
 /// # Safety
-/// As [`broadcast`].
+/// As [`arena`].
 unsafe fn tree(
     round: &Round<'_>,
     dtype: DType,
@@ -202,7 +197,7 @@ unsafe fn tree(
 /// meetings, or one and a step a segment where data go through staging.
 ///
 /// # Safety
-/// As [`broadcast`].
+/// As [`arena`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,

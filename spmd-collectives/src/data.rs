@@ -1,6 +1,6 @@
 //! Buffers as algorithms see them: contiguous. What has gaps is packed before and unpacked after.
 
-use spmd_core::algorithm::{View, ViewMut, packed_if_apart};
+use spmd_core::algorithm::{Args, Blocks, Memory, View, ViewMut, packed_if_apart};
 use spmd_core::{DType, Error, Result};
 
 /// What a rank contributes.
@@ -25,6 +25,12 @@ impl<'a> Input<'a> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.view.len()
+    }
+
+    /// The same as a call brings it.
+    #[inline]
+    pub(crate) fn memory<'b>(&self, blocks: Blocks<'b>) -> Memory<'b> {
+        Memory { place: self.view.place(), ptr: self.ptr().cast_mut(), blocks }
     }
 
     /// The elements, one after another; valid while `self` is.
@@ -60,6 +66,12 @@ impl<'a> Output<'a> {
         self.view.len()
     }
 
+    /// The same as a call brings it.
+    #[inline]
+    pub(crate) fn memory<'b>(&mut self, blocks: Blocks<'b>) -> Memory<'b> {
+        Memory { place: self.view.place(), ptr: self.ptr(), blocks }
+    }
+
     /// The place for the elements, one after another; valid while `self` is.
     #[inline]
     pub(crate) fn ptr(&mut self) -> *mut u8 {
@@ -78,6 +90,43 @@ impl<'a> Output<'a> {
             unsafe { self.view.unpack(bytes.as_ptr()) };
         }
     }
+}
+
+/// Runs `body`, which sends and receives in different memory, also where a call does both in the same:
+/// then it sends a copy.
+///
+/// # Safety
+/// As [`dispatch`](spmd_core::dispatch::dispatch); the memory is the host's.
+pub(crate) unsafe fn sending_a_copy<'a>(
+    args: &Args<'a>,
+    ranks: usize,
+    body: impl FnOnce(&Args<'_>) -> Result<()>,
+) -> Result<()> {
+    if args.send.ptr != args.recv.ptr {
+        return body(args);
+    }
+    let mut copy = zeros(args.send.blocks.total(ranks) * args.size())?;
+    // SAFETY: as the caller promises, the memory holds all blocks, as long as the copy.
+    unsafe { std::ptr::copy_nonoverlapping(args.send.ptr, copy.as_mut_ptr(), copy.len()) };
+    body(&args.send(Memory::host(copy.as_ptr(), args.send.blocks)))
+}
+
+/// The same, where `body` receives one block elsewhere first.
+///
+/// # Safety
+/// As [`sending_a_copy`].
+pub(crate) unsafe fn receiving_elsewhere<'a>(
+    args: &Args<'a>,
+    body: impl FnOnce(&Args<'_>) -> Result<()>,
+) -> Result<()> {
+    if args.send.ptr != args.recv.ptr {
+        return body(args);
+    }
+    let mut result = zeros(args.recv.blocks.longest() * args.size())?;
+    body(&args.recv(Memory::host(result.as_mut_ptr(), args.recv.blocks)))?;
+    // SAFETY: as the caller promises, the memory is room for the block; peers have read it.
+    unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), args.recv.ptr, result.len()) };
+    Ok(())
 }
 
 /// Memory for a copy of data of a caller, who decides how much that is.

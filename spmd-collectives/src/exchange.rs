@@ -2,25 +2,10 @@
 //! from each peer the block that is for it. Messages are not needed: everybody shows its whole
 //! buffer, and readers know where their blocks lie.
 
-use spmd_core::algorithm::{PAYLOAD, Round};
+use spmd_core::algorithm::{Args, Incoming, PAYLOAD, Round};
 use spmd_core::{DType, Result};
 
 use crate::large::{Large, Way, take, two_segments};
-
-/// A block that this rank reads from a peer; all but `peer` and `index` in elements.
-#[derive(Clone, Copy)]
-pub(crate) struct Incoming {
-    pub(crate) peer: usize,
-    /// Which of the peer's blocks it is.
-    pub(crate) index: usize,
-    /// Where it starts in the peer's buffer.
-    pub(crate) from: usize,
-    /// The length of the peer's buffer.
-    pub(crate) total: usize,
-    /// Where it goes in this rank's buffer.
-    pub(crate) into: usize,
-    pub(crate) count: usize,
-}
 
 /// What a rank puts into an exchange. Memory as the functions here ask for it.
 #[derive(Clone, Copy)]
@@ -82,6 +67,18 @@ const WRONG: usize = 2;
 const SENDS: usize = 3;
 
 impl Exchange {
+    /// What a call brings, of `ranks` ranks that hold a block for each other.
+    pub(crate) fn of_ranks(args: &Args<'_>, ranks: usize, counts: Counts) -> Exchange {
+        Exchange {
+            dtype: args.dtype,
+            send: args.send.ptr,
+            total: args.send.blocks.total(ranks),
+            recv: args.recv.ptr,
+            counts,
+            by_rank: true,
+        }
+    }
+
     fn size(&self) -> usize {
         self.dtype.size as usize
     }
@@ -142,7 +139,7 @@ impl Exchange {
         round.arrive(1)?;
         self.check_agreed(round, incoming.clone())?;
         for block in incoming {
-            if !block.is_within(size, PAYLOAD) {
+            if !is_within(&block, size, PAYLOAD) {
                 return Err(round.lied(block.peer));
             }
             let own = block.peer == round.rank();
@@ -223,7 +220,7 @@ impl Exchange {
         self.check_agreed(round, incoming.clone())?;
         if large.direct || large.kernel {
             for block in incoming {
-                if !block.is_within(size, usize::MAX) {
+                if !is_within(&block, size, usize::MAX) {
                     return Err(round.lied(block.peer));
                 }
                 let from = (block.from * size, block.total * size);
@@ -251,7 +248,7 @@ impl Exchange {
                 if count == 0 {
                     continue;
                 }
-                if !block.is_within(size, usize::MAX) {
+                if !is_within(&block, size, usize::MAX) {
                     return Err(round.lied(block.peer));
                 }
                 // SAFETY: the block lies within what the peer sends, which is `send` on this rank.
@@ -285,12 +282,10 @@ impl Exchange {
     }
 }
 
-impl Incoming {
-    /// Whether the block lies within the peer's buffer, and that within `limit` bytes: both may
-    /// be another process's word.
-    fn is_within(&self, size: usize, limit: usize) -> bool {
-        let end = self.from.checked_add(self.count);
-        let bytes = self.total.checked_mul(size);
-        end.is_some_and(|end| end <= self.total) && bytes.is_some_and(|bytes| bytes <= limit)
-    }
+/// Whether a block lies within the peer's buffer, and that within `limit` bytes: both may be another
+/// process's word.
+fn is_within(block: &Incoming, size: usize, limit: usize) -> bool {
+    let end = block.from.checked_add(block.count);
+    let bytes = block.total.checked_mul(size);
+    end.is_some_and(|end| end <= block.total) && bytes.is_some_and(|bytes| bytes <= limit)
 }

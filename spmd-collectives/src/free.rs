@@ -5,15 +5,13 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, Kind};
+use spmd_core::algorithm::{Blocks, Call, ErasedOp, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result, with_current};
 
-use crate::allgather::{allgather, allgather_each};
-use crate::allreduce::allreduce;
-use crate::barrier::barrier;
-use crate::blocks::{Blocks, room_for};
+use crate::allgather::{self, allgather_each};
+use crate::blocks::room_for;
 use crate::data::{Input, Output};
-use crate::reducing::Reduction;
+use crate::{allreduce, barrier};
 
 /// Gives the communicator of the rank that runs here to `f`, if there is one.
 fn inside<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Option<Result<R>> {
@@ -60,7 +58,8 @@ pub fn spmd_size() -> usize {
 #[track_caller]
 pub fn spmd_barrier() -> Result<()> {
     let call = Call::new(Kind::Barrier, Location::caller());
-    inside(|comm| barrier(comm, &call)).unwrap_or(Ok(()))
+    // SAFETY: no memory is named.
+    inside(|comm| unsafe { dispatch(comm, &call, barrier::args()) }).unwrap_or(Ok(()))
 }
 
 /// [`crate::Allreduce::allreduce_in_place`] on all ranks of the block: folds their `buf`, and
@@ -89,10 +88,10 @@ where
     let op = ErasedOp::new::<R::Elem, O>(&op);
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
-    let into = output.ptr();
+    let buf = output.memory(Blocks::One(count));
+    let args = allreduce::args(dtype, op, buf, buf);
     // SAFETY: the buffer holds that many elements, and is held here.
-    let all =
-        |comm: &Comm| unsafe { allreduce(comm, &call, Reduction { dtype, op, count }, into, into) };
+    let all = |comm: &Comm| unsafe { dispatch(comm, &call, args) };
     inside(all).unwrap_or(Ok(()))?;
     output.commit();
     Ok(())
@@ -120,13 +119,12 @@ pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
     // SAFETY: the vector has room for the blocks of all ranks, and of the one there is outside;
     // without an error it holds them.
     unsafe {
-        let blocks = Blocks::Equal(count);
-        inside(|comm| allgather(comm, &call, dtype, &blocks, input.ptr(), into)).unwrap_or_else(
-            || {
-                std::ptr::copy_nonoverlapping(input.ptr(), into, count * dtype.size as usize);
-                Ok(())
-            },
-        )?;
+        let recv = Memory::host(into, Blocks::Equal(count));
+        let args = allgather::args(dtype, input.memory(Blocks::One(count)), recv);
+        inside(|comm| dispatch(comm, &call, args)).unwrap_or_else(|| {
+            std::ptr::copy_nonoverlapping(input.ptr(), into, count * dtype.size as usize);
+            Ok(())
+        })?;
         all.set_len(len);
     }
     Ok(all)

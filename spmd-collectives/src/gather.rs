@@ -4,13 +4,13 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Form, Kind};
+use spmd_core::algorithm::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
-use crate::blocks::{Blocks, Gathered, offsets, room_for};
+use crate::blocks::{Gathered, displacements, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-use algorithms::{gather, gatherv};
+use algorithms::{GATHER, GATHERV};
 
 /// Everybody's data for one rank (MPI 5.0 section 6.5).
 ///
@@ -119,18 +119,19 @@ impl Gather for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
         let input = Input::new(send.view())?;
-        let (dtype, count, from) = (input.dtype(), input.len(), input.ptr());
+        let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::Gather, Location::caller()).data(dtype, count).root(root);
+        let args = Args::new(&GATHER, dtype).root(root).send(input.memory(Blocks::One(count)));
         if self.rank() != root {
             // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { gather(self, &call, dtype, root, (from, count), None) };
+            return unsafe { dispatch(self, &call, args) };
         }
         let mut output = Output::new(recv.view_mut())?;
         let all = count.saturating_mul(self.size());
         check::length(&call, "receive buffer", output.len(), all)?;
-        let into = Some(output.ptr());
+        let args = args.recv(output.memory(Blocks::Equal(count)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { gather(self, &call, dtype, root, (from, count), into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -141,19 +142,20 @@ impl Gather for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
         let input = Input::new(send.view())?;
-        let (dtype, mine) = (input.dtype(), (input.ptr(), input.len()));
+        let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::Gatherv, Location::caller());
         let call = call.data(dtype, Call::UNEQUAL).root(root);
+        let args = Args::new(&GATHERV, dtype).root(root).send(input.memory(Blocks::One(count)));
         if self.rank() != root {
             // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { gatherv(self, &call, dtype, root, mine, None) };
+            return unsafe { dispatch(self, &call, args) };
         }
         let mut output = Output::new(recv.view_mut())?;
-        let blocks = Blocks::varying(&call, counts, self.size(), "receive buffer", output.len())?;
-        check::length(&call, "send buffer", mine.1, counts[root])?;
-        let into = Some((&blocks, output.ptr()));
+        let starts = displacements(&call, counts, self.size(), "receive buffer", output.len())?;
+        check::length(&call, "send buffer", count, counts[root])?;
+        let args = args.recv(output.memory(Blocks::Varying(&starts)));
         // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { gatherv(self, &call, dtype, root, mine, into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -183,17 +185,18 @@ fn gather_each<T: Element>(
     value: T,
     root: usize,
 ) -> Result<Option<Vec<T>>> {
-    let mine = ((&raw const value).cast(), 1);
+    let args = Args::new(&GATHER, T::DTYPE).root(root);
+    let args = args.send(Memory::host((&raw const value).cast(), Blocks::One(1)));
     if comm.rank() != root {
         // SAFETY: the value is one element, and is held here.
-        unsafe { gather(comm, call, T::DTYPE, root, mine, None)? };
+        unsafe { dispatch(comm, call, args)? };
         return Ok(None);
     }
     let mut all = Vec::<T>::with_capacity(comm.size());
     // SAFETY: the vector has room for an element a rank, and after a gather without an error
     // holds them.
     unsafe {
-        gather(comm, call, T::DTYPE, root, mine, Some(all.as_mut_ptr().cast()))?;
+        dispatch(comm, call, args.recv(Memory::host(all.as_mut_ptr().cast(), Blocks::Equal(1))))?;
         all.set_len(comm.size());
     }
     Ok(Some(all))
@@ -207,22 +210,21 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     root: usize,
 ) -> Result<Option<Gathered<S::Elem>>> {
     let input = Input::new(send.view())?;
-    let (dtype, mine) = (input.dtype(), (input.ptr(), input.len()));
-    let Some(counts) = gather_each(comm, call, mine.1, root)? else {
+    let args = Args::new(&GATHERV, input.dtype()).root(root);
+    let args = args.send(input.memory(Blocks::One(input.len())));
+    let Some(counts) = gather_each(comm, call, input.len(), root)? else {
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { gatherv(comm, call, dtype, root, mine, None)? };
+        unsafe { dispatch(comm, call, args)? };
         return Ok(None);
     };
     let starts = offsets(call, &counts)?;
     let all = starts[comm.size()];
     let mut values = room_for::<S::Elem>(call, all)?;
-    let blocks = Blocks::Varying(starts);
-    let into = Some((&blocks, values.as_mut_ptr().cast()));
+    let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&starts)));
     // SAFETY: the vector has room for the blocks, and after a gather without an error holds them.
     unsafe {
-        gatherv(comm, call, dtype, root, mine, into)?;
+        dispatch(comm, call, args)?;
         values.set_len(all);
     }
-    let Blocks::Varying(starts) = blocks else { unreachable!("made so above") };
     Ok(Some((values, starts)))
 }

@@ -4,7 +4,6 @@ mod across;
 mod allgather;
 mod allreduce;
 mod alltoall;
-mod alone;
 mod barrier;
 mod blocks;
 mod broadcast;
@@ -26,6 +25,8 @@ mod scatter;
 mod select;
 mod split;
 
+#[doc(hidden)]
+pub use across::cluster;
 pub use allgather::Allgather;
 pub use allreduce::Allreduce;
 pub use alltoall::Alltoall;

@@ -2,15 +2,16 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind, PAYLOAD};
-use spmd_core::{Buffer, BufferMut, Element, Result};
+use spmd_core::algorithm::{
+    Alone, Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, dispatch,
+};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
-use crate::across::{self, Beside};
-use crate::blocks::Blocks;
+use crate::blocks::displacements;
 use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::{Counts, Exchange, Incoming};
+use crate::exchange::{Counts, Exchange};
 use crate::select::{Algorithm::*, choose};
 
 /// Exchanges with the neighbours in a [`Cartesian`] grid (MPI 5.0 section 8.6).
@@ -126,16 +127,13 @@ impl Neighbor for Cartesian {
         let (dtype, block) = (input.dtype(), input.len());
         let call = Call::new(Kind::NeighborAllgather, Location::caller()).data(dtype, block);
         check::length(&call, "receive buffer", output.len(), sides(self).saturating_mul(block))?;
-        let exchange = Exchange {
-            dtype,
-            send: input.ptr(),
-            total: block,
-            recv: output.ptr(),
-            counts: Counts::Implied,
-            by_rank: false,
-        };
+        let incoming = equal(self, 1, block);
+        let args = Args::new(&NEIGHBOR_ALLGATHER, dtype).incoming(&incoming);
+        let args = args.send(input.memory(Blocks::One(block)));
+        let into = even(self, block);
+        let args = args.recv(output.memory(Blocks::Varying(&into)));
         // SAFETY: the buffers hold one block, and one for each side; they are held here.
-        unsafe { equal(self, &call, exchange, 1, block)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -152,16 +150,13 @@ impl Neighbor for Cartesian {
         let block = len.div_ceil(sides(self).max(1));
         check::length(&call, "send buffer", len, block * sides(self))?;
         check::length(&call, "receive buffer", output.len(), len)?;
-        let exchange = Exchange {
-            dtype,
-            send: input.ptr(),
-            total: len,
-            recv: output.ptr(),
-            counts: Counts::Implied,
-            by_rank: false,
-        };
+        let incoming = equal(self, sides(self), block);
+        let starts = even(self, block);
+        let args = Args::new(&NEIGHBOR_ALLTOALL, dtype).incoming(&incoming);
+        let args = args.send(input.memory(Blocks::Varying(&starts)));
+        let args = args.recv(output.memory(Blocks::Varying(&starts)));
         // SAFETY: the buffers hold a block for each side, and are held here.
-        unsafe { equal(self, &call, exchange, sides(self), block)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -183,33 +178,15 @@ impl Neighbor for Cartesian {
         let call = Call::new(Kind::NeighborAlltoallv, Location::caller());
         let call = call.data(dtype, Call::UNEQUAL);
         let n = sides(self);
-        let blocks = Blocks::varying(&call, send_counts, n, "send buffer", input.len())?;
-        let places = Blocks::varying(&call, recv_counts, n, "receive buffer", output.len())?;
-        let incoming = learn(self, &call, &blocks, input.len(), &places)?;
-        let counts = Counts::of(incoming.iter().map(|(side, block)| (*block, recv_counts[*side])));
-        let exchange = Exchange {
-            dtype,
-            send: input.ptr(),
-            total: input.len(),
-            recv: output.ptr(),
-            counts,
-            by_rank: false,
-        };
-        if self.spans_processes() {
-            across::agree_on_counts(self, &call, counts.wrong())?;
-            // SAFETY: the buffers hold the blocks that the counts say, which are those of the
-            // neighbours.
-            unsafe { equal_across(self, &call, exchange, |side| blocks.of(side), &incoming)? };
-            output.commit();
-            return Ok(());
-        }
-        let incoming = incoming.iter().map(|(_, block)| *block);
-        self.collective(&call, |round| {
-            let at = |side: usize| blocks.of(side);
-            // SAFETY: `recv` has room for the counts of this rank, which are those of its
-            // neighbours, or the exchange gives an error before it moves a byte.
-            unsafe { exchange.through_buffers(round, Some(self.segment()), n, at, incoming) }
-        })?;
+        let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
+        let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
+        let incoming = learn(self, &call, &from, &into)?;
+        let args = Args::new(&NEIGHBOR_ALLTOALLV, dtype).incoming(&incoming);
+        let args = args.send(input.memory(Blocks::Varying(&from)));
+        let args = args.recv(output.memory(Blocks::Varying(&into)));
+        // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours, or
+        // the exchange gives an error before it moves a byte; the buffers are held here.
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -227,101 +204,95 @@ fn around(grid: &Cartesian) -> Vec<(usize, usize)> {
     neighbors.filter_map(|(side, rank)| Some((side, rank?))).collect()
 }
 
-/// Everybody shows `blocks` blocks (one for all, or one a side) and reads those of its
-/// neighbours for it. Small ones lie in the rooms: one meeting; large ones are read in place: two.
+/// The blocks of `count` elements that the neighbours have for this rank, each one block of several or,
+/// where each has `blocks` of them, the one for the side on which this rank is.
+fn equal(grid: &Cartesian, blocks: usize, count: usize) -> Vec<Incoming> {
+    let block = |(side, peer): (usize, usize)| {
+        let index = if blocks == 1 { 0 } else { side ^ 1 };
+        let (from, into, total) = (index * count, side * count, blocks * count);
+        Incoming { peer, side, index, from, total, into, count }
+    };
+    around(grid).into_iter().map(block).collect()
+}
+
+/// The displacements of a block of `count` elements for each side.
+fn even(grid: &Cartesian, count: usize) -> Vec<usize> {
+    (0..=sides(grid)).map(|side| side * count).collect()
+}
+
+const NEIGHBOR_ALLGATHER: Collective = of(Kind::NeighborAllgather);
+const NEIGHBOR_ALLTOALL: Collective = of(Kind::NeighborAlltoall);
+const NEIGHBOR_ALLTOALLV: Collective = of(Kind::NeighborAlltoallv);
+
+const fn of(kind: Kind) -> Collective {
+    Collective { kind, alone: Alone::Same, arena }
+}
+
+/// Everybody shows its blocks, one or one for each side, and reads those that its neighbours have for
+/// it. Small ones of equal length lie in the rooms: one meeting; others are read in place: two.
 ///
 /// # Safety
-/// The exchange's buffers hold `blocks` blocks of `block` elements, and one for each side.
-unsafe fn equal(
-    grid: &Cartesian,
-    call: &Call<'_>,
-    exchange: Exchange,
-    blocks: usize,
-    block: usize,
-) -> Result<()> {
-    let around = around(grid);
-    let incoming = around.iter().map(|(side, peer)| {
-        let index = if blocks == 1 { 0 } else { side ^ 1 };
-        let (from, into) = (index * block, side * block);
-        Incoming { peer: *peer, index, from, total: exchange.total, into, count: block }
-    });
-    if grid.spans_processes() {
-        let incoming: Vec<_> = around.iter().map(|(side, _)| *side).zip(incoming).collect();
-        let at = |side| if blocks == 1 { (0, block) } else { (side * block, block) };
-        // SAFETY: as the caller promises.
-        return unsafe { equal_across(grid, call, exchange, at, &incoming) };
-    }
-    let bytes = exchange.total * exchange.dtype.size as usize;
-    let fits = bytes <= PAYLOAD;
+/// As [`dispatch`]: `send` is one block, or one for each side, and `recv` one for each side, given by
+/// their displacements; `incoming` goes where those of `recv` start.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (blocks, kind) = (args.send.blocks, args.collective.kind);
+    let sides = match blocks {
+        Blocks::Varying(starts) => starts.len() - 1,
+        _ => 1,
+    };
+    let varying = kind == Kind::NeighborAlltoallv;
+    let counts = if varying { counts(args) } else { Counts::Implied };
+    let exchange = Exchange { by_rank: false, ..Exchange::of_ranks(args, sides, counts) };
+    let fits = !varying && exchange.total * args.size() <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
-    let choice = choose(grid, call.kind, bytes, default, |it| fits || it == Chunked);
-    grid.collective(call, |round| {
-        // SAFETY: as the caller promises.
+    let bytes = exchange.total * args.size();
+    let choice = choose(comm, kind, bytes, default, |it| fits || it == Chunked);
+    let incoming = args.incoming.iter().copied();
+    comm.collective(call, |round| {
+        // SAFETY: as the caller promises; blocks of other lengths than `recv` has room for end the
+        // exchange before a byte moves.
         unsafe {
             match choice {
                 Flat => exchange.through_rooms(round, incoming),
                 _ => {
-                    let at = |index| (index * block, block);
-                    exchange.through_buffers(round, Some(grid.segment()), blocks, at, incoming)
+                    let at = |side| blocks.of(side);
+                    exchange.through_buffers(round, Some(comm.segment()), sides, at, incoming)
                 }
             }
         }
     })
 }
 
-/// The same across processes: `at` says where the block for a side lies, and how long it is.
-///
-/// # Safety
-/// The exchange's buffers hold these blocks, and have room for `incoming`.
-unsafe fn equal_across(
-    grid: &Cartesian,
-    call: &Call<'_>,
-    exchange: Exchange,
-    at: impl Fn(usize) -> (usize, usize),
-    incoming: &[(usize, Incoming)],
-) -> Result<()> {
-    let out = around(grid).into_iter().map(|(side, peer)| {
-        let (start, count) = at(side);
-        Beside { peer, side: side ^ 1, start, count }
-    });
-    let came = incoming.iter().map(|(side, block)| Beside {
-        peer: block.peer,
-        side: *side,
-        start: block.into,
-        count: block.count,
-    });
-    let (send, recv) = ((exchange.send, out.collect()), (exchange.recv, came.collect()));
-    // SAFETY: as the caller promises.
-    unsafe { across::neighbors(grid, call, exchange.dtype, send, recv) }
+/// Whether what the neighbours send is what this rank takes.
+pub(crate) fn counts(args: &Args<'_>) -> Counts {
+    let takes = |block: &Incoming| (*block, args.recv.blocks.of(block.side).1);
+    Counts::of(args.incoming.iter().map(takes))
 }
 
-/// Asks the neighbours for the blocks from each side, of which each goes to its place: an
-/// exchange of its own. This rank's `blocks` have `total` elements.
+/// Asks each neighbour for its block: where it is, how long, and how long its buffer is. An exchange of
+/// its own.
 fn learn(
     grid: &Cartesian,
     call: &Call<'_>,
-    blocks: &Blocks,
-    total: usize,
-    places: &Blocks,
-) -> Result<Vec<(usize, Incoming)>> {
+    from: &[usize],
+    into: &[usize],
+) -> Result<Vec<Incoming>> {
     type Header = [u64; 3];
-    let say = |(start, count)| [start, count, total].map(|word| word as u64);
-    let said: Vec<Header> = (0..sides(grid)).map(|side| say(blocks.of(side))).collect();
+    let total = from.last().copied().unwrap_or(0);
+    let said: Vec<Header> = from
+        .windows(2)
+        .map(|ends| [ends[0], ends[1] - ends[0], total].map(|it| it as u64))
+        .collect();
     let mut heard = vec![[0; 3]; sides(grid)];
-    let exchange = Exchange {
-        dtype: Header::DTYPE,
-        send: said.as_ptr().cast(),
-        total: said.len(),
-        recv: heard.as_mut_ptr().cast(),
-        counts: Counts::Implied,
-        by_rank: false,
-    };
+    let (mut incoming, starts) = (equal(grid, sides(grid), 1), even(grid, 1));
+    let args = Args::new(&NEIGHBOR_ALLTOALL, Header::DTYPE).incoming(&incoming);
+    let args = args.send(Memory::host(said.as_ptr().cast(), Blocks::Varying(&starts)));
+    let args = args.recv(Memory::host(heard.as_mut_ptr().cast(), Blocks::Varying(&starts)));
     // SAFETY: both vectors hold a header for each side.
-    unsafe { equal(grid, call, exchange, sides(grid), 1)? };
-    let incoming = around(grid).into_iter().map(|(side, peer)| {
-        let [from, count, total] = heard[side].map(|word: u64| word as usize);
-        let into = places.of(side).0;
-        (side, Incoming { peer, index: side ^ 1, from, total, into, count })
-    });
-    Ok(incoming.collect())
+    unsafe { dispatch(grid, call, args)? };
+    for block in &mut incoming {
+        let [from, count, total] = heard[block.side].map(|word: u64| word as usize);
+        *block = Incoming { from, count, total, into: into[block.side], ..*block };
+    }
+    Ok(incoming)
 }

@@ -4,12 +4,12 @@ use std::panic::Location;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spmd_core::algorithm::{Call, Form, Kind};
+use spmd_core::algorithm::{Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Comm, DType, Element, Error, Result, Source, Status, TagOrAny};
 
 use crate::allgather::allgather_unknown;
 use crate::blocks::room_for;
-use crate::broadcast::broadcast;
+use crate::broadcast;
 use crate::check;
 use crate::gather::gather_unknown;
 use crate::scatter::scatter_unknown;
@@ -166,15 +166,17 @@ impl Objects for Comm {
             bytes = encode(&call, value.ok_or_else(|| no_value(&call))?)?;
         }
         let mut len = bytes.len();
+        let args = broadcast::args(usize::DTYPE, root, host((&raw mut len).cast(), 1));
         // SAFETY: the number is one element, and is held here.
-        unsafe { broadcast(self, &call, usize::DTYPE, 1, root, (&raw mut len).cast())? };
+        unsafe { dispatch(self, &call, args)? };
         if self.rank() != root {
             bytes = room_for(&call, len)?;
         }
         // SAFETY: the vector has room for the bytes, on the root holds them, and after a
         // broadcast without an error does everywhere.
         unsafe {
-            broadcast(self, &call, u8::DTYPE, len, root, bytes.as_mut_ptr())?;
+            let args = broadcast::args(u8::DTYPE, root, host(bytes.as_mut_ptr(), len));
+            dispatch(self, &call, args)?;
             bytes.set_len(len);
         }
         decode(&call, &bytes)
@@ -234,6 +236,10 @@ impl Objects for Comm {
         let call = call.message(Some(status.source()), Some(status.tag()));
         Ok((decode(&call, &bytes)?, status))
     }
+}
+
+fn host(ptr: *mut u8, count: usize) -> Memory<'static> {
+    Memory::host(ptr, Blocks::One(count))
 }
 
 fn object_call<'a, T: ?Sized>(kind: Kind, site: &'static Location<'static>) -> Call<'a> {

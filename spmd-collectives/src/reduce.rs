@@ -3,15 +3,13 @@
 mod algorithms;
 
 use std::panic::Location;
-use std::ptr::null_mut;
 
-use algorithms::reduce;
-use spmd_core::algorithm::{Call, ErasedOp, Form, Kind};
-use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
+use algorithms::REDUCE;
+use spmd_core::algorithm::{Args, Blocks, Call, ErasedOp, Form, Kind, Memory, dispatch};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Operation, Result};
 
 use crate::check;
 use crate::data::{Input, Output};
-use crate::reducing::Reduction;
 
 /// Reductions whose result goes to one rank (MPI 5.0 section 6.9.1).
 ///
@@ -102,18 +100,19 @@ impl Reduce for Comm {
     {
         let input = Input::new(send.view())?;
         let op = ErasedOp::new::<S::Elem, O>(&op);
-        let (dtype, count, from) = (input.dtype(), input.len(), input.ptr());
+        let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
-        let reduction = Reduction { dtype, op, count };
+        let all = Blocks::One(count);
+        let args = args(dtype, op, root, input.memory(all));
         if self.rank() != root {
             // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { reduce(self, &call, reduction, root, from, null_mut()) };
+            return unsafe { dispatch(self, &call, args) };
         }
         let mut output = Output::new(recv.view_mut())?;
         check::length(&call, "receive buffer", output.len(), count)?;
-        let into = output.ptr();
+        let args = args.recv(output.memory(all));
         // SAFETY: both buffers hold that many elements, and are held here.
-        unsafe { reduce(self, &call, reduction, root, from, into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -125,16 +124,17 @@ impl Reduce for Comm {
     {
         let mut output = Output::new(buf.view_mut())?;
         let op = ErasedOp::new::<R::Elem, O>(&op);
-        let (dtype, count, ptr) = (output.dtype(), output.len(), output.ptr());
+        let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Reduce, Location::caller())
             .data(dtype, count)
             .op(op)
             .root(root)
             .form(Form::InPlace);
-        let reduction = Reduction { dtype, op, count };
-        let into = if self.rank() == root { ptr } else { null_mut() };
+        let buf = output.memory(Blocks::One(count));
+        let args = args(dtype, op, root, buf);
+        let args = if self.rank() == root { args.recv(buf) } else { args };
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { reduce(self, &call, reduction, root, ptr, into)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -151,13 +151,19 @@ impl Reduce for Comm {
             .op(op)
             .root(root)
             .form(Form::Value);
-        let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
         let mut result = value;
-        let ptr = (&raw mut result).cast::<u8>();
+        let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
         let is_root = self.rank() == root;
-        let into = if is_root { ptr } else { null_mut() };
+        let args = args(T::DTYPE, op, root, buf);
+        let args = if is_root { args.recv(buf) } else { args };
         // SAFETY: the value is one element, and is held here.
-        unsafe { reduce(self, &call, reduction, root, ptr, into)? };
+        unsafe { dispatch(self, &call, args)? };
         Ok(is_root.then_some(result))
     }
+}
+
+/// A reduction to the root, which takes the result elsewhere, or where its own part was.
+#[inline]
+fn args<'a>(dtype: DType, op: ErasedOp<'a>, root: usize, send: Memory<'a>) -> Args<'a> {
+    Args::new(&REDUCE, dtype).op(op).root(root).send(send)
 }

@@ -4,15 +4,13 @@ mod algorithms;
 
 use std::panic::Location;
 
-use algorithms::reduce_scatter;
-use spmd_core::algorithm::{Call, ErasedOp, Form, Kind};
-use spmd_core::{Buffer, BufferMut, Comm, Operation, Result};
+use algorithms::{REDUCE_SCATTER, REDUCE_SCATTERV};
+use spmd_core::algorithm::{Args, Blocks, Call, ErasedOp, Form, Kind, Memory, dispatch};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Operation, Result};
 
-use crate::alone::alone;
-use crate::blocks::Blocks;
+use crate::blocks::displacements;
 use crate::check;
-use crate::data::{Input, Output, zeros};
-use crate::reducing::Reduction;
+use crate::data::{Input, Output};
 
 /// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
 ///
@@ -124,10 +122,10 @@ impl ReduceScatter for Comm {
         let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
         let expected = output.len().saturating_mul(self.size());
         check::length(&call, "send buffer", count, expected)?;
-        let blocks = Blocks::Equal(output.len());
-        let reduction = Reduction { dtype, op, count };
+        let block = output.len();
+        let (send, recv) = (input.memory(Blocks::Equal(block)), output.memory(Blocks::One(block)));
         // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { reduce_scatter(self, &call, reduction, &blocks, input.ptr(), output.ptr())? };
+        unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
         output.commit();
         Ok(())
     }
@@ -149,11 +147,12 @@ impl ReduceScatter for Comm {
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
-        let blocks = Blocks::varying(&call, counts, self.size(), "send buffer", count)?;
+        let starts = displacements(&call, counts, self.size(), "send buffer", count)?;
         check::length(&call, "receive buffer", output.len(), counts[self.rank()])?;
-        let reduction = Reduction { dtype, op, count };
+        let own = Blocks::One(output.len());
+        let (send, recv) = (input.memory(Blocks::Varying(&starts)), output.memory(own));
         // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { reduce_scatter(self, &call, reduction, &blocks, input.ptr(), output.ptr())? };
+        unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
         output.commit();
         Ok(())
     }
@@ -171,21 +170,19 @@ impl ReduceScatter for Comm {
             .op(op)
             .form(Form::InPlace);
         check::length(&call, "buffer", count, count.next_multiple_of(self.size()))?;
-        let into = output.ptr();
-        if self.size() == 1 {
-            // SAFETY: nothing is copied.
-            return unsafe { alone(self, &call, into, into, 0) };
-        }
-        let blocks = Blocks::Equal(count / self.size());
-        let reduction = Reduction { dtype, op, count };
-        let mut result = zeros(reduction.bytes() / self.size())?;
-        // SAFETY: the buffer holds that many elements, and the vector a block of them; peers have
-        // read the buffer when the result goes there.
-        unsafe {
-            reduce_scatter(self, &call, reduction, &blocks, into, result.as_mut_ptr())?;
-            std::ptr::copy_nonoverlapping(result.as_ptr(), into, result.len());
-        }
+        let block = count / self.size();
+        let send = output.memory(Blocks::Equal(block));
+        let recv = Memory { blocks: Blocks::One(block), ..send };
+        // SAFETY: the buffer holds that many elements, and is held here.
+        unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
         output.commit();
         Ok(())
     }
+}
+
+/// A reduction of blocks for all ranks, of which this one gets its own, elsewhere or where they start.
+#[inline]
+fn args<'a>(dtype: DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+    let collective = if send.blocks.vary() { &REDUCE_SCATTERV } else { &REDUCE_SCATTER };
+    Args::new(collective, dtype).op(op).send(send).recv(recv)
 }

@@ -4,7 +4,7 @@ mod tree;
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Call, ErasedOp, HubCall, Round, fold_ranks};
+use spmd_core::algorithm::{Args, Call, ErasedOp, HubCall, Round, fold_ranks};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{Large, Parts, SEND, Way, checked, part};
@@ -19,6 +19,20 @@ pub(crate) struct Reduction<'o> {
     pub(crate) dtype: DType,
     pub(crate) op: ErasedOp<'o>,
     pub(crate) count: usize,
+}
+
+impl<'o> Reduction<'o> {
+    /// What is to be folded: all that a rank contributes.
+    #[inline]
+    pub(crate) fn of(args: &Args<'o>) -> Reduction<'o> {
+        let op = args.op.expect("a reduction has an operation");
+        Reduction { dtype: args.dtype, op, count: args.send.blocks.longest() }
+    }
+
+    /// The same of a block for each of so many ranks.
+    pub(crate) fn of_blocks(args: &Args<'o>, ranks: usize) -> Reduction<'o> {
+        Reduction { count: args.send.blocks.total(ranks), ..Reduction::of(args) }
+    }
 }
 
 impl Reduction<'_> {

@@ -2,11 +2,11 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, ErasedOp, FLAT, Form, Kind, PAYLOAD};
+use spmd_core::algorithm::{
+    Alone, Args, Blocks, Call, Collective, ErasedOp, FLAT, Form, Kind, Memory, PAYLOAD, dispatch,
+};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
-use crate::across;
-use crate::alone::alone;
 use crate::check;
 use crate::data::{Input, Output, zeros};
 use crate::prefix::{Prefix, chunked, doubling, flat};
@@ -148,10 +148,10 @@ impl Scan for Comm {
         let mut output = Output::new(buf.view_mut())?;
         let op = ErasedOp::new::<R::Elem, O>(&op);
         let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
-        let into = output.ptr();
+        let buf = output.memory(Blocks::One(reduction.count));
         let call = scan_call(Kind::Scan, &reduction, Location::caller()).form(Form::InPlace);
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { scan(self, &call, reduction, into, into)? };
+        unsafe { dispatch(self, &call, args(Kind::Scan, reduction, buf, buf))? };
         output.commit();
         Ok(())
     }
@@ -185,8 +185,10 @@ where
     let reduction = Reduction { dtype: input.dtype(), op, count: input.len() };
     let call = scan_call(kind, &reduction, site);
     check::length(&call, "receive buffer", output.len(), reduction.count)?;
+    let all = Blocks::One(reduction.count);
+    let args = args(kind, reduction, input.memory(all), output.memory(all));
     // SAFETY: both buffers hold that many elements, and are held here.
-    unsafe { scan(comm, &call, reduction, input.ptr(), output.ptr())? };
+    unsafe { dispatch(comm, &call, args)? };
     output.commit();
     Ok(())
 }
@@ -202,9 +204,9 @@ fn value_of<T: Element, O: Operation<T>>(
     let op = ErasedOp::new::<T, O>(&op);
     let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
     let call = scan_call(kind, &reduction, site).form(Form::Value);
-    let into = (&raw mut result).cast();
+    let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
     // SAFETY: the value is one element, and is held here.
-    unsafe { scan(comm, &call, reduction, into, into)? };
+    unsafe { dispatch(comm, &call, args(kind, reduction, buf, buf))? };
     Ok(result)
 }
 
@@ -219,25 +221,23 @@ fn scan_call<'a>(
 /// Up to how many virtual ranks of a block everybody reads everybody: to meet costs them little.
 const FLAT_IN_HUB: usize = 64;
 
+const SCAN: Collective = Collective { kind: Kind::Scan, alone: Alone::Copies, arena };
+const EXSCAN: Collective = Collective { kind: Kind::Exscan, alone: Alone::Nothing, arena };
+
+/// A scan or exscan, from one place into another, or the same.
+#[inline]
+fn args<'a>(kind: Kind, reduction: Reduction<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+    let collective = if kind == Kind::Scan { &SCAN } else { &EXSCAN };
+    Args::new(collective, reduction.dtype).op(reduction.op).send(send).recv(recv)
+}
+
 /// # Safety
-/// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
-unsafe fn scan(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let own = call.kind == Kind::Scan;
+/// As [`dispatch`]: `send` and `recv` are one block, the same or apart.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let reduction = Reduction::of(args);
+    let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
+    let own = args.collective.kind == Kind::Scan;
     let (n, bytes) = (comm.size(), reduction.bytes());
-    if n == 1 {
-        // SAFETY: as the caller promises; an exscan leaves `recv` as it was.
-        return unsafe { alone(comm, call, send, recv, if own { bytes } else { 0 }) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::scan(comm, call, &reduction, own, send, recv) };
-    }
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;
     let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
@@ -247,7 +247,7 @@ unsafe fn scan(
         _ if doubles => Doubling,
         _ => Chunked,
     };
-    let choice = choose(comm, call.kind, bytes, default, |it| match it {
+    let choice = choose(comm, args.collective.kind, bytes, default, |it| match it {
         Flat => fits,
         Doubling => doubles,
         _ => true,

@@ -4,13 +4,13 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind};
+use spmd_core::algorithm::{Args, Blocks, Call, Incoming, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Error, Result};
 
-use crate::blocks::{Blocks, room_for};
+use crate::blocks::{displacements, room_for};
 use crate::check;
 use crate::data::{Input, Output};
-use algorithms::{Share, Target, scatter};
+use algorithms::{SCATTER, SCATTERV};
 
 /// One rank's data, a part for each (MPI 5.0 section 6.6).
 ///
@@ -105,16 +105,18 @@ impl Scatter for Comm {
         let mut output = Output::new(recv.view_mut())?;
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Scatter, Location::caller()).data(dtype, count).root(root);
-        let blocks = Blocks::Equal(count);
-        let share = Share::equal(count, self);
-        let target = Target { share, ptr: output.ptr(), len: count };
+        let args = Args::new(&SCATTER, dtype).root(root).recv(output.memory(Blocks::One(count)));
         let input = (self.rank() == root).then(|| Input::new(send.view())).transpose()?;
-        if let Some(input) = &input {
-            check::length(&call, "send buffer", input.len(), share.all)?;
-        }
-        let from = input.as_ref().map(|input| (&blocks, input.ptr()));
+        let args = match &input {
+            None => args,
+            Some(input) => {
+                let all = count.saturating_mul(self.size());
+                check::length(&call, "send buffer", input.len(), all)?;
+                args.send(input.memory(Blocks::Equal(count)))
+            }
+        };
         // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { scatter(self, &call, Kind::Scatter, dtype, root, from, target)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -131,12 +133,12 @@ impl Scatter for Comm {
         if source.is_some() {
             check::length(&call, "receive buffer", output.len(), counts[root])?;
         }
-        let share = scatter_shares(self, &call, source.as_ref(), root)?;
-        let (dtype, len) = (output.dtype(), output.len());
-        let target = Target { share, ptr: output.ptr(), len };
-        let from = source.as_ref().map(Source::from);
+        let share = [scatter_shares(self, &call, source.as_ref(), root)?];
+        let args = Args::new(&SCATTERV, output.dtype()).root(root).incoming(&share);
+        let args = source.iter().fold(args, |args, source| source.given_to(args));
+        let args = args.recv(output.memory(Blocks::One(output.len())));
         // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { scatter(self, &call, Kind::Scatterv, dtype, root, from, target)? };
+        unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
     }
@@ -153,14 +155,14 @@ impl Scatter for Comm {
     }
 }
 
-/// The root's data and its blocks.
+/// What the root gives.
 struct Source<'a> {
     input: Input<'a>,
-    blocks: Blocks,
+    displacements: Vec<usize>,
 }
 
 impl<'a> Source<'a> {
-    /// On the root; nothing elsewhere.
+    /// On the root, the blocks of `send`.
     fn new<S: Buffer + ?Sized>(
         comm: &Comm,
         call: &Call<'_>,
@@ -172,46 +174,59 @@ impl<'a> Source<'a> {
             return Ok(None);
         }
         let input = Input::new(send.view())?;
-        let blocks = Blocks::varying(call, counts, comm.size(), "send buffer", input.len())?;
-        Ok(Some(Source { input, blocks }))
+        let displacements = displacements(call, counts, comm.size(), "send buffer", input.len())?;
+        Ok(Some(Source { input, displacements }))
     }
 
-    fn from(&self) -> (&Blocks, *const u8) {
-        (&self.blocks, self.input.ptr())
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks::Varying(&self.displacements)
+    }
+
+    fn given_to<'s>(&'s self, args: Args<'s>) -> Args<'s> {
+        args.send(self.input.memory(self.blocks()))
     }
 }
 
-/// Tells every rank its share of blocks that the root alone knows.
+/// Tells every rank where its block lies: a scatter of its own.
 fn scatter_shares(
     comm: &Comm,
     call: &Call<'_>,
     source: Option<&Source<'_>>,
     root: usize,
-) -> Result<Share> {
-    let all = source.map_or(0, |source| source.input.len());
-    let shares: Vec<[usize; 4]> = source.map_or(Vec::new(), |source| {
-        let longest = source.blocks.longest();
-        let blocks = (0..comm.size()).map(|rank| source.blocks.of(rank));
-        blocks.map(|(start, count)| [start, count, all, longest]).collect()
+) -> Result<Incoming> {
+    type Share = [usize; 3];
+    let shares: Vec<Share> = source.map_or(Vec::new(), |source| {
+        let blocks = (0..comm.size()).map(|rank| source.blocks().of(rank));
+        blocks.map(|(start, count)| [start, count, source.input.len()]).collect()
     });
-    let blocks = Blocks::Equal(1);
-    let from = source.map(|_| (&blocks, shares.as_ptr().cast()));
-    let mut mine = [0usize; 4];
-    let target = Target { share: Share::equal(1, comm), ptr: (&raw mut mine).cast(), len: 1 };
-    let dtype = <[usize; 4]>::DTYPE;
+    let mut mine: Share = [0; 3];
+    let args = Args::new(&SCATTER, Share::DTYPE).root(root);
+    let args = args.recv(Memory::host((&raw mut mine).cast(), Blocks::One(1)));
+    let args = match source {
+        None => args,
+        Some(_) => args.send(Memory::host(shares.as_ptr().cast(), Blocks::Equal(1))),
+    };
     // SAFETY: the root has an array for each rank, and `mine` is room for one.
-    unsafe { scatter(comm, call, Kind::Scatter, dtype, root, from, target)? };
-    let [start, count, all, longest] = mine;
+    unsafe { dispatch(comm, call, args)? };
+    let [from, count, total] = mine;
     let size = call.dtype.map_or(1, |dtype| dtype.size as usize);
-    let inside = start.checked_add(count).is_some_and(|end| end <= all) && count <= longest;
-    if inside && longest <= all && all.checked_mul(size).is_some() {
-        return Ok(Share { start, count, all, longest });
+    let inside = from.checked_add(count).is_some_and(|end| end <= total);
+    if inside && total.checked_mul(size).is_some() {
+        return Ok(Incoming {
+            peer: root,
+            side: 0,
+            index: comm.rank(),
+            from,
+            total,
+            into: 0,
+            count,
+        });
     }
     let what = "the shares that it tells are no blocks of a buffer";
     Err(Error::Corrupt { rank: comm.world_rank(root), what })
 }
 
-/// Scatters the counts, then the elements.
+/// [`Scatter::scatterv_vec`] as a part of any call.
 pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     comm: &Comm,
     call: &Call<'_>,
@@ -220,14 +235,16 @@ pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     root: usize,
 ) -> Result<Vec<S::Elem>> {
     let source = Source::new(comm, call, send, counts, root)?;
-    let share = scatter_shares(comm, call, source.as_ref(), root)?;
-    let mut values = room_for::<S::Elem>(call, share.count)?;
-    let target = Target { share, ptr: values.as_mut_ptr().cast(), len: share.count };
-    let from = source.as_ref().map(Source::from);
+    let share = [scatter_shares(comm, call, source.as_ref(), root)?];
+    let count = share[0].count;
+    let mut values = room_for::<S::Elem>(call, count)?;
+    let args = Args::new(&SCATTERV, S::Elem::DTYPE).root(root).incoming(&share);
+    let args = source.iter().fold(args, |args, source| source.given_to(args));
+    let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::One(count)));
     // SAFETY: the vector has room for the block, and after a scatter without an error holds it.
     unsafe {
-        scatter(comm, call, Kind::Scatterv, S::Elem::DTYPE, root, from, target)?;
-        values.set_len(share.count);
+        dispatch(comm, call, args)?;
+        values.set_len(count);
     }
     Ok(values)
 }

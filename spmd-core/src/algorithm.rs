@@ -1,11 +1,14 @@
 //! What algorithms of collectives are written with (`spmd-collectives`), and the table of those
 //! there are.
 
-pub use crate::buffer::{View, ViewMut};
+pub use crate::args::{Alone, Args, Blocks, Collective, Incoming, Memory};
+pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form, Kind};
 pub use crate::comm::{Entered, HubCall, Offer, Part, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
+pub use crate::dispatch::dispatch;
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
+pub use crate::plane::Plane;
 pub use crate::transport::across::Lead;
 pub use crate::transport::fabric::{Extents, Fold, Parts, Step};
 pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};

@@ -14,6 +14,7 @@ use crate::ctx::Ctx;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::plane::Plane;
 use crate::transport::across::Across;
 use crate::transport::shared::Mode;
 use crate::transport::shared::memory::Memory;
@@ -111,6 +112,7 @@ pub struct Spmd {
     window: Option<usize>,
     unreachable: bool,
     chaos: Option<u64>,
+    planes: Vec<Arc<dyn Plane>>,
 }
 
 impl Spmd {
@@ -136,6 +138,7 @@ impl Spmd {
             window: None,
             unreachable: false,
             chaos: None,
+            planes: Vec::new(),
         }
     }
 
@@ -317,6 +320,13 @@ impl Spmd {
     #[doc(hidden)]
     pub fn unreachable_buffers(mut self) -> Spmd {
         self.unreachable = true;
+        self
+    }
+
+    /// With something that carries out calls by other means than the arena.
+    #[doc(hidden)]
+    pub fn plane(mut self, plane: Arc<dyn Plane>) -> Spmd {
+        self.planes.push(plane);
         self
     }
 

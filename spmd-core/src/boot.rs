@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::block::{Arena, Shared, Work, check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
+use crate::plane::Plane;
 pub use crate::transport::across::Alarm;
 use crate::transport::across::{Across, Joined};
 use crate::transport::fabric::Fabric;
@@ -222,17 +223,17 @@ where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
-    run_with(|| Ok(None), f)
+    run_with(|| Ok(None), None, f)
 }
 
 /// Finds what joins this process to others, if something does.
 pub type Attach = fn() -> Result<Option<Arc<dyn Fabric>>>;
 
 /// [`run`] where `attach` finds what joins this process to others, if it was not started by
-/// `spmdrun` alone.
+/// `spmdrun` alone, over which `cluster` carries out collectives.
 #[doc(hidden)]
 #[track_caller]
-pub fn run_with<R, F>(attach: Attach, f: F) -> Result<Vec<R>>
+pub fn run_with<R, F>(attach: Attach, cluster: Option<Arc<dyn Plane>>, f: F) -> Result<Vec<R>>
 where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
@@ -255,7 +256,9 @@ where
         Ok(Entry::Across(joined)) => {
             let bind = Settings::from_environment()?.bind;
             let across = Arena::Across(Arc::new(Across::new(joined)));
-            Spmd::new(joined.each()).bind(bind).run_at(site, across, f)
+            let block = Spmd::new(joined.each()).bind(bind);
+            let block = cluster.into_iter().fold(block, Spmd::plane);
+            block.run_at(site, across, f)
         }
         Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
         Err(text) => Err(Error::Boot(text.clone())),

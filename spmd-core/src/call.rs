@@ -252,6 +252,12 @@ impl<'a> Call<'a> {
         name(self.kind, self.form)
     }
 
+    /// The same carried out by the plane of this number: all ranks' are, or none's.
+    #[inline]
+    pub(crate) fn on(self, plane: u64) -> Call<'a> {
+        self.with(PLANE, plane)
+    }
+
     #[inline]
     fn with(mut self, part: u64, value: u64) -> Call<'a> {
         self.fingerprint = self.fingerprint.wrapping_add(mix(part ^ value));
@@ -270,6 +276,7 @@ const DTYPE: u64 = 0x1d8e_4e27_c47d_124f;
 const COUNT: u64 = 0x5899_65cc_7537_4cc3;
 const ROOT: u64 = 0xeb44_acca_b455_d165;
 const OP: u64 = 0x8ebc_6af0_9c88_c6e3;
+const PLANE: u64 = 0x5a1d_3c77_e0b4_961f;
 
 /// One round of folded multiplication (the mixer of wyhash).
 #[inline]

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Group, Scope};
+use crate::plane::{Numbered, Planes};
 use crate::transport::across::Spread;
 use crate::transport::fabric::Processes;
 use crate::transport::registry::Route;
@@ -67,6 +68,8 @@ pub struct Comm {
     here: usize,
     /// How its ranks lie in processes without common memory.
     spread: Option<Arc<Spread>>,
+    /// What carries out calls by other means than the arena; `None` if nothing does.
+    planes: Planes,
     board: Board,
     notes: [Cell<(usize, u64, Noted)>; 16],
     /// The number of the text that names the call which made it; 0 of the block's own.
@@ -112,7 +115,7 @@ impl Comm {
         let route = Route::of(&endpoint);
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
         let (notes, polling, user) = Default::default();
-        let origin = 0;
+        let (origin, planes) = (0, endpoint.world.planes_of(spread.is_some()));
         Comm {
             endpoint,
             route,
@@ -120,6 +123,7 @@ impl Comm {
             me,
             here,
             spread,
+            planes,
             board,
             notes,
             origin,
@@ -225,6 +229,12 @@ impl Comm {
         result.expect("a transport makes each call once")
     }
 
+    /// What carries out calls by other means than the arena, the first that serves one.
+    #[inline]
+    pub(crate) fn planes(&self) -> Option<&[Numbered]> {
+        self.planes.as_deref()
+    }
+
     /// Up to how many ranks a small collective is best done flat, everybody reading everybody:
     /// ranks that share a core only add up the work.
     #[doc(hidden)]
@@ -321,6 +331,7 @@ impl Comm {
             scope,
             me,
             here,
+            planes: self.endpoint.world.planes_of(spread.is_some()),
             spread,
             board: Board::new(board, context),
             notes: Default::default(),

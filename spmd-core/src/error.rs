@@ -256,6 +256,16 @@ impl Error {
         Error::User(Box::new(error))
     }
 
+    /// Memory that the ranks of a call cannot reach.
+    #[cold]
+    pub(crate) fn out_of_reach(call: &Call<'_>) -> Error {
+        Error::Unavailable {
+            what: call.to_string(),
+            reason: "nothing here reaches the device that its memory is on".into(),
+            remedy: "copy the data to the host first".into(),
+        }
+    }
+
     /// The fault behind this error, where another rank or a disagreement between ranks is the
     /// reason.
     ///

@@ -8,6 +8,8 @@
 //! each rank has for itself, in every place.
 
 pub mod algorithm;
+#[doc(hidden)]
+pub mod args;
 pub mod block;
 pub mod boot;
 pub mod buffer;
@@ -15,6 +17,8 @@ pub mod call;
 pub mod comm;
 mod copy;
 pub mod ctx;
+#[doc(hidden)]
+pub mod dispatch;
 pub mod element;
 pub mod error;
 pub mod fault;
@@ -22,6 +26,8 @@ pub mod fault;
 pub mod fuzzing;
 mod group;
 pub mod op;
+#[doc(hidden)]
+pub mod plane;
 mod print;
 pub mod rank;
 mod rank_local;

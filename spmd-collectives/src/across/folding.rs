@@ -3,11 +3,13 @@
 
 use std::ptr::{copy_nonoverlapping, null_mut};
 
-use spmd_core::algorithm::{Call, Extents, Fold, Lead, Parts, Step, fold_ranks};
+use spmd_core::algorithm::{
+    Args, Blocks, Call, Extents, Fold, Kind, Lead, Parts, Step, fold_ranks,
+};
 use spmd_core::{Comm, Result};
 
 use super::{Packed, check_values};
-use crate::blocks::{Blocks, differing};
+use crate::blocks::differing;
 use crate::large::part;
 use crate::reducing::Reduction;
 
@@ -16,19 +18,20 @@ const CHUNK: usize = 4 << 20;
 
 /// A rank's input, and where its result goes: the same or apart, or null where it gets none.
 #[derive(Clone, Copy)]
-struct Held {
+struct Held<'a> {
     send: *const u8,
     recv: *mut u8,
-    blocks: *const Blocks,
+    /// Those of its input.
+    blocks: Blocks<'a>,
 }
 
-impl Held {
-    fn new(send: *const u8, recv: *mut u8) -> Held {
-        Held { send, recv, blocks: std::ptr::null() }
+impl<'a> Held<'a> {
+    fn new(args: &Args<'a>) -> Held<'a> {
+        Held { send: args.send.ptr, recv: args.recv.ptr, blocks: args.send.blocks }
     }
 }
 
-type Leading<'r> = Lead<'r, Held>;
+type Leading<'r> = Lead<'r, Held<'r>>;
 
 fn is_native(comm: &Comm, lead: &Leading<'_>, reduction: &Reduction<'_>) -> bool {
     !comm.is_reproducible() && lead.folds(&reduction.dtype, &reduction.op)
@@ -43,16 +46,11 @@ fn fold_of<'o>(reduction: &'o Reduction<'o>, send: *const u8, recv: *mut u8) -> 
 ///
 /// # Safety
 /// As `allreduce`.
-pub(crate) unsafe fn allreduce(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: &Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
+pub(super) unsafe fn allreduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (reduction, held) = (&Reduction::of(args), Held::new(args));
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
-        comm.collective_across(call, Held::new(send, recv), |lead| {
+        comm.collective_across(call, held, |lead| {
             if !is_native(comm, lead, reduction) {
                 return in_order(lead, reduction, None);
             }
@@ -75,18 +73,13 @@ pub(crate) unsafe fn allreduce(
 ///
 /// # Safety
 /// As `reduce`.
-pub(crate) unsafe fn reduce(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: &Reduction<'_>,
-    root: usize,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let recv = if comm.rank() == root { recv } else { null_mut() };
+pub(super) unsafe fn reduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (reduction, root) = (&Reduction::of(args), args.root);
+    let recv = if comm.rank() == root { args.recv.ptr } else { null_mut() };
+    let held = Held { recv, ..Held::new(args) };
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
-        comm.collective_across(call, Held::new(send, recv), |lead| {
+        comm.collective_across(call, held, |lead| {
             let to = lead.process_of(root);
             if !is_native(comm, lead, reduction) {
                 return in_order(lead, reduction, Some(to));
@@ -205,19 +198,14 @@ unsafe fn in_order(lead: &Leading<'_>, reduction: &Reduction<'_>, to: Option<usi
 ///
 /// # Safety
 /// As `reduce_scatter`.
-pub(crate) unsafe fn reduce_scatter(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: &Reduction<'_>,
-    blocks: &Blocks,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let held = Held { send, recv, blocks };
+pub(super) unsafe fn reduce_scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let reduction = &Reduction::of_blocks(args, comm.size());
+    let (blocks, held) = (args.send.blocks, Held::new(args));
+    let Held { send, recv, .. } = held;
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
         comm.collective_across(call, held, |lead| {
-            if let Blocks::Varying(_) = blocks {
+            if blocks.vary() {
                 agree_on_blocks(lead)?;
             }
             if lead.is_flat() && is_native(comm, lead, reduction) {
@@ -237,7 +225,7 @@ pub(crate) unsafe fn reduce_scatter(
 unsafe fn scatter_in_order(
     lead: &Leading<'_>,
     reduction: &Reduction<'_>,
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
 ) -> Result<()> {
     let (size, n, processes) = (reduction.size(), lead.size(), lead.processes());
     let (me, order) = (lead.process(), order(lead));
@@ -278,8 +266,7 @@ unsafe fn scatter_in_order(
 /// # Safety
 /// All ranks show their blocks.
 unsafe fn agree_on_blocks(lead: &Leading<'_>) -> Result<()> {
-    // SAFETY: as the caller promises.
-    let digests: Vec<u64> = lead.parts().map(|part| unsafe { &*part.blocks }.digest()).collect();
+    let digests: Vec<u64> = lead.parts().map(|part| part.blocks.digest()).collect();
     let other = digests.iter().position(|digest| *digest != digests[0]);
     // Two words, of which no two processes' are the same if theirs differ.
     let said = [digests[0], other.map_or(0, |index| index as u64 + 1)];
@@ -307,17 +294,12 @@ unsafe fn agree_on_blocks(lead: &Leading<'_>) -> Result<()> {
 ///
 /// # Safety
 /// As `scan`.
-pub(crate) unsafe fn scan(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: &Reduction<'_>,
-    own: bool,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
+pub(super) unsafe fn scan(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (reduction, held) = (&Reduction::of(args), Held::new(args));
+    let (Held { send, recv, .. }, own) = (held, args.collective.kind == Kind::Scan);
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
-        comm.collective_across(call, Held::new(send, recv), |lead| {
+        comm.collective_across(call, held, |lead| {
             if lead.is_flat() && is_native(comm, lead, reduction) {
                 return native_scan(lead, reduction, own, send, recv);
             }

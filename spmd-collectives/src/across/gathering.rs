@@ -3,28 +3,35 @@
 use std::iter;
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Call, Lead, Parts, Step};
-use spmd_core::{Comm, DType, Result};
+use spmd_core::algorithm::{Args, Blocks, Call, Kind, Lead, Memory, Parts, Step};
+use spmd_core::{Comm, DType, Error, Result};
 
 use super::{Lengths, Packed, check_values, is_even};
-use crate::blocks::{Blocks, differing};
+use crate::blocks::differing;
 
 /// What a rank calls with: its own data, and on those who get or give them the blocks of all.
 #[derive(Clone, Copy)]
-struct Held {
+struct Held<'a> {
     own: *mut u8,
     /// Elements of its own.
     count: usize,
-    /// Null where it has none.
-    blocks: *const Blocks,
+    /// The blocks of all, where it has them.
+    blocks: Option<Blocks<'a>>,
     all: *mut u8,
+}
+
+impl<'a> Held<'a> {
+    fn new(own: Memory<'a>, all: Memory<'a>) -> Held<'a> {
+        let blocks = all.is_some().then_some(all.blocks);
+        Held { own: own.ptr, count: own.blocks.longest(), blocks, all: all.ptr }
+    }
 }
 
 /// What the ranks of this process send, one after another; `room` holds it if they are several.
 ///
 /// # Safety
 /// The data of all of them are there.
-unsafe fn own_of(lead: &Lead<'_, Held>, size: usize, room: &mut Vec<u8>) -> (*const u8, usize) {
+unsafe fn own_of(lead: &Lead<'_, Held<'_>>, size: usize, room: &mut Vec<u8>) -> (*const u8, usize) {
     let mut parts = lead.parts();
     let first = parts.next().expect("a process holds a rank at least");
     if parts.len() == 0 {
@@ -41,17 +48,9 @@ unsafe fn own_of(lead: &Lead<'_, Held>, size: usize, room: &mut Vec<u8>) -> (*co
 ///
 /// # Safety
 /// As `gather` and `gatherv`.
-pub(crate) unsafe fn gather(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    root: usize,
-    mine: (*const u8, usize),
-    into: Option<(&Blocks, *mut u8)>,
-    equal: bool,
-) -> Result<()> {
-    let (blocks, all) = pointers(into);
-    let held = Held { own: mine.0.cast_mut(), count: mine.1, blocks, all };
+pub(super) unsafe fn gather(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, root, held) = (args.dtype, args.root, Held::new(args.send, args.recv));
+    let equal = args.collective.kind == Kind::Gather;
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
         comm.collective_across(call, held, |lead| {
@@ -61,7 +60,7 @@ pub(crate) unsafe fn gather(
             let mut room = Vec::new();
             let send = own_of(lead, dtype.size as usize, &mut room);
             let to = lead.process_of(root);
-            let target = lead.parts().find(|part| !part.blocks.is_null());
+            let target = lead.parts().find(|part| part.blocks.is_some());
             let Some(target) = target else {
                 let recv = Parts::elsewhere(equal && is_even(lead));
                 return lead.step(Step::Gather { root: to, send, recv });
@@ -76,17 +75,9 @@ pub(crate) unsafe fn gather(
 ///
 /// # Safety
 /// As `allgather`, but that `mine` need not be in `recv` yet.
-pub(crate) unsafe fn allgather(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    blocks: &Blocks,
-    mine: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let equal = matches!(blocks, Blocks::Equal(_));
-    let count = blocks.of(comm.rank()).1;
-    let held = Held { own: mine.cast_mut(), count, blocks, all: recv };
+pub(super) unsafe fn allgather(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, held) = (args.dtype, Held::new(args.send, args.recv));
+    let equal = !args.recv.blocks.vary();
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
         comm.collective_across(call, held, |lead| {
@@ -105,16 +96,15 @@ pub(crate) unsafe fn allgather(
 ///
 /// # Safety
 /// Each of these has room for the blocks that it names.
-unsafe fn collect(
-    lead: &Lead<'_, Held>,
+unsafe fn collect<'a>(
+    lead: &Lead<'_, Held<'a>>,
     dtype: DType,
-    targets: impl Iterator<Item = Held> + Clone,
+    targets: impl Iterator<Item = Held<'a>> + Clone,
     step: impl FnOnce(Parts<'_>) -> Result<()>,
 ) -> Result<()> {
     let size = dtype.size as usize;
     let first = targets.clone().next().expect("there is a rank that gets the blocks");
-    // SAFETY: whoever has blocks shows them during the call.
-    let blocks = unsafe { &*first.blocks };
+    let blocks = first.blocks.expect("who gets the blocks knows them");
     let lengths = Lengths::of(lead, blocks, size);
     let total = lengths.total();
     if lead.is_ordered() && dtype.valid.is_none() {
@@ -147,17 +137,18 @@ unsafe fn collect(
 ///
 /// # Safety
 /// As `scatter`.
-pub(crate) unsafe fn scatter(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    root: usize,
-    from: Option<(&Blocks, *const u8)>,
-    (target, count): (*mut u8, usize),
-    equal: bool,
-) -> Result<()> {
-    let (blocks, all) = pointers(from.map(|(blocks, from)| (blocks, from.cast_mut())));
-    let held = Held { own: target, count, blocks, all };
+pub(super) unsafe fn scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, root, held) = (args.dtype, args.root, Held::new(args.recv, args.send));
+    let (equal, takes) = (args.collective.kind == Kind::Scatter, held.count);
+    if let Some(sends) = args.incoming.first().map(|block| block.count)
+        && sends != takes
+    {
+        return Err(Error::Argument(format!(
+            "{call}: rank {root} of the communicator sends {sends} elements to rank {}, which \
+             takes {takes}",
+            comm.rank()
+        )));
+    }
     let size = dtype.size as usize;
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
@@ -168,13 +159,13 @@ pub(crate) unsafe fn scatter(
             let direct = only.filter(|_| dtype.valid.is_none());
             let mut room = vec![0u8; if direct.is_some() { 0 } else { mine }];
             let recv = (direct.map_or(room.as_mut_ptr(), |only| only.own), mine);
-            match lead.parts().find(|part| !part.blocks.is_null()) {
+            match lead.parts().find(|part| part.blocks.is_some()) {
                 None => {
                     let send = Parts::elsewhere(equal && is_even(lead));
                     lead.step(Step::Scatter { root: to, send, recv })?;
                 }
                 Some(source) => {
-                    let blocks = &*source.blocks;
+                    let blocks = source.blocks.unwrap_or(Blocks::One(0));
                     let lengths = Lengths::of(lead, blocks, size);
                     if lead.is_ordered() {
                         let send = lengths.at(source.all);
@@ -205,21 +196,16 @@ pub(crate) unsafe fn scatter(
     }
 }
 
-fn pointers(all: Option<(&Blocks, *mut u8)>) -> (*const Blocks, *mut u8) {
-    all.map_or((std::ptr::null(), std::ptr::null_mut()), |(blocks, all)| (&raw const *blocks, all))
-}
-
 /// Compares what each rank sends with what is expected of it, by the root or by all, before the
 /// data go: the same error on all that know.
 ///
 /// # Safety
 /// As [`collect`].
-unsafe fn agree_on_counts(lead: &Lead<'_, Held>, root: Option<usize>) -> Result<()> {
-    // SAFETY: whoever has blocks shows them during the call.
-    let digest = |part: Held| unsafe { part.blocks.as_ref() }.map_or(0, Blocks::digest);
-    let words = |part: Held| [part.count as u64, digest(part)];
+unsafe fn agree_on_counts(lead: &Lead<'_, Held<'_>>, root: Option<usize>) -> Result<()> {
+    let digest = |part: Held<'_>| part.blocks.map_or(0, |blocks| blocks.digest());
+    let words = |part: Held<'_>| [part.count as u64, digest(part)];
     let mine: Vec<[u64; 2]> = lead.parts().map(words).collect();
-    let mut came = Packed::of(Lengths::of(lead, &Blocks::Equal(1), size_of::<[u64; 2]>()));
+    let mut came = Packed::of(Lengths::of(lead, Blocks::Equal(1), size_of::<[u64; 2]>()));
     let send = (mine.as_ptr().cast::<u8>(), size_of_val(&mine[..]));
     let to = root.map(|root| lead.process_of(root));
     let step = match to {
@@ -228,9 +214,7 @@ unsafe fn agree_on_counts(lead: &Lead<'_, Held>, root: Option<usize>) -> Result<
     };
     // SAFETY: the words of this process's ranks, and room for those of all.
     unsafe { lead.step(step)? };
-    let Some(judge) = lead.parts().find(|part| !part.blocks.is_null()) else { return Ok(()) };
-    // SAFETY: as above.
-    let blocks = unsafe { &*judge.blocks };
+    let Some(blocks) = lead.parts().find_map(|part| part.blocks) else { return Ok(()) };
     let word = |at: usize| u64::from_ne_bytes(came.memory[at..at + 8].try_into().expect("8 bytes"));
     let ranks = (0..lead.processes()).flat_map(|process| lead.members(process));
     for (index, rank) in ranks.enumerate() {

@@ -9,16 +9,67 @@ mod moving;
 mod neighbors;
 mod telling;
 
-pub(crate) use folding::{allreduce, reduce, reduce_scatter, scan};
-pub(crate) use gathering::{allgather, gather, scatter};
-pub(crate) use moving::{ByRank, agree, agree_on_counts, alltoall, barrier, broadcast};
-pub(crate) use neighbors::{Beside, neighbors};
+pub(crate) use moving::agree;
 pub(crate) use telling::{Told, tell};
 
-use spmd_core::algorithm::{Extents, Lead, Parts};
-use spmd_core::{DType, Error, Result};
+use std::sync::Arc;
 
-use crate::blocks::Blocks;
+use spmd_core::algorithm::{Args, Blocks, Call, Extents, Kind, Lead, Parts, Plane};
+use spmd_core::{Comm, DType, Error, Result};
+
+use crate::data::{receiving_elsewhere, sending_a_copy};
+
+/// The native collectives of the library that joins the processes, one rank of each leading.
+#[derive(Debug)]
+struct Cluster;
+
+/// What carries out collectives across processes.
+pub fn cluster() -> Arc<dyn Plane> {
+    Arc::new(Cluster)
+}
+
+impl Plane for Cluster {
+    fn name(&self) -> &str {
+        "cluster"
+    }
+
+    fn spans_processes(&self) -> bool {
+        true
+    }
+
+    fn serves(&self, args: &Args<'_>) -> bool {
+        args.is_on_host()
+    }
+
+    unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match args.collective.kind {
+                Kind::Barrier => moving::barrier(comm, call),
+                Kind::Broadcast => moving::broadcast(comm, call, args),
+                Kind::Alltoall => {
+                    sending_a_copy(args, comm.size(), |args| moving::alltoall(comm, call, args))
+                }
+                Kind::Alltoallv => moving::alltoallv(comm, call, args),
+                Kind::Gather | Kind::Gatherv => gathering::gather(comm, call, args),
+                Kind::Allgather | Kind::Allgatherv => gathering::allgather(comm, call, args),
+                Kind::Scatter | Kind::Scatterv => gathering::scatter(comm, call, args),
+                Kind::Reduce => folding::reduce(comm, call, args),
+                Kind::Allreduce => folding::allreduce(comm, call, args),
+                Kind::ReduceScatter | Kind::ReduceScatterv => {
+                    receiving_elsewhere(args, |args| folding::reduce_scatter(comm, call, args))
+                }
+                Kind::Scan | Kind::Exscan => folding::scan(comm, call, args),
+                Kind::NeighborAllgather | Kind::NeighborAlltoall | Kind::NeighborAlltoallv => {
+                    neighbors::neighbors(comm, call, args)
+                }
+                other => {
+                    Err(Error::Argument(format!("{call}: no {} across processes", other.name())))
+                }
+            }
+        }
+    }
+}
 
 /// Blocks for or from each process, one after another in memory of their own.
 struct Packed {
@@ -64,7 +115,7 @@ impl Lengths {
     }
 
     /// Those of `blocks` of elements of `size` bytes: of each process, the blocks of its ranks.
-    fn of<P: Copy>(lead: &Lead<'_, P>, blocks: &Blocks, size: usize) -> Lengths {
+    fn of<P: Copy>(lead: &Lead<'_, P>, blocks: Blocks<'_>, size: usize) -> Lengths {
         let members = |process| lead.members(process).iter();
         match blocks {
             Blocks::Equal(count) if is_even(lead) => {

@@ -2,14 +2,13 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Call, ErasedOp, Lead, Step};
+use spmd_core::algorithm::{Args, Blocks, Call, ErasedOp, Lead, Memory, Step};
 use spmd_core::{Comm, DType, Element, Error, Max, Result};
 
 use super::{Lengths, Packed, check_values, is_even};
-use crate::reducing::Reduction;
 
 /// The leads meet when all ranks of their processes have come, and compare all calls so far.
-pub(crate) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
+pub(super) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
     // SAFETY: no memory is named.
     unsafe { comm.collective_across(call, (), |lead| lead.meet()) }
 }
@@ -21,7 +20,7 @@ pub(crate) fn agree(comm: &Comm, call: &Call<'_>, yes: bool) -> Result<bool> {
 
 /// The same error on all ranks, before anything goes, if one of them has found that what another,
 /// `wrong`, sends is not what it takes.
-pub(crate) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>) -> Result<()> {
+pub(super) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>) -> Result<()> {
     let pair = wrong.map_or(0, |from| (comm.rank() as u64 + 1) << 32 | from as u64);
     match greatest(comm, call, pair)? {
         0 => Ok(()),
@@ -38,10 +37,12 @@ pub(crate) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>
 fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
     let mut greatest = 0u64;
     let op = ErasedOp::new::<u64, _>(&Max);
-    let reduction = Reduction { dtype: u64::DTYPE, op, count: 1 };
-    let (send, recv) = ((&raw const word).cast(), (&raw mut greatest).cast());
+    let one = Blocks::One(1);
+    let send = Memory::host((&raw const word).cast(), one);
+    let recv = Memory::host((&raw mut greatest).cast(), one);
+    let args = crate::allreduce::args(u64::DTYPE, op, send, recv);
     // SAFETY: two words.
-    unsafe { super::allreduce(comm, call, &reduction, send, recv)? };
+    unsafe { super::folding::allreduce(comm, call, &args)? };
     Ok(greatest)
 }
 
@@ -50,14 +51,9 @@ fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
 ///
 /// # Safety
 /// As `broadcast`.
-pub(crate) unsafe fn broadcast(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    count: usize,
-    root: usize,
-    buf: *mut u8,
-) -> Result<()> {
+pub(super) unsafe fn broadcast(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, root, buf) = (args.dtype, args.root, args.recv.ptr);
+    let count = args.recv.blocks.longest();
     let bytes = count * dtype.size as usize;
     // SAFETY: all ranks' buffers hold that many bytes, and are held during the call.
     unsafe {
@@ -83,98 +79,77 @@ pub(crate) unsafe fn broadcast(
     }
 }
 
-/// The blocks of a buffer for or from all ranks, in bytes.
-#[derive(Clone, Copy)]
-pub(crate) enum ByRank {
-    /// All of this length, one after the other.
-    Equal(usize),
-    /// The start and the length of each.
-    Listed(*const (usize, usize)),
-}
-
-impl ByRank {
-    /// The start and the length of a rank's.
-    ///
-    /// # Safety
-    /// The list of so many ranks is there.
-    unsafe fn of(self, rank: usize) -> (usize, usize) {
-        match self {
-            ByRank::Equal(bytes) => (rank * bytes, bytes),
-            // SAFETY: as the caller promises.
-            ByRank::Listed(blocks) => unsafe { *blocks.add(rank) },
-        }
-    }
-}
-
-/// What a rank calls an alltoall with.
-#[derive(Clone, Copy)]
-struct Exchanged {
-    send: *const u8,
-    recv: *mut u8,
-    outgoing: ByRank,
-    incoming: ByRank,
-}
-
 /// Every rank's blocks to all others: those from one process to another are packed by sender, then
 /// by receiver. All ranks' blocks are equal, or nobody's are.
 ///
 /// # Safety
-/// `send` and `recv` have these blocks, which are listed for all ranks; they are apart.
-pub(crate) unsafe fn alltoall(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    (send, outgoing): (*const u8, ByRank),
-    (recv, incoming): (*mut u8, ByRank),
-) -> Result<()> {
-    let mine = Exchanged { send, recv, outgoing, incoming };
-    // SAFETY: all ranks' buffers hold their blocks, and are held during the call, as are the lists.
-    unsafe { comm.collective_across(call, mine, |lead| exchange(lead, dtype)) }
+/// `send` and `recv` have these blocks; they are apart.
+pub(super) unsafe fn alltoall(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    // SAFETY: all ranks' buffers hold their blocks, and are held during the call, as are the
+    // displacements.
+    unsafe { comm.collective_across(call, *args, |lead| exchange(lead, args.dtype)) }
+}
+
+/// [`alltoall`] of blocks whose lengths peers have told: all know whether one of them has found these to
+/// be wrong, before anything goes.
+///
+/// # Safety
+/// As [`alltoall`].
+pub(super) unsafe fn alltoallv(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    agree_on_counts(comm, call, crate::alltoall::counts(args).wrong())?;
+    // SAFETY: as the caller promises.
+    unsafe { alltoall(comm, call, args) }
 }
 
 /// # Safety
 /// As [`alltoall`] for all ranks of this process.
-unsafe fn exchange(lead: &Lead<'_, Exchanged>, dtype: DType) -> Result<()> {
+unsafe fn exchange(lead: &Lead<'_, Args<'_>>, dtype: DType) -> Result<()> {
     let (processes, checked) = (lead.processes(), dtype.valid.is_some());
+    let size = dtype.size as usize;
     // SAFETY: as the caller promises: the blocks of all ranks are known, and lie in the buffers.
     unsafe {
         if let (true, false, Some(only)) = (lead.is_flat(), checked, lead.parts().next()) {
             // The processes are then as many as the ranks, and in the same order.
-            let lengths = |blocks| match blocks {
-                ByRank::Equal(bytes) => Lengths::Equal(bytes, processes),
-                ByRank::Listed(_) => {
-                    let (starts, bytes) = (0..processes).map(|rank| blocks.of(rank)).unzip();
+            let lengths = |blocks: Blocks<'_>| match blocks {
+                Blocks::Varying(_) => {
+                    let bytes = (0..processes).map(|rank| bytes(blocks.of(rank), size));
+                    let (starts, bytes) = bytes.unzip();
                     Lengths::Listed { bytes, starts }
                 }
+                _ => Lengths::Equal(blocks.longest() * size, processes),
             };
-            let (out, come) = (lengths(only.outgoing), lengths(only.incoming));
-            let (send, recv) = (out.at(only.send.cast_mut()), come.at(only.recv));
+            let (out, come) = (lengths(only.send.blocks), lengths(only.recv.blocks));
+            let (send, recv) = (out.at(only.send.ptr), come.at(only.recv.ptr));
             return lead.step(Step::Alltoall { send, recv });
         }
         let here = lead.members(lead.process()).len();
-        let all = |blocks: &dyn Fn(Exchanged) -> ByRank| {
+        let all = |blocks: &dyn for<'a> Fn(&Args<'a>) -> Blocks<'a>| {
             let sum = |process| {
-                let each = |part| {
-                    let blocks = blocks(part);
-                    lead.members(process).iter().map(move |rank| blocks.of(*rank).1)
+                let each = |part: Args<'_>| {
+                    let blocks = blocks(&part);
+                    lead.members(process)
+                        .iter()
+                        .map(|rank| blocks.of(*rank).1 * size)
+                        .sum::<usize>()
                 };
-                lead.parts().flat_map(each).sum::<usize>()
+                lead.parts().map(each).sum::<usize>()
             };
-            Packed::of(match lead.parts().next().map(blocks) {
+            Packed::of(match lead.parts().next().map(|part| blocks(&part)) {
                 // As long as all processes have as many ranks.
-                Some(ByRank::Equal(bytes)) if is_even(lead) => {
-                    Lengths::Equal(bytes * here * here, processes)
+                Some(Blocks::Equal(count)) if is_even(lead) => {
+                    Lengths::Equal(count * size * here * here, processes)
                 }
                 _ => Lengths::listed((0..processes).map(sum)),
             })
         };
-        let (mut out, mut came) = (all(&|part| part.outgoing), all(&|part| part.incoming));
+        let mut out = all(&|part| part.send.blocks);
+        let mut came = all(&|part| part.recv.blocks);
         let mut place = out.memory.as_mut_ptr();
         for process in 0..processes {
             for part in lead.parts() {
                 for rank in lead.members(process) {
-                    let (start, bytes) = part.outgoing.of(*rank);
-                    copy_nonoverlapping(part.send.add(start), place, bytes);
+                    let (start, bytes) = bytes(part.send.blocks.of(*rank), size);
+                    copy_nonoverlapping(part.send.ptr.add(start), place, bytes);
                     place = place.add(bytes);
                 }
             }
@@ -184,13 +159,18 @@ unsafe fn exchange(lead: &Lead<'_, Exchanged>, dtype: DType) -> Result<()> {
         for process in 0..processes {
             for rank in lead.members(process) {
                 for part in lead.parts() {
-                    let (start, bytes) = part.incoming.of(*rank);
-                    check_values(dtype, place, bytes / dtype.size as usize)?;
-                    copy_nonoverlapping(place, part.recv.add(start), bytes);
+                    let (start, bytes) = bytes(part.recv.blocks.of(*rank), size);
+                    check_values(dtype, place, bytes / size)?;
+                    copy_nonoverlapping(place, part.recv.ptr.add(start), bytes);
                     place = place.add(bytes);
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A block in bytes.
+fn bytes((start, count): (usize, usize), size: usize) -> (usize, usize) {
+    (start * size, count * size)
 }

@@ -2,60 +2,52 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::Call;
-use spmd_core::{Comm, DType, Result};
+use spmd_core::algorithm::{Args, Blocks, Call, Incoming, Kind, Memory};
+use spmd_core::{Comm, Result};
 
-use super::ByRank;
+use super::moving::{agree_on_counts, alltoall};
+use crate::neighbor::counts;
 
-/// A block that goes to or comes from a peer; places and lengths in elements.
-#[derive(Clone, Copy)]
-pub(crate) struct Beside {
-    pub(crate) peer: usize,
-    /// The receiver's side on which the sender is: a peer may be on several.
-    pub(crate) side: usize,
-    pub(crate) start: usize,
-    pub(crate) count: usize,
-}
-
-/// Every rank's blocks to its neighbours.
+/// Exchanges blocks with neighbours, of which `send` has one for all or one for each side. Between two
+/// ranks they go in the order of the sides on which the receiver has the sender.
 ///
 /// # Safety
-/// `send` holds the outgoing blocks, `recv` has room for the incoming ones; they are apart.
-pub(crate) unsafe fn neighbors(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    (send, mut outgoing): (*const u8, Vec<Beside>),
-    (recv, mut incoming): (*mut u8, Vec<Beside>),
-) -> Result<()> {
-    let size = dtype.size as usize;
-    outgoing.sort_by_key(|block| (block.peer, block.side));
+/// `send` and `recv` have these blocks, given by displacements if they are several, and are apart.
+pub(super) unsafe fn neighbors(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    if args.collective.kind == Kind::NeighborAlltoallv {
+        agree_on_counts(comm, call, counts(args).wrong())?;
+    }
+    let size = args.size();
+    let mut incoming = args.incoming.to_vec();
+    let mut outgoing = incoming.clone();
     incoming.sort_by_key(|block| (block.peer, block.side));
-    let by_rank = |blocks: &[Beside]| {
-        let mut all = vec![(0, 0); comm.size()];
-        blocks.iter().for_each(|block| all[block.peer].1 += block.count * size);
-        let mut total = 0;
-        for (start, bytes) in &mut all {
-            *start = total;
-            total += *bytes;
-        }
-        (all, total)
+    outgoing.sort_by_key(|block| (block.peer, block.side ^ 1));
+    let sent = |block: &Incoming| args.send.blocks.of(block.side);
+    let displacements = |blocks: &[Incoming], count: &dyn Fn(&Incoming) -> usize| {
+        let mut starts = vec![0; comm.size() + 1];
+        blocks.iter().for_each(|block| starts[block.peer + 1] += count(block));
+        (0..comm.size()).for_each(|rank| starts[rank + 1] += starts[rank]);
+        starts
     };
-    let ((to, out), (from, came)) = (by_rank(&outgoing), by_rank(&incoming));
-    let (mut out, mut came) = (Vec::with_capacity(out), vec![0u8; came]);
-    // SAFETY: as the caller promises; `out` and `came` hold what the lists say.
+    let to = displacements(&outgoing, &|block| sent(block).1);
+    let from = displacements(&incoming, &|block| block.count);
+    let mut out = Vec::with_capacity(to[comm.size()] * size);
+    let mut came = vec![0u8; from[comm.size()] * size];
+    // SAFETY: as the caller promises; `out` and `came` hold what the displacements say.
     unsafe {
-        for block in &outgoing {
-            let block =
-                std::slice::from_raw_parts(send.add(block.start * size), block.count * size);
-            out.extend_from_slice(block);
+        for (start, count) in outgoing.iter().map(sent) {
+            let block = args.send.ptr.add(start * size).cast_const();
+            out.extend_from_slice(std::slice::from_raw_parts(block, count * size));
         }
-        let (to, from) = (ByRank::Listed(to.as_ptr()), ByRank::Listed(from.as_ptr()));
-        super::alltoall(comm, call, dtype, (out.as_ptr(), to), (came.as_mut_ptr(), from))?;
+        let packed = Args::new(args.collective, args.dtype);
+        let packed = packed.send(Memory::host(out.as_ptr(), Blocks::Varying(&to)));
+        let packed = packed.recv(Memory::host(came.as_mut_ptr(), Blocks::Varying(&from)));
+        alltoall(comm, call, &packed)?;
         let mut place = came.as_ptr();
         for block in &incoming {
-            copy_nonoverlapping(place, recv.add(block.start * size), block.count * size);
-            place = place.add(block.count * size);
+            let bytes = block.count * size;
+            copy_nonoverlapping(place, args.recv.ptr.add(block.into * size), bytes);
+            place = place.add(bytes);
         }
     }
     Ok(())

@@ -2,12 +2,10 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, DType, Result};
 
-use crate::across;
-use crate::alone::alone;
-use crate::blocks::{Blocks, differing};
+use crate::blocks::differing;
 use crate::large::{Large, Way, goes_around, take, two_segments};
 use crate::select::{Algorithm::*, SINGLE_COPY, choose};
 
@@ -16,29 +14,17 @@ const COUNT: usize = 1;
 /// A number that every rank says: the digest of the counts that it goes by.
 const COUNTS: usize = 2;
 
+pub(super) const ALLGATHER: Collective =
+    Collective { kind: Kind::Allgather, alone: Alone::Copies, arena };
+pub(super) const ALLGATHERV: Collective =
+    Collective { kind: Kind::Allgatherv, alone: Alone::Copies, arena };
+
 /// # Safety
-/// `recv` has room for the blocks; `mine` holds this rank's, and is its place in `recv` or apart
-/// from all of it.
-pub(crate) unsafe fn allgather(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    blocks: &Blocks,
-    mine: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    let kind = match blocks {
-        Blocks::Equal(_) => Kind::Allgather,
-        Blocks::Varying(_) => Kind::Allgatherv,
-    };
-    if comm.size() == 1 {
-        // SAFETY: as the caller promises; this rank's block is the only one.
-        return unsafe { alone(comm, call, mine, recv, blocks.longest() * dtype.size as usize) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::allgather(comm, call, dtype, blocks, mine, recv) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block, as long as this rank's of
+/// `recv`, and that one or apart from `recv`.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (kind, dtype, blocks) = (args.collective.kind, args.dtype, args.recv.blocks);
+    let (mine, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
     let bytes = blocks.longest().saturating_mul(dtype.size as usize);
     let fits = bytes <= PAYLOAD;
     // What goes around caches, the kernel does not.
@@ -60,7 +46,7 @@ pub(crate) unsafe fn allgather(
         unsafe { copy_nonoverlapping(mine, own, count * dtype.size as usize) };
     }
     comm.collective(call, |round| {
-        if let Blocks::Varying(_) = blocks {
+        if blocks.vary() {
             round.set_number(COUNT, count as u64);
             round.set_number(COUNTS, blocks.digest());
         }
@@ -77,8 +63,10 @@ pub(crate) unsafe fn allgather(
 
 /// Ranks that go by different counts must not go on, not one of them: they may even have chosen
 /// different algorithms.
-fn check_counts(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
-    let Blocks::Varying(_) = blocks else { return Ok(()) };
+fn check_counts(round: &Round<'_>, blocks: Blocks<'_>) -> Result<()> {
+    if !blocks.vary() {
+        return Ok(());
+    }
     for peer in 0..round.size() {
         let (sends, expected) = (round.number_of(peer, COUNT), blocks.of(peer).1);
         if sends != expected as u64 {
@@ -106,11 +94,11 @@ fn others(round: &Round<'_>) -> impl Iterator<Item = usize> {
 /// a block a rank.
 ///
 /// # Safety
-/// As [`allgather`].
+/// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
     dtype: DType,
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
     mine: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
@@ -133,12 +121,12 @@ unsafe fn flat(
 /// data go through staging, which they do not without a `segment`; n − 1 reads of a block a rank.
 ///
 /// # Safety
-/// As [`allgather`].
+/// As [`arena`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: Option<usize>,
     dtype: DType,
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
     mine: *const u8,
     recv: *mut u8,
 ) -> Result<()> {

@@ -1,10 +1,8 @@
 //! The algorithms of allreduce.
 
-use spmd_core::algorithm::{Call, PAYLOAD, Round};
+use spmd_core::algorithm::{Alone, Args, Call, Collective, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
-use crate::across;
-use crate::alone::alone;
 use crate::data::zeros;
 use crate::large::{Large, RECV};
 use crate::reducing::{Reduction, tell_down_tree};
@@ -14,23 +12,14 @@ use crate::select::{Algorithm::*, choose};
 /// own.
 const CENTRAL: usize = 32 << 10;
 
+pub(super) const ALLREDUCE: Collective =
+    Collective { kind: Kind::Allreduce, alone: Alone::Copies, arena };
+
 /// # Safety
-/// `send` holds the reduction's elements, `recv` has room for them; they are the same or apart.
-pub(crate) unsafe fn allreduce(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: Reduction<'_>,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    if comm.size() == 1 {
-        // SAFETY: as the caller promises.
-        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::allreduce(comm, call, &reduction, send, recv) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are one block, the same or apart.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let reduction = Reduction::of(args);
+    let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
     let central = fits && comm.has_hub();
     let hub = central && comm.folds_in_hub(reduction.bytes(), reduction.dtype);
@@ -45,7 +34,7 @@ pub(crate) unsafe fn allreduce(
     } else {
         Tree
     };
-    let choice = choose(comm, call.kind, reduction.bytes(), default, |it| match it {
+    let choice = choose(comm, Kind::Allreduce, reduction.bytes(), default, |it| match it {
         Central => central,
         Hub => hub,
         _ => fits || it == Chunked,
@@ -78,7 +67,7 @@ pub(crate) unsafe fn allreduce(
 /// rank.
 ///
 /// # Safety
-/// As [`allreduce`].
+/// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -97,7 +86,7 @@ unsafe fn flat(
 /// step; n reads of the data on one rank, one on the others.
 ///
 /// # Safety
-/// As [`allreduce`], where the ranks have a hub.
+/// As [`arena`], where the ranks have a hub.
 unsafe fn central_fold(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -127,7 +116,7 @@ unsafe fn central_fold(
 /// a rank.
 ///
 /// # Safety
-/// As [`allreduce`].
+/// As [`arena`].
 unsafe fn tree(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -152,7 +141,7 @@ unsafe fn tree(
 /// 2 (n − 1)/n reads or writes of the data a rank.
 ///
 /// # Safety
-/// As [`allreduce`]. `folded` is there if the communicator [closes](Comm::closes) results of this
+/// As [`arena`]. `folded` is there if the communicator [closes](Comm::closes) results of this
 /// type; it has room for this rank's part, and is nobody else's until the round is dropped.
 unsafe fn chunked(
     round: &Round<'_>,

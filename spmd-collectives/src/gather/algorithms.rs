@@ -2,43 +2,28 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::algorithm::{Alone, Args, Blocks, Call, Collective, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, DType, Result};
 
-use crate::across;
-use crate::alone::alone;
-use crate::blocks::Blocks;
 use crate::large::{Large, SEND, Way, take};
 use crate::select::{Algorithm::*, choose};
 
 /// A number that every rank says where counts may differ: how many elements it sends.
 const COUNT: usize = 1;
 
-/// Gathers equal blocks. `mine` is what this rank sends: address and number of elements.
+pub(super) const GATHER: Collective =
+    Collective { kind: Kind::Gather, alone: Alone::Copies, arena: equal };
+pub(super) const GATHERV: Collective =
+    Collective { kind: Kind::Gatherv, alone: Alone::Copies, arena: varying };
+
+/// Gathers equal blocks.
 ///
 /// # Safety
-/// `mine` holds its elements. `recv`, given on the root alone, has room for as many of each rank,
-/// apart from `mine`.
-pub(super) unsafe fn gather(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    root: usize,
-    mine: (*const u8, usize),
-    recv: Option<*mut u8>,
-) -> Result<()> {
-    comm.check_root(call)?;
-    let bytes = mine.1 * dtype.size as usize;
-    if let (1, Some(recv)) = (comm.size(), recv) {
-        // SAFETY: as the caller promises.
-        return unsafe { alone(comm, call, mine.0, recv, bytes) };
-    }
-    if comm.spans_processes() {
-        let blocks = Blocks::Equal(mine.1);
-        let into = recv.map(|ptr| (&blocks, ptr));
-        // SAFETY: as the caller promises.
-        return unsafe { across::gather(comm, call, dtype, root, mine, into, true) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv` is
+/// one as long for each rank, apart from `send`.
+unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, root, mine, into) = unpack(args);
+    let bytes = mine.1 * args.size();
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => Chunked,
@@ -46,8 +31,6 @@ pub(super) unsafe fn gather(
         _ => Tree,
     };
     let choice = choose(comm, Kind::Gather, bytes, default, |it| fits || it == Chunked);
-    let blocks = Blocks::Equal(mine.1);
-    let into = recv.map(|ptr| (&blocks, ptr));
     comm.collective(call, |round| {
         // SAFETY: as the caller promises; what is in a room fits into it.
         unsafe {
@@ -77,25 +60,10 @@ pub(super) unsafe fn gather(
 /// Gathers blocks whose lengths the root alone knows.
 ///
 /// # Safety
-/// `mine` holds its elements. On the root alone, `into` is given: the blocks, and room for them
-/// apart from `mine`.
-pub(super) unsafe fn gatherv(
-    comm: &Comm,
-    call: &Call<'_>,
-    dtype: DType,
-    root: usize,
-    mine: (*const u8, usize),
-    into: Option<(&Blocks, *mut u8)>,
-) -> Result<()> {
-    comm.check_root(call)?;
-    if let (1, Some((_, recv))) = (comm.size(), into) {
-        // SAFETY: as the caller promises; this rank's block is the only one.
-        return unsafe { alone(comm, call, mine.0, recv, mine.1 * dtype.size as usize) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::gather(comm, call, dtype, root, mine, into, false) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv` is
+/// one for each rank, apart from `send`.
+unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (dtype, root, mine, into) = unpack(args);
     let default = if comm.size() <= FLAT { Flat } else { Chunked };
     let choice = choose(comm, Kind::Gatherv, 0, default, |_| true);
     comm.collective(call, |round| {
@@ -103,6 +71,17 @@ pub(super) unsafe fn gatherv(
         // SAFETY: as the caller promises.
         unsafe { chunked(round, comm.segment(), dtype, root, mine, into, rooms) }
     })
+}
+
+/// What this rank sends, address and number of elements, and on the root the blocks of all, and where
+/// they go.
+#[allow(clippy::type_complexity, reason = "it is taken apart at once")]
+fn unpack<'a>(
+    args: &Args<'a>,
+) -> (DType, usize, (*const u8, usize), Option<(Blocks<'a>, *mut u8)>) {
+    let (send, recv) = (args.send, args.recv);
+    let into = recv.is_some().then_some((recv.blocks, recv.ptr));
+    (args.dtype, args.root, (send.ptr.cast_const(), send.blocks.longest()), into)
 }
 
 /// The root puts its own block where it belongs.
@@ -113,7 +92,7 @@ unsafe fn keep_own(
     dtype: DType,
     root: usize,
     mine: (*const u8, usize),
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
     recv: *mut u8,
 ) {
     let size = dtype.size as usize;
@@ -128,7 +107,7 @@ unsafe fn keep_own(
 unsafe fn take_rooms(
     round: &Round<'_>,
     dtype: DType,
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
     recv: *mut u8,
 ) -> Result<()> {
     let size = dtype.size as usize;
@@ -146,14 +125,14 @@ unsafe fn take_rooms(
 /// enough.
 ///
 /// # Safety
-/// As [`gatherv`].
+/// As [`varying`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
     dtype: DType,
     root: usize,
     mine: (*const u8, usize),
-    into: Option<(&Blocks, *mut u8)>,
+    into: Option<(Blocks<'_>, *mut u8)>,
     rooms: bool,
 ) -> Result<()> {
     let (me, size) = (round.rank(), dtype.size as usize);

@@ -2,35 +2,22 @@
 
 use std::ptr::{copy_nonoverlapping, null, null_mut};
 
-use spmd_core::algorithm::{Call, FLAT, PAYLOAD, Round};
+use spmd_core::algorithm::{Alone, Args, Call, Collective, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
-use crate::across;
-use crate::alone::alone;
 use crate::large::{Large, RECV, Way, take, two_segments};
 use crate::reducing::{Reduction, tell_down_tree};
 use crate::select::{Algorithm::*, choose};
 
+pub(super) const REDUCE: Collective =
+    Collective { kind: Kind::Reduce, alone: Alone::Copies, arena };
+
 /// # Safety
-/// `send` holds the reduction's elements. On the root, `recv` has room for them, and is `send` or
-/// apart from it; elsewhere it is not used.
-pub(super) unsafe fn reduce(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: Reduction<'_>,
-    root: usize,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    comm.check_root(call)?;
-    if comm.size() == 1 {
-        // SAFETY: as the caller promises; this rank is the root.
-        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::reduce(comm, call, &reduction, root, send, recv) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send`, and on the root `recv`, are one block, the
+/// same or apart.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let reduction = Reduction::of(args);
+    let (root, send, recv) = (args.root, args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
     let hub = comm.folds_in_hub(reduction.bytes(), reduction.dtype);
     let default = match comm.size() {
@@ -40,7 +27,7 @@ pub(super) unsafe fn reduce(
         _ => Tree,
     };
     let bytes = reduction.bytes();
-    let choice = choose(comm, call.kind, bytes, default, |it| match it {
+    let choice = choose(comm, Kind::Reduce, bytes, default, |it| match it {
         Hub => hub,
         _ => fits || it == Chunked,
     });
@@ -65,7 +52,7 @@ pub(super) unsafe fn reduce(
 /// reads n − 1 inputs.
 ///
 /// # Safety
-/// As [`reduce`].
+/// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -92,7 +79,7 @@ unsafe fn flat(
 /// steps; one read of the data a step.
 ///
 /// # Safety
-/// As [`reduce`].
+/// As [`arena`].
 unsafe fn tree(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -120,7 +107,7 @@ unsafe fn tree(
 /// as it would read all of the other's input anyway: a meeting, and a step a segment.
 ///
 /// # Safety
-/// As [`reduce`].
+/// As [`arena`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
@@ -183,7 +170,7 @@ unsafe fn chunked(
 /// Shows segment `turn` of `send` to the root, of two ranks.
 ///
 /// # Safety
-/// As [`reduce`].
+/// As [`arena`].
 unsafe fn fill(
     large: &Large<'_, '_>,
     reduction: Reduction<'_>,
@@ -200,7 +187,7 @@ unsafe fn fill(
 /// The other process shows its input segment by segment, or where it is; the root folds.
 ///
 /// # Safety
-/// As [`reduce`], of two ranks that have met.
+/// As [`arena`], of two ranks that have met.
 unsafe fn of_two(
     large: &Large<'_, '_>,
     reduction: Reduction<'_>,

@@ -1,11 +1,10 @@
 //! The algorithms of reduce_scatter.
 
-use spmd_core::algorithm::{Call, PAYLOAD, Round};
+use spmd_core::algorithm::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
-use crate::across;
-use crate::alone::alone;
-use crate::blocks::{Blocks, differing};
+use crate::blocks::differing;
+use crate::data::receiving_elsewhere;
 use crate::large::{Large, Way, two_segments};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
@@ -14,8 +13,10 @@ use crate::select::{Algorithm::*, choose};
 const DIGEST: usize = 1;
 
 /// After the first meeting: the same error on all ranks, if their blocks differ.
-fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
-    let Blocks::Varying(_) = blocks else { return Ok(()) };
+fn check_agreed(round: &Round<'_>, blocks: Blocks<'_>) -> Result<()> {
+    if !blocks.vary() {
+        return Ok(());
+    }
     let (digest, me) = (blocks.digest(), round.rank());
     match (0..round.size()).find(|peer| round.number_of(*peer, DIGEST) != digest) {
         Some(peer) => Err(round.disagree(&differing(peer, me))),
@@ -23,29 +24,28 @@ fn check_agreed(round: &Round<'_>, blocks: &Blocks) -> Result<()> {
     }
 }
 
+pub(super) const REDUCE_SCATTER: Collective =
+    Collective { kind: Kind::ReduceScatter, alone: Alone::Copies, arena };
+pub(super) const REDUCE_SCATTERV: Collective =
+    Collective { kind: Kind::ReduceScatterv, alone: Alone::Copies, arena };
+
 /// # Safety
-/// `send` holds the reduction's elements, all blocks among them; `recv` has room for this rank's,
-/// apart from `send`.
-pub(super) unsafe fn reduce_scatter(
-    comm: &Comm,
-    call: &Call<'_>,
-    reduction: Reduction<'_>,
-    blocks: &Blocks,
-    send: *const u8,
-    recv: *mut u8,
-) -> Result<()> {
-    if comm.size() == 1 {
-        // SAFETY: as the caller promises; this rank's block is the only one.
-        return unsafe { alone(comm, call, send, recv, reduction.bytes()) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { across::reduce_scatter(comm, call, &reduction, blocks, send, recv) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is a block for each rank, `recv` one as long
+/// as this rank's, at the start of `send` or apart from it.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe { receiving_elsewhere(args, |args| apart(comm, call, args)) }
+}
+
+/// # Safety
+/// As [`arena`], `recv` apart from `send`.
+unsafe fn apart(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (reduction, blocks) = (Reduction::of_blocks(args, comm.size()), args.send.blocks);
+    let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
     let bytes = reduction.bytes();
-    let choice = choose(comm, call.kind, bytes, default, |it| fits || it == Chunked);
+    let choice = choose(comm, args.collective.kind, bytes, default, |it| fits || it == Chunked);
     comm.collective(call, |round| {
         round.set_number(DIGEST, blocks.digest());
         // SAFETY: as the caller promises.
@@ -62,11 +62,11 @@ pub(super) unsafe fn reduce_scatter(
 /// block a rank.
 ///
 /// # Safety
-/// As [`reduce_scatter`].
+/// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
     reduction: Reduction<'_>,
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {
@@ -90,12 +90,12 @@ unsafe fn flat(
 /// in the staging areas. Two meetings, or one a segment; n reads of a block a rank.
 ///
 /// # Safety
-/// As [`reduce_scatter`].
+/// As [`arena`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
     reduction: Reduction<'_>,
-    blocks: &Blocks,
+    blocks: Blocks<'_>,
     send: *const u8,
     recv: *mut u8,
 ) -> Result<()> {

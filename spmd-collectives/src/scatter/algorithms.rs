@@ -2,43 +2,56 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Call, Kind, PAYLOAD, Round};
-use spmd_core::{Comm, DType, Error, Result};
+use spmd_core::algorithm::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::{Comm, DType, Result};
 
-use crate::across;
-use crate::alone::alone;
-use crate::blocks::Blocks;
 use crate::large::{Large, SEND, Way, take};
 use crate::select::{Algorithm::*, choose};
 
+pub(super) const SCATTER: Collective =
+    Collective { kind: Kind::Scatter, alone: Alone::Copies, arena };
+pub(super) const SCATTERV: Collective =
+    Collective { kind: Kind::Scatterv, alone: Alone::Copies, arena };
+
+/// A number that the root says where blocks differ: the elements of the longest.
+const LONGEST: usize = 1;
+
 /// What a rank must know of a scatter: where its block lies, how much there is.
 #[derive(Clone, Copy)]
-pub(super) struct Share {
-    pub(super) start: usize,
-    pub(super) count: usize,
+struct Share {
+    start: usize,
+    count: usize,
     /// Elements of all blocks.
-    pub(super) all: usize,
-    /// Elements of the longest block.
-    pub(super) longest: usize,
-}
-
-impl Share {
-    pub(super) fn equal(count: usize, comm: &Comm) -> Share {
-        let all = count.saturating_mul(comm.size());
-        Share { start: comm.rank() * count, count, all, longest: count }
-    }
+    all: usize,
+    /// Whether all blocks have the same length.
+    equal: bool,
 }
 
 /// Where a rank's block goes, and what the root has told of it.
 #[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) share: Share,
-    pub(super) ptr: *mut u8,
+struct Target {
+    share: Share,
+    ptr: *mut u8,
     /// Elements that there is room for.
-    pub(super) len: usize,
+    len: usize,
 }
 
 impl Target {
+    /// Of equal blocks, each rank knows its own from its place; of others, the root has told each.
+    fn of(comm: &Comm, args: &Args<'_>) -> Target {
+        let (ptr, len) = (args.recv.ptr, args.recv.blocks.longest());
+        let share = match args.incoming.first() {
+            Some(block) => {
+                Share { start: block.from, count: block.count, all: block.total, equal: false }
+            }
+            None => {
+                let all = len.saturating_mul(comm.size());
+                Share { start: comm.rank() * len, count: len, all, equal: true }
+            }
+        };
+        Target { share, ptr, len }
+    }
+
     /// Refuses a block of another length than this rank has room for.
     fn check(&self, round: &Round<'_>, root: usize) -> Result<()> {
         let (sends, takes) = (self.share.count, self.len);
@@ -54,28 +67,13 @@ impl Target {
 }
 
 /// # Safety
-/// On the root alone, `from` is given: the blocks, and an address that holds them. `target` has
-/// room for its `len` elements, apart from `from`. `share.all` elements are fewer bytes than
-/// there is memory; all ranks but hostile ones give equal `all` and `longest`.
-pub(super) unsafe fn scatter(
-    comm: &Comm,
-    call: &Call<'_>,
-    kind: Kind,
-    dtype: DType,
-    root: usize,
-    from: Option<(&Blocks, *const u8)>,
-    target: Target,
-) -> Result<()> {
-    comm.check_root(call)?;
-    if let (1, Some((_, from))) = (comm.size(), from) {
-        // SAFETY: as the caller promises; this rank's block is the only one, and as long as its
-        // room, as the root has compared.
-        return unsafe { alone(comm, call, from, target.ptr, target.len * dtype.size as usize) };
-    }
-    if comm.spans_processes() {
-        // SAFETY: as the caller promises.
-        return unsafe { scatter_across(comm, call, kind, dtype, root, from, target) };
-    }
+/// As [`dispatch`](spmd_core::dispatch::dispatch): on the root alone, `send` is a block for each rank;
+/// `recv` is one, apart from `send`. Where lengths differ, `incoming` is what the root has told, of a
+/// buffer of fewer bytes than there is memory; all ranks but hostile ones give equal totals.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let (kind, dtype, root) = (args.collective.kind, args.dtype, args.root);
+    let from = args.send.is_some().then_some((args.send.blocks, args.send.ptr.cast_const()));
+    let target = Target::of(comm, args);
     let bytes = target.share.all.saturating_mul(dtype.size as usize);
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
@@ -96,32 +94,6 @@ pub(super) unsafe fn scatter(
     })
 }
 
-/// # Safety
-/// As [`scatter`].
-unsafe fn scatter_across(
-    comm: &Comm,
-    call: &Call<'_>,
-    kind: Kind,
-    dtype: DType,
-    root: usize,
-    from: Option<(&Blocks, *const u8)>,
-    target: Target,
-) -> Result<()> {
-    let (sends, takes) = (target.share.count, target.len);
-    if sends != takes {
-        return Err(Error::Argument(format!(
-            "{call}: rank {root} of the communicator sends {sends} elements to rank {}, which \
-             takes {takes}",
-            comm.rank()
-        )));
-    }
-    // SAFETY: as the caller promises.
-    unsafe {
-        let into = (target.ptr, takes);
-        across::scatter(comm, call, dtype, root, from, into, kind == Kind::Scatter)
-    }
-}
-
 /// The root puts its own block where it belongs.
 ///
 /// # Safety
@@ -129,7 +101,7 @@ unsafe fn scatter_across(
 unsafe fn keep_own(
     dtype: DType,
     root: usize,
-    (blocks, from): (&Blocks, *const u8),
+    (blocks, from): (Blocks<'_>, *const u8),
     target: Target,
 ) {
     let size = dtype.size as usize;
@@ -148,7 +120,7 @@ unsafe fn small(
     round: &Round<'_>,
     dtype: DType,
     root: usize,
-    from: Option<(&Blocks, *const u8)>,
+    from: Option<(Blocks<'_>, *const u8)>,
     target: Target,
     meet: bool,
 ) -> Result<()> {
@@ -184,13 +156,13 @@ unsafe fn small(
 /// data go through staging: a segment then holds a part for each rank.
 ///
 /// # Safety
-/// As [`scatter`].
+/// As [`arena`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
     dtype: DType,
     root: usize,
-    from: Option<(&Blocks, *const u8)>,
+    from: Option<(Blocks<'_>, *const u8)>,
     target: Target,
 ) -> Result<()> {
     let (n, me, size) = (round.size(), round.rank(), dtype.size as usize);
@@ -215,6 +187,9 @@ unsafe fn chunked(
             }
         }
     };
+    if let (false, Some((blocks, _))) = (share.equal, from) {
+        round.set_number(LONGEST, blocks.longest() as u64);
+    }
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the others have read it.
     let large = unsafe {
@@ -235,7 +210,14 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    let turns = share.longest.div_ceil(step);
+    let longest = match share.equal {
+        true => share.count,
+        false => round.number_of(root, LONGEST) as usize,
+    };
+    if share.count > longest || longest > share.all {
+        return Err(round.lied(root));
+    }
+    let turns = longest.div_ceil(step);
     if me == root {
         let readers = (0..n).filter(|peer| *peer != root);
         return large.produce(turns, readers, |turn| fill(&large, turn));

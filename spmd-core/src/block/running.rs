@@ -115,8 +115,8 @@ impl Spmd {
         let settled = across.as_ref().map(|across| across.window());
         tuning.window = self.window.or(settled).unwrap_or(tuning.window);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
-        let world =
-            Arc::new(World::new(memory, mode, policy, timeout, tuning, hub, across.clone()));
+        let world = World::new(memory, mode, policy, timeout, tuning, hub, across.clone());
+        let world = Arc::new(world.with(self.planes.clone()));
         let ends: Vec<_> =
             world.local().map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
         across.iter().for_each(|across| across.enter(&world));

@@ -10,10 +10,12 @@
 use crate::element::Element;
 
 mod pattern;
+mod place;
 mod strided;
 mod subarray;
 mod view;
 
+pub use place::Place;
 pub use strided::{Strided, StridedMut, strided, strided_mut};
 pub use subarray::{Subarray, SubarrayMut, subarray, subarray_mut};
 pub use view::{View, ViewMut};

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use super::pattern::Pattern;
+use super::place::Place;
 use crate::element::{DType, Element};
 
 /// The elements of a [`Buffer`](super::Buffer), without their type.
@@ -16,6 +17,7 @@ use crate::element::{DType, Element};
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     base: *const u8,
+    place: Place,
     dtype: DType,
     pattern: Pattern<'a>,
     borrow: PhantomData<&'a [u8]>,
@@ -41,6 +43,19 @@ impl<'a> View<'a> {
         unsafe { View::with_pattern::<T>(slice.as_ptr(), pattern) }
     }
 
+    /// The view of `len` elements on a device, one after another.
+    ///
+    /// # Safety
+    ///
+    /// The device holds that many values of `T` at `base`, borrowed for `'a`.
+    #[doc(hidden)]
+    pub unsafe fn on_device<T: Element>(device: u32, base: *const T, len: usize) -> View<'a> {
+        let pattern = Pattern { run: len * size_of::<T>(), dims: &[] };
+        // SAFETY: nothing on the host reads what is elsewhere.
+        let view = unsafe { View::with_pattern(base, pattern) };
+        View { place: Place::Device(device), ..view }
+    }
+
     /// # Safety
     ///
     /// The runs of `pattern` at `base` are elements of type `T`, borrowed for `'a`.
@@ -49,7 +64,13 @@ impl<'a> View<'a> {
         base: *const T,
         pattern: Pattern<'a>,
     ) -> View<'a> {
-        View { base: base.cast(), dtype: T::DTYPE, pattern, borrow: PhantomData }
+        View {
+            base: base.cast(),
+            place: Place::Host,
+            dtype: T::DTYPE,
+            pattern,
+            borrow: PhantomData,
+        }
     }
 
     /// The type of the elements.
@@ -62,6 +83,17 @@ impl<'a> View<'a> {
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Where the elements are.
+    ///
+    /// ```
+    /// # use spmd_core::buffer::{Buffer, Place};
+    /// assert_eq!([1u32, 2].view().place(), Place::Host);
+    /// ```
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// The number of elements.
@@ -167,6 +199,7 @@ impl<'a> View<'a> {
 /// ```
 pub struct ViewMut<'a> {
     base: *mut u8,
+    place: Place,
     dtype: DType,
     pattern: Pattern<'a>,
     borrow: PhantomData<&'a mut [u8]>,
@@ -192,6 +225,19 @@ impl<'a> ViewMut<'a> {
         unsafe { ViewMut::with_pattern::<T>(slice.as_mut_ptr(), pattern) }
     }
 
+    /// The view of `len` elements on a device, one after another.
+    ///
+    /// # Safety
+    ///
+    /// The device holds that many values of `T` at `base`, borrowed uniquely for `'a`.
+    #[doc(hidden)]
+    pub unsafe fn on_device<T: Element>(device: u32, base: *mut T, len: usize) -> ViewMut<'a> {
+        let pattern = Pattern { run: len * size_of::<T>(), dims: &[] };
+        // SAFETY: nothing on the host reads or writes what is elsewhere.
+        let view = unsafe { ViewMut::with_pattern(base, pattern) };
+        ViewMut { place: Place::Device(device), ..view }
+    }
+
     /// # Safety
     ///
     /// The runs of `pattern` at `base` are elements of type `T`, borrowed uniquely for `'a`, and
@@ -201,7 +247,13 @@ impl<'a> ViewMut<'a> {
         base: *mut T,
         pattern: Pattern<'a>,
     ) -> ViewMut<'a> {
-        ViewMut { base: base.cast(), dtype: T::DTYPE, pattern, borrow: PhantomData }
+        ViewMut {
+            base: base.cast(),
+            place: Place::Host,
+            dtype: T::DTYPE,
+            pattern,
+            borrow: PhantomData,
+        }
     }
 
     /// The same elements for reading.
@@ -212,8 +264,8 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!(data.view_mut().as_view().len(), 2);
     /// ```
     pub fn as_view(&self) -> View<'_> {
-        let ViewMut { base, dtype, pattern, .. } = *self;
-        View { base, dtype, pattern, borrow: PhantomData }
+        let ViewMut { base, place, dtype, pattern, .. } = *self;
+        View { base, place, dtype, pattern, borrow: PhantomData }
     }
 
     /// The type of the elements.
@@ -225,6 +277,17 @@ impl<'a> ViewMut<'a> {
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Where the elements are.
+    ///
+    /// ```
+    /// # use spmd_core::buffer::{BufferMut, Place};
+    /// assert_eq!([1u32, 2].view_mut().place(), Place::Host);
+    /// ```
+    #[inline]
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// The number of elements.

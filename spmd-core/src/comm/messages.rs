@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::Comm;
-use crate::buffer::{Buffer, BufferMut, View};
+use crate::buffer::{Buffer, BufferMut, Place, View};
 use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
@@ -78,6 +78,7 @@ impl Comm {
         self.carried(&call, || {
             let waiter = self.waiter(&call)?;
             self.check_rank(&call, "destination", dest)?;
+            check_place(&call, view.place())?;
             let pending = self.post(&view, view.dtype(), dest, tag, manner, &waiter)?;
             self.complete(pending, &waiter)
         })
@@ -153,6 +154,7 @@ impl Comm {
         let mut view = buf.view_mut();
         let (dtype, len) = (view.dtype(), view.len());
         let call = message_call(Kind::Recv, dtype, len, source, tag, Location::caller());
+        check_place(&call, view.place())?;
         self.carried(&call, || self.receive(&call, &mut view, source, tag))
     }
 
@@ -221,6 +223,7 @@ impl Comm {
         let (dtype, len) = (room.dtype(), room.len());
         let receive = message_call(Kind::Recv, dtype, len, source, recv_tag, site);
         let receive = receive.form(Form::Sendrecv);
+        check_place(&call, view.place()).and_then(|()| check_place(&receive, room.place()))?;
         self.carried(&call, || {
             let waiter = self.waiter(&call)?;
             self.check_rank(&call, "destination", dest)?;
@@ -341,6 +344,12 @@ impl Comm {
         let object = call.dtype.expect("the call is of objects");
         self.carried(call, || self.receive_vec(call, object, source, tag))
     }
+}
+
+/// Messages carry what the host reads.
+#[inline]
+fn check_place(call: &Call<'_>, place: Place) -> Result<()> {
+    if place == Place::Host { Ok(()) } else { Err(Error::out_of_reach(call)) }
 }
 
 #[inline]

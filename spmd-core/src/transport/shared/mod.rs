@@ -50,6 +50,7 @@ use queue::Queue;
 use crate::comm::polling::Hopeless;
 use crate::fault::Fault;
 use crate::group::Scope;
+use crate::plane::{Numbered, Plane, Planes};
 use crate::text::Interner;
 use crate::transport::across::Across;
 pub(crate) use crate::tuning::Tuning;
@@ -106,6 +107,7 @@ pub(crate) struct World {
     commons: common::Commons,
     /// What joins the processes of a world that lives in several, of which this is one's arena.
     pub(crate) across: Option<Arc<Across>>,
+    planes: Vec<Arc<dyn Plane>>,
 }
 
 /// The states in [`layout::Head::state`].
@@ -116,6 +118,19 @@ pub(crate) mod state {
 }
 
 impl World {
+    /// The same with these planes.
+    pub(crate) fn with(self, planes: Vec<Arc<dyn Plane>>) -> World {
+        World { planes, ..self }
+    }
+
+    /// The planes of a communicator that spans processes, or of another one.
+    pub(crate) fn planes_of(&self, spans_processes: bool) -> Planes {
+        let its = |plane: &&Arc<dyn Plane>| plane.spans_processes() == spans_processes;
+        let planes: Vec<Numbered> =
+            self.planes.iter().filter(its).cloned().map(Numbered::new).collect();
+        (!planes.is_empty()).then(|| planes.into())
+    }
+
     pub(crate) fn new(
         memory: Memory,
         mode: Mode,
@@ -147,6 +162,7 @@ impl World {
             queues: (0..queues).map(|_| Queue::new(window, ranks)).collect(),
             commons: Default::default(),
             across,
+            planes: Vec::new(),
         }
     }
 

@@ -1,0 +1,86 @@
+//! Who carries a collective out: the rank by itself where it is alone, a plane that serves the call,
+//! or the arena's algorithms. Nobody else knows.
+
+use crate::args::{Alone, Args};
+use crate::call::Call;
+use crate::comm::Comm;
+use crate::error::{Error, Result};
+use crate::plane::Numbered;
+
+/// Carries a call out.
+///
+/// Errors: the root is outside the communicator; nobody reaches the memory; as the call's.
+///
+/// # Safety
+/// `args.send` and `args.recv` are null, or hold the elements of all their blocks, of type
+/// `args.dtype`, until the call returns, in which nobody else touches them: `send` values, `recv` room
+/// for them. They are the same memory, where the call allows that, or apart.
+/// `args.op` is an operation on that type.
+#[inline(always)]
+pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
+    comm.check_root(call)?;
+    if comm.size() == 1 && args.collective.alone != Alone::Same && args.is_on_host() {
+        // SAFETY: as the caller promises.
+        return unsafe { alone(comm, call, args) };
+    }
+    if let Some(planes) = comm.planes() {
+        // SAFETY: as the caller promises.
+        return unsafe { on_plane(planes, comm, call, args) };
+    }
+    // SAFETY: as the caller promises.
+    unsafe { in_arena(comm, call, &args) }
+}
+
+/// # Safety
+/// As [`dispatch`]; the memory is the host's.
+#[inline(always)]
+unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    if !args.is_on_host() {
+        return Err(Error::out_of_reach(call));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { (args.collective.arena)(comm, call, args) }
+}
+
+/// Does a collective in which this rank is alone: what it contributes is the result, and nobody is
+/// met. An operation is not called, as there is nothing to fold.
+///
+/// # Safety
+/// As [`dispatch`].
+#[inline(never)]
+unsafe fn alone(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
+    let (send, recv) = (args.send.ptr, args.recv.ptr);
+    let (sends, takes) = (args.send.blocks.total(1), args.recv.blocks.total(1));
+    let copies = args.collective.alone == Alone::Copies;
+    let count = if send != recv && copies { sends } else { 0 };
+    comm.collective(call, |round| {
+        if copies && sends != takes {
+            return Err(round.disagree(&format!(
+                "different counts: rank 0 of the communicator sends {sends} elements to rank 0, \
+                 which takes {takes}"
+            )));
+        }
+        // SAFETY: as the caller promises, both have so many elements; they are not the same, so they
+        // are apart.
+        unsafe { std::ptr::copy_nonoverlapping(send, recv, count * args.size()) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As [`dispatch`].
+#[inline(never)]
+unsafe fn on_plane(
+    planes: &[Numbered],
+    comm: &Comm,
+    call: &Call<'_>,
+    args: Args<'_>,
+) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match planes.iter().find(|it| it.plane.serves(&args)) {
+            Some(it) => it.plane.run(comm, &call.on(it.id), &args),
+            None => in_arena(comm, call, &args),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Planes: what carries out whole calls by its own means.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::args::Args;
+use crate::call::Call;
+use crate::comm::Comm;
+use crate::element::hash_text;
+use crate::error::Result;
+
+/// The planes of a communicator.
+pub(crate) type Planes = Option<Arc<[Numbered]>>;
+
+/// A plane, with what tells a call that it carries out from others.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) plane: Arc<dyn Plane>,
+    pub(crate) id: u64,
+}
+
+impl Numbered {
+    pub(crate) fn new(plane: Arc<dyn Plane>) -> Numbered {
+        let id = hash_text(plane.name());
+        Numbered { plane, id }
+    }
+}
+
+/// Carries out collectives of a communicator by means of its own: the native collectives of a library
+/// that joins processes, or kernels on a device. What no plane serves, the arena does.
+///
+/// A plane is asked by each rank for itself, and all of a communicator must get the same answer: so
+/// that may depend on what all ranks of a call give alike, and on the place of memory, in which they
+/// must agree, too.
+pub trait Plane: fmt::Debug + Send + Sync {
+    /// What reports call it.
+    fn name(&self) -> &str;
+
+    /// Whether it is for communicators whose ranks live in several processes without common memory, or
+    /// for others.
+    fn spans_processes(&self) -> bool;
+
+    /// Whether it carries out such a call.
+    fn serves(&self, args: &Args<'_>) -> bool;
+
+    /// Carries it out.
+    ///
+    /// Errors: as the call's.
+    ///
+    /// # Safety
+    /// As [`dispatch`](crate::dispatch::dispatch), and [`Plane::serves`] has said yes.
+    unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()>;
+}
