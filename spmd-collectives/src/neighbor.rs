@@ -243,10 +243,15 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let varying = kind == Kind::NeighborAlltoallv;
     let counts = if varying { counts(args) } else { Counts::Implied };
     let exchange = Exchange { by_rank: false, ..Exchange::of_ranks(args, sides, counts) };
-    let fits = !varying && exchange.total * args.size() <= PAYLOAD;
-    let default = if fits { Flat } else { Chunked };
     let bytes = exchange.total * args.size();
-    let choice = choose(comm, kind, bytes, default, |it| fits || it == Chunked);
+    let fits = bytes <= PAYLOAD;
+    let default = if fits { Flat } else { Chunked };
+    // No rank knows whether blocks of any lengths fit everywhere. What is chosen for this call is how
+    // the lengths travel, which is an exchange of equal blocks.
+    let choice = match varying {
+        true => Chunked,
+        false => choose(comm, call.kind, bytes, default, |it| fits || it == Chunked),
+    };
     let incoming = args.incoming.iter().copied();
     comm.collective(call, |round| {
         // SAFETY: as the caller promises; blocks of other lengths than `recv` has room for end the

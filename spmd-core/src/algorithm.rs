@@ -248,7 +248,7 @@ const NEIGHBORS: &[Way] = &[
     way(Flat, "what a rank sends ≤ 4096 bytes in all", "1 meeting", "a block for each neighbour"),
     way(
         Chunked,
-        "otherwise, and neighbor_alltoallv",
+        "otherwise, and the blocks of neighbor_alltoallv",
         "2 meetings; staged: ⌈bytes sent / s⌉ + 1",
         "a block for each neighbour; staged: what it sends copied",
     ),
