@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use spmd::buffer::{Place, View, ViewMut};
 use spmd::prelude::*;
 use spmd::{Buffer, BufferMut, Element};
-use spmd_core::algorithm::{Args, Blocks, Call, Kind, Plane, fold_ranks};
+use spmd_core::internal::{Args, Blocks, Call, Kind, Plane, fold_ranks};
 
 /// Memory of the card.
 struct OnCard<T>(Vec<T>);

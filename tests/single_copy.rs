@@ -6,7 +6,7 @@
 mod support;
 
 use spmd::prelude::*;
-use spmd_core::algorithm::{Algorithm, Trial};
+use spmd_core::internal::{Algorithm, Trial};
 
 use support::processes;
 

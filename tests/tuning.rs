@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use spmd::prelude::*;
-use spmd_core::algorithm::{Algorithm, CHOICES, Kind, Way};
+use spmd_core::internal::{Algorithm, CHOICES, Kind, Way};
 
 use support::{finish, is_process_rank, processes, spmdrun, spmdrun_self};
 

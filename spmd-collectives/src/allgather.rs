@@ -4,7 +4,7 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
+use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
 use crate::blocks::{Gathered, displacements, offsets, room_for};

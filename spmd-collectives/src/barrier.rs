@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Alone, Args, Call, Collective, Kind, dispatch};
+use spmd_core::internal::{Alone, Args, Call, Collective, Kind, dispatch};
 use spmd_core::{Comm, Element, Result};
 
 /// Waiting for everybody (MPI 5.0 section 6.3).

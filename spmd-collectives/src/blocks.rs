@@ -1,6 +1,6 @@
 //! Buffers made of one block for each rank, in rank order without gaps.
 
-use spmd_core::algorithm::Call;
+use spmd_core::internal::Call;
 use spmd_core::{Error, Result};
 
 use crate::check;

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{
+use spmd_core::internal::{
     Alone, Args, Blocks, Call, Collective, Form, Kind, Memory, PAYLOAD, Round, dispatch,
 };
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};

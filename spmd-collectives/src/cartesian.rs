@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Kind};
+use spmd_core::internal::{Call, Kind};
 use spmd_core::{Comm, Error, Result};
 
 use crate::split::split;

@@ -1,6 +1,6 @@
 //! Checks of arguments, before a byte moves.
 
-use spmd_core::algorithm::Call;
+use spmd_core::internal::Call;
 use spmd_core::{Error, Result};
 
 /// Refuses a buffer (or argument) of another length than it must have.

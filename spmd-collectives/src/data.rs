@@ -1,6 +1,6 @@
 //! Buffers as algorithms see them: contiguous. What has gaps is packed before and unpacked after.
 
-use spmd_core::algorithm::{Args, Blocks, Memory, View, ViewMut, packed_if_apart};
+use spmd_core::internal::{Args, Blocks, Memory, View, ViewMut, packed_if_apart};
 use spmd_core::{DType, Error, Result};
 
 /// What a rank contributes.

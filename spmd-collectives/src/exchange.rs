@@ -2,7 +2,7 @@
 //! from each peer the block that is for it. Messages are not needed: everybody shows its whole
 //! buffer, and readers know where their blocks lie.
 
-use spmd_core::algorithm::{Args, Incoming, PAYLOAD, Round};
+use spmd_core::internal::{Args, Incoming, PAYLOAD, Round};
 use spmd_core::{DType, Result};
 
 use crate::large::{Large, Way, take, two_segments};

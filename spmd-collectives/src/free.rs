@@ -5,7 +5,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Blocks, Call, ErasedOp, Kind, Memory, dispatch};
+use spmd_core::internal::{Blocks, Call, ErasedOp, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result, with_current};
 
 use crate::allgather::{self, allgather_each};

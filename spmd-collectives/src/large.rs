@@ -21,7 +21,7 @@ mod stream;
 use std::cell::Cell;
 
 pub(crate) use parts::{Parts, part};
-use spmd_core::algorithm::{LAST_STAGE, Round, copy_around, copy_from_peer};
+use spmd_core::internal::{LAST_STAGE, Round, copy_around, copy_from_peer};
 use spmd_core::{DType, Error, Result};
 pub(crate) use stream::two_segments;
 

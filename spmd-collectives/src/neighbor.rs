@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{
+use spmd_core::internal::{
     Alone, Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, dispatch,
 };
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spmd_core::algorithm::{Blocks, Call, Form, Kind, Memory, dispatch};
+use spmd_core::internal::{Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Comm, DType, Element, Error, Result, Source, Status, TagOrAny};
 
 use crate::allgather::allgather_unknown;

@@ -6,7 +6,7 @@
 //! of its left half on the left of that of its right half. All algorithms here do just that.
 
 use spmd_core::Result;
-use spmd_core::algorithm::Round;
+use spmd_core::internal::Round;
 
 use crate::large::{Large, RECV, SEND, Way, checked, part};
 use crate::reducing::Reduction;

@@ -5,7 +5,7 @@ mod algorithms;
 use std::panic::Location;
 
 use algorithms::REDUCE;
-use spmd_core::algorithm::{Args, Blocks, Call, ErasedOp, Form, Kind, Memory, dispatch};
+use spmd_core::internal::{Args, Blocks, Call, ErasedOp, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Operation, Result};
 
 use crate::check;

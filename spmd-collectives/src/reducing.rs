@@ -4,7 +4,7 @@ mod tree;
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Args, Call, ErasedOp, HubCall, Round, fold_ranks};
+use spmd_core::internal::{Args, Call, ErasedOp, HubCall, Round, fold_ranks};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{Large, Parts, SEND, Way, checked, part};

@@ -4,7 +4,7 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::algorithm::{Args, Blocks, Call, Incoming, Kind, Memory, dispatch};
+use spmd_core::internal::{Args, Blocks, Call, Incoming, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Error, Result};
 
 use crate::blocks::{displacements, room_for};

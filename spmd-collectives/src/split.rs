@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use spmd_core::algorithm::{Call, Common, ErasedOp, Form, Kind, Offer, Part, Round};
+use spmd_core::internal::{Call, Common, ErasedOp, Form, Kind, Offer, Part, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::across::{self, Told};
@@ -109,7 +109,7 @@ impl Split for Comm {
             } else {
                 let (agreed, part) = self.collective(&call, |round| {
                     let agreed = agree(self, round)?;
-                    Ok((agreed, round.common(|| Part::all(self))))
+                    Ok((agreed, round.common(|| self.part_of_all())))
                 })?;
                 make(&agreed, self, &call, Some((&part, self.rank())), &[])?
             };
@@ -194,7 +194,7 @@ impl Groups {
                 places[*rank] = Some((groups.len(), number));
             }
             start = range.end;
-            groups.push((range.clone(), Part::new(comm, &ranks[range])));
+            groups.push((range.clone(), comm.part_of(&ranks[range])));
         }
         Groups { ranks, groups, places }
     }

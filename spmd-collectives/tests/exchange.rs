@@ -4,7 +4,7 @@ mod common;
 
 use common::{Sample, buffer, everywhere, folded};
 use spmd_collectives::{Alltoall, Barrier, ReduceScatter, Scan};
-use spmd_core::algorithm::find;
+use spmd_core::internal::find;
 use spmd_core::{BitXor, Ctx, Error, Op, Operation, Result, Spmd, Sum, strided, strided_mut};
 
 /// Element `index` of the block that `from` sends to `to`.

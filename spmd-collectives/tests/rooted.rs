@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 
 use spmd_collectives::{Allgather, Allreduce, Broadcast, Gather, Objects, Reduce, Scatter};
-use spmd_core::algorithm::find;
+use spmd_core::internal::find;
 use spmd_core::{
     Comm, Element, Error, LogicalAnd, Max, Op, Operation, Result, Spmd, Sum, spmd, strided,
     strided_mut,

@@ -1,19 +1,6 @@
-//! What algorithms of collectives are written with (`spmd-collectives`), and the table of those
-//! there are.
+//! The table of all algorithms of collectives, and their names.
 
-pub use crate::args::{Alone, Args, Blocks, Collective, Incoming, Memory};
-pub use crate::buffer::{Place, View, ViewMut};
-pub use crate::call::{Call, Form, Kind};
-pub use crate::comm::{Entered, HubCall, Offer, Part, Trial};
-pub use crate::copy::{copy_around, copy_from_peer};
-pub use crate::dispatch::dispatch;
-pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
-pub use crate::plane::Plane;
-pub use crate::transport::across::Lead;
-pub use crate::transport::fabric::{Extents, Fold, Parts, Step};
-pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
-pub use crate::transport::shared::layout::PAYLOAD;
-pub use crate::transport::shared::{Common, packed_if_apart};
+use crate::call::Kind;
 
 /// An algorithm. What it does on a call stands where the call is, in `spmd-collectives`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

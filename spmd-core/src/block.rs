@@ -1,6 +1,5 @@
 //! Blocks: `spmd(n, ..)` and the builder behind it.
 
-mod binding;
 mod finished;
 mod rank;
 mod running;
@@ -10,15 +9,15 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::affinity::Bind;
 use crate::ctx::Ctx;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::mode::Mode;
 use crate::plane::Plane;
 use crate::transport::across::Across;
-use crate::transport::shared::Mode;
 use crate::transport::shared::memory::Memory;
-pub(crate) use binding::allowed_cores;
 pub(crate) use rank::{check_all_received, run_rank};
 pub(crate) use work::{Shared, Work};
 
@@ -63,28 +62,6 @@ impl Arena {
             _ => None,
         }
     }
-}
-
-/// To which cores the ranks of a block are bound.
-///
-/// ```
-/// # use spmd_core::{Bind, Spmd, spmd};
-/// // Rank 0 on the first core that this process may use, rank 1 on the second.
-/// Spmd::new(2).bind(Bind::Cores).run(|_ctx| Ok(()))?;
-/// # Ok::<(), spmd_core::Error>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Bind {
-    /// To none: the system decides.
-    #[default]
-    None,
-    /// Rank i to the i-th of the cores that this process may use, over again where there are
-    /// more ranks.
-    Cores,
-    /// Rank i to the i-th of these cores, over again where there are more ranks.
-    List(Vec<usize>),
-    /// Rank i to the i-th of these sets of cores, over again where there are more ranks.
-    Sets(Vec<Vec<usize>>),
 }
 
 /// Sets up a block.

@@ -3,174 +3,30 @@
 
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::Spmd;
 use crate::block::{Arena, Shared, Work, check_all_received, run_rank};
 use crate::ctx::Ctx;
+use crate::environment::positive;
+#[cfg(not(target_os = "linux"))]
+use crate::environment::variable;
+pub use crate::environment::{PROTOCOL, variables};
 use crate::error::{Error, Result};
 use crate::plane::Plane;
+use crate::settings::Settings;
+pub use crate::settings::{begin_trace, tuned};
 pub use crate::transport::across::Alarm;
 use crate::transport::across::{Across, Joined};
 use crate::transport::fabric::Fabric;
-use crate::transport::shared::{Endpoint, Mode, Tuning};
+use crate::transport::shared::Endpoint;
 use crate::wait;
-use crate::{Bind, Spmd};
 
 #[cfg(target_os = "linux")]
 mod job;
-mod tuning;
 #[cfg(target_os = "linux")]
 pub use job::Job;
-pub(crate) use tuning::measured;
-pub use tuning::{begin_trace, tuned};
-
-/// The version of what launcher and program say to each other.
-pub const PROTOCOL: u32 = 2;
-
-/// Names of the variables that the launcher sets for a rank.
-pub mod variables {
-    /// The rank of a process rank.
-    pub const RANK: &str = "SPMD_RANK";
-    /// How many ranks the job has.
-    pub const SIZE: &str = "SPMD_SIZE";
-    /// The file descriptor of the arena.
-    pub const ARENA: &str = "SPMD_ARENA_FD";
-    /// [`super::PROTOCOL`] of the launcher.
-    pub const PROTOCOL: &str = "SPMD_PROTOCOL";
-    /// How many ranks a process runs that is the whole job.
-    pub const RANKS: &str = "SPMD_RANKS";
-    /// What joins ranks: `shm` or `mpi`.
-    pub const TRANSPORT: &str = "SPMD_TRANSPORT";
-    /// Ranks of each process of a world that lives in several.
-    pub const RANKS_PER_PROCESS: &str = "SPMD_RANKS_PER_PROCESS";
-    /// Where ranks run: `threads` or `virtual`.
-    pub const AS: &str = "SPMD_AS";
-    /// How long a call may wait, in seconds.
-    pub const TIMEOUT: &str = "SPMD_TIMEOUT";
-    /// Bytes of stack of each rank.
-    pub const STACK_SIZE: &str = "SPMD_STACK_SIZE";
-    /// Cores that the job's ranks share.
-    pub const CORES: &str = "SPMD_CORES";
-    /// The cores of each thread rank, `0-1;2-3`.
-    pub const CPUS: &str = "SPMD_CPUS";
-    /// Algorithms to use, `allreduce=tree,reduce=chunked`.
-    pub const FORCE: &str = "SPMD_FORCE";
-    /// Bytes of the arena for each process rank.
-    pub const ARENA_SIZE: &str = "SPMD_ARENA_SIZE";
-    /// Bytes of a segment, where large data go through staging areas.
-    pub const SEGMENT: &str = "SPMD_SEGMENT";
-    /// A file of what was measured, by `spmd-perf tune`.
-    pub const TUNING: &str = "SPMD_TUNING";
-    /// What that file says of this job's process ranks.
-    pub const TUNED: &str = "SPMD_TUNED";
-    /// Bytes of messages that a rank keeps from each other one before it has received them.
-    pub const WINDOW: &str = "SPMD_WINDOW";
-    /// Large messages between processes: `1` reads them through the kernel.
-    pub const SINGLE_COPY: &str = "SPMD_SINGLE_COPY";
-    /// `1`: libraries beneath must not fold in an order of their own.
-    pub const REPRODUCIBLE: &str = "SPMD_REPRODUCIBLE";
-    /// `1`: ranks of different processes compare each call before they make it.
-    pub const CHECK: &str = "SPMD_CHECK";
-    /// A file to which every call is written down.
-    pub const TRACE: &str = "SPMD_TRACE";
-    /// Where `spmdrun` hears what has stopped a job under an MPI launcher, and a secret.
-    pub const ALARM: &str = "SPMD_ALARM";
-    /// The seed of delays before and after each call.
-    pub const CHAOS: &str = "SPMD_CHAOS";
-}
-
-/// What the environment sets.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
-    pub(crate) mode: Option<Mode>,
-    pub(crate) ranks: Option<usize>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) stack_size: Option<usize>,
-    pub(crate) cores: Option<usize>,
-    pub(crate) bind: Bind,
-    /// Bytes of a segment, whatever was measured.
-    pub(crate) segment: Option<usize>,
-    pub(crate) tuning: Tuning,
-}
-
-/// A variable's value, if it is set and not empty.
-fn variable(name: &str) -> Result<Option<String>> {
-    match std::env::var(name) {
-        Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => Ok(Some(text)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Error::Boot(format!("the variable {name} is not text")))
-        }
-    }
-}
-
-fn parsed<T: std::str::FromStr>(name: &str, what: &str) -> Result<Option<T>> {
-    let Some(text) = variable(name)? else { return Ok(None) };
-    let value = text.parse().ok();
-    value.map(Some).ok_or_else(|| Error::Boot(format!("{name}={text} is not {what}")))
-}
-
-fn positive(name: &str, what: &str) -> Result<Option<usize>> {
-    match parsed::<usize>(name, what)? {
-        Some(0) => Err(Error::Boot(format!("{name}=0 is not {what}"))),
-        value => Ok(value),
-    }
-}
-
-impl Settings {
-    pub(crate) fn from_environment() -> Result<Settings> {
-        use variables::*;
-        let mode = match variable(AS)?.as_deref() {
-            None | Some("processes") => None,
-            Some("threads") => Some(Mode::Threads),
-            Some("virtual") => Some(Mode::Virtual),
-            Some(other) => {
-                let text = format!("{AS}={other} is not threads, virtual or processes");
-                return Err(Error::Boot(text));
-            }
-        };
-        let seconds = parsed::<f64>(TIMEOUT, "a number of seconds")?;
-        let timeout = seconds.map(|seconds| {
-            let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
-            limit.ok_or_else(|| {
-                Error::Boot(format!(
-                    "{TIMEOUT}={seconds} is not a time limit; write more than 0, or unset it"
-                ))
-            })
-        });
-        Ok(Settings {
-            mode,
-            ranks: positive(RANKS, "a number of ranks")?,
-            timeout: timeout.transpose()?,
-            stack_size: positive(STACK_SIZE, "a number of bytes")?,
-            cores: positive(CORES, "a number of cores")?,
-            bind: bind()?,
-            segment: tuning::segment()?,
-            tuning: tuning::tuning()?,
-        })
-    }
-}
-
-/// `0-1;2` as sets of cores.
-fn bind() -> Result<Bind> {
-    let Some(text) = variable(variables::CPUS)? else { return Ok(Bind::None) };
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        (first <= last && last < 65_536).then_some(first..=last)
-    };
-    let set = |set: &str| {
-        let ranges: Option<Vec<_>> = set.split(',').map(range).collect();
-        Some(ranges?.into_iter().flatten().collect())
-    };
-    let sets: Option<Vec<Vec<usize>>> = text.split(';').map(set).collect();
-    let name = variables::CPUS;
-    sets.map(Bind::Sets)
-        .ok_or_else(|| Error::Boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
-}
 
 /// What this process is to the launcher.
 enum Entry {
@@ -347,7 +203,7 @@ fn run_as_process(place: &Place, work: &dyn Work, site: &'static Location<'stati
     let _running = wait::Running::new(&endpoint.world.running);
     endpoint.wait_for_the_block_before(block, site)?;
     *blocks = block;
-    match run_rank(endpoint, block, work, 0) {
+    match run_rank(endpoint, &Arc::default(), block, work, 0) {
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
     }

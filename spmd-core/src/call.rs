@@ -7,6 +7,7 @@ use std::fmt;
 use std::panic::Location;
 
 use crate::element::DType;
+use crate::hash::mix;
 use crate::op::ErasedOp;
 
 /// Which call of the rank API.
@@ -277,13 +278,6 @@ const COUNT: u64 = 0x5899_65cc_7537_4cc3;
 const ROOT: u64 = 0xeb44_acca_b455_d165;
 const OP: u64 = 0x8ebc_6af0_9c88_c6e3;
 const PLANE: u64 = 0x5a1d_3c77_e0b4_961f;
-
-/// One round of folded multiplication (the mixer of wyhash).
-#[inline]
-pub(crate) fn mix(value: u64) -> u64 {
-    let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
-    (product as u64) ^ ((product >> 64) as u64)
-}
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

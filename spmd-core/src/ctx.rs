@@ -5,10 +5,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::comm::Comm;
+use crate::comm::beyond::Beyond;
+use crate::current::{self, Current, Entered};
 use crate::error::{Error, Result};
-use crate::rank_local::{self, Locals};
-use crate::transport::shared::{Endpoint, Mode};
-use crate::wait::{current, set_current};
+use crate::mode::Mode;
+use crate::transport::shared::Endpoint;
 
 /// A rank's view of its block: it derefs to the communicator of all its ranks.
 ///
@@ -36,8 +37,8 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    fn new(endpoint: Arc<Endpoint>, block: u32) -> Ctx {
-        let comm = Comm::world(endpoint.clone(), block);
+    fn new(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Ctx {
+        let comm = Comm::world(endpoint.clone(), block, beyond);
         Ctx { comm, endpoint, _not_send: PhantomData }
     }
 
@@ -51,10 +52,8 @@ impl Ctx {
     /// ```
     pub fn mode(&self) -> Mode {
         let world = &self.endpoint.world;
-        match &world.across {
-            Some(_) if world.local().len() == 1 => Mode::Processes,
-            _ => world.mode,
-        }
+        let alone = world.joined && world.local().len() == 1;
+        if alone { Mode::Processes } else { world.mode }
     }
 
     /// Memory for `n` values, all bytes zero at first, that peers on the host can reach: a
@@ -82,21 +81,22 @@ impl Ctx {
     }
 }
 
-/// A rank as it runs its closure: what `wait/current.rs` points to meanwhile.
+/// A rank as it runs its closure.
 pub(crate) struct Present {
     pub(crate) ctx: Ctx,
-    pub(crate) locals: Locals,
+    pub(crate) current: Current,
 }
 
 impl Present {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, block: u32) -> Present {
-        Present { ctx: Ctx::new(endpoint, block), locals: Locals::new() }
+    pub(crate) fn new(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Present {
+        let is_thread = endpoint.world.mode == Mode::Threads;
+        let current = Current::new(endpoint.rank, is_thread, Arc::as_ptr(&endpoint).cast());
+        Present { ctx: Ctx::new(endpoint, block, beyond), current }
     }
 
-    pub(crate) fn enter(&self) -> Entered {
-        let before = set_current((&raw const *self).cast());
-        // On a coroutine, what was there belongs to another one, which may end before this.
-        Entered(if crate::wait::fleet::in_coroutine() { std::ptr::null() } else { before })
+    /// This rank runs here from now on.
+    pub(crate) fn enter(&self) -> Entered<'_> {
+        self.current.enter((&raw const *self).cast())
     }
 }
 
@@ -106,25 +106,6 @@ impl Deref for Ctx {
     fn deref(&self) -> &Comm {
         &self.comm
     }
-}
-
-/// Leaves the rank again when dropped.
-pub(crate) struct Entered(*const ());
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        set_current(self.0);
-    }
-}
-
-/// Whether the rank that runs on this thread is that of this end.
-pub(crate) fn is_rank_of(endpoint: &Endpoint) -> bool {
-    with_current(|comm| Ok(comm.is_of(endpoint))).unwrap_or(false)
-}
-
-/// Whether a rank runs on this thread.
-pub(crate) fn runs_rank() -> bool {
-    with_current(|_| Ok(())).is_ok()
 }
 
 /// Gives the communicator of the rank that runs here to `f`, for code without a `ctx`.
@@ -141,43 +122,17 @@ pub(crate) fn runs_rank() -> bool {
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
-    with_present(|present| match present {
-        Some(present) => f(&present.ctx.comm),
+    current::with(|current| match current {
+        Some(current) => {
+            // SAFETY: only `Present::enter` makes a rank the one that runs here, by a pointer to
+            // itself, which it borrows as long as that holds.
+            let present = unsafe { &*current.above().cast::<Present>() };
+            f(&present.ctx.comm)
+        }
         None => Err(Error::Argument(
             "no rank runs on this thread: call this inside spmd(..) or spmd::run(..), on the \
              rank's own thread"
                 .into(),
         )),
-    })
-}
-
-/// Gives the rank that runs here to `f`, if one does.
-fn with_present<R>(f: impl FnOnce(Option<&Present>) -> R) -> R {
-    let current = current().cast::<Present>();
-    if current.is_null() {
-        return f(None);
-    }
-    // SAFETY: only `Present::enter` says that a rank runs here (`wait/current.rs`), by a pointer to
-    // itself, which lives on a stack frame below this one; it is taken back before that frame ends
-    // (`Entered`). What other coroutines say in between is overwritten when this one goes on, at
-    // every suspension, and a coroutine leaves nothing there when it ends.
-    f(Some(unsafe { &*current }))
-}
-
-/// Gives the values of the rank that runs here to `f`, or those of this thread.
-pub(crate) fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
-    let mut f = Some(f);
-    let mut call = |locals: &Locals| (f.take().expect("it is called once"))(locals);
-    with_present(|present| present.map(|it| call(&it.locals)))
-        .unwrap_or_else(|| rank_local::with_thread(call))
-}
-
-/// The rank that runs here, where the name of its thread does not tell: a virtual rank or a process.
-pub(crate) fn unnamed_rank() -> Option<usize> {
-    with_present(|present| {
-        let Endpoint { rank, world, .. } = &*present?.ctx.endpoint;
-        let thread = std::thread::current();
-        let told = thread.name().is_some_and(|name| name.ends_with(&format!(" {rank}")));
-        (world.mode != Mode::Threads || !told).then_some(*rank)
     })
 }

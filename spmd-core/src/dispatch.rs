@@ -5,7 +5,7 @@ use crate::args::{Alone, Args};
 use crate::call::Call;
 use crate::comm::Comm;
 use crate::error::{Error, Result};
-use crate::plane::Numbered;
+use crate::plane::{Numbered, Planes};
 
 /// Carries a call out.
 ///
@@ -23,9 +23,9 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<(
         // SAFETY: as the caller promises.
         return unsafe { alone(comm, call, args) };
     }
-    if let Some(planes) = comm.planes() {
+    if let Some(offload) = comm.offload() {
         // SAFETY: as the caller promises.
-        return unsafe { on_plane(planes, comm, call, args) };
+        return unsafe { on_plane(Planes::kept(offload), comm, call, args) };
     }
     // SAFETY: as the caller promises.
     unsafe { in_arena(comm, call, &args) }

@@ -1,10 +1,8 @@
 //! What stops ranks: the first cause, recorded once and seen by all.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
-use std::sync::Once;
 
 use serde::{Deserialize, Serialize};
 
@@ -226,54 +224,11 @@ impl Fault {
     }
 }
 
-thread_local! {
-    /// Where the last panic of this thread began.
-    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
 /// Says something on standard error, in one piece, as other processes may write to the same. Where
 /// nobody reads it that ends nothing, least of all what is about to end the process.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     let line = format!("spmd: {text}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-/// From now on panics note their place, which their payload does not tell, and say which rank it is
-/// if the name of its thread does not; then the hook that was there before goes on.
-pub(crate) fn note_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
-            // A thread that is being torn down has no such variable any more.
-            let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
-            if let Some(rank) = crate::ctx::unnamed_rank() {
-                say(format_args!("rank {rank} panics:"));
-            }
-            before(info);
-        }));
-    });
-}
-
-/// What a panic said, as far as it is text, and where, if it was just caught on this thread.
-pub(crate) fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "(a panic without a text)".into());
-    match PANIC_PLACE.with_borrow(Option::clone) {
-        Some(place) => format!("{text} at {place}"),
-        None => text,
-    }
-}
-
-/// Drops what a panic carried, after its text was taken. If that panics as well, the rank has failed
-/// by the first panic, wherever it runs.
-pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload)));
-    // To drop that one might panic again.
-    dropped.unwrap_or_else(std::mem::forget);
 }
 
 /// One line per call, with the ranks (in ascending order) that make it: `ranks 0, 2: barrier at

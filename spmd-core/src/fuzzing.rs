@@ -1,8 +1,8 @@
 //! What reads bytes from outside, for the fuzzer in `fuzz/`. None of it may panic, whatever it is
 //! given; that it takes no more memory than its input is worth, the fuzzer watches.
 
-use crate::boot::Settings;
 use crate::fault::Fault;
+use crate::settings::Settings;
 use crate::transport::across::{packet, watch};
 use crate::transport::shared::ring::hostile;
 use crate::tuning;

@@ -7,6 +7,7 @@
 //! thread would find the reference when what it points to is gone. [`rank_local!`] is storage that
 //! each rank has for itself, in every place.
 
+mod affinity;
 pub mod algorithm;
 #[doc(hidden)]
 pub mod args;
@@ -17,35 +18,47 @@ pub mod call;
 pub mod comm;
 mod copy;
 pub mod ctx;
+mod current;
 #[doc(hidden)]
 pub mod dispatch;
 pub mod element;
+mod environment;
 pub mod error;
 pub mod fault;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod group;
+mod hash;
+#[doc(hidden)]
+pub mod internal;
+mod locals;
+mod mode;
 pub mod op;
+mod panics;
 #[doc(hidden)]
 pub mod plane;
 mod print;
 pub mod rank;
 mod rank_local;
+mod settings;
 mod shared_alloc;
 mod shared_buf;
 mod sync;
 mod text;
+mod trace_file;
 pub mod transport;
 pub mod tuning;
 mod wait;
 
-pub use block::{Bind, Spmd, spmd};
+pub use affinity::Bind;
+pub use block::{Spmd, spmd};
 pub use boot::run;
 pub use buffer::{Buffer, BufferMut, strided, strided_mut, subarray, subarray_mut};
 pub use comm::Comm;
 pub use ctx::{Ctx, with_current};
 pub use element::{DType, Element, Located};
 pub use error::{Error, Result};
+pub use mode::Mode;
 pub use op::{
     BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Op, Operation, Prod,
     Sum,
@@ -56,4 +69,3 @@ pub use rank::{ANY, Any, Source, Status, TagOrAny};
 pub use rank_local::RankLocal;
 pub use shared_alloc::SharedAlloc;
 pub use shared_buf::SharedBuf;
-pub use transport::shared::Mode;

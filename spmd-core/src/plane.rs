@@ -1,16 +1,43 @@
 //! Planes: what carries out whole calls by its own means.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::args::Args;
 use crate::call::Call;
 use crate::comm::Comm;
+use crate::comm::beyond::Offload;
 use crate::element::hash_text;
 use crate::error::Result;
 
-/// The planes of a communicator.
-pub(crate) type Planes = Option<Arc<[Numbered]>>;
+/// The planes of a block or of a communicator, the first that serves a call first.
+pub(crate) struct Planes(Box<[Numbered]>);
+
+impl Planes {
+    /// `None` if there are none.
+    pub(crate) fn of(planes: &[Arc<dyn Plane>]) -> Option<Arc<dyn Offload>> {
+        Planes::some(planes.iter().cloned().map(Numbered::new).collect())
+    }
+
+    fn some(planes: Box<[Numbered]>) -> Option<Arc<dyn Offload>> {
+        if planes.is_empty() { None } else { Some(Arc::new(Planes(planes))) }
+    }
+
+    /// Those of a communicator, which keeps them.
+    #[inline]
+    pub(crate) fn kept(offload: &dyn Offload) -> &[Numbered] {
+        let planes: &dyn Any = offload;
+        planes.downcast_ref::<Planes>().map_or(&[], |planes| &planes.0)
+    }
+}
+
+impl Offload for Planes {
+    fn part(&self, spans_processes: bool) -> Option<Arc<dyn Offload>> {
+        let its = |it: &&Numbered| it.plane.spans_processes() == spans_processes;
+        Planes::some(self.0.iter().filter(its).cloned().collect())
+    }
+}
 
 /// A plane, with what tells a call that it carries out from others.
 #[derive(Clone, Debug)]
@@ -20,7 +47,7 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    pub(crate) fn new(plane: Arc<dyn Plane>) -> Numbered {
+    fn new(plane: Arc<dyn Plane>) -> Numbered {
         let id = hash_text(plane.name());
         Numbered { plane, id }
     }

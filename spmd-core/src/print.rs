@@ -3,6 +3,8 @@
 use std::fmt::{Arguments, Write as _};
 use std::io::Write as _;
 
+use crate::current;
+
 /// Prints like `println!`, with the whole text in one write, so that lines of different ranks
 /// never mix. Under `spmdrun` with threads or virtual ranks, which share one standard output, the
 /// launcher learns from a mark which rank a line is of (`SPMD_TAG`).
@@ -28,7 +30,7 @@ macro_rules! rank_println {
 #[doc(hidden)]
 pub fn print_lines(text: Arguments<'_>) {
     let tagged = std::env::var_os("SPMD_TAG").is_some_and(|value| value == "1");
-    let rank = crate::with_current(|comm| Ok(comm.world_rank(comm.rank()))).ok();
+    let rank = current::rank();
     let lines = marked(&text.to_string(), rank.filter(|_| tagged));
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());

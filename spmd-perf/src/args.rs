@@ -187,7 +187,7 @@ impl Bench {
     }
 
     /// The bench of a collective, if there is one.
-    pub(crate) fn of(kind: spmd_core::algorithm::Kind) -> Option<Bench> {
+    pub(crate) fn of(kind: spmd_core::internal::Kind) -> Option<Bench> {
         Bench::value_variants().iter().copied().find(|bench| bench.name() == kind.name())
     }
 }

@@ -5,8 +5,8 @@ mod segment;
 mod thresholds;
 
 use spmd::prelude::*;
-use spmd_core::algorithm::{Algorithm, CHOICES, Choice, Kind, PAYLOAD, Size, Trial};
 use spmd_core::boot::variables::TUNING;
+use spmd_core::internal::{Algorithm, CHOICES, Choice, Kind, PAYLOAD, Size, Trial};
 use spmd_core::tuning::{File, Section, path};
 
 use crate::args::{Bench, TuneArgs};

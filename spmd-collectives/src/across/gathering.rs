@@ -3,7 +3,7 @@
 use std::iter;
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Args, Blocks, Call, Kind, Lead, Memory, Parts, Step};
+use spmd_core::internal::{Args, Blocks, Call, Kind, Lead, Memory, Parts, Step};
 use spmd_core::{Comm, DType, Error, Result};
 
 use super::{Lengths, Packed, check_values, is_even};

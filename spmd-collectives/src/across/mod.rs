@@ -14,7 +14,7 @@ pub(crate) use telling::{Told, tell};
 
 use std::sync::Arc;
 
-use spmd_core::algorithm::{Args, Blocks, Call, Extents, Kind, Lead, Parts, Plane};
+use spmd_core::internal::{Args, Blocks, Call, Extents, Kind, Lead, Parts, Plane};
 use spmd_core::{Comm, DType, Error, Result};
 
 use crate::data::{receiving_elsewhere, sending_a_copy};

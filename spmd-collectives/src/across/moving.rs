@@ -2,7 +2,7 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Args, Blocks, Call, ErasedOp, Lead, Memory, Step};
+use spmd_core::internal::{Args, Blocks, Call, ErasedOp, Lead, Memory, Step};
 use spmd_core::{Comm, DType, Element, Error, Max, Result};
 
 use super::{Lengths, Packed, check_values, is_even};

@@ -2,7 +2,7 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::algorithm::{Args, Blocks, Call, Incoming, Kind, Memory};
+use spmd_core::internal::{Args, Blocks, Call, Incoming, Kind, Memory};
 use spmd_core::{Comm, Result};
 
 use super::moving::{agree_on_counts, alltoall};

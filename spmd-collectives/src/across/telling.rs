@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spmd_core::algorithm::{Call, Lead, Offer, Step};
+use spmd_core::internal::{Call, Lead, Offer, Step};
 use spmd_core::{Comm, Error, Result};
 
 use super::{Lengths, Packed, is_even};

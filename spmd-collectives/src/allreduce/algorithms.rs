@@ -1,6 +1,6 @@
 //! The algorithms of allreduce.
 
-use spmd_core::algorithm::{Alone, Args, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Alone, Args, Call, Collective, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
 use crate::data::zeros;

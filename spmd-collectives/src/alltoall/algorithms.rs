@@ -1,6 +1,6 @@
 //! The algorithms of alltoall and alltoallv.
 
-use spmd_core::algorithm::{
+use spmd_core::internal::{
     Alone, Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, dispatch,
 };
 use spmd_core::{Comm, Element, Result};

@@ -2,7 +2,7 @@
 
 use std::ptr::{copy_nonoverlapping, null, null_mut};
 
-use spmd_core::algorithm::{Alone, Args, Call, Collective, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Alone, Args, Call, Collective, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
 use crate::large::{Large, RECV, Way, take, two_segments};

@@ -1,6 +1,6 @@
 //! The algorithms of reduce_scatter.
 
-use spmd_core::algorithm::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
 use crate::blocks::differing;

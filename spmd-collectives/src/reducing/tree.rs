@@ -1,7 +1,7 @@
 //! Folding up a binomial tree of ranks, and telling the end of it down.
 
 use spmd_core::Result;
-use spmd_core::algorithm::Round;
+use spmd_core::internal::Round;
 
 use super::Reduction;
 use crate::large::checked;

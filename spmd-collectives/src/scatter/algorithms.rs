@@ -2,7 +2,7 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::algorithm::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{Large, SEND, Way, take};

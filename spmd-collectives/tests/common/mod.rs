@@ -2,7 +2,7 @@
 //! canonical fold in plain code, and every placement.
 #![allow(dead_code)]
 
-use spmd_core::algorithm::canonical_split;
+use spmd_core::internal::canonical_split;
 use spmd_core::{Ctx, Element, Operation, Result, Spmd};
 
 /// Element types with a value for each rank and position.

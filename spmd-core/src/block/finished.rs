@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use parking_lot::Mutex;
 
+use crate::transport::shared::contexts::extra_comms;
 use crate::wait::{self, fleet};
 
 /// Ranks that have ended, and the agent that waits for them.
@@ -22,7 +23,7 @@ impl Finished {
         let opener = fleet::current();
         let waiting = match (wait::current().is_null(), &opener) {
             // No communicator was alive before the ranks ran.
-            (true, None) if crate::comm::extra_comms() == 0 => wait::Opener::alone,
+            (true, None) if extra_comms() == 0 => wait::Opener::alone,
             (false, None) => wait::Opener::rank,
             _ => wait::Opener::unknown,
         };

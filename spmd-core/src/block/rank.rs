@@ -5,15 +5,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Work;
+use crate::comm::beyond::Beyond;
 use crate::ctx::Present;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, discard, note_panics, panic_text};
-use crate::transport::shared::{Endpoint, Mode, Reach, state};
+use crate::fault::{Cause, Fault};
+use crate::mode::Mode;
+use crate::panics::{discard, note_panics, panic_text};
+use crate::transport::shared::{Endpoint, Reach, state};
 
 /// What a rank does, the `index`-th of this process: enter the block, run the program's closure, leave
 /// the block, telling the others how it went. A panic is given back as the error side.
 pub(crate) fn run_rank(
     endpoint: &Arc<Endpoint>,
+    beyond: &Arc<Beyond>,
     block: u32,
     work: &dyn Work,
     index: usize,
@@ -22,11 +26,11 @@ pub(crate) fn run_rank(
     world.settle(rank);
     endpoint.enter(block);
     note_panics();
-    let present = Present::new(endpoint.clone(), block);
+    let present = Present::new(endpoint.clone(), block, beyond.clone());
     let entered = present.enter();
     let mut outcome = catch_unwind(AssertUnwindSafe(|| work.run(index, &present.ctx)));
     // Whichever of them panics, all are dropped.
-    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.locals.close())) {
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.current.locals.close())) {
         outcome = Err(first_panic(outcome, panic, &|| work.forget(index)));
     }
     drop(entered);
@@ -44,7 +48,7 @@ pub(crate) fn run_rank(
     };
     let left = if let Some(fault) = fault {
         world.raise(Reach::Rank { rank, block }, &fault);
-        world.across.iter().for_each(|across| across.fail(&fault));
+        beyond.across.iter().for_each(|across| across.fail(&fault));
         state::FAILED
     } else {
         state::LEFT

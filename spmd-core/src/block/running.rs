@@ -5,20 +5,24 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::binding::{allowed_cores, bind_to};
 use super::finished::{Ended, Finished};
-use super::{Arena, Bind, Shared, Spmd, Work, check_all_received, run_rank};
+use super::{Arena, Shared, Spmd, Work, check_all_received, run_rank};
+use crate::affinity::{Bind, allowed_cores, bind_to};
 use crate::algorithm::find;
-use crate::boot;
 use crate::call::{Call, Kind};
 use crate::comm::IN_OPERATION;
+use crate::comm::beyond::Beyond;
 use crate::ctx::Ctx;
 use crate::error::{Error, Result};
-use crate::fault::{Cause, Fault, discard, panic_text};
+use crate::fault::{Cause, Fault};
+use crate::mode::Mode;
+use crate::panics::{discard, panic_text};
+use crate::plane::Planes;
+use crate::settings::{Settings, measured};
 use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
-use crate::transport::shared::{Endpoint, Hub, Mode, Reach, World};
+use crate::transport::shared::{Endpoint, Hub, Reach, World};
 use crate::wait::{self, Fences, Policy, Running, fleet};
 
 /// The most ranks of a block: their numbers are parts of larger ones.
@@ -84,7 +88,7 @@ impl Spmd {
         let n = self.ranks;
         let across = arena.across().cloned();
         let total = across.as_ref().map_or(n, |across| across.size());
-        let settings = boot::Settings::from_environment()?;
+        let settings = Settings::from_environment()?;
         let mode = self.mode.or(settings.mode).unwrap_or(Mode::Threads);
         if mode == Mode::Threads {
             check_threads(n)?;
@@ -103,7 +107,7 @@ impl Spmd {
             _ => Memory::anonymous(Layout::anonymous(total, heap_bytes))?,
         };
         let segment = self.segment.map(|bytes| bytes.max(64)).or(settings.segment);
-        let mut tuning = settings.tuning.with(boot::measured(mode, total)?, segment);
+        let mut tuning = settings.tuning.with(measured(mode, total)?, segment);
         for (call, algorithm) in &self.forced {
             let (kind, forced) = find(call, algorithm).map_err(|why| {
                 Error::misuse("spmd", site, format!("force({call:?}, {algorithm:?}): {why}"))
@@ -115,14 +119,17 @@ impl Spmd {
         let settled = across.as_ref().map(|across| across.window());
         tuning.window = self.window.or(settled).unwrap_or(tuning.window);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
-        let world = World::new(memory, mode, policy, timeout, tuning, hub, across.clone());
-        let world = Arc::new(world.with(self.planes.clone()));
+        let local = across.as_ref().map(|across| across.local());
+        let world = World::new(memory, mode, policy, timeout, tuning, hub, local);
+        let world = Arc::new(world);
+        let offload = Planes::of(&self.planes);
+        let beyond = Arc::new(Beyond { across: across.clone(), offload });
         let ends: Vec<_> =
             world.local().map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
         across.iter().for_each(|across| across.enter(&world));
         let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
         let body = |index: usize| {
-            let result = run_rank(&ends[index], 1, work, index);
+            let result = run_rank(&ends[index], &beyond, 1, work, index);
             let rank = ends[index].rank;
             *results[index].lock() = Some(result.unwrap_or_else(|panic| {
                 let message = panic_text(&*panic);

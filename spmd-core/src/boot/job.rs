@@ -9,12 +9,15 @@ use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, FdFlags};
 
-use super::{PROTOCOL, Settings, parsed, tuning, variables};
+use crate::environment::{PROTOCOL, parsed, variables};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
+use crate::mode::Mode;
+use crate::settings::{Settings, handed_on};
 use crate::transport::shared::layout::{Agent, Layout, MAGIC};
 use crate::transport::shared::memory::{Memory, Writable};
-use crate::transport::shared::{Endpoint, Mode, Reach, Tuning, World, state};
+use crate::transport::shared::{Endpoint, Reach, World, state};
+use crate::tuning::Tuning;
 use crate::wait::{Fences, Policy, cores};
 
 /// Seals that keep every access within the file's length valid.
@@ -104,7 +107,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let settings = Settings::from_environment()?;
     let cores = settings.cores.unwrap_or_else(cores);
     let policy = Policy::new(cores, size - 1).with(Fences::new(true, size <= cores));
-    let tuned = tuning::handed_on()?;
+    let tuned = handed_on()?;
     let built_in = if size > cores { settings.tuning.crowded() } else { settings.tuning };
     let tuning = built_in.with(tuned.as_ref(), settings.segment);
     let world = World::new(memory, Mode::Processes, policy, settings.timeout, tuning, None, None);

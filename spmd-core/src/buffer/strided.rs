@@ -3,7 +3,8 @@
 use std::panic::Location;
 
 use super::pattern::{Dim, Pattern};
-use super::{Buffer, BufferMut, View, ViewMut};
+use super::traits::{Buffer, BufferMut};
+use super::view::{View, ViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 

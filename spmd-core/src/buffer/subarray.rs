@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 use super::pattern::{Dim, Pattern};
-use super::{Buffer, BufferMut, View, ViewMut};
+use super::traits::{Buffer, BufferMut};
+use super::view::{View, ViewMut};
 use crate::element::Element;
 use crate::error::{Error, Result};
 

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use super::*;
-use crate::element::DType;
+use crate::element::{DType, Element};
 use crate::error::Error;
 
 /// The elements of a view by `pack`, after checking that `pack_range` agrees on every range.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Comm;
+use super::communicator::Comm;
 use crate::call::Call;
 use crate::error::Result;
 use crate::transport::across::Lead;
@@ -37,13 +37,13 @@ impl Comm {
     /// What joins its ranks: `shm`, or `mpi`.
     #[doc(hidden)]
     pub fn transport(&self) -> &'static str {
-        if self.endpoint.world.across.is_some() { "mpi" } else { "shm" }
+        if self.beyond.across.is_some() { "mpi" } else { "shm" }
     }
 
     /// What joins its processes, in that library's own words. `None` where ranks share memory.
     #[doc(hidden)]
     pub fn library(&self) -> Option<&str> {
-        self.endpoint.world.across.as_ref().map(|across| across.fabric.name())
+        self.beyond.across.as_ref().map(|across| across.fabric.name())
     }
 
     /// Whether a library beneath must not fold in an order of its own.

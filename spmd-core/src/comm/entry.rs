@@ -8,7 +8,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::Comm;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::wait::{self, fleet};
@@ -40,7 +39,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-impl Comm {
+impl User {
     /// Begins a call, which lasts as long as what this gives.
     ///
     /// Errors: another one is under way, or an operation of a reduction runs.
@@ -52,20 +51,19 @@ impl Comm {
         if !fleet::in_coroutine() {
             return Ok(Entered { before: None });
         }
-        let before = self.user.0.load(Relaxed);
+        let before = self.0.load(Relaxed);
         if before != NOBODY && !holds(before) {
             return Err(reentered(call, IN_CALL));
         }
-        self.user.0.store(CALLING, Relaxed);
-        Ok(Entered { before: Some((&self.user, before)) })
+        self.0.store(CALLING, Relaxed);
+        Ok(Entered { before: Some((self, before)) })
     }
 
     /// Keeps others from making calls as long as what this gives lives: between the calls that a
     /// longer one is made of.
     ///
-    /// Errors: as [`Comm::enter`].
-    #[doc(hidden)]
-    pub fn hold(&self, call: &Call<'_>) -> Result<Entered<'_>> {
+    /// Errors: as [`User::enter`].
+    pub(super) fn hold(&self, call: &Call<'_>) -> Result<Entered<'_>> {
         let entered = self.enter(call)?;
         if let (Some((user, _)), Some(slot)) = (entered.before, fleet::slot()) {
             user.0.store(HOLDING + slot, Relaxed);

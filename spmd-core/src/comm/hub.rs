@@ -4,13 +4,13 @@
 use std::ptr::copy_nonoverlapping;
 use std::time::Duration;
 
-use super::Comm;
+use super::communicator::Comm;
 use crate::call::Call;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::op::{ErasedOp, fold_ranks};
-use crate::transport::shared::agents::{Waiter, Watching};
 use crate::transport::shared::board::stamp;
+use crate::transport::shared::waiter::{Waiter, Watching};
 use crate::transport::shared::{Arrival, Begun, FEW, Hub, Seat};
 use crate::wait::{self, Bell, Watch};
 

@@ -2,15 +2,16 @@
 
 use std::panic::Location;
 
-use super::Comm;
+use super::communicator::Comm;
 use crate::buffer::{Buffer, BufferMut, Place, View};
 use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
-use crate::transport::message::{Envelope, Manner, Pending};
-use crate::transport::shared::agents::Waiter;
+use crate::transport::message::{Envelope, Manner};
+use crate::transport::pending::Pending;
 use crate::transport::shared::layout::Agent;
+use crate::transport::shared::waiter::Waiter;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
 /// matching tags are received in the order in which they were sent.
@@ -303,7 +304,7 @@ impl Comm {
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         let call = call.form(Form::Iprobe);
         let begin = self.endpoint.hopeless.begins();
-        let _entered = self.enter(&call)?;
+        let _entered = self.user.enter(&call)?;
         if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
             self.waiter(&call)?;
         }

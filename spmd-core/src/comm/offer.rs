@@ -1,6 +1,6 @@
 //! What ranks offer each other for a new communicator.
 
-use super::Comm;
+use super::communicator::Comm;
 use crate::call::Call;
 use crate::error::{Error, Result};
 

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::Comm;
 use crate::group::{Group, Together};
 use crate::transport::across::{Across, Spread};
 use crate::transport::fabric::Processes;
@@ -16,20 +15,6 @@ pub struct Part {
 }
 
 impl Part {
-    /// These ranks of `comm`, each once.
-    pub fn new(comm: &Comm, ranks: &[usize]) -> Part {
-        if ranks.iter().copied().eq(0..comm.size()) {
-            return Part::all(comm);
-        }
-        let world = &comm.scope.group;
-        Part::of(Group::of(ranks.iter().map(|rank| world.world(*rank))))
-    }
-
-    /// All of them: of these there is a list already.
-    pub fn all(comm: &Comm) -> Part {
-        Part::of(comm.scope.group.clone())
-    }
-
     pub(super) fn of(group: Group) -> Part {
         let (here, spread) = Default::default();
         Part { group, together: Arc::default(), here, spread }
@@ -59,7 +44,7 @@ impl Part {
         let make = || Spread::new(across.clone(), &self.group, processes, at, primary);
         let spread = self.spread.get_or_init(make);
         if rank == spread.now().lead() {
-            across.know(spread);
+            spread.be_known();
         }
         spread.clone()
     }

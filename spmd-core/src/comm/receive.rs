@@ -1,14 +1,15 @@
 //! Receiving: what happens to a message between its arrival and the buffer.
 
-use super::Comm;
+use super::communicator::Comm;
 use crate::buffer::ViewMut;
 use crate::call::Call;
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::rank::Status;
-use crate::transport::message::{Arrived, Envelope, Wanted};
-use crate::transport::shared::agents::Waiter;
+use crate::transport::message::{Envelope, Wanted};
+use crate::transport::shared::Arrived;
 use crate::transport::shared::layout::Agent;
+use crate::transport::shared::waiter::Waiter;
 
 impl Comm {
     /// Receives a message into `view`.
@@ -24,13 +25,13 @@ impl Comm {
         let arrived = self.await_message(call, source, tag, &waiter)?;
         let status = self.status(&arrived.envelope);
         if let Err(error) = self.check_message(&arrived, dtype, Some(len), call, &waiter) {
-            arrived.refuse(&waiter);
+            arrived.refuse(&*self.route.transport, &waiter);
             return Err(error);
         }
         match view.contiguous_mut().filter(|_| !self.endpoint.must_check(dtype)) {
             // SAFETY: the buffer has room for the message, which is not longer, and whose bytes
             // are values of its element type: the types are the same, and all bytes are values.
-            Some(ptr) => unsafe { arrived.fetch(ptr, &waiter)? },
+            Some(ptr) => unsafe { arrived.fetch(ptr, &*self.route.transport, &waiter)? },
             None => {
                 let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
                 // SAFETY: `bytes` holds `status.len` values of the buffer's element type.
@@ -58,7 +59,7 @@ impl Comm {
         // The length is the sender's word.
         let room = checked.and_then(|()| reserve(&mut values, status.len, call));
         if let Err(error) = room {
-            arrived.refuse(&waiter);
+            arrived.refuse(&*self.route.transport, &waiter);
             return Err(error);
         }
         if self.endpoint.must_check(T::DTYPE) {
@@ -72,7 +73,7 @@ impl Comm {
         } else {
             // SAFETY: the vector has room for the message, all bytes of which are values.
             unsafe {
-                arrived.fetch(values.as_mut_ptr().cast(), &waiter)?;
+                arrived.fetch(values.as_mut_ptr().cast(), &*self.route.transport, &waiter)?;
                 values.set_len(status.len);
             }
         }
@@ -81,7 +82,7 @@ impl Comm {
 
     /// What a call of messages waits with, unless its communicator has been stopped.
     pub(super) fn waiter<'a>(&'a self, call: &'a Call<'a>) -> Result<Waiter<'a>> {
-        let waiter = Waiter::new(&self.endpoint, &self.scope, call, self.note(call)).across();
+        let waiter = Waiter::new(&self.endpoint, &self.scope, call, self.note(call)).polled();
         match waiter.stopped() {
             Some(error) => Err(error),
             None => Ok(waiter),
@@ -175,12 +176,12 @@ impl Comm {
         let (source, count) = (arrived.envelope.source, arrived.envelope.count);
         let mut bytes = Vec::new();
         if let Err(error) = reserve(&mut bytes, arrived.envelope.bytes, waiter.call) {
-            arrived.refuse(waiter);
+            arrived.refuse(&*self.route.transport, waiter);
             return Err(error);
         }
         bytes.resize(arrived.envelope.bytes, 0u8);
         // SAFETY: the vector has room for the message, and any bytes are bytes.
-        unsafe { arrived.fetch(bytes.as_mut_ptr(), waiter)? };
+        unsafe { arrived.fetch(bytes.as_mut_ptr(), &*self.route.transport, waiter)? };
         // SAFETY: `bytes` holds `count` elements' worth of bytes, as `check_message` has seen.
         if unsafe { !dtype.all_valid(bytes.as_ptr(), count as usize) } {
             let what = "a message holds bytes that are no values of its type";

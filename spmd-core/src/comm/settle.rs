@@ -4,17 +4,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Comm;
+use super::communicator::Comm;
 use super::tally::Tally;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::transport::across::Spread;
 use crate::transport::across::agreement::{Gathering, Settled, departed, settle};
+use crate::transport::across::outcomes::Outcome;
 use crate::transport::across::survive::patience;
 use crate::transport::fabric::Processes;
-use crate::transport::shared::agents::Waiter;
-use crate::transport::shared::board::agreement::{WORDS, Words};
+use crate::transport::shared::board::proposal::{WORDS, Words};
 use crate::transport::shared::record::Noted;
+use crate::transport::shared::waiter::Waiter;
 use crate::wait;
 
 /// What all ranks have proposed.
@@ -54,11 +55,14 @@ impl Comm {
                 heard = across.fetch(key);
                 heard.is_some()
             });
-            return heard.expect("it has come").ok_or_else(|| lead_failed(call));
+            let heard = heard.expect("it has come").ok_or_else(|| lead_failed(call))?;
+            let heard = heard.downcast::<Heard>().expect("its lead has left what it heard");
+            return Ok(Arc::unwrap_or_clone(heard));
         }
         let heard = self.settle(spread, call, noted, key.1, &here, fresh);
         let others = here.iter().flatten().count() - 1;
-        across.leave_for(key, heard.as_ref().ok().cloned(), others);
+        let outcome = heard.as_ref().ok().map(|heard| Arc::new(heard.clone()) as Outcome);
+        across.leave_for(key, outcome, others);
         heard
     }
 
@@ -75,10 +79,10 @@ impl Comm {
         let across = spread.across();
         let mut meeting = across.meet(self.scope.context, number, spread.homes());
         let waiter = Waiter::new(&self.endpoint, &self.scope, call, noted);
-        let waiter = waiter.across().despite_failures();
+        let waiter = waiter.polled().despite_failures();
         waiter.until(|| {
             // Others may need this process to come out of what they are in.
-            if let Err(error) = self.endpoint.world.take_packet() {
+            if let Err(error) = across.take_packet(&self.endpoint.world) {
                 return Some(Err(error));
             }
             match meeting() {

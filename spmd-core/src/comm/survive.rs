@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::Comm;
+use super::communicator::Comm;
 use super::settle::Heard;
 use super::tally::{Proposal, Tally, is_offer};
 use crate::call::{Call, Kind};

@@ -2,11 +2,13 @@
 
 use std::sync::OnceLock;
 
-use super::{Comm, Offer, Part};
+use super::communicator::Comm;
+use super::offer::Offer;
+use super::part::Part;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::transport::shared::board::agreement::{WORDS, Words};
-use crate::transport::shared::outlived::Gone;
+use crate::transport::shared::Gone;
+use crate::transport::shared::board::proposal::{WORDS, Words};
 
 /// What a rank says in an agreement.
 pub(super) enum Proposal {
@@ -131,7 +133,7 @@ impl Tally {
 
     /// The members of the new communicator.
     pub(super) fn part(&self, comm: &Comm) -> &Part {
-        self.part.get_or_init(|| Part::new(comm, &self.members))
+        self.part.get_or_init(|| comm.part_of(&self.members))
     }
 
     /// The ranks without which its members go on.

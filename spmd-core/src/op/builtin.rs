@@ -5,8 +5,9 @@ use std::array;
 use half::{bf16, f16};
 use num_complex::Complex;
 
+use super::erased::ErasedOp;
 use super::half_floats::HalfFloat;
-use super::{ErasedOp, Operation, Trust};
+use super::operation::{Operation, Trust};
 use crate::element::{Element, Located};
 
 macro_rules! declare {

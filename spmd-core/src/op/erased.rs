@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use super::Operation;
+use super::operation::Operation;
 use crate::element::{Element, hash_text};
 
 /// The fold of an operation over arrays of its elements.

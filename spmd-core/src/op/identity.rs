@@ -5,8 +5,8 @@
 
 use std::panic::Location;
 
-use crate::call::mix;
 use crate::element::{last_segment, spell};
+use crate::hash::mix;
 
 /// Sets names that the program gives apart from names of types.
 const GIVEN: u64 = 0x8bb8_4b93_962e_acc9;

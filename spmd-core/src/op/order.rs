@@ -6,7 +6,7 @@
 //! where `mid = lo + canonical_split(hi − lo)`: the left half is always a full binary tree. It is
 //! the order of recursive doubling, and of a binomial tree.
 
-use super::ErasedOp;
+use super::erased::ErasedOp;
 
 /// Bytes of one accumulator: small enough that those of a deep tree stay in the second-level
 /// cache, large enough that the calls between blocks do not count.

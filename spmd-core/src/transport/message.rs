@@ -1,8 +1,6 @@
 //! Messages as every transport knows them.
 
-use super::shared::Lent;
-use super::shared::agents::Waiter;
-use crate::error::Result;
+use std::any::Any;
 
 /// What a message says of itself. Text numbers refer to the source's table.
 #[derive(Clone, Copy, Debug)]
@@ -50,47 +48,6 @@ pub(crate) enum Manner {
     Detached,
 }
 
-/// A message whose data the receiver may not have taken yet. The sender's buffer must stay as it
-/// is until [`Pending::complete`] has returned.
-#[must_use]
-pub(crate) enum Pending<'a> {
-    /// Nothing to wait for.
-    Done,
-    /// The receiver takes the data from the sender.
-    Underway(Box<dyn Underway + 'a>),
-}
-
-/// The sender's part in a message under way. Dropping it takes the data back: nobody reads them
-/// after that.
-pub(crate) trait Underway {
-    /// Waits until the receiver has taken the data, or has refused them.
-    fn complete(&self, waiter: &Waiter<'_>) -> Result<()>;
-}
-
-impl Pending<'_> {
-    /// Waits until the receiver has taken the data.
-    pub(crate) fn complete(self, waiter: &Waiter<'_>) -> Result<()> {
-        match &self {
-            Pending::Done => Ok(()),
-            // An error drops it, which takes the data back.
-            Pending::Underway(message) => message.complete(waiter),
-        }
-    }
-}
-
-/// A message that has come. It is over when it is dropped, taken or not.
-pub(crate) struct Arrived<'a> {
-    pub(crate) envelope: Envelope,
-    pub(crate) body: Body<'a>,
-}
-
-/// Where the data of a message are.
-pub(crate) enum Body<'a> {
-    /// Where they came, as long as this lives; nothing else that comes is looked at meanwhile.
-    Lent(Lent<'a>),
-    Kept(Data),
-}
-
 /// A message that waits until somebody wants it.
 pub(crate) struct Kept {
     pub(crate) envelope: Envelope,
@@ -109,68 +66,6 @@ impl Kept {
 pub(crate) enum Data {
     /// Here.
     Here(Vec<u8>),
-    /// Where their sender has them.
-    There(Box<dyn There>),
-}
-
-/// Data that wait where their sender has them.
-pub(crate) trait There: Send {
-    /// Takes them to `into`, and tells the sender. False if it has withdrawn them.
-    ///
-    /// # Safety
-    /// `into` is valid for writes of the envelope's bytes.
-    unsafe fn fetch(
-        self: Box<Self>,
-        envelope: &Envelope,
-        into: *mut u8,
-        waiter: &Waiter<'_>,
-    ) -> Result<bool>;
-
-    /// Tells the sender that they will not be taken.
-    fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>);
-}
-
-impl From<Kept> for Arrived<'_> {
-    fn from(Kept { envelope, data }: Kept) -> Self {
-        Arrived { envelope, body: Body::Kept(data) }
-    }
-}
-
-impl Arrived<'_> {
-    /// Takes the data of a message to `into`.
-    ///
-    /// # Safety
-    /// `into` is valid for writes of the message's bytes.
-    pub(crate) unsafe fn fetch(self, into: *mut u8, waiter: &Waiter<'_>) -> Result<()> {
-        let Arrived { envelope, body } = self;
-        let taken = match body {
-            Body::Kept(Data::Here(data)) => {
-                assert_eq!(data.len(), envelope.bytes);
-                // SAFETY: the target has room for the envelope's bytes, and the source, a vector
-                // of this rank's own, has as many.
-                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), into, data.len()) };
-                waiter.endpoint.reuse(data);
-                true
-            }
-            Body::Lent(data) => {
-                // SAFETY: the target is valid, as the caller promises.
-                unsafe { data.copy(into) };
-                true
-            }
-            // SAFETY: as above.
-            Body::Kept(Data::There(data)) => unsafe { data.fetch(&envelope, into, waiter)? },
-        };
-        if taken {
-            return Ok(());
-        }
-        // It was withdrawn: its sender has failed, and says so by a fault.
-        waiter.until_by(Some(envelope.source as usize), || None)
-    }
-
-    /// Tells the sender of a message that will not be taken that it has been.
-    pub(crate) fn refuse(self, waiter: &Waiter<'_>) {
-        if let Body::Kept(Data::There(data)) = self.body {
-            data.refuse(&self.envelope, waiter);
-        }
-    }
+    /// Where their sender has them, as the transport knows that has brought the message.
+    There(Box<dyn Any + Send>),
 }

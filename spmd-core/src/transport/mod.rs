@@ -6,19 +6,25 @@
 //! be wrapped around calls, is a `Transport`. `registry.rs` names them all.
 
 pub(crate) mod across;
+mod arrived;
 #[doc(hidden)]
 pub mod fabric;
 pub(crate) mod message;
+pub(crate) mod pending;
 pub(crate) mod registry;
 pub mod shared;
 pub(crate) mod wrap;
+
+use std::any::Any;
 
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::error::Result;
-use message::{Arrived, Envelope, Manner, Pending, Wanted};
-use shared::agents::Waiter;
+use message::{Envelope, Manner, Wanted};
+use pending::Pending;
+use shared::Arrived;
+use shared::waiter::Waiter;
 
 /// One rank's way to the others.
 pub(crate) trait Transport: Send + Sync {
@@ -41,6 +47,22 @@ pub(crate) trait Transport: Send + Sync {
 
     /// Looks at the first message that fits, if one has come.
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>>;
+
+    /// Takes to `into` data that this transport has found and left where their sender has them, and
+    /// tells the sender. False if it has withdrawn them.
+    ///
+    /// # Safety
+    /// `into` is valid for writes of the envelope's bytes.
+    unsafe fn fetch(
+        &self,
+        there: Box<dyn Any + Send>,
+        envelope: &Envelope,
+        into: *mut u8,
+        waiter: &Waiter<'_>,
+    ) -> Result<bool>;
+
+    /// Tells the sender of such data that they will not be taken.
+    fn refuse(&self, there: Box<dyn Any + Send>, envelope: &Envelope, waiter: &Waiter<'_>);
 
     /// Makes one call of the rank API, which is `run`: once, and by this algorithm if it has a
     /// choice. A transport that is wrapped around another one does its part before and after.

@@ -5,34 +5,15 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::format::{Key, VERSION, mode_name};
 use super::read;
-use super::{Rule, Section};
-use crate::boot::variables;
+use super::rules::{Rule, Section};
+use crate::environment::variables;
 use crate::error::{Error, Result};
-use crate::transport::shared::Mode;
+use crate::mode::Mode;
 
-/// The version of the format.
-pub(super) const VERSION: usize = 1;
 /// The value of `SPMD_TUNING` that reads no file.
 const NONE: &str = "none";
-
-/// The name of a place, and a number of ranks.
-pub(super) type Key = (&'static str, usize);
-
-fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Threads => "threads",
-        Mode::Virtual => "virtual",
-        Mode::Processes => "processes",
-    }
-}
-
-pub(super) fn mode_named(name: &str) -> Option<&'static str> {
-    [Mode::Threads, Mode::Virtual, Mode::Processes]
-        .map(mode_name)
-        .into_iter()
-        .find(|it| *it == name)
-}
 
 /// The file that `SPMD_TUNING` names by this value, else that at the default path, which need not
 /// be there.

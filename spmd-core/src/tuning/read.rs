@@ -7,8 +7,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::file::{Key, VERSION, mode_named};
-use super::{Rule, Section};
+use super::format::{Key, VERSION, mode_named};
+use super::rules::{Rule, Section};
 use crate::algorithm::find;
 use crate::call::Kind;
 

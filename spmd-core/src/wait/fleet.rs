@@ -17,7 +17,7 @@ pub use super::coroutine::{
 };
 use super::stack::StackPool;
 pub use super::worker::Payload;
-use super::worker::{Task, drive};
+use super::worker::{OnDrop, Task, drive};
 use crate::Error;
 
 /// Address space of one stack in bytes. Memory is taken page by page, as it is touched.
@@ -151,14 +151,6 @@ fn task<'a>(
         )
     })?;
     Ok(Task { worker, ranks, stacks, spins: options.spins, body, missing: &*options.missing })
-}
-
-pub(super) struct OnDrop<F: FnMut()>(pub(super) F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        self.0();
-    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use std::{hint, mem, process, ptr, thread};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::coroutine::{ENDED, Local, Resumed, Running, Suspension, Worker};
-use super::fleet::OnDrop;
 use super::ready::LocalSet;
 use super::stack::{PooledStack, StackPool};
+use super::until::{POLLED_SPINS, POLLED_YIELDS};
 
 /// What a panic carries.
 pub type Payload = Box<dyn Any + Send>;
@@ -37,8 +37,6 @@ const CHECK: Duration = Duration::from_micros(20);
 /// The longest sleep while a coroutine polls.
 const POLL: Duration = Duration::from_micros(50);
 /// An idle worker gives its core away this many times before it sleeps.
-use super::until::{POLLED_SPINS, POLLED_YIELDS};
-
 const YIELDS: u32 = 10;
 /// Coroutines resumed between two readings of the clock: at most this many, and one only while
 /// a reading comes later than `CLOCK_LATE` after the last.
@@ -55,6 +53,15 @@ pub(super) struct Task<'a> {
     pub(super) body: &'a (dyn Fn(usize) + Sync),
     /// What is called for a rank without a stack.
     pub(super) missing: &'a (dyn Fn(usize) + Send + Sync),
+}
+
+/// Does something when it is dropped.
+pub(super) struct OnDrop<F: FnMut()>(pub(super) F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
 }
 
 /// Runs all coroutines of a worker on this thread; returns the panics, with their ranks.

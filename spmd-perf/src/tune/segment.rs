@@ -2,7 +2,7 @@
 
 use spmd::Mode;
 use spmd::prelude::*;
-use spmd_core::algorithm::Trial;
+use spmd_core::internal::Trial;
 
 use super::median;
 use crate::args::{Bench, TuneArgs};

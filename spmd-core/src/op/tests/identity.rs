@@ -1,3 +1,5 @@
+use std::marker::PhantomData;
+
 use super::*;
 
 fn id<O: Operation<f64>>(op: O) -> u64 {
@@ -20,6 +22,8 @@ macro_rules! operation {
 macro_rules! program {
     ($program:ident, $name:literal) => {
         mod $program {
+            use std::marker::PhantomData;
+
             use super::super::*;
 
             pub(super) struct Largest;

@@ -6,15 +6,12 @@
 //! the library's own agreement says whether that has gone well everywhere; if not, it is done again
 //! without those that have failed. So all that come through have the same before them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::Across;
+use super::joined::Across;
 use super::known::Meeting;
+use super::outcomes::Outcome;
 use crate::call::Call;
-use crate::comm::settle::Heard;
 use crate::error::{Error, Result};
 use crate::transport::fabric::{Extents, Parts, Processes, Step};
 
@@ -27,9 +24,6 @@ pub(crate) enum Gathering {
     /// This rank has left the block, and will not come.
     Left(usize),
 }
-
-/// Outcomes of agreements that ranks of this process have still to see, and how many of them.
-pub(super) type Outcomes = Mutex<BTreeMap<(u64, u64), (Option<Heard>, usize)>>;
 
 /// What has become of an agreement among processes.
 pub(crate) struct Settled {
@@ -68,14 +62,14 @@ impl Across {
     }
 
     /// Leaves the outcome of an agreement for so many other ranks of this process.
-    pub(crate) fn leave_for(&self, key: (u64, u64), heard: Option<Heard>, ranks: usize) {
+    pub(crate) fn leave_for(&self, key: (u64, u64), heard: Option<Outcome>, ranks: usize) {
         if ranks > 0 {
             self.settled.lock().insert(key, (heard, ranks));
         }
     }
 
     /// The outcome, once it is there: `None` within if there is none.
-    pub(crate) fn fetch(&self, key: (u64, u64)) -> Option<Option<Heard>> {
+    pub(crate) fn fetch(&self, key: (u64, u64)) -> Option<Option<Outcome>> {
         let mut settled = self.settled.lock();
         let (heard, ranks) = settled.get_mut(&key)?;
         *ranks -= 1;

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+
+/// How long the watch has to miss a process that the library misses.
+pub(super) const NOTICE: Duration = Duration::from_secs(5);
 
 /// An agreement: the block, the communicator, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,6 +31,11 @@ impl Known {
         let dead = (0..processes).map(|_| AtomicBool::new(false)).collect();
         let left = (0..processes).map(|_| AtomicU64::new(0)).collect();
         Known { dead, left, ready: Mutex::default() }
+    }
+
+    /// How many there are.
+    pub(super) fn processes(&self) -> usize {
+        self.dead.len()
     }
 
     pub(super) fn is_dead(&self, process: usize) -> bool {

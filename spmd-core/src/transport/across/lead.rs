@@ -3,14 +3,15 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::finish::{differences, tell_all};
+use super::compare::{differences, tell_all};
 use super::spread::Spread;
-use super::survive::{leave_step, notices};
+use super::survive::leave_step;
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::op::{ErasedOp, Min};
 use crate::transport::fabric::{Fold, Step};
 use crate::transport::shared::board::Round;
+use crate::transport::shared::contexts::extra_comms;
 
 /// One rank of each process, while it works for all of the communicator that live there. What they
 /// call with is a `P`: pointers to their buffers, for example.
@@ -19,6 +20,25 @@ pub struct Lead<'r, P> {
     pub(crate) round: &'r Round<'r>,
     pub(crate) spread: &'r Spread,
     pub(crate) parts: &'r [*const P],
+}
+
+impl Spread {
+    /// Runs what the lead does in a round.
+    #[inline]
+    pub(crate) fn lead<P>(
+        &self,
+        round: &Round<'_>,
+        parts: &[*const P],
+        lead: impl FnOnce(&Lead<'_, P>) -> Result<()>,
+    ) -> Result<()> {
+        round.enter_across();
+        self.now().begin(round.number());
+        let outcome = lead(&Lead { round, spread: self, parts });
+        self.now().end();
+        // Not handed over, which would cost as much as an error is long.
+        outcome?;
+        Ok(())
+    }
 }
 
 impl<P: Copy> Lead<'_, P> {
@@ -73,7 +93,7 @@ impl<P: Copy> Lead<'_, P> {
     /// other calls so far, this one among them.
     pub fn meet(&self) -> Result<()> {
         let print = self.round.fingerprint();
-        let alone = self.spread.lone_ranks && crate::comm::extra_comms() == 0;
+        let alone = self.spread.lone_ranks && extra_comms() == 0;
         let (said, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (said.as_ptr().cast(), least.as_mut_ptr().cast());
         let op = ErasedOp::new::<u64, _>(&Min);
@@ -88,11 +108,11 @@ impl<P: Copy> Lead<'_, P> {
     /// The ranks of some process have made other calls: tells which.
     #[cold]
     fn differ(&self) -> Result<()> {
-        let rounds = self.spread.now.rounds(self.round.world());
+        let rounds = self.spread.now().rounds(self.round.world());
         // SAFETY: memory that the step names is held while it is made.
         let all = tell_all(self.processes(), &rounds, |step| unsafe { self.make(step) })?;
         self.spread.across.leave_it_to_first();
-        let leads = self.spread.now.leads().iter().map(|lead| *lead as usize);
+        let leads = self.spread.now().leads().iter().map(|lead| *lead as usize);
         match differences(leads.zip(all), false) {
             Some(fault) => Err(self.round.stopped_with(&fault)),
             None => Err(self.disagree("different calls, too long ago to be on record")),
@@ -136,7 +156,7 @@ impl<P: Copy> Lead<'_, P> {
         let across = &self.spread.across;
         match error {
             Error::Library { .. } if across.survives() => {
-                let stopped = notices(self.round.world(), || self.round.stopped());
+                let stopped = across.notices(self.round.world(), || self.round.stopped());
                 stopped.ok().flatten().unwrap_or(error)
             }
             // It may be that the ranks' calls differ.
@@ -173,8 +193,8 @@ impl<P: Copy> Lead<'_, P> {
         self.spread.blocking.store(false, Relaxed);
         // Others tell what they called on communicators that they have dropped: a program that makes
         // and drops many must not let that pile up.
-        while self.round.world().take_packet()? {}
-        let wish = self.spread.across.turns.wish(self.spread.now.context());
+        while self.spread.across.take_packet(self.round.world())? {}
+        let wish = self.spread.across.turns.wish(self.spread.now().context());
         loop {
             if self.least(u64::from(wish.take()))? == 1 {
                 return make();

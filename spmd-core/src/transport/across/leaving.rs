@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::known::NOTICE;
+use super::said::{SAID, die, say};
 use super::watch::Watch;
 use crate::fault::{Cause, Fault};
 use crate::transport::fabric::Fabric;
@@ -58,20 +60,30 @@ fn exiting(status: i32) {
     }
     let Some(ties) = TIES.lock().take() else { return };
     // A library that gives up because ranks' calls differ ends the process: it is said what differs.
-    let before = super::SAID.load(Relaxed);
+    let before = SAID.load(Relaxed);
     ties.watch.iter().filter(|_| place == INSIDE && !before).for_each(|watch| watch.suspect());
-    if place == INSIDE && (before || !super::SAID.load(Relaxed)) {
-        let rank = crate::ctx::with_current(|comm| Ok(comm.world_rank(comm.rank())));
+    if place == INSIDE && (before || !SAID.load(Relaxed)) {
+        let rank = crate::current::rank();
         let cause = Cause::Exited(status);
         let fault = Fault::Rank { rank: rank.unwrap_or(ties.rank), cause };
         if ties.fabric.survives() && ties.watch.is_some() {
-            super::survive::end_alone(ties.watch.as_deref(), &fault);
+            end_alone(ties.watch.as_deref(), &fault);
         }
-        super::say(&fault);
+        say(&fault);
         ties.watch.iter().for_each(|watch| watch.fail(&fault));
     }
     std::thread::sleep(HEARD);
     ties.fabric.abort(if status == 0 { 1 } else { status })
+}
+
+/// Tells the others that this process fails, and ends it, so that they can go on without it.
+pub(super) fn end_alone(watch: Option<&Watch>, fault: &Fault) -> ! {
+    say(fault);
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    watch.iter().for_each(|watch| watch.end(fault));
+    // The watch ends it when it has told the others.
+    std::thread::sleep(NOTICE);
+    die()
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -7,16 +7,10 @@
 //! are communicators that some process holds.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::*;
 
-use super::finish::{cut_calls, differences};
-use super::now::Rounds;
-use super::packet::Packet;
-use super::{Across, Spread, nonsense};
-use crate::error::Result;
+use super::compare::differences;
+use super::rounds::Rounds;
 use crate::fault::Fault;
-use crate::transport::shared::World;
-use crate::transport::shared::layout::SLOTS;
 
 /// Of one communicator, at its first lead.
 #[derive(Default)]
@@ -35,21 +29,21 @@ const ACCOUNTS: usize = 1 << 16;
 pub(super) struct Ledger {
     accounts: BTreeMap<u64, Account>,
     /// The first difference that was found.
-    found: Option<Fault>,
+    pub(super) found: Option<Fault>,
     /// The block is over: nothing is told any more.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 impl Ledger {
     /// The first lead is through with a communicator that has so many others.
-    fn close(&mut self, context: u64, lead: u32, rounds: Rounds, others: usize) {
+    pub(super) fn close(&mut self, context: u64, lead: u32, rounds: Rounds, others: usize) {
         let account = self.accounts.entry(context).or_default();
         account.own = Some((lead, rounds, others));
         self.settle(context);
     }
 
     /// Another lead is. Of communicators that nobody has here, no more is kept than [`ACCOUNTS`].
-    fn hear(&mut self, context: u64, lead: u32, rounds: Rounds) {
+    pub(super) fn hear(&mut self, context: u64, lead: u32, rounds: Rounds) {
         if self.accounts.len() >= ACCOUNTS && !self.accounts.contains_key(&context) {
             return;
         }
@@ -74,73 +68,6 @@ impl Ledger {
         if *others == 0 {
             self.accounts.remove(&context);
         }
-    }
-}
-
-impl Across {
-    /// The lead of a communicator besides the block's own is through with it.
-    pub(crate) fn close_account(&self, world: &World, spread: &Spread) {
-        let mut ledger = self.ledger.lock();
-        if !ledger.closed {
-            self.tell_calls(&mut ledger, world, spread);
-        }
-    }
-
-    /// The ranks of this process have left the block: the same for the communicators that are left.
-    pub(super) fn close_ledger(&self, world: &World) {
-        let comms: Vec<_> = self.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
-        let mut ledger = self.ledger.lock();
-        ledger.closed = true;
-        for comm in comms.iter().filter(|comm| !comm.is_primary()) {
-            self.tell_calls(&mut ledger, world, comm);
-        }
-    }
-
-    /// The block has ended, however: what is told now would come into the next one.
-    pub(super) fn shut_ledger(&self) {
-        self.ledger.lock().closed = true;
-    }
-
-    fn tell_calls(&self, ledger: &mut Ledger, world: &World, spread: &Spread) {
-        let now = spread.now();
-        if spread.told.swap(true, AcqRel) || spread.is_stopped() {
-            return;
-        }
-        let last = world.memory.board(now.lead(), now.board()).done.0.load(Acquire);
-        let mut rounds = Rounds::of(world, now.lead(), now.board(), last, SLOTS);
-        let (lead, leads) = (now.lead() as u32, now.leads());
-        if leads.first() == Some(&lead) {
-            ledger.close(now.context(), lead, rounds, leads.len() - 1);
-            return;
-        }
-        cut_calls(&mut rounds);
-        // What cannot be told is not compared.
-        if let (Some(first), Ok(rounds)) = (leads.first(), postcard::to_allocvec(&rounds)) {
-            let packet = Packet::Calls { lead, context: now.context(), rounds: &rounds };
-            let _ = self.send(self.process_of(*first as usize), &packet);
-        }
-    }
-
-    /// Another process tells what its lead has called.
-    pub(super) fn hear_calls(
-        &self,
-        from: usize,
-        lead: u32,
-        context: u64,
-        told: &[u8],
-    ) -> Result<()> {
-        let rounds = postcard::from_bytes(told).ok();
-        let theirs = (lead as usize) < self.size() && self.process_of(lead as usize) == from;
-        let Some(rounds) = rounds.filter(|_| theirs) else {
-            return Err(nonsense(from, "calls that make no sense"));
-        };
-        self.ledger.lock().hear(context, lead, rounds);
-        Ok(())
-    }
-
-    /// The first difference that was found here.
-    pub(super) fn found_in_ledger(&self) -> Option<Fault> {
-        self.ledger.lock().found.clone()
     }
 }
 

@@ -1,23 +1,25 @@
 //! Messages between ranks of different processes.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
+use super::joined::Across;
 use super::packet::{INLINE, Packet};
-use super::{Across, nonsense};
+use super::said::nonsense;
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::transport::Transport;
 use crate::transport::fabric::Started;
-use crate::transport::message::{
-    Arrived, Data, Envelope, Kept, Manner, Pending, There, Underway, Wanted,
-};
-use crate::transport::shared::agents::Waiter;
+use crate::transport::message::{Data, Envelope, Kept, Manner, Wanted};
+use crate::transport::pending::{Pending, Underway};
 use crate::transport::shared::layout::Agent;
+use crate::transport::shared::waiter::Waiter;
+use crate::transport::shared::{Arrived, Body};
 use crate::transport::shared::{Endpoint, World, packed_if_apart};
 
 /// Packets that a look at what has come takes, at most.
@@ -30,12 +32,9 @@ const LOOKING: Duration = Duration::from_millis(1);
 
 /// The transport of a rank whose world lives in several processes: to those of its own process
 /// messages go through the arena.
-pub(crate) struct Remote(pub(crate) Arc<Endpoint>);
-
-impl Remote {
-    fn across(&self) -> &Arc<Across> {
-        self.0.world.across.as_ref().expect("a world in several processes has a fabric")
-    }
+pub(crate) struct Remote {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) across: Arc<Across>,
 }
 
 impl Transport for Remote {
@@ -47,10 +46,10 @@ impl Transport for Remote {
         manner: Manner,
         waiter: &Waiter<'_>,
     ) -> Result<Pending<'a>> {
-        let across = self.across();
+        let across = &self.across;
         if across.local().contains(&to) {
             // SAFETY: as the caller promises.
-            return unsafe { self.0.post(to, envelope, data, manner, waiter) };
+            return unsafe { self.endpoint.post(to, envelope, data, manner, waiter) };
         }
         let process = across.process_of(to);
         self.tell(&envelope, process)?;
@@ -62,7 +61,7 @@ impl Transport for Remote {
             |packed| packed.as_ptr(),
         );
         let small = bytes <= INLINE && manner != Manner::Synchronous;
-        let fits = small && self.fits(across, to, bytes)?;
+        let fits = small && self.fits(to, bytes)?;
         if small && !fits {
             waiter.beyond_window();
         }
@@ -89,27 +88,49 @@ impl Transport for Remote {
 
     fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
         // What has been taken before has come before.
-        let mut arrived = self.0.take(wanted)?;
+        let mut arrived = self.endpoint.take(wanted)?;
         if arrived.is_none() {
-            self.0.world.take_packet()?;
-            arrived = self.0.take(wanted)?;
+            self.across.take_packet(&self.endpoint.world)?;
+            arrived = self.endpoint.take(wanted)?;
         }
         if let Some(arrived) = &arrived {
-            self.received(self.across(), arrived)?;
+            self.received(arrived)?;
         }
         Ok(arrived)
     }
 
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
         for _ in 0..LOOKED_THROUGH {
-            if let Some(envelope) = self.0.peek(wanted)? {
+            if let Some(envelope) = self.endpoint.peek(wanted)? {
                 return Ok(Some(envelope));
             }
-            if !self.0.world.take_packet()? {
+            if !self.across.take_packet(&self.endpoint.world)? {
                 break;
             }
         }
-        self.0.peek(wanted)
+        self.endpoint.peek(wanted)
+    }
+
+    unsafe fn fetch(
+        &self,
+        there: Box<dyn Any + Send>,
+        envelope: &Envelope,
+        into: *mut u8,
+        waiter: &Waiter<'_>,
+    ) -> Result<bool> {
+        match there.downcast::<Announced>() {
+            // SAFETY: the target is valid for so many bytes, as the caller promises.
+            Ok(announced) => unsafe { announced.fetch(&self.across, envelope, into, waiter) },
+            // SAFETY: as above.
+            Err(there) => unsafe { self.endpoint.fetch(there, envelope, into, waiter) },
+        }
+    }
+
+    fn refuse(&self, there: Box<dyn Any + Send>, envelope: &Envelope, waiter: &Waiter<'_>) {
+        match there.downcast::<Announced>() {
+            Ok(announced) => announced.refuse(&self.across, envelope, waiter),
+            Err(there) => self.endpoint.refuse(there, envelope, waiter),
+        }
     }
 
     fn around(&self, _: &Call<'_>, _: Option<Algorithm>, run: &mut dyn FnMut()) {
@@ -120,30 +141,65 @@ impl Transport for Remote {
 impl Remote {
     /// Whether a small message may go at once, as far as is known here.
     #[inline]
-    fn fits(&self, across: &Across, to: usize, bytes: usize) -> Result<bool> {
-        if self.admits(across, to, bytes) {
+    fn fits(&self, to: usize, bytes: usize) -> Result<bool> {
+        if self.admits(to, bytes) {
             return Ok(true);
         }
         // What was received may have been told, after other packets that wait here.
-        while self.0.world.take_packet()? {
-            if self.admits(across, to, bytes) {
+        while self.across.take_packet(&self.endpoint.world)? {
+            if self.admits(to, bytes) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
+    /// Whether a small message may go at once, as far as is known here; then it counts as sent.
+    #[inline]
+    fn admits(&self, to: usize, bytes: usize) -> bool {
+        self.across.windows.admits(
+            self.endpoint.world.tuning.window as u64,
+            self.endpoint.rank,
+            to,
+            bytes,
+        )
+    }
+
+    /// A message is about to be received: tells its sender, if that is elsewhere and has to know.
+    #[inline]
+    fn received(&self, arrived: &Arrived<'_>) -> Result<()> {
+        let source = arrived.envelope.source as usize;
+        let small = matches!(arrived.body, Body::Kept(Data::Here(_)));
+        if !small || self.across.local().contains(&source) {
+            return Ok(());
+        }
+        let window = self.endpoint.world.tuning.window as u64;
+        match self.across.windows.receives(
+            window,
+            self.endpoint.rank,
+            source,
+            arrived.envelope.bytes,
+        ) {
+            None => Ok(()),
+            Some(bytes) => {
+                let (by, of) = (self.endpoint.rank as u32, source as u32);
+                self.across
+                    .send(self.across.process_of(source), &Packet::Received { by, of, bytes })
+            }
+        }
+    }
+
     /// Tells a process what the numbers in an envelope mean, if it does not know.
     fn tell(&self, envelope: &Envelope, process: usize) -> Result<()> {
-        let across = self.across();
+        let across = &self.across;
         let numbers = [envelope.file, envelope.dtype_text];
         let news = {
             let mut texts = across.texts.lock();
-            numbers.map(|number| texts.is_news(self.0.rank, number, process))
+            numbers.map(|number| texts.is_news(self.endpoint.rank, number, process))
         };
         for (number, news) in numbers.into_iter().zip(news) {
             if news {
-                let text = self.0.world.memory.text(self.0.rank).get(number);
+                let text = self.endpoint.world.memory.text(self.endpoint.rank).get(number);
                 let of = envelope.source;
                 across.send(process, &Packet::Text { of, number, text: &text })?;
             }
@@ -152,62 +208,61 @@ impl Remote {
     }
 }
 
-impl World {
+impl Across {
     /// Takes the next of what other processes have sent to ranks of this one; says whether there was
     /// something.
-    pub(crate) fn take_packet(&self) -> Result<bool> {
-        let Some(across) = &self.across else { return Ok(false) };
+    pub(crate) fn take_packet(self: &Arc<Across>, world: &World) -> Result<bool> {
         let mut wrong = None;
-        let taken = across.fabric.receive(&mut |from, bytes| {
-            if let Err(error) = self.deliver(across, from, bytes) {
+        let taken = self.fabric.receive(&mut |from, bytes| {
+            if let Err(error) = self.deliver(world, from, bytes) {
                 wrong = Some(error);
             }
-            across.taken[from].fetch_add(1, Release);
+            self.taken[from].fetch_add(1, Release);
         })?;
         wrong.map_or(Ok(taken), Err)
     }
 
-    fn deliver(&self, across: &Arc<Across>, from: usize, bytes: &[u8]) -> Result<()> {
+    fn deliver(self: &Arc<Across>, world: &World, from: usize, bytes: &[u8]) -> Result<()> {
         let unknown = || nonsense(from, "a packet that this one does not know");
         let (to, mut envelope, data) = match Packet::read(bytes).ok_or_else(unknown)? {
             Packet::Text { of, number, text } => {
-                let known = (of as usize) < self.size() && across.process_of(of as usize) == from;
-                let table = known.then(|| self.memory.text(of as usize)).ok_or_else(unknown)?;
-                let heard = across.texts.lock().hear(table, of, number, text);
+                let known = (of as usize) < world.size() && self.process_of(of as usize) == from;
+                let table = known.then(|| world.memory.text(of as usize)).ok_or_else(unknown)?;
+                let heard = self.texts.lock().hear(table, of, number, text);
                 return if heard { Ok(()) } else { Err(unknown()) };
             }
             Packet::Received { by, of, bytes } => {
                 let (by, of) = (by as usize, of as usize);
-                let ours = across.local().contains(&of) && by < self.size();
-                if !ours || across.process_of(by) != from {
+                let ours = self.local().contains(&of) && by < world.size();
+                if !ours || self.process_of(by) != from {
                     return Err(unknown());
                 }
-                across.windows.opens(of, by, bytes);
+                self.windows.opens(of, by, bytes);
                 return Ok(());
             }
             Packet::Calls { lead, context, rounds } => {
-                return across.hear_calls(from, lead, context, rounds);
+                return self.hear_calls(from, lead, context, rounds);
             }
             Packet::Message { to, envelope, data } => (to, envelope, Data::Here(data.to_vec())),
             Packet::Announced { to, envelope, payload } => {
-                let there = Announced { across: across.clone(), from, payload };
+                let there = Announced { from, payload };
                 (to, envelope, Data::There(Box::new(there)))
             }
         };
         let to = to as usize;
-        if !across.local().contains(&to) || across.process_of(envelope.source as usize) != from {
+        if !self.local().contains(&to) || self.process_of(envelope.source as usize) != from {
             return Err(nonsense(
                 from,
                 "a message between ranks that don't live in these processes",
             ));
         }
-        let texts = across.texts.lock();
+        let texts = self.texts.lock();
         envelope.file = texts.here(envelope.source, envelope.file);
         envelope.dtype_text = texts.here(envelope.source, envelope.dtype_text);
         drop(texts);
-        let queue = self.queue(to).ok_or_else(unknown)?;
+        let queue = world.queue(to).ok_or_else(unknown)?;
         queue.push(Kept { envelope, data });
-        self.bell(to).ring();
+        world.bell(to).ring();
         Ok(())
     }
 }
@@ -224,7 +279,7 @@ impl Underway for Given {
     fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
         // Whom it is for may wait for something else that this process is to take first.
         let world = &waiter.endpoint.world;
-        let sent = || done(world, &mut **self.started.borrow_mut());
+        let sent = || done(&self.across, world, &mut **self.started.borrow_mut());
         let outcome = waiter.until_by(Some(self.on), sent);
         if self.across.survives() {
             // The library has a copy of the data.
@@ -238,10 +293,10 @@ impl Underway for Given {
 ///
 /// It looks several times, as each look may move some of what is under way: with one look at a turn,
 /// a rank that shares its core moves a few messages in each turn.
-fn done(world: &World, started: &mut dyn Started) -> Option<Result<()>> {
+fn done(across: &Arc<Across>, world: &World, started: &mut dyn Started) -> Option<Result<()>> {
     let start = Instant::now();
     for _ in 0..LOOKS {
-        if let Err(error) = world.take_packet() {
+        if let Err(error) = across.take_packet(world) {
             return Some(Err(error));
         }
         match started.test() {
@@ -255,31 +310,36 @@ fn done(world: &World, started: &mut dyn Started) -> Option<Result<()>> {
 }
 
 /// The receiver's side.
+#[derive(Clone, Copy)]
 struct Announced {
-    across: Arc<Across>,
     from: usize,
     payload: u32,
 }
 
-impl There for Announced {
+impl Announced {
+    /// Takes the data to `into`.
+    ///
+    /// # Safety
+    /// `into` is valid for writes of the envelope's bytes.
     unsafe fn fetch(
-        self: Box<Self>,
+        self,
+        across: &Arc<Across>,
         envelope: &Envelope,
         into: *mut u8,
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
         let (world, source) = (&waiter.endpoint.world, envelope.source as usize);
-        let fabric = &self.across.fabric;
+        let fabric = &across.fabric;
         // SAFETY: the target has room for the envelope's bytes, as the caller promises, and is the
         // caller's alone until this returns, which it does when it is complete or dropped.
         let mut started = unsafe { fabric.take(self.from, self.payload, into, envelope.bytes)? };
         waiter.ended_by(Agent::DATA);
-        waiter.until_by(Some(source), || done(world, &mut *started))??;
+        waiter.until_by(Some(source), || done(across, world, &mut *started))??;
         Ok(true)
     }
 
-    fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>) {
-        // The sender waits until somebody takes it.
+    /// Takes the data to nowhere: the sender waits until somebody takes them.
+    fn refuse(self, across: &Arc<Across>, envelope: &Envelope, waiter: &Waiter<'_>) {
         let mut room = Vec::<u8>::new();
         if let Err(error) = room.try_reserve_exact(envelope.bytes) {
             return waiter.give_up(&Error::Unavailable {
@@ -290,6 +350,7 @@ impl There for Announced {
         }
         // SAFETY: the room is that large, and nobody else's. Whatever happens to the message, this
         // call has failed already.
-        let _: Result<bool, Error> = unsafe { self.fetch(envelope, room.as_mut_ptr(), waiter) };
+        let _: Result<bool, Error> =
+            unsafe { self.fetch(across, envelope, room.as_mut_ptr(), waiter) };
     }
 }

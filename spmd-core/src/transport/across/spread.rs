@@ -1,25 +1,21 @@
 //! How the ranks of a communicator lie in several processes, in each of which one leads (`lead.rs`).
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::Across;
-use super::lead::Lead;
+use super::joined::Across;
+use super::leaders::Leaders;
 use super::now::Now;
-use crate::error::Result;
 use crate::group::Group;
 use crate::transport::fabric::Processes;
 use crate::transport::shared::World;
-use crate::transport::shared::board::Round;
 
 /// How the ranks of a communicator lie in processes.
 pub(crate) struct Spread {
     pub(super) across: Arc<Across>,
-    /// The processes that hold some of them, in the order of their lowest.
-    pub(crate) processes: Arc<dyn Processes>,
-    /// The numbers of those in the world.
-    homes: Vec<usize>,
-    /// Of each of those, the ranks, ascending, as the communicator numbers them.
+    leaders: Arc<Leaders>,
+    /// Of each process that holds some, the ranks, ascending, as the communicator numbers them.
     pub(super) members: Vec<Vec<usize>>,
     /// Of each rank, which of those processes holds it.
     pub(super) places: Vec<usize>,
@@ -32,17 +28,21 @@ pub(crate) struct Spread {
     /// calls. It must be known of each that nobody else in it can be waited for: that no other
     /// communicator has been made since all had none.
     pub(super) blocking: AtomicBool,
-    /// The block's own communicator.
-    primary: bool,
-    /// The others have been told what the lead has called.
-    pub(super) told: AtomicBool,
-    pub(super) now: Now,
+}
+
+impl Deref for Spread {
+    type Target = Leaders;
+
+    #[inline]
+    fn deref(&self) -> &Leaders {
+        &self.leaders
+    }
 }
 
 impl Spread {
     /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
     /// their lowest, in the communicator of this number and board, which is the block's own if it is
-    /// `primary`. Its lead makes it [known](Across::know).
+    /// `primary`. Its lead makes it [known](Spread::be_known).
     pub(crate) fn new(
         across: Arc<Across>,
         group: &Group,
@@ -58,41 +58,13 @@ impl Spread {
         let now = Now::new(context, board, lead, leads);
         let lone_ranks = primary && across.each == 1 && !across.survives();
         let blocking = AtomicBool::new(lone_ranks);
-        Arc::new(Spread {
-            across,
-            processes,
-            homes,
-            members,
-            places,
-            ordered,
-            lone_ranks,
-            blocking,
-            primary,
-            told: AtomicBool::new(false),
-            now,
-        })
+        let leaders = Arc::new(Leaders::new(processes, homes, now, primary));
+        Arc::new(Spread { across, leaders, members, places, ordered, lone_ranks, blocking })
     }
 
-    /// Runs what the lead does in a round.
-    #[inline]
-    pub(crate) fn lead<P>(
-        &self,
-        round: &Round<'_>,
-        parts: &[*const P],
-        lead: impl FnOnce(&Lead<'_, P>) -> Result<()>,
-    ) -> Result<()> {
-        round.enter_across();
-        self.now.begin(round.number());
-        let outcome = lead(&Lead { round, spread: self, parts });
-        self.now.end();
-        // Not handed over, which would cost as much as an error is long.
-        outcome?;
-        Ok(())
-    }
-
-    /// The processes that hold its ranks, by their numbers in the world.
-    pub(crate) fn homes(&self) -> &[usize] {
-        &self.homes
+    /// Has the watch look at it.
+    pub(crate) fn be_known(&self) {
+        self.across.know(&self.leaders);
     }
 
     /// Of each of those, the ranks, ascending, as the communicator numbers them.
@@ -100,28 +72,15 @@ impl Spread {
         &self.members
     }
 
-    /// Whether one of those processes has failed.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.homes.iter().any(|process| self.across.has_lost(*process))
-    }
-
-    pub(super) fn is_primary(&self) -> bool {
-        self.primary
-    }
-
     /// `rank` is through with this communicator.
     pub(crate) fn drop_by(&self, world: &World, rank: usize) {
-        if rank == self.now.lead() {
-            self.across.close_account(world, self);
+        if rank == self.now().lead() {
+            self.across.close_account(world, &self.leaders);
         }
     }
 
     pub(crate) fn across(&self) -> &Arc<Across> {
         &self.across
-    }
-
-    pub(crate) fn now(&self) -> &Now {
-        &self.now
     }
 
     /// The ranks of each process that holds some of a group, and of each rank the process.

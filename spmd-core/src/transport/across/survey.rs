@@ -1,6 +1,6 @@
 //! What processes tell each other when they join.
 
-use crate::block::allowed_cores;
+use crate::affinity::allowed_cores;
 use crate::error::Result;
 use crate::transport::fabric::{Extents, Fabric, Parts, Processes, Step};
 

@@ -6,20 +6,19 @@
 //!
 //! [`Fabric::survives`]: crate::transport::fabric::Fabric::survives
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use super::Across;
-use super::known::Known;
-use super::watch::Watch;
+use super::joined::Across;
+use super::known::{Known, NOTICE};
+use super::said::say;
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::transport::fabric::{Processes, Started, Step};
 use crate::transport::shared::{Reach, World};
 
-/// How long the watch has to miss a process that the library misses.
-pub(super) const NOTICE: Duration = Duration::from_secs(5);
 /// How long the last step with a process that is gone may take: it may have made its part.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// How long the library may take to agree on something once all are there, which is a matter of
@@ -39,11 +38,6 @@ impl Across {
         self.watch.as_ref().map(|watch| watch.known())
     }
 
-    /// Whether a process is gone, or about to go.
-    pub(super) fn has_lost(&self, process: usize) -> bool {
-        self.lost.get(process).is_some_and(|lost| lost.load(Acquire))
-    }
-
     /// The ranks of a process have failed, all of them for this reason: stops the communicators
     /// that hold some of them.
     pub(super) fn lose(&self, world: &World, process: usize, fault: Option<&Fault>) {
@@ -54,9 +48,9 @@ impl Across {
             let own = Fault::Rank { rank, cause: Cause::Lost };
             world.raise(Reach::Rank { rank, block: 0 }, fault.unwrap_or(&own));
         }
-        let comms: Vec<_> = self.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
-        let stopped = comms.iter().filter(|comm| comm.homes().contains(&process));
-        stopped.for_each(|comm| comm.processes.revoke());
+        let all = self.all_leaders();
+        let stopped = all.iter().filter(|leaders| leaders.homes().contains(&process));
+        stopped.for_each(|leaders| leaders.processes.revoke());
     }
 
     /// A process is gone: its ranks take no part in anything any more.
@@ -77,13 +71,13 @@ impl Across {
 
     /// Waits until the ranks of all processes that live have left the block, as those of this one
     /// have; whether all live.
-    pub(super) fn all_have_left(&self, world: &World) -> Result<bool> {
+    pub(super) fn all_have_left(self: &Arc<Across>, world: &World) -> Result<bool> {
         let Some(watch) = &self.watch else { return Ok(true) };
         watch.tell_left();
         let (me, block, known) = (self.fabric.process(), watch.block(), watch.known());
         let gone = |process| known.has_left(process, block) || known.is_dead(process);
         while !(0..self.lost.len()).all(|process| process == me || gone(process)) {
-            while world.take_packet()? {}
+            while self.take_packet(world)? {}
             if let Some(fault) = world.fault_of_all() {
                 let call = Call::new(Kind::End, std::panic::Location::caller());
                 return Err(Error::stopped(fault, &call));
@@ -117,13 +111,33 @@ impl Across {
         Ok(())
     }
 
+    /// Waits, for a while, for what the watch is to notice. Others may need this process meanwhile to
+    /// come out of what they are in.
+    pub(super) fn notices<T>(
+        self: &Arc<Across>,
+        world: &World,
+        noticed: impl Fn() -> Option<T>,
+    ) -> Result<Option<T>> {
+        let start = Instant::now();
+        while start.elapsed() < NOTICE {
+            let found = noticed();
+            if found.is_some() {
+                return Ok(found);
+            }
+            while self.take_packet(world)? {}
+            std::thread::sleep(PAUSE);
+        }
+        Ok(None)
+    }
+
     /// What `outcome` gives, or nothing if a process is gone, which may be why it is an error.
     pub(super) fn unless_lost<T>(
-        &self,
+        self: &Arc<Across>,
         world: &World,
         outcome: Result<Option<T>>,
     ) -> Result<Option<T>> {
-        if outcome.is_err() && notices(world, || self.has_lost_any().then_some(()))?.is_some() {
+        if outcome.is_err() && self.notices(world, || self.has_lost_any().then_some(()))?.is_some()
+        {
             return Ok(None);
         }
         outcome
@@ -132,7 +146,7 @@ impl Across {
     /// Ends the job: the library's own agreement does not end, and no call of it can be taken back.
     pub(crate) fn end_in_agreement(&self, rank: usize, call: &Call<'_>, limit: Duration) -> ! {
         let fault = disagreement(rank, call, self.fabric.name(), limit);
-        super::say(&fault);
+        say(&fault);
         self.watch.iter().for_each(|watch| watch.fail(&fault));
         // The watch does so when ranks that are not in the library have had time to end.
         std::thread::sleep(NOTICE);
@@ -140,10 +154,10 @@ impl Across {
     }
 
     /// Waits, for a while, until the watch has missed what the library misses; else misses it here.
-    pub(crate) fn miss(&self, world: &World, processes: impl Iterator<Item = usize>) {
+    pub(crate) fn miss(self: &Arc<Across>, world: &World, processes: impl Iterator<Item = usize>) {
         for process in processes {
             let missed = || self.known().is_none_or(|known| known.is_dead(process));
-            let _ = notices(world, || missed().then_some(()));
+            let _ = self.notices(world, || missed().then_some(()));
             self.bury(world, process);
         }
     }
@@ -165,21 +179,6 @@ fn disagreement(rank: usize, call: &Call<'_>, library: &str, limit: Duration) ->
     Fault::Rank { rank, cause: Cause::Returned(text) }
 }
 
-/// Waits, for a while, for what the watch is to notice. Others may need this process meanwhile to come
-/// out of what they are in.
-pub(super) fn notices<T>(world: &World, noticed: impl Fn() -> Option<T>) -> Result<Option<T>> {
-    let start = Instant::now();
-    while start.elapsed() < NOTICE {
-        let found = noticed();
-        if found.is_some() {
-            return Ok(found);
-        }
-        while world.take_packet()? {}
-        std::thread::sleep(PAUSE);
-    }
-    Ok(None)
-}
-
 /// Brings a step to its end that a failed process may keep from it, so that the library leaves the
 /// memory alone.
 pub(super) fn leave_step(processes: &dyn Processes, started: &mut dyn Started) -> Result<()> {
@@ -189,27 +188,6 @@ pub(super) fn leave_step(processes: &dyn Processes, started: &mut dyn Started) -
         std::thread::yield_now();
     }
     Ok(())
-}
-
-/// Tells the others that this process fails, and ends it, so that they can go on without it.
-pub(super) fn end_alone(watch: Option<&Watch>, fault: &Fault) -> ! {
-    super::say(fault);
-    let _ = std::io::Write::flush(&mut std::io::stdout());
-    watch.iter().for_each(|watch| watch.end(fault));
-    // The watch ends it when it has told the others.
-    std::thread::sleep(NOTICE);
-    die()
-}
-
-/// Ends this process so that MPI's launcher takes it for a failure of this one alone: it takes an
-/// exit with another status than 0 for the end of the job.
-pub(super) fn die() -> ! {
-    #[cfg(unix)]
-    // SAFETY: it ends the process and does nothing else.
-    unsafe {
-        libc::kill(libc::getpid(), libc::SIGKILL);
-    }
-    std::process::abort()
 }
 
 #[cfg(test)]

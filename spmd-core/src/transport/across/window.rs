@@ -10,12 +10,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::Across;
-use super::messages::Remote;
-use super::packet::Packet;
-use crate::error::Result;
-use crate::transport::message::{Arrived, Body, Data};
-
 /// Each message counts so many bytes more than its data.
 pub(super) const EACH: u64 = 128;
 
@@ -62,7 +56,7 @@ impl Windows {
     /// Whether a message with so many bytes of data may go from a rank here to one elsewhere, where
     /// those sent and not received may count up to `window`; then it counts as sent.
     #[inline]
-    fn admits(&self, window: u64, here: usize, elsewhere: usize, bytes: usize) -> bool {
+    pub(super) fn admits(&self, window: u64, here: usize, elsewhere: usize, bytes: usize) -> bool {
         let (cost, sent) = (bytes as u64 + EACH, &self.pair(here, elsewhere).sent);
         let admitted = sent.fetch_add(cost, Relaxed) + cost <= window;
         if !admitted {
@@ -81,36 +75,16 @@ impl Windows {
     /// A rank here has received a message of one elsewhere: how much to tell it, if that is a quarter
     /// of `window`.
     #[inline]
-    fn receives(&self, window: u64, here: usize, elsewhere: usize, bytes: usize) -> Option<u64> {
+    pub(super) fn receives(
+        &self,
+        window: u64,
+        here: usize,
+        elsewhere: usize,
+        bytes: usize,
+    ) -> Option<u64> {
         let (cost, received) = (bytes as u64 + EACH, &self.pair(here, elsewhere).received);
         let all = received.fetch_add(cost, Relaxed) + cost;
         (all >= window / 4).then(|| received.swap(0, Relaxed)).filter(|all| *all > 0)
-    }
-}
-
-impl Remote {
-    /// Whether a small message may go at once, as far as is known here; then it counts as sent.
-    #[inline]
-    pub(super) fn admits(&self, across: &Across, to: usize, bytes: usize) -> bool {
-        across.windows.admits(self.0.world.tuning.window as u64, self.0.rank, to, bytes)
-    }
-
-    /// A message is about to be received: tells its sender, if that is elsewhere and has to know.
-    #[inline]
-    pub(super) fn received(&self, across: &Across, arrived: &Arrived<'_>) -> Result<()> {
-        let source = arrived.envelope.source as usize;
-        let small = matches!(arrived.body, Body::Kept(Data::Here(_)));
-        if !small || across.local().contains(&source) {
-            return Ok(());
-        }
-        let window = self.0.world.tuning.window as u64;
-        match across.windows.receives(window, self.0.rank, source, arrived.envelope.bytes) {
-            None => Ok(()),
-            Some(bytes) => {
-                let (by, of) = (self.0.rank as u32, source as u32);
-                across.send(across.process_of(source), &Packet::Received { by, of, bytes })
-            }
-        }
     }
 }
 

@@ -1,20 +1,10 @@
 //! What all ranks of a round would make alike, made once in each process.
 
-use std::any::Any;
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
-use super::World;
-
-/// The communicator and the round.
-type Key = (u64, u64);
-
-/// What is in use of it. There are no more entries than rounds in which ranks make something.
-#[derive(Default)]
-pub(super) struct Commons(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
+use super::commons::Key;
+use super::world::World;
 
 /// A rank's hold on what the ranks of its process have in common. The last one frees it.
 pub struct Common<T: Send + Sync + 'static> {
@@ -62,9 +52,10 @@ impl<T: Send + Sync + 'static> Drop for Common<T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
     use crate::transport::shared::layout::Layout;
     use crate::transport::shared::memory::Memory;
-    use crate::transport::shared::{Mode, Tuning};
+    use crate::tuning::Tuning;
     use crate::wait::Policy;
 
     #[test]

@@ -1,9 +1,7 @@
 //! Boards and numbers for new communicators.
 
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use super::Endpoint;
-use super::board::Board;
 use super::layout::FAILURES;
 use crate::group::{Account, FIRST_CONTEXT, Scope};
 
@@ -24,18 +22,18 @@ pub(crate) const CONTEXT_STEP: u64 = 1 << 30;
 
 /// A board whose communicator is gone here while peers may still read it.
 pub(crate) struct Retiring {
-    board: usize,
+    pub(super) board: usize,
     /// With whether this rank has stopped it, which peers read on its page.
-    account: Account,
-    scope: Scope,
+    pub(super) account: Account,
+    pub(super) scope: Scope,
 }
 
 /// What a rank has to give to new communicators.
 pub(crate) struct Contexts {
     /// Bit set: the board is free.
-    free: Vec<u64>,
-    retiring: Vec<Retiring>,
-    next: u64,
+    pub(super) free: Vec<u64>,
+    pub(super) retiring: Vec<Retiring>,
+    pub(super) next: u64,
 }
 
 impl Contexts {
@@ -46,79 +44,10 @@ impl Contexts {
     }
 }
 
-impl Endpoint {
-    /// Boards that this rank could use for a new communicator, as a bit mask.
-    pub(crate) fn free_boards(&self) -> Vec<u64> {
-        let mut contexts = self.contexts.lock();
-        let Contexts { free, retiring, .. } = &mut *contexts;
-        retiring.retain(|old| {
-            let (last, last_agreement, stopped) = old.account;
-            let left = |rank: usize| {
-                let page = self.world.memory.board(rank, old.board);
-                rank == self.rank
-                    || (page.done.0.load(Acquire) >= last
-                        && page.agreed.0.load(Acquire) >= last_agreement
-                        && (!stopped || page.told.0.load(Acquire) != 0))
-                    || page.context.0.load(Acquire) != old.scope.context
-                    || self.world.is_dead(rank)
-            };
-            let here = &old.scope.here;
-            let settled = match &old.scope.together {
-                Some(together) => together.is_over(old.account, here, left),
-                None => here.iter().all(left),
-            };
-            if settled {
-                free[old.board / 64] |= 1 << (old.board % 64);
-            }
-            !settled
-        });
-        free.clone()
-    }
+/// Live communicators of this process besides the blocks' own.
+pub(super) static EXTRA_COMMS: AtomicUsize = AtomicUsize::new(0);
 
-    /// The least number that this rank can give to a new communicator.
-    pub(crate) fn next_context(&self) -> u64 {
-        self.contexts.lock().next
-    }
-
-    pub(crate) fn skip_contexts(&self, next: u64) {
-        let mut contexts = self.contexts.lock();
-        contexts.next = contexts.next.max(next);
-    }
-
-    /// Takes a board for a new communicator and clears this rank's page of it, if it is free.
-    pub(crate) fn take_board(&self, board: usize, context: u64) -> bool {
-        let (word, bit) = (board / 64, 1 << (board % 64));
-        let mut contexts = self.contexts.lock();
-        let free = contexts.free.get_mut(word).filter(|word| **word & bit != 0);
-        let Some(word) = free else { return false };
-        *word &= !bit;
-        self.clear_board(board);
-        self.world.memory.board(self.rank, board).context.0.store(context, Release);
-        true
-    }
-
-    pub(crate) fn clear_board(&self, board: usize) {
-        let page = self.world.memory.board(self.rank, board);
-        page.slots.iter().for_each(|slot| slot.stamp.store(0, Release));
-        page.proposals.iter().for_each(|proposal| proposal.clear());
-        let words = [&page.done, &page.arrive, &page.release, &page.agreed, &page.told];
-        words.iter().for_each(|word| word.0.store(0, Release));
-        page.fault.clear();
-    }
-
-    /// Clears what this rank shows of a block, before any rank can enter it.
-    pub(crate) fn clear_for(&self, block: u32) {
-        self.clear_board(board_of(block));
-        self.world.memory.failure(self.rank, block).clear();
-    }
-
-    /// The communicator on this board is gone; the board is free when no peer reads it any more.
-    pub(crate) fn retire_board(&self, board: &Board, scope: &Scope) {
-        let page = self.world.memory.board(self.rank, board.index);
-        page.context.0.store(0, Release);
-        let stopped = page.fault.holds(scope.context);
-        let account = (board.rounds(), board.agreements(), stopped);
-        let retiring = Retiring { board: board.index, account, scope: scope.clone() };
-        self.contexts.lock().retiring.push(retiring);
-    }
+/// How many communicators besides the blocks' own are alive in this process.
+pub(crate) fn extra_comms() -> usize {
+    EXTRA_COMMS.load(Relaxed)
 }

@@ -25,33 +25,18 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::agents::{Wait, idle};
+use super::endpoint::Endpoint;
 use super::layout::{AGENTS, Agent};
-use super::{Endpoint, Mode, World};
-use crate::call::mix;
+use super::suspicion::{Suspicion, Wide};
+use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
+use crate::hash::mix;
+use crate::mode::Mode;
 
 /// A rank's place among those that could search.
 fn order(rank: usize) -> u64 {
     mix(rank as u64)
-}
-
-/// Waits that depend on each other only.
-pub(super) struct Suspicion {
-    /// When all of them had been seen.
-    since: u64,
-    waits: Vec<Wait>,
-}
-
-/// Searches that come to all ranks of this process.
-#[derive(Default)]
-pub(super) struct Wide {
-    /// What the last one has found: whoever begins, a search that comes to all finds the same.
-    earlier: Option<Suspicion>,
-    /// When the next one may begin.
-    next: Option<Instant>,
-    /// A rank that the last one has found to act, and that is looked at first.
-    acted: usize,
 }
 
 /// How much longer than such a search the time to the next one is.

@@ -3,10 +3,11 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering::*;
 
-use super::agents::Waiter;
 use super::contexts::board_of;
+use super::endpoint::Endpoint;
 use super::layout::SLOTS;
-use super::{Endpoint, World};
+use super::waiter::Waiter;
+use super::world::World;
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::Fault;

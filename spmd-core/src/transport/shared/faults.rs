@@ -40,12 +40,12 @@ mod notices;
 mod place;
 mod stops;
 
-use super::World;
 use super::contexts::{BLOCK_BOARDS, board_of};
 use super::layout::{FAULT_BYTES, FaultPlace};
+use super::world::World;
 use crate::fault::Fault;
 use crate::sync::atomic::Ordering::*;
-use notices::announce;
+use notices::{EVERYBODY, announce};
 use place::next_number;
 
 /// Whom a fault stops, whoever raises it.
@@ -56,9 +56,6 @@ pub(crate) enum Reach {
     /// Every communicator.
     All,
 }
-
-/// In notices, instead of a rank: the fault stops everything.
-const EVERYBODY: u32 = u32::MAX;
 
 impl World {
     /// Records a fault and wakes everybody.

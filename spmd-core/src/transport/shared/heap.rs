@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ranges::Ranges;
 
-use super::World;
+use super::world::World;
 use crate::error::{Error, Result};
 
 /// On what a block begins: a page.
@@ -233,9 +233,10 @@ impl Drop for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
     use crate::transport::shared::layout::Layout;
     use crate::transport::shared::memory::Memory;
-    use crate::transport::shared::{Mode, Tuning};
+    use crate::tuning::Tuning;
     use crate::wait::Policy;
 
     const HEAP: usize = 512 << 20;

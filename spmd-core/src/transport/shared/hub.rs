@@ -13,6 +13,8 @@
 //! call when it begins.
 
 mod behind;
+mod calls;
+mod folding;
 mod log;
 mod report;
 mod rooms;
@@ -20,11 +22,13 @@ mod rooms;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use crossbeam_utils::CachePadded;
+
 use self::behind::Behind;
 use self::log::Log;
 pub(crate) use self::log::{Begun, FEW};
 use self::rooms::Rooms;
-use super::board::STAGE_BITS;
+use super::board::stage::STAGE_BITS;
 use crate::sync::atomic::AtomicU32 as BellWord;
 use crate::wait::fleet::ranks_of_worker;
 
@@ -33,16 +37,11 @@ pub(crate) struct Hub {
     /// The worker of each rank.
     worker_of: Box<[u32]>,
     places: Box<[Place]>,
-    workers: Line<Workers>,
-    outcome: Line<Outcome>,
+    workers: CachePadded<Workers>,
+    outcome: CachePadded<Outcome>,
     /// Who has not come to a round, and who not to a stage of one.
-    behind: Line<[Behind; 2]>,
+    behind: CachePadded<[Behind; 2]>,
 }
-
-/// In cache lines of its own: the fields beside it are read all the time.
-#[derive(Default)]
-#[repr(align(128))]
-struct Line<T>(T);
 
 /// Where workers count.
 #[derive(Default)]
@@ -70,9 +69,9 @@ struct Place {
     /// Its ranks: not beside what they write.
     ranks: Range<usize>,
     /// How many of them have arrived.
-    arrived: Line<AtomicUsize>,
+    arrived: CachePadded<AtomicUsize>,
     /// On which they sleep while they wait for what ranks of any worker do in the hub.
-    bell: Line<BellWord>,
+    bell: CachePadded<BellWord>,
     log: Log,
     rooms: Rooms,
 }
@@ -99,15 +98,15 @@ impl<'a> Seat<'a> {
     /// The word of the bell on which the rank sleeps.
     #[inline]
     pub(crate) fn bell(self) -> &'a BellWord {
-        &self.place.bell.0
+        &self.place.bell
     }
 
     /// Counts the rank. Whether it is the last of its worker, which must [`Hub::meet`] the others.
     #[inline]
     pub(crate) fn arrive(self) -> bool {
-        let arrived = self.place.arrived.0.load(Relaxed) + 1;
+        let arrived = self.place.arrived.load(Relaxed) + 1;
         let last = arrived == self.place.ranks.len();
-        self.place.arrived.0.store(if last { 0 } else { arrived }, Relaxed);
+        self.place.arrived.store(if last { 0 } else { arrived }, Relaxed);
         last
     }
 }
@@ -117,8 +116,8 @@ impl Hub {
         let place = |worker| {
             let ranks = ranks_of_worker(ranks, workers, worker);
             let (log, rooms) = (Log::new(ranks.len()), Rooms::new(ranks.len()));
-            let bell = Line(BellWord::new(0));
-            Place { ranks, arrived: Line::default(), bell, log, rooms }
+            let bell = CachePadded::new(BellWord::new(0));
+            Place { ranks, arrived: CachePadded::default(), bell, log, rooms }
         };
         let places: Box<[Place]> = (0..workers).map(place).collect();
         let each = places.iter().enumerate();
@@ -127,9 +126,9 @@ impl Hub {
         Hub {
             worker_of: worker_of.collect(),
             places,
-            workers: Line::default(),
-            outcome: Line::default(),
-            behind: Line::default(),
+            workers: CachePadded::default(),
+            outcome: CachePadded::default(),
+            behind: CachePadded::default(),
         }
     }
 
@@ -152,7 +151,7 @@ impl Hub {
 
     /// The word of the bell on which the ranks of each worker sleep, and the first of them.
     pub(crate) fn bells(&self) -> impl Iterator<Item = (&BellWord, usize)> {
-        self.places.iter().map(|place| (&place.bell.0, place.ranks.start))
+        self.places.iter().map(|place| (&*place.bell, place.ranks.start))
     }
 
     /// How many workers there are.
@@ -173,7 +172,7 @@ impl Hub {
         if self.has_one_worker() {
             return Arrival::Last;
         }
-        let (all, workers) = (&self.workers.0, self.places.len());
+        let (all, workers) = (&*self.workers, self.places.len());
         all.fingerprints.fetch_add(fingerprint, Relaxed);
         // What the ranks of all workers have done before is visible to the last.
         let before = all.arrived.fetch_add(1, AcqRel);
@@ -192,28 +191,28 @@ impl Hub {
     /// Whether the meeting of this number is over. Numbers grow.
     #[inline]
     pub(crate) fn is_over(&self, meeting: u64) -> bool {
-        self.outcome.0.over.load(Acquire) >= meeting
+        self.outcome.over.load(Acquire) >= meeting
     }
 
     /// Who was the last of the meeting that this rank has come from: nobody ends another before
     /// this rank arrives.
     #[inline]
     pub(crate) fn last(&self) -> usize {
-        self.outcome.0.last.load(Relaxed)
+        self.outcome.last.load(Relaxed)
     }
 
     /// What the last of that meeting has left to all: written by it before it ends the meeting.
     #[inline]
     pub(crate) fn outcome(&self) -> *const u8 {
-        self.outcome.0.data.as_ptr().cast()
+        self.outcome.data.as_ptr().cast()
     }
 
     /// Ends a meeting: `rank`, the last to arrive, calls this. `wake` makes all ranks of the
     /// worker of a rank ready.
     #[inline]
     pub(crate) fn release(&self, rank: usize, meeting: u64, wake: impl Fn(usize)) {
-        self.outcome.0.last.store(rank, Relaxed);
-        self.outcome.0.over.store(meeting, Release);
+        self.outcome.last.store(rank, Relaxed);
+        self.outcome.over.store(meeting, Release);
         self.firsts().for_each(wake);
     }
 
@@ -221,7 +220,7 @@ impl Hub {
     #[inline]
     pub(crate) fn all_left(&self, round: u64) -> bool {
         // All have come to a meeting of a later round, or each worker has counted its ranks.
-        self.outcome.0.over.load(Acquire) >> STAGE_BITS > round
+        self.outcome.over.load(Acquire) >> STAGE_BITS > round
             || self.places.iter().all(|place| place.log.done() >= round)
     }
 }

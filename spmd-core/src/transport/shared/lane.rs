@@ -4,17 +4,18 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::*;
 
-use super::Endpoint;
 use super::access;
-use super::agents::Waiter;
+use super::endpoint::Endpoint;
 use super::heap::{Block, Content};
 use super::layout::LaneAck;
 use super::post::packed_if_apart;
 use super::ring::{LaneState, Large, PIECE, RingReader, STAGING, staged_at};
+use super::waiter::Waiter;
 use crate::buffer::View;
 use crate::copy::copy_from_peer;
 use crate::error::{Error, Result};
-use crate::transport::message::{Envelope, Manner, There, Underway};
+use crate::transport::message::{Envelope, Manner};
+use crate::transport::pending::Underway;
 
 /// A message in a lane.
 pub(crate) struct LanePending<'a> {
@@ -200,15 +201,19 @@ impl Drop for LanePending<'_> {
     }
 }
 
-impl There for Large {
-    unsafe fn fetch(
-        self: Box<Self>,
+impl Large {
+    /// Takes the data to `into`, and tells the sender; false if it has withdrawn them.
+    ///
+    /// # Safety
+    /// `into` is valid for writes of the envelope's bytes.
+    pub(super) unsafe fn fetch(
+        self,
         envelope: &Envelope,
         into: *mut u8,
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
         let (endpoint, bytes) = (waiter.endpoint, envelope.bytes);
-        let Large { source, lane: index, number } = *self;
+        let Large { source, lane: index, number } = self;
         let corrupt = |what| Error::Corrupt { rank: source, what };
         let memory = &endpoint.world.memory;
         let ack = &memory.ack(endpoint.rank, source).lanes[index];
@@ -287,7 +292,9 @@ impl There for Large {
         endpoint.world.bell(source).ring_after_fence();
         result
     }
-    fn refuse(self: Box<Self>, envelope: &Envelope, waiter: &Waiter<'_>) {
+
+    /// Tells the sender that they will not be taken.
+    pub(super) fn refuse(self, envelope: &Envelope, waiter: &Waiter<'_>) {
         let (endpoint, source) = (waiter.endpoint, envelope.source as usize);
         let ack = &endpoint.world.memory.ack(endpoint.rank, source).lanes[self.lane];
         ack.finished.store(self.number, Release);

@@ -11,9 +11,9 @@
 use crate::sync::atomic::{AtomicU8 as SharedU8, AtomicU32 as SharedU32, AtomicU64 as SharedU64};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-use super::board::agreement::Proposal;
+use super::board::proposal::Proposal;
 use super::record::CallRecord;
-use super::ring::RING_BYTES;
+use super::ring::format::{LANES, RING_BYTES};
 use crate::text::Table;
 
 #[cfg(target_os = "linux")]
@@ -188,11 +188,6 @@ pub(crate) struct Word(pub(crate) AtomicU64);
 /// Room for a small message of a collective.
 #[repr(C, align(128))]
 pub(crate) struct Payload(pub(crate) [AtomicU8; PAYLOAD]);
-
-/// Large messages that one rank can have under way to another at once, each sent by another
-/// thread of it: more than threads wait for each other in a sensible program, as one that waits
-/// for a lane may be the one whose message the receiver wants first.
-pub(crate) const LANES: usize = 64;
 
 /// What a receiver tells one sender: how far it has read.
 #[repr(C, align(128))]

@@ -89,7 +89,7 @@ impl Memory {
                 "mapping the arena of the job, {} bytes of addresses (where ulimit -v, or a tool such as \
                  valgrind, allows fewer, {} makes it smaller)",
                 layout.total_bytes(),
-                crate::boot::variables::ARENA_SIZE
+                crate::environment::variables::ARENA_SIZE
             );
             Error::system(what, e)
         };

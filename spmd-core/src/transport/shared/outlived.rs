@@ -1,74 +1,34 @@
-//! Entering and leaving blocks, and what a rank has gone on without meanwhile: ranks that it need
-//! not wait for at the end of the block, and communicators of which it need not miss anything.
+//! What a rank has gone on without in its block, and whose messages are left.
 
-use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::contexts::board_of;
-use super::{Endpoint, World, state};
-use crate::call::Call;
-use crate::error::{Error, Result};
-use crate::group::{FIRST_CONTEXT, Group, Scope};
+use crate::group::FIRST_CONTEXT;
 
 /// A list of ranks, of which those of one process share one.
-type Ranks = Arc<[usize]>;
+pub(super) type Ranks = Arc<[usize]>;
 
 /// What a rank has gone on without in its block.
 #[derive(Default)]
 pub(super) struct Outlived {
     /// World ranks that are not in a communicator that was shrunk, each once, in order.
-    ranks: Ranks,
+    pub(super) ranks: Ranks,
     /// The newest communicator that was made by shrinking one that had lost something; 0 for none.
-    newest: u64,
+    pub(super) newest: u64,
     /// Its place on the boards.
-    board: usize,
+    pub(super) board: usize,
     /// The block's own communicator is among those.
-    primary: bool,
+    pub(super) primary: bool,
     /// The least number of a communicator that the program can have made in the block.
-    first: u64,
-}
-
-/// Ranks that ended before others shrank a communicator: one list for all ranks of a process.
-pub(crate) struct Gone {
-    /// World ranks, in order.
-    ranks: Ranks,
-    /// A list to which these have been added, and what came of it.
-    added: OnceLock<(Ranks, Ranks)>,
-}
-
-impl Gone {
-    /// Of ranks in any order, without which this process goes on.
-    pub(crate) fn new(world: &World, mut ranks: Vec<usize>) -> Gone {
-        ranks.sort_unstable();
-        for rank in &ranks {
-            world.memory.bell(*rank).outlived.store(1, Relaxed);
-        }
-        Gone { ranks: ranks.into(), added: OnceLock::new() }
-    }
-
-    /// These and those `before`.
-    fn added_to(&self, before: &Ranks) -> Ranks {
-        if before.is_empty() {
-            return self.ranks.clone();
-        }
-        let both = || {
-            let mut both = [&**before, &*self.ranks].concat();
-            both.sort_unstable();
-            both.dedup();
-            Arc::from(both)
-        };
-        let (to, made) = self.added.get_or_init(|| (before.clone(), both()));
-        if Arc::ptr_eq(to, before) { made.clone() } else { both() }
-    }
+    pub(super) first: u64,
 }
 
 /// The messages of one block, told by the numbers of their communicators.
 pub(super) struct Messages {
-    block: u64,
+    pub(super) block: u64,
     /// The least number of a communicator that was made in the block and not given up.
-    first: u64,
+    pub(super) first: u64,
     /// The block's own communicator was not given up.
-    primary: bool,
+    pub(super) primary: bool,
 }
 
 impl Messages {
@@ -84,87 +44,5 @@ impl Messages {
     /// a rank that has not entered it.
     pub(super) fn are_later(&self, context: u64) -> bool {
         (self.block + 1..FIRST_CONTEXT).contains(&context)
-    }
-}
-
-impl Endpoint {
-    /// The rank enters a block.
-    pub(crate) fn enter(&self, block: u32) {
-        let mut outlived = self.outlived.lock();
-        // Those whose processes are gone stay so.
-        let Outlived { ranks, .. } = std::mem::take(&mut *outlived);
-        outlived.ranks = ranks.iter().copied().filter(|rank| self.world.is_dead(*rank)).collect();
-        outlived.first = self.next_context();
-        self.world.memory.bell(self.rank).outlived.store(0, Relaxed);
-        self.world.set_state(self.rank, block, state::INSIDE);
-    }
-
-    /// The rank leaves the block, properly or not. From then on it takes part in no agreement.
-    pub(crate) fn leave(&self, block: u32, state: u64) {
-        self.acts();
-        let _nobody_proposes = self.outlived.lock();
-        self.world.memory.head(self.rank).goes_on.store(0, Relaxed);
-        self.world.set_state(self.rank, block, state);
-    }
-
-    /// Does something that the rank must not do any more once others see that it has left the block.
-    pub(super) fn while_inside(
-        &self,
-        block: u32,
-        call: &Call<'_>,
-        act: impl FnOnce(),
-    ) -> Result<()> {
-        let _stays = self.outlived.lock();
-        if self.world.has_ended(self.rank, block) {
-            let why = "the rank has left the block to which this communicator belongs";
-            return Err(Error::Argument(format!("{call}: {why}")));
-        }
-        act();
-        Ok(())
-    }
-
-    /// The rank goes on with communicator `next`, in which these members of `scope` are not.
-    pub(crate) fn go_on(&self, scope: &Scope, next: &Scope, without: &Gone) {
-        if without.ranks.is_empty() && self.first_fault(scope).is_none() {
-            return;
-        }
-        let mut outlived = self.outlived.lock();
-        outlived.ranks = without.added_to(&outlived.ranks);
-        if next.context > outlived.newest {
-            (outlived.newest, outlived.board) = (next.context, next.board);
-        }
-        outlived.primary |= scope.is_primary();
-    }
-
-    /// Whether something has been lost in this block: the calls of its ranks need not match.
-    pub(crate) fn has_lost(&self) -> bool {
-        let outlived = self.outlived.lock();
-        outlived.newest != 0 || !outlived.ranks.is_empty()
-    }
-
-    /// The messages that must have been received by the end of this block: not those in
-    /// communicators that were given up.
-    pub(super) fn messages_of(&self, block: u32) -> Messages {
-        let outlived = self.outlived.lock();
-        let first = outlived.newest.max(outlived.first);
-        Messages { block: u64::from(block), first, primary: outlived.newest == 0 }
-    }
-
-    /// Whom this rank waits for at the end of a block, and whose failure it must tell then.
-    pub(super) fn scope_of_the_end(&self, block: u32) -> Scope {
-        let outlived = self.outlived.lock();
-        let size = self.world.size();
-        let group = if outlived.ranks.is_empty() {
-            Group::World(size)
-        } else {
-            let stays = |rank: &usize| outlived.ranks.binary_search(rank).is_err();
-            Group::of((0..size).filter(stays))
-        };
-        let (context, board) = match outlived.primary {
-            true => (outlived.newest, outlived.board),
-            false => (u64::from(block), board_of(block)),
-        };
-        let scope = Scope::new(context, block, board, group.clone(), group);
-        Scope { held: false, ..scope }
     }
 }

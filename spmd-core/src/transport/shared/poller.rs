@@ -3,20 +3,13 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::Endpoint;
-use super::agents::Waiter;
+use super::endpoint::Endpoint;
 use super::layout::Agent;
+use super::polls::Poller;
+use super::waiter::Waiter;
 
 /// After how many milliseconds the record says again that the loop goes on.
 const CONFIRM: u64 = 100;
-
-/// The record of a loop.
-pub(crate) struct Poller {
-    slot: usize,
-    on: u32,
-    /// When it was last seen to go on, in milliseconds.
-    confirmed: u64,
-}
 
 impl Endpoint {
     /// Puts on record that the rank polls for a message from the world rank `on` (`None`: from any
@@ -64,5 +57,20 @@ impl Endpoint {
     pub(crate) fn stops_to_poll(&self, poller: Poller) {
         self.take_off_record(poller.slot);
         self.agents.give_back(Some(poller.slot), false);
+    }
+
+    /// The rank does something else than to poll for those who have gone, or may have.
+    #[inline]
+    pub(crate) fn acts(&self) {
+        if self.hopeless.some.load(Relaxed) {
+            self.leaves_its_loop();
+        }
+    }
+
+    #[cold]
+    fn leaves_its_loop(&self) {
+        self.hopeless.some.store(false, Relaxed);
+        let poller = self.hopeless.loops.lock().take().and_then(|polls| polls.poller);
+        poller.into_iter().for_each(|poller| self.stops_to_poll(poller));
     }
 }

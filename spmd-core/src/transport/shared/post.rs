@@ -1,19 +1,23 @@
 //! Sending: a small message is put into the receiver's queue or ring, a large one is offered, or
 //! goes by a lane (`lane.rs`).
 
+use std::any::Any;
+
 use parking_lot::MutexGuard;
 
-use super::Endpoint;
-use super::agents::Waiter;
-use super::queue::Offer;
-use super::ring::{EAGER, RingWriter};
+use super::endpoint::Endpoint;
+use super::inbox::Arrived;
+use super::offer::{Handover, Offer};
+use super::ring::{EAGER, Large, RingWriter};
+use super::waiter::Waiter;
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::transport::Transport;
-use crate::transport::message::{Arrived, Data, Envelope, Kept, Manner, Pending, Wanted};
+use crate::transport::message::{Data, Envelope, Kept, Manner, Wanted};
+use crate::transport::pending::Pending;
 use crate::wait;
 
 impl Transport for Endpoint {
@@ -81,9 +85,36 @@ impl Transport for Endpoint {
         self.peek_message(wanted)
     }
 
+    unsafe fn fetch(
+        &self,
+        there: Box<dyn Any + Send>,
+        envelope: &Envelope,
+        into: *mut u8,
+        waiter: &Waiter<'_>,
+    ) -> Result<bool> {
+        match there.downcast::<Handover>() {
+            // SAFETY: the target is valid for so many bytes, as the caller promises.
+            Ok(handover) => Ok(unsafe { handover.fetch(envelope, into, &self.world) }),
+            // SAFETY: as above.
+            Err(there) => unsafe { large(there).fetch(envelope, into, waiter) },
+        }
+    }
+
+    fn refuse(&self, there: Box<dyn Any + Send>, envelope: &Envelope, waiter: &Waiter<'_>) {
+        match there.downcast::<Handover>() {
+            Ok(handover) => handover.refuse(envelope, &self.world),
+            Err(there) => large(there).refuse(envelope, waiter),
+        }
+    }
+
     fn around(&self, _: &Call<'_>, _: Option<Algorithm>, run: &mut dyn FnMut()) {
         run();
     }
+}
+
+/// Data in a lane: what does not lie in a buffer that was handed over.
+fn large(there: Box<dyn Any + Send>) -> Large {
+    *there.downcast().expect("a transport is given what it has found")
 }
 
 impl Endpoint {

@@ -1,13 +1,11 @@
 //! The call that a rank is in, as peers and the launcher read it.
 
-use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Endpoint, World};
-use crate::call::{Call, Description, Kind};
+use crate::call::Call;
 
 /// Set beside the kind of a send that waits because its receiver keeps as much as its window allows.
-const BEYOND: u64 = 1 << 15;
+pub(super) const BEYOND: u64 = 1 << 15;
 
 /// What is said of such a send, after the call.
 pub(super) const BEYOND_WINDOW: &str = " (its receiver keeps as many unreceived messages as \
@@ -18,18 +16,18 @@ pub(super) const BEYOND_WINDOW: &str = " (its receiver keeps as many unreceived 
 #[repr(C)]
 pub(crate) struct CallRecord {
     /// The kind, above it the form, and from bit 16 on the [`Noted`] texts.
-    what: AtomicU64,
+    pub(super) what: AtomicU64,
     /// The line, above it the root plus one, 0 for none.
-    place: AtomicU64,
+    pub(super) place: AtomicU64,
     /// Plus one, 0 for none; from bit 48 on the text of the communicator's origin.
-    tag: AtomicU64,
-    count: AtomicU64,
+    pub(super) tag: AtomicU64,
+    pub(super) count: AtomicU64,
 }
 
 /// The numbers of a call's texts in the caller's table, 16 bits each: the origin of the
 /// communicator, the element type, the operation, the file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Noted(u64);
+pub(crate) struct Noted(pub(super) u64);
 
 impl Noted {
     pub(crate) fn new(dtype: u16, op: u16, file: u16) -> Noted {
@@ -87,68 +85,12 @@ impl CallRecord {
     }
 }
 
-impl World {
-    /// A call that some rank has on record, in words.
-    pub(crate) fn describe(&self, rank: usize, record: &CallRecord) -> String {
-        self.describe_at(rank, record, None)
-    }
-
-    /// The same for a call made at `site`, where that is known and may be another line.
-    pub(crate) fn describe_at(
-        &self,
-        rank: usize,
-        record: &CallRecord,
-        site: Option<&Location<'_>>,
-    ) -> String {
-        let table = self.memory.text(rank);
-        let what = record.what.load(Relaxed);
-        let Some((kind, form)) = Kind::with_form(what & !BEYOND) else {
-            return "a call that cannot be read".into();
-        };
-        let noted = Noted(what);
-        let text = |number: u16| (number != 0).then(|| table.get(number));
-        let (place, tag) = (record.place.load(Relaxed), record.tag.load(Relaxed));
-        let beyond = if what & BEYOND != 0 { BEYOND_WINDOW } else { "" };
-        let call = Description {
-            kind,
-            form,
-            dtype: text(noted.dtype()).as_deref(),
-            op: text(noted.op()).as_deref(),
-            count: record.count.load(Relaxed) as usize,
-            root: (place >> 32).checked_sub(1).map(|root| root as usize),
-            tag: (tag << 16 >> 16).checked_sub(1).map(|tag| tag as u32),
-            file: &site.map_or_else(|| table.get(noted.file()), |site| site.file().into()),
-            line: site.map_or(place as u32, Location::line),
-            origin: text((tag >> 48) as u16).as_deref(),
-        }
-        .to_string();
-        call + beyond
-    }
-}
-
-impl Endpoint {
-    /// Numbers the call that makes a communicator, as calls on that one name it.
-    pub(crate) fn note_origin(&self, call: &Call<'_>) -> u16 {
-        let text = format!("{} at {}:{}", call.name(), call.site.file(), call.site.line());
-        self.interner.number_of(self.world.memory.text(self.rank), &text)
-    }
-
-    /// Numbers the texts of a call in this rank's table.
-    #[cold]
-    pub(crate) fn note(&self, call: &Call<'_>) -> Noted {
-        let table = self.world.memory.text(self.rank);
-        Noted::new(
-            call.dtype.map_or(0, |dtype| self.interner.number_of(table, &dtype.to_string())),
-            call.op.map_or(0, |op| self.interner.number_of(table, &op.described(call.site))),
-            self.interner.number(table, call.site.file()),
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
     use super::*;
-    use crate::call::Form;
+    use crate::call::{Form, Kind};
     use crate::element::Element;
 
     #[test]

@@ -12,85 +12,19 @@
 //! process: read there; in private memory: through a staging area, piece after piece, or by
 //! `process_vm_readv`).
 
+pub(super) mod format;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod hostile;
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::Endpoint;
+pub(crate) use self::format::EAGER;
+use self::format::*;
+pub(super) use self::format::{PIECE, RING, STAGING, staged_at};
 use super::heap::Block;
-use super::layout::LANES;
+use super::member::Member;
 use crate::error::{Error, Result};
 use crate::transport::message::Envelope;
-
-/// Bytes of data that travel in the ring itself at most.
-pub(crate) const EAGER: usize = 8 * 1024;
-pub(super) const RING: u64 = 64 * 1024;
-/// Bytes that a receiver reads before it says so.
-const TELL: u64 = RING / 16;
-const LINE: u64 = 64;
-// With what its receiver has not told of, a ring has room for the longest message, for what is skipped
-// before it, and for lines that are cleared.
-const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 2 * LINE <= RING);
-/// Bytes of a lane's staging area, and of one piece of it.
-pub(super) const STAGING: usize = 16 * PIECE;
-pub(super) const PIECE: usize = 16 * 1024;
-
-/// Where in a lane's staging area the bytes from `done` on of its message `number` go. Each begins
-/// at another piece: lines that the receiver has just read take twice as long to write.
-pub(super) fn staged_at(number: u64, done: usize) -> usize {
-    // An odd number of pieces, so that all of the 16 have their turn.
-    (number as usize).wrapping_mul(5 * PIECE).wrapping_add(done) % STAGING
-}
-
-const EAGER_RECORD: u64 = 1 << 56;
-const LARGE_RECORD: u64 = 2 << 56;
-const SKIP_RECORD: u64 = 3 << 56;
-
-/// A record's header, one cache line, with the data of the shortest messages.
-#[repr(C, align(64))]
-struct Record {
-    stamp: AtomicU64,
-    /// `kind << 56 | lane << 48 | file << 32 | line`.
-    kind: AtomicU64,
-    context: AtomicU64,
-    /// `size << 32 | tag`, the size that of one element in bytes.
-    tag: AtomicU64,
-    dtype: AtomicU64,
-    /// `dtype_text << 48 | count`; of a record to be skipped, the bytes behind this line.
-    count: AtomicU64,
-    /// The data, if they fit; else they follow. Of a large message: its number in the lane.
-    data: [AtomicU64; 2],
-}
-
-/// The part of a word that is a count of elements; messages of more bytes do not exist.
-const COUNT: u64 = (1 << 48) - 1;
-
-/// Where the data of a large message are, as its sender shows it.
-#[repr(C, align(64))]
-pub(super) struct Lane {
-    /// The message it is for.
-    pub(super) number: AtomicU64,
-    /// Offset of the data in the sender's segment; 0: they come through the staging area.
-    pub(super) direct: AtomicU64,
-    /// Offset of the staging area.
-    pub(super) staging: AtomicU64,
-    /// Bytes put there so far.
-    pub(super) filled: AtomicU64,
-    /// The data's address in the sender's process.
-    pub(super) address: AtomicU64,
-    /// The number of the last message that was taken back.
-    pub(super) withdrawn: crate::sync::atomic::AtomicU64,
-}
-
-#[repr(C, align(4096))]
-struct RingHead {
-    lanes: [Lane; LANES],
-}
-
-const RING_OFFSET: usize = size_of::<RingHead>();
-/// Bytes of a ring in the arena.
-pub(super) const RING_BYTES: usize = RING_OFFSET + RING as usize;
 
 /// The sender's side of a ring.
 pub(super) struct RingWriter {
@@ -123,34 +57,10 @@ pub(crate) struct Large {
     pub(super) number: u64,
 }
 
-fn record_at(base: *mut u8, position: u64) -> *mut Record {
-    // SAFETY: the offset is below RING_BYTES, the size of the block behind `base`.
-    unsafe { base.add(RING_OFFSET + (position % RING) as usize).cast() }
-}
-
-/// Bytes that follow the header of a record with this many bytes of data.
-fn following(bytes: u64) -> u64 {
-    if bytes <= size_of::<[u64; 2]>() as u64 { 0 } else { bytes.next_multiple_of(LINE) }
-}
-
-/// Where the data of an eager record are.
-///
-/// # Safety
-/// The record is one of a ring, and [`following`] bytes after it are in the ring.
-unsafe fn data_of(record: *mut Record, bytes: u64) -> *mut u8 {
-    if following(bytes) == 0 {
-        // SAFETY: the record is valid, as the caller promises.
-        unsafe { (&raw mut (*record).data).cast() }
-    } else {
-        // SAFETY: the caller promises that what follows is in the ring.
-        unsafe { record.add(1).cast() }
-    }
-}
-
 impl RingWriter {
-    pub(super) fn new(endpoint: &Endpoint, receiver: usize) -> Result<RingWriter> {
-        let block = endpoint.heap.allocate(RING_BYTES)?;
-        let place = endpoint.world.memory.ring_place(endpoint.rank, receiver);
+    pub(super) fn new(member: &Member, receiver: usize) -> Result<RingWriter> {
+        let block = member.heap.allocate(RING_BYTES)?;
+        let place = member.world.memory.ring_place(member.rank, receiver);
         place.store(block.offset(), Release);
         Ok(RingWriter {
             block,
@@ -174,18 +84,18 @@ impl RingWriter {
 
     /// Whether `need` more bytes fit.
     #[inline]
-    fn fits(&mut self, endpoint: &Endpoint, receiver: usize, need: u64) -> Result<bool> {
+    fn fits(&mut self, member: &Member, receiver: usize, need: u64) -> Result<bool> {
         if self.position + need - self.head <= RING {
             return Ok(true);
         }
-        self.look_for_room(endpoint, receiver)?;
+        self.look_for_room(member, receiver)?;
         Ok(self.position + need - self.head <= RING)
     }
 
     /// Looks how far the receiver has read, and how much it keeps.
     #[cold]
-    fn look_for_room(&mut self, endpoint: &Endpoint, receiver: usize) -> Result<()> {
-        let ack = endpoint.world.memory.ack(receiver, endpoint.rank);
+    fn look_for_room(&mut self, member: &Member, receiver: usize) -> Result<()> {
+        let ack = member.world.memory.ack(receiver, member.rank);
         let head = ack.head.load(Acquire);
         if head < self.head || head > self.position {
             let what = "it says that it has read messages that do not exist";
@@ -200,9 +110,9 @@ impl RingWriter {
     /// offered instead of sent. Looked up where the ring seemed full: between two looks a sender
     /// writes no more than a ring holds.
     #[inline]
-    pub(super) fn window_is_full(&mut self, endpoint: &Endpoint, receiver: usize) -> Result<bool> {
+    pub(super) fn window_is_full(&mut self, member: &Member, receiver: usize) -> Result<bool> {
         if self.full {
-            self.look_for_room(endpoint, receiver)?;
+            self.look_for_room(member, receiver)?;
         }
         Ok(self.full)
     }
@@ -211,7 +121,7 @@ impl RingWriter {
     /// `pack` writes the data of an eager one.
     pub(super) fn write(
         &mut self,
-        endpoint: &Endpoint,
+        member: &Member,
         receiver: usize,
         envelope: &Envelope,
         lane: Option<(usize, u64)>,
@@ -221,8 +131,8 @@ impl RingWriter {
         let to_end = RING - self.position % RING;
         let skip = if need > to_end { to_end } else { 0 };
         // Two lines more, whose stamps are cleared.
-        if !self.fits(endpoint, receiver, skip + need + 2 * LINE)? {
-            endpoint.world.ask_for_room(receiver);
+        if !self.fits(member, receiver, skip + need + 2 * LINE)? {
+            member.world.ask_for_room(receiver);
             return Ok(None);
         }
         if skip > 0 {
@@ -261,8 +171,8 @@ impl RingWriter {
         }
         record.stamp.store(self.position + 1, Release);
         self.position = end;
-        endpoint.world.publish();
-        endpoint.world.bell(receiver).ring_after_fence();
+        member.world.publish();
+        member.world.bell(receiver).ring_after_fence();
         // If the next record is one line as well, its stamp need not wait until the receiver's
         // cache has given up the line after it.
         if need == LINE {
@@ -289,20 +199,20 @@ unsafe impl Send for RingReader {}
 impl RingReader {
     /// Whether `source` has made its ring to this rank.
     #[inline]
-    pub(super) fn is_there(endpoint: &Endpoint, source: usize) -> bool {
-        endpoint.world.memory.ring_place(source, endpoint.rank).load(Relaxed) != 0
+    pub(super) fn is_there(member: &Member, source: usize) -> bool {
+        member.world.memory.ring_place(source, member.rank).load(Relaxed) != 0
     }
 
     /// The ring from `source`, if that has made one.
-    pub(super) fn find(endpoint: &Endpoint, source: usize) -> Result<Option<RingReader>> {
-        let memory = &endpoint.world.memory;
-        let place = memory.ring_place(source, endpoint.rank).load(Acquire);
+    pub(super) fn find(member: &Member, source: usize) -> Result<Option<RingReader>> {
+        let memory = &member.world.memory;
+        let place = memory.ring_place(source, member.rank).load(Acquire);
         if place == 0 {
             return Ok(None);
         }
         match memory.heap(source, place, RING_BYTES) {
             Some(base) if place.is_multiple_of(4096) => {
-                let head = &raw const memory.ack(endpoint.rank, source).head;
+                let head = &raw const memory.ack(member.rank, source).head;
                 Ok(Some(RingReader { base, position: 0, told: 0, head }))
             }
             _ => Err(Error::Corrupt { rank: source, what: "its ring lies outside its arena" }),
@@ -312,7 +222,7 @@ impl RingReader {
     /// The lane of a large message of this source.
     pub(super) fn lane(&self, lane: usize) -> &Lane {
         // SAFETY: the ring, checked to lie within the arena, begins with a RingHead of atomics;
-        // the arena is mapped as long as the endpoint that owns this reader.
+        // the arena is mapped as long as the member that owns this reader.
         unsafe { &(&*self.base.cast::<RingHead>()).lanes[lane] }
     }
 
@@ -326,7 +236,7 @@ impl RingReader {
 
     /// The next message, if there is one; [`RingReader::pass`] comes after it. Its numbers may be
     /// anything: they are checked here.
-    pub(super) fn next(&mut self, endpoint: &Endpoint, source: usize) -> Result<Option<Letter>> {
+    pub(super) fn next(&mut self, member: &Member, source: usize) -> Result<Option<Letter>> {
         let corrupt = |what| Err(Error::Corrupt { rank: source, what });
         loop {
             if !self.has_next() {
@@ -344,7 +254,7 @@ impl RingReader {
             let to_end = RING - self.position % RING - LINE;
             let (body, used) = match kind & 0xff << 56 {
                 SKIP_RECORD if count == to_end => {
-                    self.pass(endpoint, source, self.position + LINE + count);
+                    self.pass(member, source, self.position + LINE + count);
                     continue;
                 }
                 EAGER_RECORD if bytes <= EAGER as u64 && following(bytes) <= to_end => {
@@ -380,23 +290,23 @@ impl RingReader {
     /// Goes on to the record at `end`. The sender is told of each [`TELL`] bytes: a line that it has just
     /// looked at is expensive to write, and what is left of the ring is room for any message.
     #[inline]
-    pub(super) fn pass(&mut self, endpoint: &Endpoint, source: usize, end: u64) {
+    pub(super) fn pass(&mut self, member: &Member, source: usize, end: u64) {
         self.position = end;
         if end - self.told >= TELL {
-            self.tell(endpoint, source);
+            self.tell(member, source);
         }
     }
 
     /// Tells the sender how far this rank has read: it may write over that.
-    pub(super) fn tell(&mut self, endpoint: &Endpoint, source: usize) {
+    pub(super) fn tell(&mut self, member: &Member, source: usize) {
         if self.told == self.position {
             return;
         }
         self.told = self.position;
-        // SAFETY: it lies in the arena, mapped as long as the endpoint that owns this reader.
+        // SAFETY: it lies in the arena, mapped as long as the member that owns this reader.
         unsafe { &*self.head }.store(self.told, Release);
-        endpoint.world.publish();
-        endpoint.world.bell(source).ring_after_fence();
+        member.world.publish();
+        member.world.bell(source).ring_after_fence();
     }
 }
 

@@ -7,8 +7,8 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::Endpoint;
-use super::World;
+use super::endpoint::Endpoint;
+use super::world::World;
 use crate::sync::atomic::{AtomicU32, fence};
 
 /// Sender, after its ring was full: asks for room. Whether it is to ring: not if a request lies

@@ -1,17 +1,21 @@
 //! A transport that takes its time, for tests: ranks meet in orders that a quiet machine does not
 //! show, and messages from different sources overtake each other.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
-use crate::call::{Call, mix};
+use crate::call::Call;
 use crate::error::Result;
+use crate::hash::mix;
 use crate::transport::Transport;
-use crate::transport::message::{Arrived, Envelope, Manner, Pending, Wanted};
-use crate::transport::shared::agents::Waiter;
+use crate::transport::message::{Envelope, Manner, Wanted};
+use crate::transport::pending::Pending;
+use crate::transport::shared::Arrived;
+use crate::transport::shared::waiter::Waiter;
 use crate::wait;
 
 /// The longest delay of a thread.
@@ -81,6 +85,21 @@ impl Transport for Chaos {
 
     fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
         self.inner.peek(wanted)
+    }
+
+    unsafe fn fetch(
+        &self,
+        there: Box<dyn Any + Send>,
+        envelope: &Envelope,
+        into: *mut u8,
+        waiter: &Waiter<'_>,
+    ) -> Result<bool> {
+        // SAFETY: as the caller promises.
+        unsafe { self.inner.fetch(there, envelope, into, waiter) }
+    }
+
+    fn refuse(&self, there: Box<dyn Any + Send>, envelope: &Envelope, waiter: &Waiter<'_>) {
+        self.inner.refuse(there, envelope, waiter);
     }
 
     fn around(&self, call: &Call<'_>, way: Option<Algorithm>, run: &mut dyn FnMut()) {

@@ -4,4 +4,4 @@ mod chaos;
 mod trace;
 
 pub(crate) use chaos::Chaos;
-pub(crate) use trace::{TraceFile, Traced};
+pub(crate) use trace::Traced;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::door::{Bounds, Door, await_any, same};
 use super::reach::{addresses, any_address, secret};
-use crate::boot::variables;
+use crate::environment::variables;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 

@@ -1,6 +1,6 @@
 //! What a hostile process may say to a watch, for the fuzzer and a test.
 
-use super::super::finish::differences;
+use super::super::compare::differences;
 use super::judge::{stalled, verdict};
 use super::state::State;
 use super::wire::{Word, words};

@@ -20,45 +20,31 @@ mod looks;
 mod net;
 mod overdue;
 mod reach;
+mod shared;
 pub(super) mod state;
 mod thread;
+mod watched;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use super::known::{Known, Meeting};
-use crate::error::Result;
+use super::said::SAID;
+use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::transport::fabric::Fabric;
-use crate::transport::shared::World;
 pub use alarm::Alarm;
 use net::Net;
+use shared::{LOOK, Shared};
 use thread::Thread;
+pub(super) use watched::Watched;
 use wire::Word;
-
-/// How often a watch looks at its ranks.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// The watch of a process, as its ranks know it.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
-}
-
-/// What the thread and the ranks of its process share.
-struct Shared {
-    /// What the ranks are in, as long as they are in a block.
-    world: Mutex<Option<Arc<World>>>,
-    /// The last block that they have entered, and the last that those of all processes have left.
-    entered: AtomicU64,
-    left: AtomicU64,
-    /// What the ranks want to be said.
-    outbox: Mutex<Vec<Word>>,
-    waker: net::Waker,
-    known: Known,
 }
 
 impl Watch {
@@ -68,29 +54,27 @@ impl Watch {
             return Ok(None);
         }
         let (net, waker) = Net::join(fabric)?;
-        let (world, entered, left, outbox) = Default::default();
+        let (ranks, entered, left, outbox) = Default::default();
         let known = Known::new(fabric.processes());
-        let shared = Arc::new(Shared { world, entered, left, outbox, waker, known });
+        let shared = Arc::new(Shared { ranks, entered, left, outbox, waker, known });
         let thread = Thread::new(shared.clone(), fabric, net, each);
         let spawned = std::thread::Builder::new().name("spmd watch".into()).spawn(|| thread.run());
-        spawned.map_err(|error| crate::Error::system("starting the watch", error))?;
+        spawned.map_err(|error| Error::system("starting the watch", error))?;
         Ok(Some(Watch { shared }))
     }
 
-    /// The ranks of this process are about to enter a block, in this world.
-    pub(crate) fn enter(&self, world: &Arc<World>) {
-        *self.shared.world.lock() = Some(world.clone());
-        if let Some(across) = &world.across {
-            let known = &self.shared.known;
-            let dead = (0..across.fabric.processes()).filter(|process| known.is_dead(*process));
-            dead.for_each(|process| across.bury(world, process));
-        }
+    /// The ranks of this process, these, are about to enter a block.
+    pub(super) fn enter(&self, ranks: Arc<dyn Watched>) {
+        *self.shared.ranks.lock() = Some(ranks.clone());
+        let known = &self.shared.known;
+        let dead = (0..known.processes()).filter(|process| known.is_dead(*process));
+        dead.for_each(|process| ranks.bury(process));
         self.say(Word::Entered(self.shared.entered.fetch_add(1, AcqRel) + 1));
     }
 
     /// They are through with it: as all others are, or the job has failed.
     pub(crate) fn leave(&self) {
-        *self.shared.world.lock() = None;
+        *self.shared.ranks.lock() = None;
         self.shared.left.store(self.shared.entered.load(Acquire), Release);
     }
 
@@ -133,7 +117,7 @@ impl Watch {
     pub(crate) fn suspect(&self) {
         self.say(Word::Waiting);
         let start = Instant::now();
-        while !super::SAID.load(Relaxed) && start.elapsed() < 3 * LOOK {
+        while !SAID.load(Relaxed) && start.elapsed() < 3 * LOOK {
             std::thread::sleep(Duration::from_millis(5));
         }
     }

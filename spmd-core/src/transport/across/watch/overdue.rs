@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::LOOK;
+use super::shared::LOOK;
 use super::state::{On, State, Wait};
 use crate::error::Error;
 use crate::fault::{Cause, Fault};

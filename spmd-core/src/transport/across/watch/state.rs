@@ -1,19 +1,13 @@
 //! How things stand in one process, as its watch tells the others.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering::*;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::BLOCK;
-use super::super::now::Rounds;
-use super::wire::MOST;
-use crate::transport::shared::World;
-use crate::transport::shared::agents::idle;
-use crate::transport::shared::layout::{AGENTS, Agent};
+use super::super::rounds::Rounds;
 
-/// After how many milliseconds without a poll a loop that polls is over.
-const LEFT: u64 = 1000;
+/// Most bytes of a word; [`State::cut`] keeps to it.
+pub(super) const MOST: usize = 8 << 20;
 
 /// What waits in a process, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,78 +95,6 @@ impl State {
             true => self,
             false => State { waits: Vec::new(), comms: Vec::new(), ..self },
         }
-    }
-
-    /// As the records in this process's arena say.
-    pub(in super::super) fn of(world: &World) -> State {
-        let Some(across) = &world.across else { return State::default() };
-        // What failed processes have not sent or taken counts no more, and communicators that hold
-        // some are stopped.
-        let lives = |process: &usize| !across.has_lost(*process);
-        let living = || (0..across.fabric.processes()).filter(lives);
-        let number = |it: usize| it as u32;
-        let mut state = State {
-            ended: across.ended.load(Acquire),
-            left: across.local().filter(|rank| world.has_ended(*rank, BLOCK)).map(number).collect(),
-            sent: living().map(|it| (number(it), across.sent[it].load(Relaxed))).collect(),
-            taken: living().map(|it| across.taken[it].load(Acquire)).sum(),
-            ..State::default()
-        };
-        state.sent.retain(|(_, packets)| *packets > 0);
-        let comms: Vec<_> = across.comms.lock().iter().filter_map(|comm| comm.upgrade()).collect();
-        let comms = comms.into_iter().filter(|comm| !comm.is_stopped());
-        let mut led = BTreeSet::new();
-        for comm in comms {
-            let (progress, wait) = comm.now().look(world);
-            led.extend(wait.iter().map(|wait| (wait.rank, progress.context)));
-            state.waits.extend(wait);
-            state.comms.push(progress);
-        }
-        let mut shared = Vec::new();
-        for rank in across.local() {
-            let head = world.memory.head(rank);
-            match head.idle_agents.load(Relaxed) {
-                idle::NOBODY => {}
-                idle::RANKS => shared.push(rank as u32),
-                _ => state.idle.push(rank as u32),
-            }
-            for slot in 0..AGENTS {
-                let agent = &head.agents[slot];
-                let epoch = agent.epoch.load(Acquire);
-                // The lead of a round is on record already.
-                let leads = led.contains(&(rank as u32, agent.context.load(Relaxed)));
-                let ended_by = agent.ended_by.load(Relaxed);
-                let confirmed = agent.confirmed.load(Acquire);
-                // A loop that was left without a call.
-                let over = ended_by == Agent::POLL && confirmed + LEFT < world.now_ms();
-                if !epoch.is_multiple_of(2) && !leads && !over {
-                    state.waits.push(Wait {
-                        rank: rank as u32,
-                        which: (slot as u64, epoch),
-                        own: agent.own.load(Relaxed) != 0,
-                        on: match (ended_by, agent.on.load(Relaxed)) {
-                            (Agent::DATA, _) => On::Nobody,
-                            (_, Agent::ANY | 0) => On::Any,
-                            (_, on) => On::Rank(on - 1),
-                        },
-                        takes: [Agent::MESSAGE, Agent::POLL].contains(&ended_by),
-                        polls: ended_by == Agent::POLL,
-                        confirmed,
-                        call: world.describe(rank, &agent.call),
-                    });
-                }
-            }
-        }
-        state.clock = world.now_ms();
-        // What any rank of this process may use, nobody does where all of them wait.
-        let waits = |rank: usize| {
-            let its = |wait: &Wait| wait.own && wait.rank as usize == rank;
-            state.waits.iter().any(its) || world.has_ended(rank, world.block_of(rank))
-        };
-        if !shared.is_empty() && !across.local().all(waits) {
-            state.idle.append(&mut shared);
-        }
-        state
     }
 
     /// Whether nothing has changed since `before`, however often waits were seen to go on.

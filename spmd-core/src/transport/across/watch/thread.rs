@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use super::super::survive::die;
+use super::super::said::{SAID, die, say};
 use super::alarm::Launcher;
 use super::looks::{DELIVERY, Found, Looks};
 use super::net::{Event, Net};
 use super::overdue::Overdue;
+use super::shared::{LOOK, Shared};
 use super::state::State;
 use super::wire::Word;
-use super::{LOOK, Shared};
+
 use crate::fault::{self, Cause, Fault};
 use crate::transport::fabric::Fabric;
-use crate::transport::shared::Reach;
 
 /// How long after a process is gone it is missed, where the ranks here have come to the end of their
 /// block: it may have heard before this one that the block is over.
@@ -164,12 +164,8 @@ impl Thread {
             Word::Left(block) => self.shared.known.leaves(process, block),
             Word::Ready(meeting) => self.shared.known.arrives(process, meeting),
             Word::Failed(fault) => {
-                let world = self.shared.world.lock().clone();
-                if let Some((across, world)) =
-                    world.as_ref().and_then(|it| it.across.as_ref().zip(Some(it)))
-                {
-                    across.lose(world, process, Some(&fault));
-                }
+                let ranks = self.shared.ranks.lock().clone();
+                ranks.iter().for_each(|ranks| ranks.lose(process, &fault));
             }
             Word::Fault(fault) => {
                 if self.judges() && !self.survives {
@@ -194,7 +190,7 @@ impl Thread {
             }
             let inside = match self.process {
                 0 => self.entered[process] > self.shared.left.load(Acquire),
-                _ => self.shared.world.lock().is_some(),
+                _ => self.shared.ranks.lock().is_some(),
             };
             if inside && self.failed.is_none() {
                 let fault = Fault::Rank { rank: process * self.each, cause: Cause::Lost };
@@ -206,17 +202,15 @@ impl Thread {
     /// A process is gone, and the others go on: unless its ranks have left the block, as those of
     /// this one have.
     fn bury(&mut self, process: usize) {
-        // Before the world is looked at: one that is entered now is told by `Watch::enter`.
+        // Before the ranks are looked at: those that enter a block now are told by `Watch::enter`.
         self.shared.known.dies(process);
-        let world = self.shared.world.lock().clone();
+        let ranks = self.shared.ranks.lock().clone();
         let block = self.shared.entered.load(Acquire);
         let known = &self.shared.known;
         let over = self.at_the_end() && known.has_left(process, block);
-        if let (false, Some(world)) = (over, &world)
-            && let Some(across) = &world.across
-        {
-            let told = across.has_lost(process);
-            across.bury(world, process);
+        if let (false, Some(ranks)) = (over, ranks) {
+            let told = ranks.have_lost(process);
+            ranks.bury(process);
             let first = (0..self.process).all(|it| known.is_dead(it) || it == process);
             if first && !told {
                 let rank = process * self.each;
@@ -231,7 +225,7 @@ impl Thread {
 
     /// Ends the job for something that was found here.
     fn tell_and_stop(&mut self, fault: Fault) {
-        super::super::say(&fault);
+        say(&fault);
         self.tell_launcher(&fault);
         match self.judges() || self.survives {
             true => self.net.say_to_all(&Word::Fault(fault.clone())),
@@ -247,9 +241,7 @@ impl Thread {
 
     /// Whether the ranks of this process have done all that they do in their block.
     fn at_the_end(&self) -> bool {
-        let world = self.shared.world.lock();
-        let across = world.as_ref().and_then(|world| world.across.as_ref());
-        across.is_none_or(|across| across.ended.load(Acquire))
+        self.shared.ranks.lock().as_ref().is_none_or(|ranks| ranks.have_ended())
     }
 
     /// Ends the waits of this process's ranks.
@@ -257,16 +249,14 @@ impl Thread {
         if self.failed.is_some() {
             return;
         }
-        super::super::SAID.store(true, Relaxed);
-        if let Some(world) = &*self.shared.world.lock() {
-            world.raise(Reach::All, &fault);
-        }
+        SAID.store(true, Relaxed);
+        self.shared.ranks.lock().iter().for_each(|ranks| ranks.stop(&fault));
         self.failed = Some((fault, Instant::now()));
     }
 
     fn state(&self) -> State {
-        match &*self.shared.world.lock() {
-            Some(world) => State::of(world),
+        match &*self.shared.ranks.lock() {
+            Some(ranks) => ranks.state(),
             None => State { ended: true, ..State::default() },
         }
     }
@@ -277,7 +267,7 @@ impl Thread {
         let state = self.state();
         let waited = state.has_waited_since(&self.last);
         self.last = state;
-        let limit = self.shared.world.lock().as_ref().and_then(|world| world.timeout);
+        let limit = self.shared.ranks.lock().as_ref().and_then(|ranks| ranks.timeout());
         if let Some(fault) = self.overdue.look(&self.last, limit) {
             self.tell_and_stop(fault);
             return;
@@ -327,7 +317,7 @@ impl Thread {
     /// Ends the process, if its ranks do not come to an end though the job has failed.
     fn end_if_failed(&self) {
         let Some((_, since)) = &self.failed else { return };
-        if since.elapsed() >= GRACE && self.shared.world.lock().is_some() {
+        if since.elapsed() >= GRACE && self.shared.ranks.lock().is_some() {
             if self.survives {
                 self.fabric.abort(1);
             }

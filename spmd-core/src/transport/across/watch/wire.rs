@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::known::Meeting;
 use super::door::same;
-use super::state::State;
+use super::state::{MOST, State};
 use crate::fault::Fault;
 
 /// A secret of the job, without which nothing is answered.
@@ -53,9 +53,6 @@ pub(super) enum Word {
     /// This process is about to agree on something with the others of a communicator.
     Ready(Meeting),
 }
-
-/// Most bytes of a word; [`State::cut`] keeps to it.
-pub(super) const MOST: usize = 8 << 20;
 
 /// How long a host may be silent, asked every second, until it counts as gone. Its system answers,
 /// whatever its processes do, so it has not answered twice at least. Who waits for it asks within a

@@ -22,46 +22,16 @@ use std::sync::atomic::Ordering::*;
 
 use parking_lot::Mutex;
 
-use super::Board;
+use super::place::Board;
+use super::proposal::{Proposal, Words};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::Scope;
-use crate::sync::atomic::AtomicU64 as SharedU64;
-use crate::transport::shared::agents::Waiter;
+use crate::mode::Mode;
 use crate::transport::shared::common::Common;
+use crate::transport::shared::endpoint::Endpoint;
 use crate::transport::shared::record::Noted;
-use crate::transport::shared::{Endpoint, Mode};
-
-/// Words of a proposal.
-pub(crate) const WORDS: usize = 18;
-pub(crate) type Words = [u64; WORDS];
-
-/// What a rank proposes in one agreement of a communicator, in `N` words.
-#[repr(C, align(64))]
-pub(crate) struct Proposal<const N: usize = WORDS> {
-    /// The number of the agreement; written last.
-    number: SharedU64,
-    /// The communicator: a peer may still hold the one that was on this board before.
-    context: SharedU64,
-    words: [SharedU64; N],
-}
-
-impl<const N: usize> Proposal<N> {
-    pub(crate) fn clear(&self) {
-        self.number.store(0, Release);
-    }
-
-    fn put(&self, context: u64, number: u64, words: &[u64; N]) {
-        self.context.store(context, Relaxed);
-        self.words.iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
-        self.number.store(number, Release);
-    }
-
-    fn get(&self, context: u64, number: u64) -> Option<[u64; N]> {
-        let here = self.number.load(Acquire) == number && self.context.load(Relaxed) == context;
-        here.then(|| std::array::from_fn(|word| self.words[word].load(Relaxed)))
-    }
-}
+use crate::transport::shared::waiter::Waiter;
 
 /// The place of an agreement's proposals.
 fn place<const N: usize>(proposals: &[Proposal<N>; 2], number: u64) -> &Proposal<N> {
@@ -215,9 +185,9 @@ mod tests {
 
     fn page() -> Page {
         let proposal = || Proposal {
-            number: SharedU64::new(0),
-            context: SharedU64::new(0),
-            words: [SharedU64::new(0)],
+            number: crate::sync::atomic::AtomicU64::new(0),
+            context: crate::sync::atomic::AtomicU64::new(0),
+            words: [crate::sync::atomic::AtomicU64::new(0)],
         };
         Page { proposals: [proposal(), proposal()], ended: AtomicBool::new(false) }
     }

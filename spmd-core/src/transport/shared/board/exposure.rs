@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::{Round, index_of, stamp};
+use super::round::Round;
+use super::stage::{index_of, prefetch_to_write, stamp};
 use crate::element::DType;
 use crate::error::Result;
 use crate::transport::shared::layout::{BoardPage, INLINE, PAYLOAD};
@@ -15,7 +16,7 @@ impl Round<'_> {
     pub fn room(&self, bytes: usize) -> *mut u8 {
         let place = self.place(self.page, bytes).cast_mut();
         if bytes > INLINE {
-            super::prefetch_to_write(place, bytes);
+            prefetch_to_write(place, bytes);
         }
         place
     }

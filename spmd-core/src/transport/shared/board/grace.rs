@@ -9,11 +9,12 @@
 
 use parking_lot::Mutex;
 
-use super::{Round, STAGE_BITS};
+use super::round::Round;
+use super::stage::STAGE_BITS;
 use crate::error::Error;
 use crate::fault::say;
+use crate::mode::Mode;
 use crate::sync::atomic::Ordering::*;
-use crate::transport::shared::Mode;
 use crate::transport::shared::common::Common;
 
 /// Marks the number of a round among those of what the ranks of a process have in common.

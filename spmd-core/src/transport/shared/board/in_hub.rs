@@ -1,8 +1,8 @@
 //! Rounds of ranks that have a hub: how far each is stands in the hub's log, not on its page.
 
-use super::Round;
+use super::round::Round;
 use crate::error::Result;
-use crate::transport::shared::{Begun, Hub};
+use crate::transport::shared::hub::{Begun, Hub};
 use crate::wait::Bell;
 
 impl Round<'_> {

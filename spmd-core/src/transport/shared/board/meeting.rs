@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::{FLAT, LAST_STAGE, Round, STAGE_BITS, slot_of, stamp};
+use super::round::Round;
+use super::stage::{FLAT, LAST_STAGE, STAGE_BITS, slot_of, stamp};
 use crate::error::{Error, Result};
+use crate::mode::Mode;
+use crate::transport::shared::hub::{Arrival, Hub};
 use crate::transport::shared::layout::Slot;
-use crate::transport::shared::{Arrival, Hub, Mode};
 use crate::wait::Fences;
 
 /// Children of a tree node. Virtual ranks, whose children have mostly arrived before them, look

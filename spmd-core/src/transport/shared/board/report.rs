@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::{Round, STAGE_BITS, slot_of};
+use super::round::Round;
+use super::stage::{STAGE_BITS, slot_of};
 use crate::call::Call;
 use crate::error::Error;
 use crate::fault::Fault;

@@ -8,19 +8,10 @@
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use super::Round;
+use super::place::Reading;
+use super::round::Round;
 use crate::error::{Error, Result};
 use crate::transport::shared::single_copy;
-
-/// Whether the ranks of a communicator may read each other's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    Unknown,
-    /// This rank has tried.
-    Tried(bool),
-    /// All ranks know: all may, or not all.
-    Agreed(bool),
-}
 
 /// Numbers that ranks say: what they know, where a word to try lies, where buffers lie.
 const KNOWN: usize = 4;

@@ -5,6 +5,9 @@ use std::ops::RangeInclusive;
 
 use crate::sync::atomic::{AtomicU64, Ordering::*};
 
+/// In notices, instead of a rank: the fault stops everything.
+pub(super) const EVERYBODY: u32 = u32::MAX;
+
 /// Announces fault `number` of `by`. A later one may have taken its place: then it stays.
 pub(super) fn announce(notice: &AtomicU64, number: u32, by: u32) {
     notice.fetch_max(u64::from(number) << 32 | u64::from(by), AcqRel);

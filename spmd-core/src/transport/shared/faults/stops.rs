@@ -1,13 +1,13 @@
 //! What stops a communicator, or a wait.
 
-use super::EVERYBODY;
-use super::notices::{Look, look_at};
+use super::notices::{EVERYBODY, Look, look_at};
 use crate::fault::Fault;
 use crate::group::Scope;
 use crate::sync::atomic::Ordering::*;
 use crate::transport::shared::agents::Wait;
+use crate::transport::shared::endpoint::Endpoint;
 use crate::transport::shared::layout::{FAULT_BYTES, FaultPlace};
-use crate::transport::shared::{Endpoint, World};
+use crate::transport::shared::world::World;
 
 /// How often to look for a fault that is being written.
 const PATIENCE: u32 = 10_000;

@@ -3,8 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use super::Hub;
-
 /// A rank that is behind, as somebody found it last. Ranks go forward only: one that has come to a
 /// goal has come to all before it.
 #[derive(Default)]
@@ -17,7 +15,12 @@ pub(super) struct Behind {
 impl Behind {
     /// One of so many ranks that has not come to `goal`. All looks for one goal together take as
     /// many steps as there are ranks, and one each.
-    fn find(&self, ranks: usize, goal: u64, has_come: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(super) fn find(
+        &self,
+        ranks: usize,
+        goal: u64,
+        has_come: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         if self.reached.load(Acquire) >= goal {
             return None;
         }
@@ -30,23 +33,6 @@ impl Behind {
             None => drop(self.reached.fetch_max(goal, AcqRel)),
         }
         late
-    }
-}
-
-impl Hub {
-    /// A rank that has not come to `round`.
-    pub(crate) fn behind(&self, round: u64) -> Option<usize> {
-        let ranks = self.worker_of.len();
-        self.behind.0[0].find(ranks, round, |rank| self.begun_by(rank) >= round)
-    }
-
-    /// A rank that has not come to the stage of this stamp, as `has_come` tells.
-    pub(crate) fn behind_stage(
-        &self,
-        stamp: u64,
-        has_come: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
-        self.behind.0[1].find(self.worker_of.len(), stamp, has_come)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::Hub;
 use crate::call::Call;
 use crate::fault::{Fault, by_call};
-use crate::transport::shared::World;
 use crate::transport::shared::record::{CallRecord, Noted};
+use crate::transport::shared::world::World;
 
 impl World {
     /// The calls of all ranks in `round`, in words. The asking rank, its round and its call may not

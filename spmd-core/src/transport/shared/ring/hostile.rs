@@ -3,12 +3,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::format::RING_OFFSET;
 use super::*;
+use crate::mode::Mode;
 use crate::text::TABLE_BYTES;
 use crate::transport::shared::layout::Layout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::record::CallRecord;
-use crate::transport::shared::{Mode, Tuning, World};
+use crate::transport::shared::{Endpoint, World};
+use crate::tuning::Tuning;
 use crate::wait::Policy;
 
 /// The end of a rank that reads what it has written itself.

@@ -1,4 +1,4 @@
-use super::super::super::now::Rounds;
+use super::super::super::rounds::Rounds;
 use super::*;
 
 /// A look at processes of one rank each, which has its number; the `count`-th.

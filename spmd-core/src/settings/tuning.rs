@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::{parsed, positive, variable, variables::*};
 use crate::algorithm::find;
+use crate::environment::variables::*;
+use crate::environment::{parsed, positive, variable};
 use crate::error::{Error, Result};
-use crate::transport::shared::Mode;
-use crate::transport::wrap::TraceFile;
+use crate::mode::Mode;
+use crate::trace_file::TraceFile;
 use crate::tuning::{File, Rules, Section, Tuning, path};
 
 /// What a variable says that is 0 or 1.
@@ -23,7 +24,7 @@ fn switch(name: &str) -> Result<Option<bool>> {
 }
 
 /// What the variables ask for, all but segments and what was measured.
-pub(super) fn tuning() -> Result<Tuning> {
+pub(crate) fn tuning() -> Result<Tuning> {
     Ok(Tuning {
         forced: forced()?,
         single_copy: switch(SINGLE_COPY)?,
@@ -36,7 +37,7 @@ pub(super) fn tuning() -> Result<Tuning> {
     })
 }
 
-pub(super) fn segment() -> Result<Option<usize>> {
+pub(crate) fn segment() -> Result<Option<usize>> {
     Ok(positive(SEGMENT, "a number of bytes")?.map(|bytes| bytes.clamp(64, 1 << 30)))
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn measured(mode: Mode, ranks: usize) -> Result<Option<&'static Secti
 
 /// What the launcher hands on to process ranks: it has read the file, once for all of them.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes need Linux"))]
-pub(super) fn handed_on() -> Result<Option<Section>> {
+pub(crate) fn handed_on() -> Result<Option<Section>> {
     let Some(text) = variable(TUNED)? else { return Ok(None) };
     let section = Section::from_inline(&text);
     section.map(Some).map_err(|what| Error::Boot(format!("{TUNED}={text}: {what}")))

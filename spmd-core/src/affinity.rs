@@ -1,4 +1,26 @@
-//! Binding threads to cores.
+//! Cores: which a process may use, and binding threads to them.
+
+/// To which cores the ranks of a block are bound.
+///
+/// ```
+/// # use spmd_core::{Bind, Spmd, spmd};
+/// // Rank 0 on the first core that this process may use, rank 1 on the second.
+/// Spmd::new(2).bind(Bind::Cores).run(|_ctx| Ok(()))?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// To none: the system decides.
+    #[default]
+    None,
+    /// Rank i to the i-th of the cores that this process may use, over again where there are
+    /// more ranks.
+    Cores,
+    /// Rank i to the i-th of these cores, over again where there are more ranks.
+    List(Vec<usize>),
+    /// Rank i to the i-th of these sets of cores, over again where there are more ranks.
+    Sets(Vec<Vec<usize>>),
+}
 
 /// Cores that this process may use.
 #[cfg(target_os = "linux")]
@@ -14,7 +36,7 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 
 /// Binds the calling thread to these cores; none, or some that it may not use, are ignored, as
 /// binding is only about speed.
-pub(super) fn bind_to(cores: &[usize]) {
+pub(crate) fn bind_to(cores: &[usize]) {
     #[cfg(target_os = "linux")]
     if !cores.is_empty() {
         let mut set = rustix::thread::CpuSet::new();

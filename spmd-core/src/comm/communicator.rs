@@ -1,0 +1,375 @@
+//! A communicator, and what it is made of.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::beyond::{Beyond, Offload};
+use super::choices::Choices;
+use super::entry::{Entered, User};
+#[cfg(doc)]
+use super::offer::Offer;
+use super::part::Part;
+use super::polls::Polling;
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::group::{Group, Scope};
+use crate::mode::Mode;
+use crate::transport::across::Spread;
+use crate::transport::fabric::Processes;
+use crate::transport::registry::Route;
+use crate::transport::shared::board::{Board, FLAT, Round};
+use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
+use crate::transport::shared::record::Noted;
+use crate::transport::shared::{Common, Endpoint};
+
+/// A communicator: ranks that call collectives together and exchange messages that no other
+/// communicator sees.
+///
+/// It can be moved to another thread, not shared: calls start from one thread at a time, and
+/// collectives in the same order on all its ranks. It frees itself when dropped.
+///
+/// ```
+/// # use spmd_core::{Comm, Result, spmd};
+/// fn to_the_right(comm: &Comm) -> Result<usize> {
+///     comm.send(&[comm.rank()], (comm.rank() + 1) % comm.size(), 0)?;
+///     let left = (comm.rank() + comm.size() - 1) % comm.size();
+///     Ok(comm.recv_vec::<usize>(left, 0)?.0[0])
+/// }
+/// assert_eq!(spmd(3, |ctx| to_the_right(ctx))?, [2, 0, 1]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+///
+/// As long as a rank has a communicator besides its block's own on which nobody waits, any thread of
+/// its process may be about to use it: one that this library does not know, or one that runs another
+/// rank, which does not wait. A circle of waits through this rank is then not found. A time limit
+/// still bounds them ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
+pub struct Comm {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) route: Route,
+    pub(super) scope: Scope,
+    pub(super) me: usize,
+    /// This rank among those of its process.
+    pub(super) here: usize,
+    /// How its ranks lie in processes without common memory.
+    pub(super) spread: Option<Arc<Spread>>,
+    pub(super) beyond: Arc<Beyond>,
+    /// What carries out its calls by other means than the arena; `None` if nothing does.
+    pub(super) offload: Option<Arc<dyn Offload>>,
+    pub(super) board: Board,
+    pub(super) notes: [Cell<(usize, u64, Noted)>; 16],
+    /// The number of the text that names the call which made it; 0 of the block's own.
+    pub(super) origin: u16,
+    pub(super) choices: Choices,
+    pub(super) polling: Polling,
+    pub(super) user: User,
+    /// The block's own communicator, not one made by the program.
+    pub(super) primary: bool,
+    /// Of the block's own, where it spans processes: what its ranks share in this one.
+    _part: Option<Common<Part>>,
+}
+
+/// Marks the whole of a block among what the ranks of a process have in common.
+const WHOLE: u64 = 1 << 61;
+
+impl Comm {
+    pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Comm {
+        let part = || Part::of(Group::World(endpoint.world.size()));
+        let at = (u64::from(block), board_of(block));
+        let (part, here, spread) = match &beyond.across {
+            Some(across) if across.size() > across.local().len() => {
+                let part = Common::of(&endpoint.world, (at.0, WHOLE), part);
+                let processes = across.fabric.world();
+                let spread = part.spread(across, processes, at, endpoint.rank, true);
+                let here = part.here(Some(across));
+                (Some(part), here, Some(spread))
+            }
+            _ => (None, Group::World(endpoint.world.size()), None),
+        };
+        let group = Group::World(endpoint.world.size());
+        let scope = Scope::new(u64::from(block), block, board_of(block), group, here);
+        let here = scope.here.local(endpoint.rank).expect("a rank lives in its process");
+        let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
+        let route = Route::of(&endpoint, beyond.across.as_ref());
+        let choices = Choices::of(&endpoint.world, endpoint.world.size());
+        let (notes, polling, user) = Default::default();
+        let origin = 0;
+        let offload = beyond.part(spread.is_some());
+        Comm {
+            endpoint,
+            route,
+            scope,
+            me,
+            here,
+            spread,
+            beyond,
+            offload,
+            board,
+            notes,
+            origin,
+            choices,
+            polling,
+            user,
+            primary: true,
+            _part: part,
+        }
+    }
+
+    /// This rank in this communicator, from 0.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(3, |ctx| Ok(ctx.rank()))?, [0, 1, 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.me
+    }
+
+    /// How many ranks this communicator has.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(3, |ctx| Ok(ctx.size()))?, [3; 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.scope.group.len()
+    }
+
+    /// The rank in the world of a rank of this communicator, as errors name it. It may panic for a
+    /// number that is none.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(3, |ctx| Ok(ctx.world_rank(2)))?, [2; 3]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn world_rank(&self, rank: usize) -> usize {
+        self.scope.group.world(rank)
+    }
+
+    /// Numbers of a call's texts; a call met again costs one comparison.
+    #[inline]
+    pub(super) fn note(&self, call: &Call<'_>) -> Noted {
+        let site = std::ptr::from_ref(call.site) as usize;
+        let dtype = call.dtype.map_or(0, |dtype| dtype.id);
+        let what = dtype ^ call.op.map_or(0, |op| op.identity().rotate_left(32));
+        let place = &self.notes[(site >> 3) % self.notes.len()];
+        let (known_site, known_what, known) = place.get();
+        if (known_site, known_what) == (site, what) {
+            return known;
+        }
+        let noted = self.endpoint.note(call).on(self.origin);
+        place.set((site, what, noted));
+        noted
+    }
+
+    /// Runs a collective on the shared arena: what algorithms of `spmd-collectives` are made of.
+    ///
+    /// All ranks of the communicator call it, in the same order, with calls of equal
+    /// fingerprints. Errors: what `body` gives, or the fault that stops the communicator.
+    #[doc(hidden)]
+    #[inline]
+    pub fn collective<'a, R>(
+        &'a self,
+        call: &'a Call<'a>,
+        body: impl FnOnce(&Round<'a>) -> Result<R>,
+    ) -> Result<R> {
+        self.carried(call, || {
+            let noted = self.note(call);
+            Round::run(&self.endpoint, &self.scope, &self.board, self.here, call, noted, body)
+        })
+    }
+
+    /// Keeps others from making calls as long as what this gives lives: between the calls that a
+    /// longer one is made of.
+    ///
+    /// Errors: another call is under way, or an operation of a reduction runs.
+    #[doc(hidden)]
+    pub fn hold(&self, call: &Call<'_>) -> Result<Entered<'_>> {
+        self.user.hold(call)
+    }
+
+    /// Makes a call, with what is wrapped around the transport. Where nothing is, it costs nothing:
+    /// to go through the transport's table took a tenth of a barrier of two ranks.
+    ///
+    /// Errors: another call is under way.
+    #[inline]
+    pub(super) fn carried<R>(&self, call: &Call<'_>, run: impl FnOnce() -> Result<R>) -> Result<R> {
+        let _entered = self.user.enter(call)?;
+        self.endpoint.acts();
+        if self.route.plain { run() } else { self.wrapped(call, run) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wrapped<R>(&self, call: &Call<'_>, run: impl FnOnce() -> R) -> R {
+        let (mut run, mut result) = (Some(run), None);
+        let way = self.choices.take();
+        self.route.transport.around(call, way, &mut || result = run.take().map(|run| run()));
+        result.expect("a transport makes each call once")
+    }
+
+    /// What carries out calls by other means than the arena.
+    #[inline]
+    pub(crate) fn offload(&self) -> Option<&dyn Offload> {
+        self.offload.as_deref()
+    }
+
+    /// Up to how many ranks a small collective is best done flat, everybody reading everybody:
+    /// ranks that share a core only add up the work.
+    #[doc(hidden)]
+    pub fn flat_limit(&self) -> usize {
+        if self.endpoint.world.mode == Mode::Virtual { 4 } else { FLAT }
+    }
+
+    /// Up to how many ranks small data that go one way are best shown to those alone who want them:
+    /// beyond that, and in the hub, a meeting of all lets more ranks go on at once.
+    #[doc(hidden)]
+    pub fn one_way_limit(&self) -> usize {
+        if self.has_hub() { 1 } else { FLAT }
+    }
+
+    /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
+    /// ([`Round::arrive_and`]).
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_hub(&self) -> bool {
+        self.endpoint.hub(&self.scope).is_some()
+    }
+
+    /// Whether all ranks know that all may read each other's private memory through the kernel.
+    #[doc(hidden)]
+    pub fn reads_private(&self) -> bool {
+        self.board.reads_private()
+    }
+
+    /// Whether the job has more ranks than cores.
+    #[doc(hidden)]
+    pub fn shares_cores(&self) -> bool {
+        self.endpoint.world.size() > self.endpoint.world.policy.cores
+    }
+
+    pub(super) fn check_rank(
+        &self,
+        call: &Call<'_>,
+        what: &'static str,
+        given: usize,
+    ) -> Result<()> {
+        let size = self.size();
+        if given < size {
+            return Ok(());
+        }
+        Err(Error::RankOutOfRange { call: call.to_string(), what, given, size })
+    }
+
+    /// Refuses a root that is not a rank of this communicator.
+    #[doc(hidden)]
+    #[inline]
+    pub fn check_root(&self, call: &Call<'_>) -> Result<()> {
+        call.root.map_or(Ok(()), |root| self.check_rank(call, "root", root))
+    }
+}
+
+/// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
+#[doc(hidden)]
+impl Comm {
+    /// Makes in `call` the communicator of a part of this one, in which this rank is number `me`,
+    /// with what [`Comm::processes_of`] gave for it. `None` if another thread of this rank has taken
+    /// the board since it was free. Members must meet once more before they use it.
+    ///
+    /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
+    /// so that of communicators that share a rank no two have the same, even if two threads of
+    /// the rank make them at a time: from communicators on different boards.
+    ///
+    /// # Safety
+    /// All members call this with the same arguments but `me`, and use the result only if all of
+    /// them have got one. `board` and `base` are of the [`Offer`] that all ranks of this
+    /// communicator that take part have together, and `me` is this rank's place in `part`.
+    pub unsafe fn child(
+        &self,
+        call: &Call<'_>,
+        (part, me): (&Part, usize),
+        (board, base): (usize, u64),
+        processes: Option<Arc<dyn Processes>>,
+    ) -> Option<Comm> {
+        self.skip_contexts(base);
+        let group = part.group.clone();
+        let lowest = group.lowest();
+        let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
+        if !self.endpoint.take_board(board, context) {
+            return None;
+        }
+        let across = self.beyond.across.as_ref();
+        let spread = processes.zip(across).map(|(processes, across)| {
+            part.spread(across, processes, (context, board), self.endpoint.rank, false)
+        });
+        let here = part.here(across.map(|across| &**across));
+        let size = group.len();
+        let scope = Scope::new(context, self.scope.block, board, group, here).within(&self.scope);
+        let scope = Scope { together: Some(part.together.clone()), ..scope };
+        let here = scope.here.local(self.endpoint.rank)?;
+        self.endpoint.opens_comm();
+        Some(Comm {
+            endpoint: self.endpoint.clone(),
+            route: self.route.clone(),
+            scope,
+            me,
+            here,
+            offload: self.beyond.part(spread.is_some()),
+            beyond: self.beyond.clone(),
+            spread,
+            board: Board::new(board, context),
+            notes: Default::default(),
+            origin: self.endpoint.note_origin(call),
+            choices: Choices::of(&self.endpoint.world, size),
+            polling: Polling::default(),
+            user: Default::default(),
+            primary: false,
+            _part: None,
+        })
+    }
+
+    /// These ranks of this communicator, each once.
+    pub fn part_of(&self, ranks: &[usize]) -> Part {
+        if ranks.iter().copied().eq(0..self.size()) {
+            return self.part_of_all();
+        }
+        let world = &self.scope.group;
+        Part::of(Group::of(ranks.iter().map(|rank| world.world(*rank))))
+    }
+
+    /// All of them: of these there is a list already.
+    pub fn part_of_all(&self) -> Part {
+        Part::of(self.scope.group.clone())
+    }
+
+    /// Takes note that `base` has been used, on a rank that gets no communicator now.
+    pub fn skip_contexts(&self, base: u64) {
+        self.endpoint.skip_contexts(base + CONTEXT_STEP);
+    }
+
+    /// Where this communicator lies on the boards of its members.
+    pub fn board(&self) -> usize {
+        self.board.index
+    }
+
+    /// Which host this rank is on, as a color for `split`.
+    pub fn host_color(&self) -> u32 {
+        let across = self.beyond.across.as_ref();
+        across.map_or(0, |across| across.fabric.hosts()[across.fabric.process()])
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if !self.primary {
+            self.endpoint.closes_comm();
+            let (world, rank) = (&self.endpoint.world, self.endpoint.rank);
+            self.spread.iter().for_each(|spread| spread.drop_by(world, rank));
+            self.endpoint.retire_board(&self.board, &self.scope);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Panics of ranks: what they said, where, and on which rank.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use crate::current;
+use crate::fault::say;
+
+thread_local! {
+    /// Where the last panic of this thread began.
+    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on panics note their place, which their payload does not tell, and say which rank it is
+/// if the name of its thread does not; then the hook that was there before goes on.
+pub(crate) fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
+            // A thread that is being torn down has no such variable any more.
+            let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
+            if let Some(rank) = current::unnamed() {
+                say(format_args!("rank {rank} panics:"));
+            }
+            before(info);
+        }));
+    });
+}
+
+/// What a panic said, as far as it is text, and where, if it was just caught on this thread.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "(a panic without a text)".into());
+    match PANIC_PLACE.with_borrow(Option::clone) {
+        Some(place) => format!("{text} at {place}"),
+        None => text,
+    }
+}
+
+/// Drops what a panic carried, after its text was taken. If that panics as well, the rank has failed
+/// by the first panic, wherever it runs.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    // To drop that one might panic again.
+    dropped.unwrap_or_else(std::mem::forget);
+}

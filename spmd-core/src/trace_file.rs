@@ -1,0 +1,81 @@
+//! The file to which the ranks of a job write their calls down. What it holds: `transport/wrap/trace.rs`.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::fault::say;
+
+/// The file that all ranks of a job write to.
+#[derive(Debug)]
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    /// Locked against other ranks of this process; the file's own lock is against other processes.
+    file: Mutex<File>,
+}
+
+/// A trace without calls.
+const EMPTY: &str = "[\n]\n";
+/// The end of every other one.
+const END: &str = "\n]\n";
+
+impl TraceFile {
+    /// Opens the file: anew, or, where others of the same job write to it (`shared`), to add to
+    /// the list that is there.
+    ///
+    /// Errors: it cannot be written.
+    pub(crate) fn open(path: &Path, shared: bool) -> Result<TraceFile> {
+        let system = |error| Error::system(format!("writing the trace {}", path.display()), error);
+        let mut options = File::options();
+        let file = options.create(true).truncate(false).read(true).write(true).open(path);
+        let mut file = file.map_err(system)?;
+        locked(&mut file, |file| {
+            if !shared {
+                file.set_len(0)?;
+            }
+            if file.metadata()?.len() == 0 { file.write_all(EMPTY.as_bytes()) } else { Ok(()) }
+        })
+        .map_err(system)?;
+        Ok(TraceFile { path: path.into(), file: Mutex::new(file) })
+    }
+
+    /// Adds lines to the list, which they take a comma and an end of line between.
+    pub(crate) fn write(&self, lines: &str) {
+        if lines.is_empty() {
+            return;
+        }
+        if let Err(error) = locked(&mut self.file.lock(), |file| add(file, lines)) {
+            say(format_args!("the trace {} is not complete: {error}", self.path.display()));
+        }
+    }
+}
+
+/// Does something with the file that other processes must not do meanwhile, where the file system
+/// can see to that.
+fn locked(file: &mut File, work: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let has_lock = file.lock().is_ok();
+    let outcome = work(file);
+    if has_lock {
+        file.unlock()?;
+    }
+    outcome
+}
+
+fn add(file: &mut File, lines: &str) -> io::Result<()> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let (before, start) = match length == EMPTY.len() as u64 {
+        true => ("", 2),
+        false => (",\n", length.saturating_sub(END.len() as u64)),
+    };
+    let mut end = String::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(END.len() as u64)))?;
+    file.read_to_string(&mut end)?;
+    if end != END {
+        return Err(io::Error::other("something else has been written to it"));
+    }
+    file.seek(SeekFrom::Start(start))?;
+    file.write_all(format!("{before}{lines}{END}").as_bytes())
+}

@@ -1,0 +1,72 @@
+//! One rank's end of its world's arena.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use parking_lot::Mutex;
+
+use super::agents::{Agents, Wait};
+use super::contexts::Contexts;
+use super::hub::Hub;
+use super::inbox::Inbox;
+use super::member::Member;
+use super::outlived::Outlived;
+use super::polls::Hopeless;
+use super::ring::RingWriter;
+use super::world::World;
+use crate::fault::Fault;
+use crate::group::Scope;
+
+/// One rank's end of a world.
+pub(crate) struct Endpoint {
+    member: Member,
+    pub(super) agents: Agents,
+    /// Live communicators besides the block's own: other threads may hold them.
+    pub(crate) extra_comms: AtomicUsize,
+    pub(crate) hopeless: Hopeless,
+    pub(super) inbox: Mutex<Inbox>,
+    /// Rings to other processes, made at the first message.
+    pub(super) rings: Box<[Mutex<Option<RingWriter>>]>,
+    pub(super) contexts: Mutex<Contexts>,
+    pub(super) outlived: Mutex<Outlived>,
+    /// The last faults that have stopped communicators of this rank.
+    pub(super) told: Mutex<VecDeque<Fault>>,
+    /// Waits of others that this rank has ended, as long as they do not know.
+    pub(super) condemned: Mutex<Vec<Wait>>,
+}
+
+impl Deref for Endpoint {
+    type Target = Member;
+
+    #[inline(always)]
+    fn deref(&self) -> &Member {
+        &self.member
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(world: Arc<World>, rank: usize) -> Endpoint {
+        let boards = world.memory.layout.boards;
+        let rings = if world.queue(rank).is_none() { world.size() } else { 0 };
+        Endpoint {
+            member: Member::new(world, rank),
+            agents: Agents::new(),
+            extra_comms: AtomicUsize::new(0),
+            hopeless: Hopeless::default(),
+            inbox: Mutex::new(Inbox::new()),
+            rings: (0..rings).map(|_| Mutex::new(None)).collect(),
+            contexts: Mutex::new(Contexts::new(boards)),
+            outlived: Mutex::default(),
+            told: Mutex::default(),
+            condemned: Mutex::default(),
+        }
+    }
+
+    /// Where the ranks of this communicator meet, if they are virtual and it is the block's own.
+    #[inline]
+    pub(crate) fn hub(&self, scope: &Scope) -> Option<&Hub> {
+        self.world.hub.as_ref().filter(|_| scope.is_primary())
+    }
+}

@@ -1,0 +1,151 @@
+//! Receiving: what has come to a rank, from its rings or its queue.
+
+use std::ops::Range;
+
+use super::endpoint::Endpoint;
+use super::inbox::{Arrived, Body, Inbox, Lent};
+use super::ring::{Letter, Place};
+use crate::error::Result;
+use crate::transport::message::{Data, Envelope, Wanted};
+
+impl Endpoint {
+    /// Takes the first message that fits, if one has come.
+    pub(super) fn take_message(&self, wanted: &Wanted) -> Result<Option<Arrived<'_>>> {
+        let mut inbox = self.inbox.lock();
+        if let Some(kept) = inbox.take_kept(self, wanted) {
+            return Ok(Some(Arrived::from(kept)));
+        }
+        if let Some(queue) = self.world.queue(self.rank) {
+            if queue.is_empty() {
+                return Ok(None);
+            }
+            let before = inbox.waiting.len();
+            self.collect(&mut inbox, wanted.source)?;
+            let found = inbox.take_kept(self, wanted);
+            if inbox.waiting.len() > before {
+                self.ring_other_agents();
+            }
+            return Ok(found.map(Arrived::from));
+        }
+        for source in self.sources(wanted.source) {
+            while let Some(letter) = inbox.next(self, source)? {
+                if !wanted.fits(&letter.envelope) {
+                    inbox.keep(self, source, letter)?;
+                    self.ring_other_agents();
+                    continue;
+                }
+                let Letter { envelope, body, end } = letter;
+                let body = match body {
+                    Place::Ring(data) => {
+                        let bytes = envelope.bytes;
+                        Body::Lent(Lent { inbox, member: self, source, data, bytes, end })
+                    }
+                    Place::Lane(large) => {
+                        inbox.pass(self, source, end);
+                        Body::Kept(Data::There(Box::new(large)))
+                    }
+                };
+                return Ok(Some(Arrived { envelope, body }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The data of a message that was kept are needed no more.
+    pub(crate) fn reuse(&self, data: Vec<u8>) {
+        if self.world.queue(self.rank).is_none() {
+            self.inbox.lock().spare.give(data);
+        }
+    }
+
+    /// Something came for another agent of this rank, which may sleep on the same bell.
+    #[cold]
+    fn ring_other_agents(&self) {
+        self.bell().ring();
+    }
+
+    fn sources(&self, source: Option<usize>) -> Range<usize> {
+        source.map_or(0..self.world.size(), |source| source..source + 1)
+    }
+
+    /// Looks at the first message that fits, if one has come. It stays where it is: most are received
+    /// next, from a ring without a copy more.
+    pub(super) fn peek_message(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
+        self.make_room();
+        let mut inbox = self.inbox.lock();
+        if self.world.queue(self.rank).is_some() {
+            self.collect(&mut inbox, wanted.source)?;
+        }
+        if let Some(index) = inbox.position(wanted) {
+            return Ok(Some(inbox.waiting[index].envelope));
+        }
+        if self.world.queue(self.rank).is_none() {
+            for source in self.sources(wanted.source) {
+                while let Some(letter) = inbox.next(self, source)? {
+                    if wanted.fits(&letter.envelope) {
+                        return Ok(Some(letter.envelope));
+                    }
+                    inbox.keep(self, source, letter)?;
+                    self.ring_other_agents();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The messages of this block that nobody has received: how many, and the first. Those in
+    /// communicators that were given up, and of blocks before, are dropped; those of the next
+    /// block, which faster ranks have entered already, are kept for it.
+    pub(crate) fn unreceived(&self, block: u32) -> Result<Option<(usize, Envelope)>> {
+        let messages = self.messages_of(block);
+        let mut inbox = self.inbox.lock();
+        self.collect(&mut inbox, None)?;
+        let (mut count, mut first) = (0, None);
+        inbox.drop_but(self, |envelope| {
+            let left = messages.contain(envelope.context);
+            if left {
+                count += 1;
+                first.get_or_insert(*envelope);
+            }
+            left || messages.are_later(envelope.context)
+        });
+        Ok(first.map(|first| (count, first)))
+    }
+
+    /// Drops the messages of blocks before `block`, which all ranks have ended: one that was stopped
+    /// leaves some. What is of this block comes from ranks that have entered it already, and is of its
+    /// own communicator, as this rank is in no other yet.
+    pub(super) fn forget_messages(&self, block: u32) {
+        self.collect_all();
+        let mut inbox = self.inbox.lock();
+        inbox.drop_but(self, |envelope| envelope.context == u64::from(block));
+    }
+
+    /// Makes room in all rings to this rank. What is wrong with one is an error for the call that
+    /// wants a message from it.
+    pub(super) fn collect_all(&self) {
+        if self.world.queue(self.rank).is_none() {
+            let mut inbox = self.inbox.lock();
+            let sources = 0..self.world.size();
+            sources.for_each(|source| drop(self.collect(&mut inbox, Some(source))));
+        }
+    }
+
+    /// Moves what has come (from one source, or all) into the inbox.
+    fn collect(&self, inbox: &mut Inbox, source: Option<usize>) -> Result<()> {
+        if let Some(queue) = self.world.queue(self.rank) {
+            queue.drain(&mut inbox.waiting);
+            return Ok(());
+        }
+        for source in self.sources(source) {
+            while let Some(letter) = inbox.next(self, source)? {
+                inbox.keep(self, source, letter)?;
+            }
+            // Its sender may wait for room.
+            if let Some(Some(reader)) = inbox.readers.get_mut(source) {
+                reader.tell(self, source);
+            }
+        }
+        Ok(())
+    }
+}

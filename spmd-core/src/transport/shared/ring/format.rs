@@ -1,0 +1,101 @@
+//! What lies where in a ring.
+
+use std::sync::atomic::AtomicU64;
+
+/// Large messages that one rank can have under way to another at once, each sent by another
+/// thread of it: more than threads wait for each other in a sensible program, as one that waits
+/// for a lane may be the one whose message the receiver wants first.
+pub(crate) const LANES: usize = 64;
+
+/// Bytes of data that travel in the ring itself at most.
+pub(crate) const EAGER: usize = 8 * 1024;
+pub(in super::super) const RING: u64 = 64 * 1024;
+/// Bytes that a receiver reads before it says so.
+pub(super) const TELL: u64 = RING / 16;
+pub(super) const LINE: u64 = 64;
+// With what its receiver has not told of, a ring has room for the longest message, for what is skipped
+// before it, and for lines that are cleared.
+const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 2 * LINE <= RING);
+/// Bytes of a lane's staging area, and of one piece of it.
+pub(in super::super) const STAGING: usize = 16 * PIECE;
+pub(in super::super) const PIECE: usize = 16 * 1024;
+
+/// Where in a lane's staging area the bytes from `done` on of its message `number` go. Each begins
+/// at another piece: lines that the receiver has just read take twice as long to write.
+pub(in super::super) fn staged_at(number: u64, done: usize) -> usize {
+    // An odd number of pieces, so that all of the 16 have their turn.
+    (number as usize).wrapping_mul(5 * PIECE).wrapping_add(done) % STAGING
+}
+
+pub(super) const EAGER_RECORD: u64 = 1 << 56;
+pub(super) const LARGE_RECORD: u64 = 2 << 56;
+pub(super) const SKIP_RECORD: u64 = 3 << 56;
+
+/// A record's header, one cache line, with the data of the shortest messages.
+#[repr(C, align(64))]
+pub(in super::super) struct Record {
+    pub(in super::super) stamp: AtomicU64,
+    /// `kind << 56 | lane << 48 | file << 32 | line`.
+    pub(in super::super) kind: AtomicU64,
+    pub(in super::super) context: AtomicU64,
+    /// `size << 32 | tag`, the size that of one element in bytes.
+    pub(in super::super) tag: AtomicU64,
+    pub(in super::super) dtype: AtomicU64,
+    /// `dtype_text << 48 | count`; of a record to be skipped, the bytes behind this line.
+    pub(in super::super) count: AtomicU64,
+    /// The data, if they fit; else they follow. Of a large message: its number in the lane.
+    pub(in super::super) data: [AtomicU64; 2],
+}
+
+/// The part of a word that is a count of elements; messages of more bytes do not exist.
+pub(super) const COUNT: u64 = (1 << 48) - 1;
+
+/// Where the data of a large message are, as its sender shows it.
+#[repr(C, align(64))]
+pub(in super::super) struct Lane {
+    /// The message it is for.
+    pub(in super::super) number: AtomicU64,
+    /// Offset of the data in the sender's segment; 0: they come through the staging area.
+    pub(in super::super) direct: AtomicU64,
+    /// Offset of the staging area.
+    pub(in super::super) staging: AtomicU64,
+    /// Bytes put there so far.
+    pub(in super::super) filled: AtomicU64,
+    /// The data's address in the sender's process.
+    pub(in super::super) address: AtomicU64,
+    /// The number of the last message that was taken back.
+    pub(in super::super) withdrawn: crate::sync::atomic::AtomicU64,
+}
+
+#[repr(C, align(4096))]
+pub(super) struct RingHead {
+    pub(super) lanes: [Lane; LANES],
+}
+
+pub(super) const RING_OFFSET: usize = size_of::<RingHead>();
+/// Bytes of a ring in the arena.
+pub(in super::super) const RING_BYTES: usize = RING_OFFSET + RING as usize;
+
+pub(super) fn record_at(base: *mut u8, position: u64) -> *mut Record {
+    // SAFETY: the offset is below RING_BYTES, the size of the block behind `base`.
+    unsafe { base.add(RING_OFFSET + (position % RING) as usize).cast() }
+}
+
+/// Bytes that follow the header of a record with this many bytes of data.
+pub(super) fn following(bytes: u64) -> u64 {
+    if bytes <= size_of::<[u64; 2]>() as u64 { 0 } else { bytes.next_multiple_of(LINE) }
+}
+
+/// Where the data of an eager record are.
+///
+/// # Safety
+/// The record is one of a ring, and [`following`] bytes after it are in the ring.
+pub(super) unsafe fn data_of(record: *mut Record, bytes: u64) -> *mut u8 {
+    if following(bytes) == 0 {
+        // SAFETY: the record is valid, as the caller promises.
+        unsafe { (&raw mut (*record).data).cast() }
+    } else {
+        // SAFETY: the caller promises that what follows is in the ring.
+        unsafe { record.add(1).cast() }
+    }
+}

@@ -1,0 +1,494 @@
+//! A call that may have to wait: what ends its wait, what is told of it, and its record.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::*;
+use std::time::Duration;
+
+use super::agents::Wait;
+use super::endpoint::Endpoint;
+use super::layout::Agent;
+use super::record::{BEYOND_WINDOW, Noted};
+use super::suspicion::Suspicion;
+use super::world::World;
+use crate::call::Call;
+use crate::current;
+use crate::error::{Error, Result};
+use crate::fault::{Cause, Fault};
+use crate::group::{Group, Scope};
+use crate::mode::Mode;
+use crate::panics::panic_text;
+use crate::wait::fleet::Home;
+use crate::wait::{self, Bell, Watch};
+
+/// One call that may have to wait.
+pub(crate) struct Waiter<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) scope: &'a Scope,
+    pub(crate) call: &'a Call<'a>,
+    pub(crate) noted: Noted,
+    /// The world rank plus one that it waits for now, or [`Agent::ANY`].
+    on: Cell<u32>,
+    /// What ends the wait, as [`Agent::ended_by`].
+    ended_by: Cell<u32>,
+    /// What it waits for may come from another process, which rings no bell here.
+    polled: bool,
+    /// It waits because the receiver of its message keeps as much as it may.
+    beyond_window: Cell<bool>,
+    /// What happens to single ranks or to the communicator does not end it.
+    steadfast: bool,
+    faults_seen: Cell<u32>,
+    /// The number of the last fault before the wait went on record.
+    faults_at_start: Cell<u32>,
+    slot: Cell<Option<Option<usize>>>,
+    suspicion: Cell<Option<Suspicion>>,
+    /// A thread is counted as one that sleeps.
+    asleep: Cell<bool>,
+    /// On a thread that runs no rank: it is counted as one that waits.
+    outsider: Cell<Option<wait::Outsider>>,
+    /// All threads were seen to wait, after so many of them had gone on.
+    standstill: Cell<Option<usize>>,
+}
+
+impl<'a> Waiter<'a> {
+    pub(crate) fn new(
+        endpoint: &'a Endpoint,
+        scope: &'a Scope,
+        call: &'a Call<'a>,
+        noted: Noted,
+    ) -> Waiter<'a> {
+        Waiter {
+            endpoint,
+            scope,
+            call,
+            noted,
+            on: Cell::new(0),
+            ended_by: Cell::new(Agent::ACT),
+            polled: false,
+            beyond_window: Cell::new(false),
+            steadfast: false,
+            faults_seen: Cell::new(scope.faults_seen.get()),
+            faults_at_start: Cell::new(0),
+            slot: Cell::new(None),
+            suspicion: Cell::new(None),
+            asleep: Cell::new(false),
+            outsider: Cell::new(None),
+            standstill: Cell::new(None),
+        }
+    }
+
+    /// The same for what may come from another process.
+    pub(crate) fn polled(self) -> Waiter<'a> {
+        Waiter { polled: self.endpoint.world.joined, ..self }
+    }
+
+    /// The same for what ranks do that go on when others fail.
+    pub(crate) fn despite_failures(self) -> Waiter<'a> {
+        Waiter { steadfast: true, ..self }
+    }
+
+    /// Waits for `poll`, which can be made true by the world rank `on` alone (`None`: by any
+    /// member).
+    #[inline]
+    pub(crate) fn until_by<T>(
+        &self,
+        on: Option<usize>,
+        poll: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.waits_on(on);
+        self.until(poll)
+    }
+
+    /// Says that it waits because the receiver of its message keeps as much as its window allows.
+    #[cold]
+    pub(crate) fn beyond_window(&self) {
+        self.beyond_window.set(true);
+    }
+
+    /// The call, with why it waits where that is not plain.
+    fn told(&self) -> String {
+        let beyond = self.beyond_window.get().then_some(BEYOND_WINDOW);
+        format!("{}{}", self.call, beyond.unwrap_or_default())
+    }
+
+    /// Says whom the wait is for from now on: a world rank, or any member.
+    #[inline]
+    pub(crate) fn waits_on(&self, rank: Option<usize>) {
+        self.on.set(rank.map_or(Agent::ANY, |rank| rank as u32 + 1));
+    }
+
+    /// Says what ends the wait from now on: [`Agent::ACT`], [`Agent::MESSAGE`] or [`Agent::DATA`].
+    #[inline]
+    pub(crate) fn ended_by(&self, what: u32) {
+        self.ended_by.set(what);
+    }
+
+    /// Waits for `poll`, which says by [`Waiter::waits_on`] whom it waits for.
+    #[inline]
+    pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
+        let endpoint = self.endpoint;
+        let mut watching = Watching { waiter: self, late: || Ok(()) };
+        let bell = endpoint.bell().polled(self.polled);
+        wait::until(bell, &endpoint.world.policy, &mut watching, poll)
+    }
+
+    /// [`Waiter::until`] on another bell. `late` is called while the wait lasts: it says whom the
+    /// wait is for, or what is wrong.
+    #[inline]
+    pub(crate) fn until_at<T>(
+        &self,
+        bell: Bell<'_>,
+        late: impl FnMut() -> Result<()>,
+        poll: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let policy = &self.endpoint.world.policy;
+        wait::until(bell, policy, &mut Watching { waiter: self, late }, poll)
+    }
+
+    /// Waits until `gone`, whatever happens: for peers that still use this rank's memory.
+    pub(crate) fn until_gone(&self, gone: impl FnMut() -> bool) {
+        wait::until_done(self.endpoint.bell(), gone);
+    }
+
+    /// The fault that stops this communicator, if there is one.
+    #[inline]
+    pub(crate) fn stopped(&self) -> Option<Error> {
+        let now = self.endpoint.world.faults_seen();
+        if now == self.faults_seen.get() { None } else { self.stopped_by(now) }
+    }
+
+    #[cold]
+    fn stopped_by(&self, now: u32) -> Option<Error> {
+        let endpoint = self.endpoint;
+        if let Some(fault) = self.verdict() {
+            return Some(self.stop(&fault));
+        }
+        let found = match self.steadfast {
+            true => endpoint.world.fault_of_all(),
+            false => endpoint.first_fault(self.scope),
+        };
+        if found.is_none() {
+            self.faults_seen.set(now);
+            if !self.steadfast {
+                self.scope.faults_seen.set(now);
+            }
+        }
+        found.map(|fault| Error::stopped(fault, self.call))
+    }
+
+    /// The verdict that this wait is in a circle, if another rank has found that. A rank that has
+    /// just learnt that others ended asks this first: they may have ended because of it.
+    fn verdict(&self) -> Option<Fault> {
+        let slot = self.slot.get()??;
+        let endpoint = self.endpoint;
+        let epoch = endpoint.world.memory.head(endpoint.rank).agents[slot].epoch.load(Relaxed);
+        endpoint.verdict_on((endpoint.rank, slot, epoch), self.faults_at_start.get())
+    }
+
+    /// Records a fault of this communicator and gives the error of the first one there is.
+    pub(crate) fn stop(&self, fault: &Fault) -> Error {
+        self.endpoint.stop(self.scope, fault);
+        let first = self.endpoint.first_fault(self.scope).filter(|_| !self.steadfast);
+        Error::stopped(first.unwrap_or_else(|| fault.clone()), self.call)
+    }
+
+    /// Runs code of the program's own. If that panics, the others are stopped; gives what it
+    /// panicked with.
+    pub(crate) fn guard(&self, operation: impl FnOnce()) -> Option<Box<dyn Any + Send>> {
+        let outcome = wait::in_operation(|| catch_unwind(AssertUnwindSafe(operation)));
+        let payload = outcome.err()?;
+        let cause = Cause::Panicked(panic_text(&*payload));
+        self.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
+        Some(payload)
+    }
+
+    /// Tells the others that this rank gives up with `error`, unless they are stopped already.
+    pub(crate) fn give_up(&self, error: &Error) {
+        if self.stopped().is_none() {
+            let cause = Cause::Returned(error.to_string());
+            self.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
+        }
+    }
+
+    /// Whether the wait has lasted, so that it is time for checks that cost something.
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.slot.get().is_some()
+    }
+
+    /// The rank whose end makes it impossible that the world rank `on` (`None`: any other member)
+    /// does what is waited for.
+    pub(crate) fn gone(&self, on: Option<usize>) -> Option<usize> {
+        let world = &self.endpoint.world;
+        let block = self.scope.block;
+        let gone = |rank: usize| rank != self.endpoint.rank && world.has_ended(rank, block);
+        let Some(rank) = on else {
+            let mut others = self.scope.group.iter().filter(|r| *r != self.endpoint.rank);
+            // A rank of this process says that it fails before it does. Others may have been
+            // killed, and of them each process looks for itself alone.
+            let failed = match world.mode {
+                Mode::Processes => others.clone().find(|rank| world.has_failed(*rank, block)),
+                Mode::Threads | Mode::Virtual => None,
+            };
+            let first = others.next();
+            return failed.or_else(|| first.filter(|_| !self.sees_another()));
+        };
+        gone(rank).then_some(rank)
+    }
+
+    /// Whether nobody can do that but ranks of other processes over MPI, of which this one does not
+    /// know whether they have ended.
+    pub(crate) fn is_for_elsewhere(&self, on: Option<usize>) -> bool {
+        let (world, scope) = (&self.endpoint.world, self.scope);
+        let gone = |rank| rank == self.endpoint.rank || world.has_ended(rank, scope.block);
+        world.joined
+            && match on {
+                Some(rank) => !world.local().contains(&rank),
+                None => scope.here.len() < scope.group.len() && scope.here.iter().all(gone),
+            }
+    }
+
+    /// An error if nobody can do any more what is waited for.
+    fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        match on {
+            0 => Ok(()),
+            Agent::ANY => self.give_up_on(None, ready),
+            rank => self.give_up_on(Some(rank as usize - 1), ready),
+        }
+    }
+
+    /// The same for what the world rank `on` is to do.
+    pub(crate) fn give_up_on(
+        &self,
+        on: Option<usize>,
+        ready: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
+        let Some(rank) = self.gone(on) else { return Ok(()) };
+        let awaited = self.on.get();
+        // What it did before it left may have arrived just now, its failure included.
+        // Or it was all that was awaited of this rank, and the wait has gone on to another one.
+        if ready() || self.on.get() != awaited {
+            return Ok(());
+        }
+        if let Some(error) = self.stopped() {
+            return Err(error);
+        }
+        let waiting = format!("rank {}: {}", self.endpoint.rank, self.told());
+        Err(self.stop(&match self.endpoint.world.block_of(rank) < self.scope.block {
+            true => Fault::Absent { rank, waiting },
+            false => Fault::Left { rank, waiting },
+        }))
+    }
+}
+
+/// How long a worker may be seen to wait outside the library while a thread of the program's own
+/// waits for a rank that it runs.
+const HELD_UP: Duration = Duration::from_secs(2);
+
+impl Waiter<'_> {
+    /// Complains, on a thread of the program's own that uses a communicator of a virtual rank, if the
+    /// rank that it waits for cannot run, because another one of its worker waits outside the library,
+    /// and nobody is left who could end that wait: all workers stand still, and all other threads wait
+    /// in the library, between two looks the same ones.
+    fn held_up(&self, on: u32) -> Result<()> {
+        let world = &self.endpoint.world;
+        if world.mode != Mode::Virtual || wait::fleet::in_coroutine() || on == Agent::ANY {
+            return Ok(());
+        }
+        let before = self.standstill.take();
+        let Some(rank) = (on as usize).checked_sub(1) else { return Ok(()) };
+        if world.home(rank).is_none_or(|home| home.held_up() < HELD_UP) || !world.stands_still() {
+            return Ok(());
+        }
+        let Some(now) = wait::all_wait(&world.running) else { return Ok(()) };
+        if before != Some(now) {
+            self.standstill.set(Some(now));
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "{} cannot complete: rank {rank} cannot run, as a virtual rank of its worker waits for \
+             something outside the library, such as a thread that it joins; use thread ranks, or call \
+             iprobe until the thread has finished",
+            self.call
+        )))
+    }
+
+    /// Whether another member is still in the block. The one that was seen last is looked at first:
+    /// in a world, by whichever rank.
+    fn sees_another(&self) -> bool {
+        let (world, scope) = (&self.endpoint.world, self.scope);
+        let stays = |index: &usize| {
+            let rank = scope.group.world(*index);
+            rank != self.endpoint.rank && !world.has_ended(rank, scope.block)
+        };
+        // In another group than the world, which few ranks leave early, each rank looks for itself.
+        if !matches!(scope.group, Group::World(_)) {
+            return (0..scope.group.len()).any(|index| stays(&index));
+        }
+        let seen = world.seen.load(Relaxed);
+        let other = (seen..scope.group.len()).chain(0..seen).find(stays);
+        if let Some(other) = other {
+            world.seen.store(other, Relaxed);
+        }
+        other.is_some()
+    }
+
+    /// Puts this wait on record.
+    fn record(&self) {
+        let slot = self.endpoint.agents.claim(!self.scope.is_primary());
+        self.slot.set(Some(slot));
+        if !wait::fleet::in_coroutine() && current::rank().is_none() {
+            self.outsider.set(Some(wait::Outsider::new()));
+        }
+        slot.into_iter().for_each(|slot| self.write_to(slot));
+    }
+
+    pub(super) fn write_to(&self, slot: usize) {
+        let endpoint = self.endpoint;
+        self.faults_at_start.set(endpoint.world.faults_claimed());
+        let agent = &endpoint.world.memory.head(endpoint.rank).agents[slot];
+        agent.on.store(self.on.get(), Relaxed);
+        agent.block.store(self.scope.block, Relaxed);
+        agent.context.store(self.scope.context, Relaxed);
+        agent.own.store(
+            u32::from(current::with(|rank| rank.is_some_and(|it| it.is_of(endpoint)))),
+            Relaxed,
+        );
+        agent.ended_by.store(self.ended_by.get(), Relaxed);
+        agent.steadfast.store(u32::from(self.steadfast), Relaxed);
+        agent.confirmed.store(0, Relaxed);
+        agent.since.store(0, Relaxed);
+        agent.call.write(self.call, self.noted);
+        if self.beyond_window.get() {
+            agent.call.note_window();
+        }
+        agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
+    }
+}
+
+impl Endpoint {
+    /// The wait that is in this place is over.
+    pub(super) fn take_off_record(&self, slot: usize) {
+        let agent = &self.world.memory.head(self.rank).agents[slot];
+        agent.epoch.store((agent.epoch.load(Relaxed) | 1) + 1, Release);
+    }
+}
+
+impl World {
+    /// Whether the rank has a wait in this communicator on record; `None` if it has none of its own, so
+    /// that it can act.
+    pub(super) fn waits_in(&self, rank: usize, context: u64) -> Option<bool> {
+        let (mut own, mut here) = (false, false);
+        for agent in &self.memory.head(rank).agents {
+            if !agent.epoch.load(Acquire).is_multiple_of(2) {
+                own |= agent.own.load(Relaxed) != 0;
+                here |= agent.context.load(Relaxed) == context;
+            }
+        }
+        own.then_some(here)
+    }
+
+    /// Whether no worker of this process runs a rank, or will before another thread does something.
+    fn stands_still(&self) -> bool {
+        let mut before: Option<&Home> = None;
+        self.local().filter_map(|rank| self.home(rank)).all(|home| {
+            let same = before.replace(home).is_some_and(|before| before.is_beside(home));
+            same || home.stands_still(HELD_UP)
+        })
+    }
+
+    /// Whether this wait still goes on.
+    pub(super) fn lasts(&self, (rank, slot, epoch): Wait) -> bool {
+        let agent = &self.memory.head(rank).agents[slot];
+        agent.epoch.load(Acquire) == epoch && !self.is_dead(rank)
+    }
+}
+
+/// The watch of a wait.
+pub(crate) struct Watching<'w, 'a, L> {
+    pub(crate) waiter: &'w Waiter<'a>,
+    pub(crate) late: L,
+}
+
+impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
+    #[inline]
+    fn interrupted(&self) -> Option<Box<Error>> {
+        self.waiter.stopped().map(Box::new)
+    }
+
+    fn asleep(&mut self) {
+        let world = &self.waiter.endpoint.world;
+        if world.mode == Mode::Virtual {
+            world.sleeping_threads.fetch_add(1, SeqCst);
+            self.waiter.asleep.set(true);
+        }
+    }
+
+    fn awake(&mut self) {
+        let waiter = self.waiter;
+        let endpoint = waiter.endpoint;
+        if waiter.asleep.take() {
+            endpoint.world.sleeping_threads.fetch_sub(1, SeqCst);
+        }
+        let Some(slot) = waiter.slot.take() else { return };
+        slot.into_iter().for_each(|slot| endpoint.take_off_record(slot));
+        endpoint.agents.give_back(slot, !waiter.scope.is_primary());
+        waiter.suspicion.set(None);
+        waiter.outsider.set(None);
+    }
+
+    #[inline]
+    fn serve(&mut self) -> bool {
+        self.waiter.endpoint.make_room()
+    }
+
+    fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        let waiter = self.waiter;
+        (self.late)()?;
+        if waiter.slot.get().is_none() {
+            waiter.record();
+        }
+        // A sender that waits for room in its ring to this rank must not wait for this wait.
+        waiter.endpoint.collect_all();
+        let on = waiter.on.get();
+        let world = &waiter.endpoint.world;
+        if let Some(limit) = world.timeout
+            && waited > limit
+        {
+            let waiting_for = match (on as usize).checked_sub(1) {
+                Some(rank) if on != Agent::ANY => format!("rank {rank}"),
+                _ => "any rank".into(),
+            };
+            return Err(Error::Timeout { call: waiter.told(), waiting_for, limit });
+        }
+        waiter.left(on, ready)?;
+        waiter.held_up(on)?;
+        let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };
+        let agent = &world.memory.head(waiter.endpoint.rank).agents[slot];
+        // The condition was false after this time: said for deadlock searches of others, with
+        // whom it waits for by now.
+        let now = world.now_ms();
+        if ready() {
+            return Ok(());
+        }
+        agent.on.store(waiter.on.get(), Relaxed);
+        if agent.since.load(Relaxed) == 0 {
+            agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
+        }
+        waiter.endpoint.show_idle_agents();
+        agent.confirmed.store(now, Release);
+        let suspicion = waiter.suspicion.take();
+        match waiter.endpoint.search_deadlock(waiter.scope, slot, suspicion) {
+            Ok(suspicion) => {
+                waiter.suspicion.set(suspicion);
+                Ok(())
+            }
+            // One that it cannot tell to the others now is found again.
+            Err(circle) if !ready() && waiter.endpoint.condemn(&circle.others, &circle.fault) => {
+                Err(waiter.stop(&circle.fault))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+}
