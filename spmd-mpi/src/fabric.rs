@@ -9,7 +9,7 @@ use spmd_core::transport::fabric::{Extents, Fabric, Parts, Processes, Started, S
 use spmd_core::{Error, Result};
 
 use crate::environment::check_pairing;
-use crate::library::Comm;
+use crate::handles::Comm;
 use crate::mpi::{Calls, Mpi};
 use crate::packets::Packets;
 use crate::processes::Members;

@@ -5,10 +5,12 @@ use std::mem;
 
 use spmd_core::Result;
 
-use crate::library::{
-    Comm, CopyAttribute, Count, Datatype, DeleteAttribute, Errhandler, Group, HandleError, Info,
-    Library, Message, Op, Request, Start, Status,
+use crate::handles::{
+    Comm, CopyAttribute, Datatype, DeleteAttribute, Errhandler, Group, HandleError, Info, Message,
+    Op, Request,
 };
+use crate::library::Library;
+use crate::provider::{Count, Start, Status};
 
 /// The name of a function as it is loaded, linked and shown. With counts that are `provider`'s, it
 /// is the one for large counts in the standard ABI.

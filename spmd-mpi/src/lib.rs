@@ -17,6 +17,8 @@ pub mod find;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod functions;
 #[cfg(all(unix, target_pointer_width = "64"))]
+mod handles;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
 #[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
 mod linked;
@@ -36,6 +38,8 @@ mod steps;
 mod survive;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod types;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod ulfm;
 
 // Where the library comes from: its functions and constants, and what handles and counts are.
 #[cfg(all(unix, target_pointer_width = "64", not(feature = "mpi")))]

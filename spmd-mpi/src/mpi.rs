@@ -10,8 +10,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use spmd_core::{Error, Result};
 
-use crate::library::{Comm, Constants, Errhandler, Library, raise};
-use crate::survive::{self, Survival};
+use crate::handles::{Comm, Errhandler};
+use crate::library::{Constants, Library, raise};
+use crate::ulfm::{self, Survival};
 
 /// How long the end of the process waits for a thread that is inside MPI.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -147,7 +148,7 @@ impl Mpi {
         // that thread, which the standard does not allow, but nothing is left that could be lost.
         let _calls = self.open.try_lock_for(PATIENCE);
         if self.survival.is_some() {
-            survive::wait_for_turn(&self.library);
+            ulfm::wait_for_turn(&self.library);
         }
         // SAFETY: this is the world's communicator.
         let _ = unsafe { self.library.abort(self.library.constants.comm_world, status) };
@@ -175,7 +176,10 @@ impl Calls<'_> {
     /// of the others.
     pub fn acknowledge(&self, comm: Comm) -> Result<()> {
         match &self.mpi.survival {
-            Some(survival) => survival.acknowledge(comm, self),
+            Some(survival) => {
+                let (_, all) = self.rank_and_size(comm)?;
+                survival.acknowledge(self, comm, all)
+            }
             None => Ok(()),
         }
     }

@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::MAX_PACKET;
 
-use crate::library::{Comm, Library, Message, Request, Status};
+use crate::handles::{Comm, Message, Request};
+use crate::library::Library;
 use crate::mpi::{Calls, Mpi};
+use crate::provider::Status;
 
 /// Sends that one call looks at.
 const COLLECTED: usize = 4;

@@ -8,7 +8,7 @@ use spmd_core::op::ErasedOp;
 use spmd_core::transport::fabric::{Processes, Started, Step};
 use spmd_core::{Error, Result};
 
-use crate::library::{Comm, Group};
+use crate::handles::{Comm, Group};
 use crate::mpi::{Calls, Mpi};
 use crate::provider::{bits, pieces};
 use crate::started::{Begun, Kind, Several, Underway};

@@ -5,7 +5,8 @@ use std::io::Write;
 use spmd_core::Result;
 use spmd_core::transport::fabric::Started;
 
-use crate::library::{Library, Request};
+use crate::handles::Request;
+use crate::library::Library;
 use crate::mpi::Mpi;
 use crate::packets::complete;
 use crate::provider::Kept;

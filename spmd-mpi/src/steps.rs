@@ -6,7 +6,9 @@ use std::ptr;
 use spmd_core::transport::fabric::{Extents, Fold, Step};
 use spmd_core::{Error, Result};
 
-use crate::library::{Comm, Constants, Count, Datatype, Library, Op};
+use crate::handles::{Comm, Datatype, Op};
+use crate::library::{Constants, Library};
+use crate::provider::Count;
 use crate::provider::{Lists, Run};
 use crate::started::Begun;
 use crate::types::native;

@@ -4,7 +4,8 @@ use num_complex::Complex;
 use spmd_core::element::{DType, Element};
 use spmd_core::op::ErasedOp;
 
-use crate::library::{Constants, Datatype, Op};
+use crate::handles::{Datatype, Op};
+use crate::library::Constants;
 
 /// The kinds of scalars that MPI folds.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::ptr;
 
-use crate::library::{Comm, Constants, Datatype, Info, Op, Request};
+use crate::handles::{Comm, Datatype, Info, Op, Request};
+use crate::library::Constants;
 
 /// What every library with this ABI was built with.
 pub const fn constants() -> Constants {

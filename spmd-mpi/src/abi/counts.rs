@@ -3,13 +3,9 @@
 use spmd_core::Result;
 use spmd_core::transport::fabric::Step;
 
-use crate::library::{Datatype, Library};
-
-/// `MPI_Count`.
-pub type Count = i64;
-
-/// Where a block starts: `MPI_Aint`.
-pub type Start = isize;
+use super::types::{Count, Start};
+use crate::handles::Datatype;
+use crate::library::Library;
 
 /// Bytes in a row.
 pub struct Run {

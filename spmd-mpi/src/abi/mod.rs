@@ -16,8 +16,8 @@ use crate::library::Library;
 use crate::named::{file_of, place, product};
 #[cfg(test)]
 pub use constants::constants;
-pub use counts::{Count, Kept, Lists, Run, Start, pieces};
-pub use types::{Status, bits, raw};
+pub use counts::{Kept, Lists, Run, pieces};
+pub use types::{Count, Start, Status, bits, raw};
 
 mod constants;
 mod counts;

@@ -43,3 +43,9 @@ impl Status {
         self.source
     }
 }
+
+/// `MPI_Count`.
+pub type Count = i64;
+
+/// Where a block starts: `MPI_Aint`.
+pub type Start = isize;

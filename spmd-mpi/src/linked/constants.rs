@@ -6,7 +6,8 @@ use std::ptr;
 use rsmpi::ffi as c;
 
 use super::types::bits;
-use crate::library::{Comm, Constants, Datatype, Info, Op, Request};
+use crate::handles::{Comm, Datatype, Info, Op, Request};
+use crate::library::Constants;
 
 /// `MPI_COMM_WORLD` of MPICH and of what is made from it.
 const WORLD_OF_MPICH: c_int = 0x4400_0000;

@@ -7,13 +7,9 @@ use std::sync::OnceLock;
 
 use spmd_core::{Error, Result};
 
-use crate::library::{Datatype, Library};
-
-/// How many elements there are.
-pub type Count = c_int;
-
-/// Where a block starts, in elements.
-pub type Start = c_int;
+use super::types::{Count, Start};
+use crate::handles::Datatype;
+use crate::library::Library;
 
 /// The most that MPI is told at a time. Tests make it small by `SPMD_MPI_COUNT`.
 pub fn most() -> usize {

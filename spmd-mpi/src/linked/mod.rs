@@ -8,9 +8,9 @@ use spmd_core::{Error, Result};
 use crate::functions::Functions;
 use crate::library::Library;
 use crate::named::{file_of, place, product};
-pub use counts::{Count, Kept, Lists, Run, Start};
+pub use counts::{Kept, Lists, Run};
 pub use pieces::pieces;
-pub use types::{Status, bits, raw};
+pub use types::{Count, Start, Status, bits, raw};
 
 mod constants;
 mod counts;

@@ -34,3 +34,9 @@ impl Status {
         self.0.MPI_SOURCE
     }
 }
+
+/// How many elements there are.
+pub type Count = c_int;
+
+/// Where a block starts, in elements.
+pub type Start = c_int;

@@ -52,9 +52,8 @@ fn graph(tree: &Tree) -> DiGraph<usize, BTreeSet<String>> {
     let mut arrows: BTreeMap<(usize, usize), BTreeSet<String>> = BTreeMap::new();
     for (from, file) in tree.files.iter().enumerate() {
         for import in &file.imports {
-            if let Some(to) = tree.defines(&import.within, &import.path)
-                && to != from
-            {
+            let defined = tree.defines(&import.within, &import.path);
+            for to in defined.into_iter().filter(|to| *to != from) {
                 let name = import.path.last().cloned().unwrap_or_default();
                 arrows.entry((from, to)).or_default().insert(name);
             }

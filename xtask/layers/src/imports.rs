@@ -6,13 +6,14 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, Macro, Meta, UseTree};
 
-use crate::modules::Place;
+/// A module or what it defines: `crate`, `self`, `super` or a name, then the names down to it.
+pub(crate) type Place = Vec<String>;
 
 /// What one module names.
 #[derive(Default)]
 pub(crate) struct Imports {
-    /// What it binds by `use`: the name, and the path that it stands for.
-    pub(crate) bound: HashMap<String, Place>,
+    /// What it binds by `use`: the name, and the paths that it stands for, each in some builds.
+    pub(crate) bound: HashMap<String, Vec<Place>>,
     /// Every path that it names.
     pub(crate) paths: Vec<Place>,
 }
@@ -70,7 +71,7 @@ impl Imports {
         }
         self.paths.push(before.clone());
         if bound != "_" {
-            self.bound.insert(bound, before);
+            self.bound.entry(bound).or_default().push(before);
         }
     }
 

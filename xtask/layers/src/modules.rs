@@ -5,18 +5,16 @@ use std::path::{Path, PathBuf};
 
 use syn::{Attribute, Expr, Item, ItemMod, Lit, Meta};
 
-use crate::imports::{self, Imports};
-
-/// A module: `crate`, then the names down to it.
-pub(crate) type Place = Vec<String>;
+use crate::imports::{self, Imports, Place};
 
 /// A crate, file by file.
 #[derive(Default)]
 pub(crate) struct Tree {
     /// The file of each module, as an index into `files`; modules within a file have that file.
     modules: HashMap<Place, usize>,
-    /// What each module binds by `use`: the name, and the path that it stands for.
-    bound: HashMap<Place, HashMap<String, Place>>,
+    /// What each module binds by `use`: the name, and the path that it stands for, or those where that
+    /// depends on what is built.
+    bound: HashMap<Place, HashMap<String, Vec<Place>>>,
     pub(crate) files: Vec<File>,
 }
 
@@ -81,13 +79,21 @@ impl Tree {
         Ok(())
     }
 
-    /// The file that defines what `path` names within the module `within`; none where that is not of
+    /// The files that define what `path` names within the module `within`; none where that is not of
     /// this crate, or is a module itself.
-    pub(crate) fn defines(&self, within: &[String], path: &[String]) -> Option<usize> {
-        self.resolve(within, path, 0)
+    pub(crate) fn defines(&self, within: &[String], path: &[String]) -> Vec<usize> {
+        let mut files = Vec::new();
+        self.resolve(within, path, 0, &mut files);
+        files
     }
 
-    fn resolve(&self, within: &[String], path: &[String], depth: usize) -> Option<usize> {
+    fn resolve(
+        &self,
+        within: &[String],
+        path: &[String],
+        depth: usize,
+        files: &mut Vec<usize>,
+    ) -> Option<()> {
         // Names that stand for each other in turn are no program.
         if depth > 32 {
             return None;
@@ -112,13 +118,19 @@ impl Tree {
             } else if let Some(child) = self.child(&at, next) {
                 at = child;
             } else if let Some(stands_for) = self.bound.get(&at)?.get(next) {
-                let whole: Place = stands_for.iter().chain(&rest[1..]).cloned().collect();
-                // A name of another crate, or of an item beside it.
-                let own = ["crate", "self", "super"].contains(&whole[0].as_str())
-                    || whole[0] != *next && self.resolves(&at, &whole[0]);
-                return if own { self.resolve(&at, &whole, depth + 1) } else { None };
+                for start in stands_for {
+                    let whole: Place = start.iter().chain(&rest[1..]).cloned().collect();
+                    // Not a name of another crate, or of an item beside it.
+                    let own = ["crate", "self", "super"].contains(&whole[0].as_str())
+                        || whole[0] != *next && self.resolves(&at, &whole[0]);
+                    if own {
+                        self.resolve(&at, &whole, depth + 1, files);
+                    }
+                }
+                return Some(());
             } else {
-                return self.modules.get(&at).copied();
+                files.extend(self.modules.get(&at));
+                return Some(());
             }
             rest = &rest[1..];
         }
