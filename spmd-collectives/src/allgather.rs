@@ -225,7 +225,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
 
 /// An allgather of this rank's block into those of all.
 #[inline]
-pub(crate) fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+pub fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     let collective = if recv.blocks.vary() { &ALLGATHERV } else { &ALLGATHER };
     Args::new(collective, dtype).send(send).recv(recv)
 }

@@ -138,12 +138,7 @@ impl Allreduce for Comm {
 
 /// An allreduce from one place into another, or the same.
 #[inline]
-pub(crate) fn args<'a>(
-    dtype: DType,
-    op: ErasedOp<'a>,
-    send: Memory<'a>,
-    recv: Memory<'a>,
-) -> Args<'a> {
+pub fn args<'a>(dtype: DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     Args::new(&ALLREDUCE, dtype).op(op).send(send).recv(recv)
 }
 

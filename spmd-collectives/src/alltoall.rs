@@ -233,6 +233,6 @@ fn block_of(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Res
 
 /// An alltoall of equal blocks, from one place into another, or the same.
 #[inline]
-pub(crate) fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+pub fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     Args::new(&ALLTOALL, dtype).send(send).recv(recv)
 }

@@ -48,8 +48,9 @@ impl Barrier for Comm {
 
 const BARRIER: Collective = Collective { kind: Kind::Barrier, alone: Alone::Nothing, arena };
 
+/// A barrier.
 #[inline]
-pub(crate) fn args() -> Args<'static> {
+pub fn args() -> Args<'static> {
     Args::new(&BARRIER, u8::DTYPE)
 }
 

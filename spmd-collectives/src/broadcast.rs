@@ -108,7 +108,7 @@ const BROADCAST: Collective = Collective { kind: Kind::Broadcast, alone: Alone::
 
 /// A broadcast of one block, into `buf`, or on the root from it.
 #[inline]
-pub(crate) fn args(dtype: DType, root: usize, buf: Memory<'_>) -> Args<'_> {
+pub fn args(dtype: DType, root: usize, buf: Memory<'_>) -> Args<'_> {
     Args::new(&BROADCAST, dtype).root(root).recv(buf)
 }
 

@@ -13,6 +13,8 @@ mod data;
 mod exchange;
 mod free;
 mod gather;
+#[doc(hidden)]
+pub mod internal;
 mod large;
 mod neighbor;
 mod object;

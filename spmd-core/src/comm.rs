@@ -14,6 +14,7 @@ mod polls;
 mod receive;
 mod rules;
 mod settle;
+mod start;
 mod survive;
 mod tally;
 

@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::plane::{Numbered, Planes};
+use crate::wait::Started;
 
 /// Carries a call out.
 ///
@@ -29,6 +30,21 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<(
     }
     // SAFETY: as the caller promises.
     unsafe { in_arena(comm, call, &args) }
+}
+
+/// Starts a call, which goes on while the rank does something else: in all its waits, and when it asks
+/// whether the call is over. Whoever carries the call out does so as without a start, on a coroutine.
+///
+/// Errors: as [`dispatch`], of what is wrong at once; the communicator spans processes without common
+/// memory.
+///
+/// # Safety
+/// As [`dispatch`], until the call is over. What this gives is dropped, not forgotten, before `comm`
+/// and all that `call` and `args` name, on this thread.
+pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Result<Started<'a>> {
+    comm.check_root(&call)?;
+    // SAFETY: as the caller promises.
+    unsafe { comm.start(&call, move |comm| dispatch(comm, &call, args)) }
 }
 
 /// # Safety

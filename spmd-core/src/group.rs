@@ -10,6 +10,10 @@ use parking_lot::Mutex;
 
 use crate::fault::Fault;
 
+/// Tracks of a communicator, on each of which one started call is under way at a time. Each has a
+/// board of its own.
+pub(crate) const TRACKS: usize = 4;
+
 /// The members of a communicator, in rank order.
 #[derive(Clone, Debug)]
 pub(crate) enum Group {
@@ -113,6 +117,8 @@ pub(crate) struct Scope {
     pub(crate) fault: OnceCell<Box<Fault>>,
     /// The rank has the communicator, and with it its page of the board.
     pub(crate) held: bool,
+    /// Which of the communicator's tracks of started calls it is; 0 for all other calls.
+    pub(crate) track: usize,
     /// Of a communicator that the program has made: what its ranks in this process share.
     pub(crate) together: Option<Arc<Together>>,
 }
@@ -128,8 +134,15 @@ pub(crate) struct Together {
     fault: OnceLock<Fault>,
 }
 
-/// How many rounds and agreements there were by a rank's account, and whether it has stopped them.
-pub(crate) type Account = (u64, u64, bool);
+/// What a communicator came to, by a rank's account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// How many rounds there were, on its board and on those of its tracks.
+    pub(crate) rounds: [u64; 1 + TRACKS],
+    pub(crate) agreements: u64,
+    /// Whether the rank has stopped it.
+    pub(crate) stopped: bool,
+}
 
 impl Together {
     /// Whether all members `here` have left what ended like this. Who has left does not come back.
@@ -156,8 +169,20 @@ pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 impl Scope {
     pub(crate) fn new(context: u64, block: u32, board: usize, group: Group, here: Group) -> Scope {
         let (faults_seen, examined, fault) = Default::default();
-        let (held, together) = (true, None);
-        Scope { context, block, board, group, here, faults_seen, examined, fault, held, together }
+        let (held, track, together) = (true, 0, None);
+        Scope {
+            context,
+            block,
+            board,
+            group,
+            here,
+            faults_seen,
+            examined,
+            fault,
+            held,
+            track,
+            together,
+        }
     }
 
     /// What does not concern `parent` does not concern this part of it, which was made later.

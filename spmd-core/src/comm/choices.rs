@@ -33,6 +33,12 @@ impl Choices {
         Choices { ruled, trial: Cell::new(None), taken: Cell::new(None) }
     }
 
+    /// The same choices.
+    pub(super) fn copied(&self) -> Choices {
+        let (ruled, trial) = (self.ruled.clone(), self.trial.clone());
+        Choices { ruled, trial, taken: Cell::new(None) }
+    }
+
     /// What the call took that is about to be made, if it had a choice.
     pub(super) fn take(&self) -> Option<Algorithm> {
         self.taken.take()

@@ -1,6 +1,6 @@
 //! A communicator, and what it is made of.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use super::beyond::{Beyond, Offload};
@@ -12,7 +12,7 @@ use super::part::Part;
 use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::group::{Group, Scope};
+use crate::group::{Group, Scope, TRACKS};
 use crate::mode::Mode;
 use crate::transport::across::Spread;
 use crate::transport::fabric::Processes;
@@ -62,10 +62,22 @@ pub struct Comm {
     pub(super) choices: Choices,
     pub(super) polling: Polling,
     pub(super) user: User,
-    /// The block's own communicator, not one made by the program.
+    /// Of its started calls, once it has any.
+    pub(super) started: OnceCell<Box<Tracks>>,
+    /// The block's own communicator, not one made by the program, or a track.
     pub(super) primary: bool,
     /// Of the block's own, where it spans processes: what its ranks share in this one.
-    _part: Option<Common<Part>>,
+    pub(super) _part: Option<Common<Part>>,
+}
+
+/// The started calls of a communicator: the same ranks, on boards of their own.
+pub(super) struct Tracks {
+    /// On each goes one call after another.
+    pub(super) comms: [Comm; TRACKS],
+    /// How many calls there have been on each that are over.
+    pub(super) over: [Cell<u64>; TRACKS],
+    /// How many have been started on all.
+    pub(super) starts: Cell<u64>,
 }
 
 /// Marks the whole of a block among what the ranks of a process have in common.
@@ -109,6 +121,7 @@ impl Comm {
             choices,
             polling,
             user,
+            started: OnceCell::new(),
             primary: true,
             _part: part,
         }
@@ -327,6 +340,7 @@ impl Comm {
             choices: Choices::of(&self.endpoint.world, size),
             polling: Polling::default(),
             user: Default::default(),
+            started: OnceCell::new(),
             primary: false,
             _part: None,
         })
@@ -369,7 +383,8 @@ impl Drop for Comm {
             self.endpoint.closes_comm();
             let (world, rank) = (&self.endpoint.world, self.endpoint.rank);
             self.spread.iter().for_each(|spread| spread.drop_by(world, rank));
-            self.endpoint.retire_board(&self.board, &self.scope);
+            let started = self.started.get().map_or([0; TRACKS], |tracks| tracks.rounds());
+            self.endpoint.retire_board(&self.board, &self.scope, started);
         }
     }
 }

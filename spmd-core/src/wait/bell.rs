@@ -109,6 +109,11 @@ impl<'a> Bell<'a> {
         }
     }
 
+    /// Which bell it is: where its word lies.
+    pub(super) fn place(self) -> usize {
+        (&raw const *self.word).addr()
+    }
+
     #[inline]
     pub(super) fn is_polled(self) -> bool {
         self.polled

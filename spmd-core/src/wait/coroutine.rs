@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
+use super::current::is_started;
 use super::ready::{LocalSet, SharedSet};
 
 /// Why a suspended coroutine runs again.
@@ -89,6 +90,17 @@ thread_local! {
     /// Set while the loop of a worker runs on this thread. A coroutine never changes its thread,
     /// so that code in one may keep the address of this variable across a suspension.
     static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
+
+    /// For the calls that a thread has started which is no worker. It lives as long as the thread, so
+    /// longer than they do: a started call is over before whoever has started it ends.
+    static OF_THREAD: Local = Local {
+        worker: Arc::new(Worker::new(1)),
+        ready: LocalSet::new(1),
+        running: Cell::new(Running { slot: 0, yielder: ptr::null() }),
+        now: Cell::new(Instant::now()),
+        #[cfg(target_os = "linux")]
+        stacks: StackFacts { guards: super::stack::Guards::none(), size: 0, first_rank: 0 },
+    };
 }
 
 impl Local {
@@ -103,6 +115,35 @@ impl Local {
         LOCAL.set(self);
         let _leave = Leave;
         run()
+    }
+
+    /// Runs a coroutine of its own of whoever runs here, which is resumed on this thread alone: the
+    /// coroutine that runs here is the same one afterwards. On a thread that is no worker, it is the
+    /// only one of a worker that nothing wakes.
+    pub(super) fn beside<R>(resume: impl FnOnce() -> R) -> R {
+        let here = LOCAL.get();
+        if here.is_null() {
+            return OF_THREAD.with(|local| local.enter(resume));
+        }
+        // SAFETY: as in `with`.
+        let running = unsafe { &(*here).running };
+        let before = running.get();
+        let result = resume();
+        running.set(before);
+        result
+    }
+
+    /// Says in a coroutine that has just begun beside the one that ran here that it runs here now.
+    pub(super) fn runs(yielder: &RankYielder) {
+        Local::with(|local| local.running.set(Running { yielder, ..local.running.get() }));
+    }
+
+    /// Reads the clock for [`coarse_now`].
+    pub(super) fn read_clock() {
+        let now = Instant::now();
+        if Local::with(|local| local.now.set(now)).is_none() {
+            OF_THREAD.with(|local| local.now.set(now));
+        }
     }
 
     #[inline]
@@ -215,8 +256,9 @@ pub fn suspend() -> Resumed {
 /// three times as long.
 #[inline(always)]
 pub fn suspend_for(what: Suspension) -> Resumed {
-    // The panic count belongs to the thread: the next coroutine would find itself unwinding.
-    if thread::panicking() {
+    // The panic count belongs to the thread: the next coroutine would find itself unwinding. A started
+    // call only goes back to whoever has started it.
+    if thread::panicking() && !is_started() {
         return Resumed::Refused;
     }
     let resumed = Local::with(|local| {

@@ -15,13 +15,11 @@ use super::coroutine::Worker;
 pub use super::coroutine::{
     Home, Resumed, Suspension, coarse_now, current, in_coroutine, slot, suspend, suspend_for,
 };
+pub use super::stack::DEFAULT_STACK_SIZE;
 use super::stack::StackPool;
 pub use super::worker::Payload;
 use super::worker::{OnDrop, Task, drive};
 use crate::Error;
-
-/// Address space of one stack in bytes. Memory is taken page by page, as it is touched.
-pub const DEFAULT_STACK_SIZE: usize = 1 << 20;
 
 /// Looks that an idle worker takes before it gives its core away: about 20 µs. It does so only
 /// where each worker can have a core.

@@ -1,6 +1,8 @@
 //! The one place that waits. See `README.md` beside this file for the protocol and its proof.
 
+mod asleep;
 pub(crate) mod bell;
+mod beside;
 mod coroutine;
 mod current;
 mod fences;
@@ -8,20 +10,26 @@ pub(crate) mod fleet;
 mod held;
 #[cfg(target_os = "linux")]
 mod overflow;
+mod policy;
 mod ready;
 mod stack;
+mod start;
+mod started;
 mod threads;
 pub(crate) mod until;
 mod word;
 mod worker;
 
 pub(crate) use bell::Bell;
-pub(crate) use current::{current, set_current};
+pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
+pub(crate) use policy::{Policy, Watch, cores};
+pub use start::Started;
+pub(crate) use start::start;
 pub(crate) use threads::{
     Opener, Opening, Outsider, Running, all_wait, nobody_else_runs, starting_own_threads,
 };
-pub(crate) use until::{Policy, Watch, cores, until, until_done, until_woken};
+pub(crate) use until::{for_own_turn, until, until_done, until_woken};
 
 use std::cell::Cell;
 

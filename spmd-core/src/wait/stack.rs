@@ -4,10 +4,54 @@
 //! as it is touched. A stack that a coroutine gives back is the next one handed out, with its
 //! pages.
 
+use std::io;
+
 #[cfg(target_os = "linux")]
 pub(super) use linux::{Guards, PooledStack, StackPool};
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::{PooledStack, StackPool};
+
+/// Address space of one stack in bytes. Memory is taken page by page, as it is touched.
+pub const DEFAULT_STACK_SIZE: usize = 1 << 20;
+
+/// Stacks for the calls that one thread starts, cut from as many pools as it needs.
+pub(super) struct Stacks {
+    pool: Option<StackPool>,
+    /// How many the pool still has.
+    left: usize,
+    free: Vec<PooledStack>,
+}
+
+impl Stacks {
+    /// How many are reserved at a time, and kept at most while nobody uses them.
+    const MANY: usize = 16;
+
+    pub(super) const fn new() -> Stacks {
+        Stacks { pool: None, left: 0, free: Vec::new() }
+    }
+
+    /// A stack. Errors: the system's, when it has no room for it.
+    pub(super) fn take(&mut self) -> io::Result<PooledStack> {
+        if let Some(stack) = self.free.pop() {
+            return Ok(stack);
+        }
+        if self.left == 0 {
+            self.pool = Some(StackPool::new(Stacks::MANY, DEFAULT_STACK_SIZE)?);
+            self.left = Stacks::MANY;
+        }
+        let pool = self.pool.as_mut().expect("it has some left");
+        let stack = pool.take()?;
+        self.left -= 1;
+        Ok(stack)
+    }
+
+    /// Takes a stack back.
+    pub(super) fn give_back(&mut self, stack: PooledStack) {
+        if self.free.len() < Stacks::MANY {
+            self.free.push(stack);
+        }
+    }
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -205,6 +249,11 @@ mod linux {
     }
 
     impl Guards {
+        /// Of no pool.
+        pub(in super::super) fn none() -> Guards {
+            Guards { region: 0..0, stride: 1, guard: 0 }
+        }
+
         /// Whether `address` is in one of them. May be asked in a signal handler.
         pub(in super::super) fn contain(&self, address: usize) -> bool {
             self.region.contains(&address)

@@ -13,9 +13,10 @@ use std::{hint, mem, process, ptr, thread};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::coroutine::{ENDED, Local, Resumed, Running, Suspension, Worker};
+use super::current;
+use super::policy::{POLLED_SPINS, POLLED_YIELDS};
 use super::ready::LocalSet;
 use super::stack::{PooledStack, StackPool};
-use super::until::{POLLED_SPINS, POLLED_YIELDS};
 
 /// What a panic carries.
 pub type Payload = Box<dyn Any + Send>;
@@ -210,6 +211,7 @@ impl Runner<'_> {
         let coroutine = unsafe {
             RankCoroutine::with_stack_unchecked(stack, move |yielder, _| {
                 local.running.set(Running { slot, yielder });
+                current::begin();
                 catch_unwind(AssertUnwindSafe(|| body(rank))).err()
             })
         };

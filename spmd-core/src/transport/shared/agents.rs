@@ -22,7 +22,8 @@ pub(crate) mod idle {
 /// Which of the records are in use, and who uses the rank's communicators besides its own agent.
 pub(super) struct Agents {
     used: AtomicU32,
-    /// Agents without a record, because too many wait at once.
+    /// Agents without a record, because too many wait at once, or because they are started calls, beside
+    /// which their rank may do anything.
     unrecorded: AtomicU32,
     /// Agents on record that wait on a communicator besides the block's own.
     on_extra: AtomicU32,
@@ -50,7 +51,7 @@ impl Agents {
         loop {
             let free = (!used).trailing_zeros() as usize;
             if free >= AGENTS {
-                self.unrecorded.fetch_add(1, Relaxed);
+                self.leave_off_record();
                 return None;
             }
             match self.used.compare_exchange_weak(used, used | 1 << free, AcqRel, Relaxed) {
@@ -61,6 +62,11 @@ impl Agents {
                 Err(now) => used = now,
             }
         }
+    }
+
+    /// One waits that has no record: what it waits for is not told.
+    pub(super) fn leave_off_record(&self) {
+        self.unrecorded.fetch_add(1, Relaxed);
     }
 
     pub(super) fn give_back(&self, slot: Option<usize>, extra: bool) {

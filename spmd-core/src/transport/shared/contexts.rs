@@ -32,6 +32,8 @@ pub(crate) struct Retiring {
 pub(crate) struct Contexts {
     /// Bit set: the board is free.
     pub(super) free: Vec<u64>,
+    /// Bit set: the tracks of the communicator on this board are in use, or have been.
+    pub(super) tracks: Vec<u64>,
     pub(super) retiring: Vec<Retiring>,
     pub(super) next: u64,
 }
@@ -40,7 +42,8 @@ impl Contexts {
     pub(super) fn new(boards: usize) -> Contexts {
         let mut free = vec![u64::MAX; boards / 64];
         free[0] &= !((1 << BLOCK_BOARDS) - 1);
-        Contexts { free, retiring: Vec::new(), next: FIRST_CONTEXT }
+        let tracks = vec![0; boards / 64];
+        Contexts { free, tracks, retiring: Vec::new(), next: FIRST_CONTEXT }
     }
 }
 

@@ -64,9 +64,10 @@ impl Endpoint {
         }
     }
 
-    /// Where the ranks of this communicator meet, if they are virtual and it is the block's own.
+    /// Where the ranks of this communicator meet, if they are virtual and it is the block's own: for
+    /// one call at a time.
     #[inline]
     pub(crate) fn hub(&self, scope: &Scope) -> Option<&Hub> {
-        self.world.hub.as_ref().filter(|_| scope.is_primary())
+        self.world.hub.as_ref().filter(|_| scope.is_primary() && scope.track == 0)
     }
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use super::board::proposal::Proposal;
 use super::record::CallRecord;
 use super::ring::format::{LANES, RING_BYTES};
+use crate::group::TRACKS;
 use crate::text::Table;
 
 #[cfg(target_os = "linux")]
@@ -214,6 +215,7 @@ pub(crate) struct LaneAck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) ranks: usize,
+    /// Communicators that a rank can have at a time.
     pub(crate) boards: usize,
     pub(crate) segment_bytes: usize,
     /// Bytes before the first segment.
@@ -322,6 +324,12 @@ impl Layout {
         self.segment_offset(rank) + rank % COLORS * (PAGE / COLORS)
     }
 
+    /// With those of the tracks.
+    #[inline]
+    pub(crate) fn all_boards(&self) -> usize {
+        self.boards * (1 + TRACKS)
+    }
+
     // Offsets within a segment's records.
 
     #[inline]
@@ -336,8 +344,15 @@ impl Layout {
             + board * size_of::<BoardPage>()
     }
 
+    /// The board of such a track (1 and up) of started calls, of the communicator whose other calls are
+    /// on this board.
+    #[inline]
+    pub(crate) fn board_of_track(&self, board: usize, track: usize) -> usize {
+        self.boards * track + board
+    }
+
     pub(crate) fn failure_offset(&self, place: usize) -> usize {
-        self.board_offset(self.boards) + place * size_of::<FaultPlace>()
+        self.board_offset(self.all_boards()) + place * size_of::<FaultPlace>()
     }
 
     pub(crate) fn verdict_offset(&self) -> usize {

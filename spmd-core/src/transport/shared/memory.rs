@@ -215,7 +215,7 @@ impl Memory {
 
     #[inline]
     pub(crate) fn board(&self, rank: usize, board: usize) -> &BoardPage {
-        assert!(board < self.layout.boards);
+        assert!(board < self.layout.all_boards());
         self.in_segment(rank, self.layout.board_offset(board))
     }
 

@@ -336,6 +336,11 @@ impl Waiter<'_> {
 
     /// Puts this wait on record.
     fn record(&self) {
+        if wait::is_started() {
+            self.endpoint.agents.leave_off_record();
+            self.slot.set(Some(None));
+            return;
+        }
         let slot = self.endpoint.agents.claim(!self.scope.is_primary());
         self.slot.set(Some(slot));
         if !wait::fleet::in_coroutine() && current::rank().is_none() {

@@ -125,7 +125,9 @@ impl Round<'_> {
     /// anything else.
     pub fn share(&self, owner: usize, peer: usize) -> Option<(*mut u8, usize)> {
         let (world, rank) = (&self.endpoint.world, |rank| self.scope.here.world(rank));
-        let used = self.scope.is_primary() && world.size() <= world.policy.cores;
+        // It is that of one call at a time.
+        let used = self.scope.is_primary() && self.scope.track == 0;
+        let used = used && world.size() <= world.policy.cores;
         used.then(|| world.memory.share(rank(owner), rank(peer))).flatten()
     }
 

@@ -126,7 +126,7 @@ impl Round<'_> {
     }
 
     fn passes(&self) -> Common<Mutex<Passes>> {
-        let key = (self.scope.context, PASSES | self.round);
+        let key = (self.scope.context, PASSES | self.key());
         Common::of(&self.endpoint.world, key, Mutex::default)
     }
 

@@ -30,6 +30,14 @@ pub(crate) struct Board {
     pub(super) reading: Cell<Reading>,
 }
 
+/// Where among its communicator's calls one is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    /// The fingerprint of all that were not started.
+    history: u64,
+    reads_private: bool,
+}
+
 impl Board {
     /// A place for the communicator of this number, which is part of all its fingerprints: a
     /// peer that still holds the communicator that was here before must not take one for the
@@ -56,8 +64,20 @@ impl Board {
         (round, fingerprint)
     }
 
+    /// What all ranks know that start a call now, between the same others.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { history: self.history.get(), reads_private: self.reads_private() }
+    }
+
+    /// The next call here was started at this moment of the communicator's other calls, as number
+    /// `start` of those that were started.
+    pub(crate) fn follows(&self, moment: Moment, start: u64) {
+        self.history.set(mix(self.history.get() ^ mix(moment.history ^ start)));
+        self.reading.set(Reading::Agreed(moment.reads_private));
+    }
+
     /// How many rounds this rank has begun.
-    pub(in super::super) fn rounds(&self) -> u64 {
+    pub(crate) fn rounds(&self) -> u64 {
         self.round.get()
     }
 }

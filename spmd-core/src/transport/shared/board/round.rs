@@ -20,6 +20,9 @@ use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
 use crate::transport::shared::world::World;
 
+/// Where the number of a track lies beside that of a round, which is a stamp's.
+const TRACK_SHIFT: u32 = 64 - STAGE_BITS;
+
 /// One collective call under way on the shared arena.
 pub struct Round<'a> {
     pub(super) endpoint: &'a Endpoint,
@@ -144,7 +147,12 @@ impl<'a> Round<'a> {
     /// this process that asks for it. It stays until the last who has it drops it; who keeps it until
     /// all have come to a later round lets nobody make it again.
     pub fn common<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Common<T> {
-        Common::of(&self.endpoint.world, (self.scope.context, self.round), make)
+        Common::of(&self.endpoint.world, (self.scope.context, self.key()), make)
+    }
+
+    /// The number of the round, and of its track.
+    pub(super) fn key(&self) -> u64 {
+        self.round | (self.scope.track as u64) << TRACK_SHIFT
     }
 
     /// The fingerprint of all calls of the communicator so far.

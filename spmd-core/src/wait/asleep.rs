@@ -1,0 +1,201 @@
+//! A wait that its first looks have not ended: a thread sleeps on the bell, a coroutine is suspended.
+
+use std::mem::take;
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::fleet::{self, Resumed, Suspension};
+use super::policy::{FIRST_SLEEP, LONGEST_SLEEP, SERVE_EVERY, Watch};
+use super::{current, started};
+use crate::error::{Error, Result};
+
+/// Whether to give up, the condition having been false just now.
+fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<bool> {
+    match watch.interrupted() {
+        None => Ok(false),
+        Some(_) if ready() => Ok(true),
+        Some(error) => Err(*error),
+    }
+}
+
+/// Serves peers as long as they ask for something, which who sends many messages does again and
+/// again: polls and yields as at the start of a wait after each time. Whether the wait is over.
+fn serve(
+    (spins, yields): (u32, u32),
+    watch: &mut dyn Watch,
+    ready: &mut dyn FnMut() -> bool,
+) -> bool {
+    let start = Instant::now();
+    let mut idle = 0;
+    loop {
+        if ready() {
+            return true;
+        }
+        if (idle % SERVE_EVERY == 0 || idle > spins) && watch.serve() {
+            idle = 0;
+            // Others may ask without end: the wait's own checks come in time all the same.
+            if watch.interrupted().is_some() || start.elapsed() > FIRST_SLEEP {
+                return false;
+            }
+        }
+        idle += 1;
+        match idle {
+            _ if idle <= spins => std::hint::spin_loop(),
+            _ if idle <= spins + yields => std::thread::yield_now(),
+            _ => return false,
+        }
+    }
+}
+
+/// Waits until `ready`, `served` if a peer has asked for something just now.
+#[cold]
+pub(super) fn wait_as_thread(
+    bell: Bell<'_>,
+    patience: (u32, u32),
+    mut served: bool,
+    watch: &mut dyn Watch,
+    ready: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    watch.asleep();
+    let start = Instant::now();
+    let mut sleep = FIRST_SLEEP;
+    let mut checked = Duration::ZERO;
+    let mut step = || {
+        // Before this one says that it sleeps, which costs a fence on all cores.
+        if (take(&mut served) || watch.serve()) && serve(patience, watch, ready) {
+            return Ok(true);
+        }
+        let ticket = bell.announce_thread();
+        if ready() || interrupted(watch, ready)? {
+            return Ok(true);
+        }
+        served = watch.serve();
+        if !served {
+            bell.sleep(ticket, sleep);
+        }
+        let waited = start.elapsed();
+        if waited < checked + sleep {
+            return Ok(ready());
+        }
+        checked = waited;
+        sleep = (sleep * 2).min(LONGEST_SLEEP);
+        if ready() || interrupted(watch, ready)? {
+            return Ok(true);
+        }
+        watch.overdue(waited, ready)?;
+        Ok(ready())
+    };
+    let outcome = loop {
+        match step() {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    watch.awake();
+    outcome
+}
+
+/// Inlined into its caller, as is the suspension into it: see [`fleet::suspend`].
+#[inline(always)]
+pub(super) fn wait_as_coroutine<T>(
+    bell: Bell<'_>,
+    watch: &mut impl Watch,
+    poll: &mut impl FnMut() -> Option<T>,
+) -> Result<T, Box<Error>> {
+    suspended(bell, watch, poll, || false)
+}
+
+/// [`wait_as_coroutine`] of a virtual rank that has started calls: `poll` goes on with them.
+pub(super) fn wait_as_coroutine_beside(
+    bell: Bell<'_>,
+    watch: &mut impl Watch,
+    poll: &mut impl FnMut() -> Option<()>,
+) -> Result<(), Box<Error>> {
+    suspended(bell, watch, poll, || started::poll(None))
+}
+
+/// `polls`: nobody tells the coroutine of something that it looks for.
+#[inline(always)]
+fn suspended<T>(
+    bell: Bell<'_>,
+    watch: &mut impl Watch,
+    poll: &mut impl FnMut() -> Option<T>,
+    polls: impl Fn() -> bool,
+) -> Result<T, Box<Error>> {
+    let at_home = bell.is_home();
+    let mut start: Option<Instant> = None;
+    let outcome = loop {
+        if at_home
+            && bell.announce_coroutine()
+            && let Some(value) = poll()
+        {
+            break Ok(value);
+        }
+        if let Some(error) = watch.interrupted() {
+            break poll().ok_or(error);
+        }
+        if !at_home {
+            watch.serve();
+        }
+        let what = if at_home && !polls() { Suspension::Wake } else { Suspension::Poll };
+        let why = current::across(|| fleet::suspend_for(what));
+        if let Some(value) = poll() {
+            break Ok(value);
+        }
+        match why {
+            Resumed::Woken => {}
+            Resumed::Refused => break Err(refused()),
+            Resumed::Sweep => {
+                if let Some(outcome) = sweep(watch, &mut start, poll) {
+                    break outcome;
+                }
+            }
+        }
+    };
+    if start.is_some() {
+        watch.awake();
+    }
+    outcome
+}
+
+#[cold]
+#[inline(never)]
+fn refused() -> Box<Error> {
+    let why = "a rank that is panicking cannot wait for others; don't communicate in Drop";
+    Box::new(Error::Argument(why.into()))
+}
+
+/// Makes the rare checks of a coroutine: the end of its wait, if they find one. Not inlined, so
+/// that what they need lies on the stack only meanwhile: the fewer lines of it a rank that waits
+/// touches, the better.
+#[cold]
+#[inline(never)]
+fn sweep<T>(
+    watch: &mut impl Watch,
+    start: &mut Option<Instant>,
+    poll: &mut impl FnMut() -> Option<T>,
+) -> Option<Result<T, Box<Error>>> {
+    let mut found = None;
+    let checked = overdue(watch, start, &mut || {
+        found = found.take().or_else(&mut *poll);
+        found.is_some()
+    });
+    found.map(Ok).or_else(|| checked.err().map(|error| Err(Box::new(error))))
+}
+
+/// A worker has looked after all its coroutines: the wait has lasted. It is measured from the
+/// first such look on, as the worker's clock may be older than the wait before.
+#[cold]
+fn overdue(
+    watch: &mut dyn Watch,
+    start: &mut Option<Instant>,
+    ready: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    let now = fleet::coarse_now();
+    let start = *start.get_or_insert(now);
+    if interrupted(watch, ready)? {
+        return Ok(());
+    }
+    watch.overdue(now.saturating_duration_since(start), ready)
+}

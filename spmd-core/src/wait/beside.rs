@@ -1,0 +1,71 @@
+//! The waits of whoever has started calls, which go on meanwhile.
+
+use std::time::Duration;
+
+use super::asleep::{wait_as_coroutine_beside, wait_as_thread};
+use super::bell::Bell;
+use super::fleet::{self, Resumed};
+use super::policy::{Policy, SERVE_EVERY, Watch};
+use super::started;
+use crate::error::{Error, Result};
+
+/// Waits until `own` is true, and goes on with the started calls meanwhile.
+#[cold]
+#[inline(never)]
+pub(super) fn wait_beside(
+    bell: Bell<'_>,
+    policy: &Policy,
+    watch: &mut dyn Watch,
+    own: &mut dyn FnMut() -> bool,
+) -> Result<()> {
+    // Where a call is over, another one may go on, or this wait be over.
+    let mut ready = || loop {
+        if own() {
+            return true;
+        }
+        if !started::pass(Resumed::Woken) {
+            return own();
+        }
+    };
+    let mut watch = Beside { watch };
+    if fleet::in_coroutine() {
+        let mut poll = || ready().then_some(());
+        return wait_as_coroutine_beside(bell, &mut watch, &mut poll).map_err(|error| *error);
+    }
+    let bell = bell.polled(bell.is_polled() || started::poll(Some(bell.place())));
+    let (spins, yields) = policy.patience(bell.is_polled());
+    for look in 1..=spins + yields {
+        if ready() {
+            return Ok(());
+        }
+        if look % SERVE_EVERY == 0 || look > spins {
+            watch.serve();
+        }
+        if look <= spins { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+    wait_as_thread(bell, (spins, yields), false, &mut watch, &mut ready)
+}
+
+/// The watch of such a wait.
+struct Beside<'w> {
+    watch: &'w mut dyn Watch,
+}
+
+impl Watch for Beside<'_> {
+    fn interrupted(&self) -> Option<Box<Error>> {
+        self.watch.interrupted()
+    }
+    fn asleep(&mut self) {
+        self.watch.asleep();
+    }
+    fn awake(&mut self) {
+        self.watch.awake();
+    }
+    fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        started::sweep();
+        self.watch.overdue(waited, ready)
+    }
+    fn serve(&mut self) -> bool {
+        self.watch.serve()
+    }
+}

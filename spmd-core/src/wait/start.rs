@@ -1,0 +1,90 @@
+//! Calls that go on while whoever has started them does something else.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use super::bell::Bell;
+use super::coroutine::{Local, Resumed};
+use super::current::is_started;
+use super::stack::Stacks;
+use super::started::{self, CallCoroutine, Going, STACKS};
+use super::until::until_done;
+use crate::error::{Error, Result};
+
+/// A call that somebody has started. Dropped, it is waited for.
+#[must_use = "dropped, it waits until the call is over"]
+pub struct Started<'a> {
+    going: Rc<Going>,
+    bell: Bell<'a>,
+    /// What the call uses.
+    _uses: PhantomData<&'a ()>,
+}
+
+/// Starts `body`, which runs at once as far as it can go without waiting. It waits on `bell` alone.
+///
+/// Errors: the system has no room for a stack; a started call runs here.
+///
+/// # Safety
+/// What `body` uses lives until the call is over: what this gives is dropped, not forgotten, before
+/// any of it, by the agent that has started the call.
+pub(crate) unsafe fn start<'a>(
+    bell: Bell<'a>,
+    body: impl FnOnce() -> Result<()> + 'a,
+) -> Result<Started<'a>> {
+    if is_started() {
+        return Err(Error::Argument("a started call cannot start another one".into()));
+    }
+    let stack = STACKS.with_borrow_mut(Stacks::take);
+    let stack = stack.map_err(|error| Error::system("making a stack for a started call", error))?;
+    // SAFETY: as the caller promises, what the closure uses lives until the call is over, and so
+    // until the coroutine has ended, which `Going` lets go of only then.
+    let coroutine = unsafe {
+        CallCoroutine::with_stack_unchecked(stack, move |yielder, _| {
+            Local::runs(yielder);
+            catch_unwind(AssertUnwindSafe(body))
+        })
+    };
+    let going = Rc::new(Going::new(coroutine, bell));
+    if !going.resume(Resumed::Woken) {
+        started::insert(going.clone());
+    }
+    Ok(Started { going, bell, _uses: PhantomData })
+}
+
+impl Started<'_> {
+    /// Goes on with the calls that whoever runs here has started. Whether this one is over.
+    pub fn test(&self) -> bool {
+        if !self.going.is_over() {
+            started::go_on();
+        }
+        self.going.is_over()
+    }
+
+    /// Waits until the call is over, and gives its result. A panic of an operation goes on here.
+    ///
+    /// Errors: the call's.
+    pub fn wait(self) -> Result<()> {
+        self.until_over();
+        match self.going.outcome.take() {
+            Some(Ok(result)) => result,
+            Some(Err(payload)) => resume_unwind(payload),
+            None => unreachable!("a call that is over has an outcome, taken once"),
+        }
+    }
+
+    fn until_over(&self) {
+        until_done(self.bell, || self.going.is_over());
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        // Peers may wait for what this rank will not do any more: neither they nor calls that are before
+        // this one may keep it.
+        if std::thread::panicking() {
+            started::pass(Resumed::Refused);
+        }
+        self.until_over();
+    }
+}
