@@ -144,20 +144,13 @@ impl HubCall<'_> {
         at_worker: impl FnOnce() -> Halting<()>,
         at_last: impl FnOnce() -> Halting<()>,
     ) -> Halting<()> {
-        let (hub, me) = (self.hub, self.comm.me);
+        let (hub, world) = (self.hub, &self.comm.endpoint.world);
         let meeting = stamp(self.round, 1);
-        if self.seat.arrive() {
-            at_worker()?;
-            match hub.meet(me, self.fingerprint) {
-                Arrival::Early => {}
-                Arrival::Last => {
-                    at_last()?;
-                    let world = &self.comm.endpoint.world;
-                    hub.release(me, meeting, |rank| world.wake_worker_of(rank));
-                    return Ok(());
-                }
-                Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
-            }
+        let (here, wake) = ((meeting, self.fingerprint), |rank| world.wake_worker_of(rank));
+        match hub.meet(self.comm.me, here, at_worker, at_last, wake)? {
+            Arrival::Early => {}
+            Arrival::Last => return Ok(()),
+            Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
         }
         self.wait(Late::of(self, self.round), true, || hub.is_over(meeting).then_some(()))
     }

@@ -76,11 +76,11 @@ struct Place {
     rooms: Rooms,
 }
 
-/// What a rank finds when it arrives.
+/// What a rank finds when it comes to a meeting.
 pub(crate) enum Arrival {
-    /// Others are still to come.
+    /// Others are still to come: it waits until [`Hub::is_over`].
     Early,
-    /// This one was the last: it must [`Hub::release`] the others.
+    /// It was the last, and all go on.
     Last,
     /// This rank is in another call.
     Mismatch(usize),
@@ -101,9 +101,9 @@ impl<'a> Seat<'a> {
         &self.place.bell
     }
 
-    /// Counts the rank. Whether it is the last of its worker, which must [`Hub::meet`] the others.
+    /// Counts the rank. Whether it is the last of its worker.
     #[inline]
-    pub(crate) fn arrive(self) -> bool {
+    fn arrive(self) -> bool {
         let arrived = self.place.arrived.load(Relaxed) + 1;
         let last = arrived == self.place.ranks.len();
         self.place.arrived.store(if last { 0 } else { arrived }, Relaxed);
@@ -165,10 +165,38 @@ impl Hub {
         self.places.iter().map(|place| place.ranks.start)
     }
 
+    /// A rank comes to a meeting of this number, in a call of this fingerprint. The last of each worker
+    /// runs `at_worker`, the last of all then `at_last`, before all go on; `wake` makes all ranks of the
+    /// worker of a rank ready.
+    ///
+    /// Errors: those of `at_worker` and `at_last`, after which the meeting never ends.
+    #[inline]
+    pub(crate) fn meet<E>(
+        &self,
+        rank: usize,
+        (meeting, fingerprint): (u64, u64),
+        at_worker: impl FnOnce() -> Result<(), E>,
+        at_last: impl FnOnce() -> Result<(), E>,
+        wake: impl Fn(usize),
+    ) -> Result<Arrival, E> {
+        if !self.seat(rank).arrive() {
+            return Ok(Arrival::Early);
+        }
+        at_worker()?;
+        let arrival = self.count_worker(rank, fingerprint);
+        if let Arrival::Last = arrival {
+            at_last()?;
+            self.outcome.last.store(rank, Relaxed);
+            self.outcome.over.store(meeting, Release);
+            self.firsts().for_each(wake);
+        }
+        Ok(arrival)
+    }
+
     /// Counts the worker whose last rank to arrive is `rank`; all of its ranks are in the call of
     /// this fingerprint.
     #[inline]
-    pub(crate) fn meet(&self, rank: usize, fingerprint: u64) -> Arrival {
+    fn count_worker(&self, rank: usize, fingerprint: u64) -> Arrival {
         if self.has_one_worker() {
             return Arrival::Last;
         }
@@ -205,15 +233,6 @@ impl Hub {
     #[inline]
     pub(crate) fn outcome(&self) -> *const u8 {
         self.outcome.data.as_ptr().cast()
-    }
-
-    /// Ends a meeting: `rank`, the last to arrive, calls this. `wake` makes all ranks of the
-    /// worker of a rank ready.
-    #[inline]
-    pub(crate) fn release(&self, rank: usize, meeting: u64, wake: impl Fn(usize)) {
-        self.outcome.last.store(rank, Relaxed);
-        self.outcome.over.store(meeting, Release);
-        self.firsts().for_each(wake);
     }
 
     /// Whether every rank has left this round.

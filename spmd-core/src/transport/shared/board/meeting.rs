@@ -200,16 +200,11 @@ impl Round<'_> {
     ) -> Result<()> {
         let (want, world) = (stamp(self.round, stage), &self.endpoint.world);
         self.stamp(stage);
-        if hub.seat(self.me).arrive() {
-            match hub.meet(self.me, self.fingerprint) {
-                Arrival::Early => {}
-                Arrival::Last => {
-                    work()?;
-                    hub.release(self.me, want, |rank| world.wake_worker_of(rank));
-                    return Ok(());
-                }
-                Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
-            }
+        let wake = |rank| world.wake_worker_of(rank);
+        match hub.meet(self.me, (want, self.fingerprint), || Ok(()), work, wake)? {
+            Arrival::Early => {}
+            Arrival::Last => return Ok(()),
+            Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
         }
         let bell = self.bell_in(hub).unasked(true);
         let over = || hub.is_over(want).then_some(());
