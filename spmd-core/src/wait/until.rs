@@ -11,6 +11,7 @@ use super::fleet::{self, Resumed, Suspension};
 use super::threads;
 use crate::error::{Error, Result};
 use crate::fault::say;
+use crate::sync::atomic::AtomicU32;
 
 /// How the waits of a world wait.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +188,20 @@ pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
     if until(bell, &policy, &mut Stubborn, || done().then_some(())).is_err() {
         say(format_args!("cannot wait for peers that use memory of this rank; aborting"));
         std::process::abort();
+    }
+}
+
+/// Waits for so long, while others run on the worker of a virtual rank. Where that is impossible, as
+/// in one that is panicking, the worker waits with it.
+pub(crate) fn pause(time: Duration) {
+    let (start, word) = (Instant::now(), AtomicU32::new(0));
+    let left = || time.checked_sub(start.elapsed());
+    let over = || left().is_none().then_some(());
+    let bell = Bell::new(&word, None).polled(true);
+    let waited =
+        fleet::in_coroutine() && until(bell, &Policy::new(1, 0), &mut Stubborn, over).is_ok();
+    if !waited {
+        std::thread::sleep(left().unwrap_or_default());
     }
 }
 
