@@ -69,7 +69,7 @@ impl Policy {
 /// What a wait must know besides its condition.
 pub(crate) trait Watch {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
-    fn interrupted(&self) -> Option<Box<Error>>;
+    fn interrupted(&self) -> Option<Error>;
     /// A thread says from now on, until [`Watch::awake`], that it sleeps.
     fn asleep(&mut self) {}
     /// The wait is over, one that was overdue at least once or of a thread that slept.
@@ -119,7 +119,7 @@ pub(crate) fn until<T>(
         return Ok(value);
     }
     if fleet::in_coroutine() {
-        return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
+        return wait_as_coroutine(bell, watch, &mut poll);
     }
     let (spins, yields) = policy.patience(bell.is_polled());
     // A look at what is polled may itself let others run, who keep a busy core for milliseconds.
@@ -165,14 +165,13 @@ pub(crate) fn until<T>(
     }
 }
 
-/// [`until`] for a virtual rank. The error is boxed: room for it in each frame would make a rank
-/// that waits touch more lines of its stack.
+/// [`until`] for a virtual rank.
 #[inline(always)]
 pub(crate) fn until_woken<T>(
     bell: Bell<'_>,
     watch: &mut impl Watch,
     mut poll: impl FnMut() -> Option<T>,
-) -> Result<T, Box<Error>> {
+) -> Result<T> {
     match poll() {
         Some(value) => Ok(value),
         None => wait_as_coroutine(bell, watch, &mut poll),
@@ -194,7 +193,7 @@ pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
 struct Stubborn;
 
 impl Watch for Stubborn {
-    fn interrupted(&self) -> Option<Box<Error>> {
+    fn interrupted(&self) -> Option<Error> {
         None
     }
     fn awake(&mut self) {}
@@ -208,7 +207,7 @@ fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<boo
     match watch.interrupted() {
         None => Ok(false),
         Some(_) if ready() => Ok(true),
-        Some(error) => Err(*error),
+        Some(error) => Err(error),
     }
 }
 
@@ -296,7 +295,7 @@ fn wait_as_coroutine<T>(
     bell: Bell<'_>,
     watch: &mut impl Watch,
     poll: &mut impl FnMut() -> Option<T>,
-) -> Result<T, Box<Error>> {
+) -> Result<T> {
     let at_home = bell.is_home();
     let what = if at_home { Suspension::Wake } else { Suspension::Poll };
     let mut start: Option<Instant> = None;
@@ -335,9 +334,9 @@ fn wait_as_coroutine<T>(
 
 #[cold]
 #[inline(never)]
-fn refused() -> Box<Error> {
+fn refused() -> Error {
     let why = "a rank that is panicking cannot wait for others; don't communicate in Drop";
-    Box::new(Error::Argument(why.into()))
+    Error::argument(why.into())
 }
 
 /// Makes the rare checks of a coroutine: the end of its wait, if they find one. Not inlined, so
@@ -349,13 +348,13 @@ fn sweep<T>(
     watch: &mut impl Watch,
     start: &mut Option<Instant>,
     poll: &mut impl FnMut() -> Option<T>,
-) -> Option<Result<T, Box<Error>>> {
+) -> Option<Result<T>> {
     let mut found = None;
     let checked = overdue(watch, start, &mut || {
         found = found.take().or_else(&mut *poll);
         found.is_some()
     });
-    found.map(Ok).or_else(|| checked.err().map(|error| Err(Box::new(error))))
+    found.map(Ok).or_else(|| checked.err().map(Err))
 }
 
 /// A worker has looked after all its coroutines: the wait has lasted. It is measured from the
