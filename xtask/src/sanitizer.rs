@@ -22,7 +22,8 @@ pub(crate) fn run() -> Outcome {
     // At once, so that each is compiled with the same features. `hostile` is a peer that writes where it
     // must not, among processes.
     let mut tests = cargo(&["test", "--target", &host, "--features", "corosensei/sanitizer"]);
-    tests.args(["spmd", "spmd-core", "spmd-collectives"].iter().flat_map(|it| ["--package", it]));
+    let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
+    tests.args(packages.iter().flat_map(|it| ["--package", it]));
     tests.args(["--no-fail-fast", "--lib", "--test", "hostile"]);
     tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
     tests.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));
