@@ -88,3 +88,36 @@ impl Drop for Started<'_> {
         self.until_over();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A call that takes its memory back does so to its end, although its rank panics meanwhile.
+    #[test]
+    fn a_rank_that_panics_waits_for_what_must_be_over() {
+        let (word, gone, over) =
+            (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let bell = Bell::new(&word, None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                gone.store(true, SeqCst);
+            });
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let body = || {
+                    until_done(bell, || gone.load(SeqCst));
+                    over.store(true, SeqCst);
+                    Ok(())
+                };
+                // SAFETY: what the call uses lives outside of this closure; it is dropped here.
+                let _call = unsafe { start(bell, body) }.unwrap();
+                panic!("deliberate");
+            }));
+            assert!(panicked.is_err() && over.load(SeqCst));
+        });
+    }
+}

@@ -6,7 +6,7 @@ use super::asleep::{wait_as_coroutine, wait_as_thread};
 use super::bell::Bell;
 use super::beside::wait_beside;
 use super::policy::{FIRST_SLEEP, Policy, SERVE_EVERY, Watch};
-use super::{fleet, started};
+use super::{current, fleet, started};
 use crate::error::{Error, Result};
 use crate::fault::say;
 
@@ -93,7 +93,11 @@ pub(crate) fn until_woken<T>(
 /// for peers that still use its memory. If that is impossible (a virtual rank that is panicking
 /// cannot let its peers run), the process ends rather than let them use memory that is gone.
 pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
-    if until(bell, &STUBBORN, &mut Stubborn, || done().then_some(())).is_err() {
+    while until(bell, &STUBBORN, &mut Stubborn, || done().then_some(())).is_err() {
+        // A started call is told once to give up, by a rank that panics, and can go on waiting.
+        if current::is_started() {
+            continue;
+        }
         say(format_args!("cannot wait for peers that use memory of this rank; aborting"));
         std::process::abort();
     }
