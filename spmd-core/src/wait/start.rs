@@ -91,33 +91,30 @@ impl Drop for Started<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-    use std::time::Duration;
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicU32;
 
     use super::*;
 
     /// A call that takes its memory back does so to its end, although its rank panics meanwhile.
     #[test]
     fn a_rank_that_panics_waits_for_what_must_be_over() {
-        let (word, gone, over) =
-            (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let (word, looks, over) = (AtomicU32::new(0), Cell::new(0), Cell::new(false));
         let bell = Bell::new(&word, None);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(50));
-                gone.store(true, SeqCst);
-            });
-            let panicked = catch_unwind(AssertUnwindSafe(|| {
-                let body = || {
-                    until_done(bell, || gone.load(SeqCst));
-                    over.store(true, SeqCst);
-                    Ok(())
-                };
-                // SAFETY: what the call uses lives outside of this closure; it is dropped here.
-                let _call = unsafe { start(bell, body) }.unwrap();
-                panic!("deliberate");
-            }));
-            assert!(panicked.is_err() && over.load(SeqCst));
-        });
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let body = || {
+                // The peers go some looks after the panic.
+                until_done(bell, || {
+                    looks.set(looks.get() + u32::from(std::thread::panicking()));
+                    looks.get() > 5
+                });
+                over.set(true);
+                Ok(())
+            };
+            // SAFETY: what the call uses lives outside of this closure; it is dropped here.
+            let _call = unsafe { start(bell, body) }.unwrap();
+            panic!("deliberate");
+        }));
+        assert!(panicked.is_err() && over.get());
     }
 }
