@@ -5,7 +5,7 @@ use crate::tools::{self, cargo, command};
 use crate::{examples, fuzz, hwloc, linked, miri, mpi, non_root, package, sanitizer};
 
 const STEPS: [Step; 20] = [
-    Step { name: "format", about: "cargo fmt --check", run: format },
+    Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
     Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
@@ -51,7 +51,9 @@ pub(crate) fn run(options: &[&str]) -> Result<bool, String> {
 
 fn format() -> Outcome {
     let fuzz = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
-    Outcome::of_all([cargo(&["fmt", "--all", "--check"]), cargo(&fuzz)])
+    // The fuzz targets are no members of the workspace, so nothing else renews their lock file.
+    let locked = ["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
+    Outcome::of_all([cargo(&["fmt", "--all", "--check"]), cargo(&fuzz), cargo(&locked)])
 }
 
 fn clippy() -> Outcome {
