@@ -48,7 +48,7 @@ pub use spmd_core::{
     Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println,
     spmd, strided, strided_mut, subarray, subarray_mut, with_current,
 };
-pub use spmd_core::{buffer, element, op};
+pub use spmd_core::{buffer, element, error, op};
 
 /// Runs `f` on the ranks of the launched world that this process hosts, and gives their results: one
 /// under `spmdrun` with process ranks or under an MPI launcher (`mpiexec`, `srun`), all with thread or
@@ -108,6 +108,8 @@ mod guides {
     struct Readme;
     #[doc = include_str!("../docs/guide.md")]
     struct Guide;
+    #[doc = include_str!("../docs/errors.md")]
+    struct Errors;
     #[doc = include_str!("../docs/from-mpi.md")]
     struct FromMpi;
     #[doc = include_str!("../docs/from-dagger.md")]

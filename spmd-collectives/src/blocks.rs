@@ -47,7 +47,7 @@ pub(crate) fn offsets(call: &Call<'_>, counts: &[usize]) -> Result<Vec<usize>> {
     for count in counts {
         end = end
             .checked_add(*count)
-            .ok_or_else(|| Error::Argument(format!("{call}: the sum of the counts overflows")))?;
+            .ok_or_else(|| Error::argument(format!("{call}: the sum of the counts overflows")))?;
         offsets.push(end);
     }
     Ok(offsets)
@@ -57,10 +57,12 @@ pub(crate) fn offsets(call: &Call<'_>, counts: &[usize]) -> Result<Vec<usize>> {
 /// too many are an error.
 pub(crate) fn room_for<T>(call: &Call<'_>, count: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|error| Error::Unavailable {
-        what: format!("memory for {count} elements"),
-        reason: format!("{call}: {error}"),
-        remedy: "receive less at once".into(),
+    values.try_reserve_exact(count).map_err(|error| {
+        Error::unavailable(
+            format!("memory for {count} elements"),
+            format!("{call}: {error}"),
+            "receive less at once".into(),
+        )
     })?;
     Ok(values)
 }

@@ -90,7 +90,7 @@ impl Broadcast for Comm {
         let mut result = MaybeUninit::<T>::uninit();
         if self.rank() == root {
             let value = value.ok_or_else(|| {
-                Error::Argument(format!("{call}: the root must give a value, not None"))
+                Error::argument(format!("{call}: the root must give a value, not None"))
             })?;
             result.write(value);
         }

@@ -64,7 +64,7 @@ impl Topology for Comm {
 }
 
 fn misuse(call: &str, site: &Location<'_>, why: &str) -> Error {
-    Error::Argument(format!("{call} at {}:{}: {why}", site.file(), site.line()))
+    Error::argument(format!("{call} at {}:{}: {why}", site.file(), site.line()))
 }
 
 /// A number that differs, but for chance, between grids (FNV-1a, by words).

@@ -19,5 +19,5 @@ pub(crate) fn length(
 
 #[cold]
 fn differs(call: &Call<'_>, what: &'static str, given: usize, expected: usize) -> Error {
-    Error::Length { call: call.to_string(), what, given, expected }
+    Error::length(call, what, given, expected)
 }

@@ -134,10 +134,12 @@ pub(crate) unsafe fn receiving_elsewhere<'a>(
 /// Errors: there is none.
 pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>> {
     let mut zeros = Vec::new();
-    zeros.try_reserve_exact(bytes).map_err(|error| Error::Unavailable {
-        what: format!("memory for a copy of {bytes} bytes"),
-        reason: error.to_string(),
-        remedy: "use smaller buffers".into(),
+    zeros.try_reserve_exact(bytes).map_err(|error| {
+        Error::unavailable(
+            format!("memory for a copy of {bytes} bytes"),
+            error.to_string(),
+            "use smaller buffers".into(),
+        )
     })?;
     zeros.resize(bytes, 0);
     Ok(zeros)

@@ -243,7 +243,7 @@ impl<'r, 'a> Large<'r, 'a> {
     pub(super) fn stage_after(&self, steps: usize) -> Result<u32> {
         match u32::try_from(1 + steps) {
             Ok(stage) if stage <= LAST_STAGE => Ok(stage),
-            _ => Err(Error::Argument(
+            _ => Err(Error::argument(
                 "the data have too many segments for one call; raise SPMD_SEGMENT".into(),
             )),
         }

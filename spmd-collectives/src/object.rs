@@ -256,7 +256,7 @@ fn message_call<'a, T: ?Sized>(
 }
 
 fn no_value(call: &Call<'_>) -> Error {
-    Error::Argument(format!("{call}: the root must give a value, not None"))
+    Error::argument(format!("{call}: the root must give a value, not None"))
 }
 
 fn encode<T: Serialize + ?Sized>(call: &Call<'_>, value: &T) -> Result<Vec<u8>> {
@@ -283,5 +283,5 @@ fn decode_all<T: DeserializeOwned>(
 }
 
 fn failed(call: &Call<'_>, what: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::Serialize { call: call.to_string(), reason: format!("{what}: {error}") }
+    Error::serialize(call, format!("{what}: {error}"))
 }

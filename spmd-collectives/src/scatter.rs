@@ -223,7 +223,7 @@ fn scatter_shares(
         });
     }
     let what = "the shares that it tells are no blocks of a buffer";
-    Err(Error::Corrupt { rank: comm.world_rank(root), what })
+    Err(Error::corrupt(comm.world_rank(root), what))
 }
 
 /// [`Scatter::scatterv_vec`] as a part of any call.

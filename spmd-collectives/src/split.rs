@@ -230,7 +230,7 @@ fn make_across(
     if let Some(other) = other {
         let other = if digest == *first { *other } else { 0 };
         let grids = grids(other, comm.rank());
-        return Err(Error::Argument(format!("{call}: the ranks make different {grids}")));
+        return Err(Error::argument(format!("{call}: the ranks make different {grids}")));
     }
     make(offer, comm, call, groups.part(comm), groups.ranks(comm))
 }

@@ -100,8 +100,8 @@ fn an_operation_that_panics() {
     for workers in [1, 2] {
         let block = Spmd::new(4).virtual_ranks().workers(workers);
         let outcome = block.run(|ctx| ctx.allreduce_value(ctx.rank() as u32, op));
-        let Err(Error::Panicked { message, .. }) = outcome else { panic!("{outcome:?}") };
-        assert!(message.starts_with("five"), "{message}");
+        let Err(Error::Panicked(panic)) = outcome else { panic!("{outcome:?}") };
+        assert!(panic.message.starts_with("five"), "{panic}");
     }
     assert!(spmd(2, |ctx| ctx.barrier()).is_ok());
 }

@@ -346,7 +346,7 @@ fn unreadable_objects_are_errors() -> Result<()> {
             return ctx.send_object(&Forgetful, 1, 0);
         }
         let error = ctx.recv_object::<Forgetful>(0, 0).map(drop).unwrap_err();
-        assert!(matches!(&error, Error::Serialize { call, .. } if call.contains("rooted.rs")));
+        assert!(matches!(&error, Error::Serialize(it) if it.call.contains("rooted.rs")));
         Ok(())
     })?;
     Ok(())

@@ -59,7 +59,7 @@ fn no_rank_runs_on_a_worker_after_its_ranks() {
             Ok(())
         })
         .unwrap_err();
-    assert!(matches!(error, Error::Panicked { rank: 2, .. }), "{error}");
+    assert!(matches!(&error, Error::Panicked(panic) if panic.rank == 2), "{error}");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_message_survives_the_error_of_the_receive_beside_it() {
                 if ctx.rank() == 0 {
                     let mut short = [0u64];
                     let result = ctx.sendrecv(&data, 1, 0, &mut short, 1, 0);
-                    assert!(matches!(result, Err(Error::Truncated { .. })), "{result:?}");
+                    assert!(matches!(result, Err(Error::Truncated(_))), "{result:?}");
                     ctx.recv(&mut [0u8], 1, 1)?;
                 } else {
                     ctx.send(&[1u64, 2], 0, 0)?;
@@ -113,7 +113,7 @@ fn a_refused_message_lets_its_sender_go_at_once() {
                         ctx.send(&vec![1u64; 10_000], 1, 0)?;
                     } else {
                         let result = ctx.recv(&mut [0u64], 0, 0);
-                        assert!(matches!(result, Err(Error::Truncated { .. })));
+                        assert!(matches!(result, Err(Error::Truncated(_))));
                     }
                 }
                 Ok(start.elapsed())
@@ -127,7 +127,7 @@ fn a_refused_message_lets_its_sender_go_at_once() {
 fn no_block_opens_inside_an_operation() {
     let refused = spmd(2, |ctx| {
         let inner = Op::new(|a: u32, b: u32| {
-            let refused = matches!(spmd(1, |_| Ok(())), Err(Error::Reentrant { .. }));
+            let refused = matches!(spmd(1, |_| Ok(())), Err(Error::Reentrant(_)));
             (a & b) & u32::from(refused)
         });
         ctx.allreduce_value(1u32, inner)
@@ -161,7 +161,7 @@ fn a_board_that_is_used_again_does_not_match_its_former_communicator() {
             }
             ctx.recv(&mut [0u8], 0, 0)?;
             let result = pair.expect("rank 1 is in it").barrier();
-            assert!(matches!(result, Err(Error::Stopped { .. })), "{result:?}");
+            assert!(matches!(result, Err(Error::Stopped(_))), "{result:?}");
             ctx.send(&[0u8], 0, 0)
         })
         .unwrap();
@@ -224,7 +224,7 @@ fn communicators_that_were_stopped_leave_nothing_behind() {
             } else {
                 part.allreduce_in_place(&mut buf, Sum)
             };
-            assert!(matches!(failed, Err(Error::Stopped { .. })), "turn {turn}: {failed:?}");
+            assert!(matches!(failed, Err(Error::Stopped(_))), "turn {turn}: {failed:?}");
         }
         ctx.barrier()
     });
@@ -387,7 +387,7 @@ fn a_time_limit_within_scans() {
             }
             Ok(())
         });
-        assert!(!matches!(right, Err(Error::Panicked { .. })), "{right:?}");
+        assert!(!matches!(right, Err(Error::Panicked(_))), "{right:?}");
     }
 }
 

@@ -193,7 +193,7 @@ impl Spmd {
     ///     }
     ///     Ok(())
     /// });
-    /// assert!(matches!(ended, Err(Error::Timeout { .. })));
+    /// assert!(matches!(ended, Err(Error::Timeout(_))));
     /// ```
     pub fn timeout(mut self, limit: Duration) -> Spmd {
         self.timeout = Some(limit);

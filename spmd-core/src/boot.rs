@@ -117,7 +117,7 @@ where
             block.run_at(site, across, f)
         }
         Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
-        Err(text) => Err(Error::Boot(text.clone())),
+        Err(text) => Err(Error::boot(text.clone())),
     }
 }
 
@@ -125,7 +125,7 @@ where
 fn entered(attach: Attach) -> &'static Result<Entry, String> {
     ENTRY.get_or_init(|| {
         enter(attach).map_err(|error| match error {
-            Error::Boot(text) => text,
+            Error::Boot(boot) => boot.text,
             other => other.to_string(),
         })
     })
@@ -156,7 +156,7 @@ fn enter_alone(attach: Attach, ranks: usize) -> Result<Entry> {
         return Ok(Entry::Alone);
     }
     let (name, each) = (variables::RANKS, variables::RANKS_PER_PROCESS);
-    Err(Error::Boot(format!(
+    Err(Error::boot(format!(
         "{name}={ranks} gives a process that runs alone its ranks, but this is one of {processes} that \
          a launcher has started together; unset {name}, and say by {each} how many ranks each of them \
          has"
@@ -180,11 +180,11 @@ fn enter(attach: Attach) -> Result<Entry> {
 fn enter(attach: Attach) -> Result<Entry> {
     match variable(variables::ARENA)? {
         None => enter_across(attach),
-        Some(_) => Err(Error::Unavailable {
-            what: "a world of process ranks".into(),
-            reason: "this system is not Linux".into(),
-            remedy: "use spmdrun --as threads or --as virtual".into(),
-        }),
+        Some(_) => Err(Error::unavailable(
+            "a world of process ranks".into(),
+            "this system is not Linux".into(),
+            "use spmdrun --as threads or --as virtual".into(),
+        )),
     }
 }
 
@@ -192,7 +192,7 @@ fn enter(attach: Attach) -> Result<Entry> {
 fn entered_twice() -> Error {
     let why = "spmd::run was called inside the world that it enters; a block within a rank is \
                opened with spmd(n, ..)";
-    Error::Argument(why.into())
+    Error::argument(why.into())
 }
 
 fn run_as_process(place: &Place, work: &dyn Work, site: &'static Location<'static>) -> Result<()> {

@@ -129,7 +129,7 @@ pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
             let present = unsafe { &*current.above().cast::<Present>() };
             f(&present.ctx.comm)
         }
-        None => Err(Error::Argument(
+        None => Err(Error::argument(
             "no rank runs on this thread: call this inside spmd(..) or spmd::run(..), on the \
              rank's own thread"
                 .into(),

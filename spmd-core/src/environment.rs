@@ -64,7 +64,7 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>> {
         Ok(text) => Ok(Some(text)),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Error::Boot(format!("the variable {name} is not text")))
+            Err(Error::boot(format!("the variable {name} is not text")))
         }
     }
 }
@@ -72,12 +72,12 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>> {
 pub(crate) fn parsed<T: std::str::FromStr>(name: &str, what: &str) -> Result<Option<T>> {
     let Some(text) = variable(name)? else { return Ok(None) };
     let value = text.parse().ok();
-    value.map(Some).ok_or_else(|| Error::Boot(format!("{name}={text} is not {what}")))
+    value.map(Some).ok_or_else(|| Error::boot(format!("{name}={text} is not {what}")))
 }
 
 pub(crate) fn positive(name: &str, what: &str) -> Result<Option<usize>> {
     match parsed::<usize>(name, what)? {
-        Some(0) => Err(Error::Boot(format!("{name}=0 is not {what}"))),
+        Some(0) => Err(Error::boot(format!("{name}=0 is not {what}"))),
         value => Ok(value),
     }
 }

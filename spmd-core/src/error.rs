@@ -3,13 +3,18 @@
 //! Each message says what happened, where, and what to do next. A failure that reaches a rank
 //! from another one is a [`Fault`], the same value on every rank that it stops.
 
+mod details;
+
 use std::fmt;
 use std::io;
 use std::panic::Location;
-use std::time::Duration;
 
 use crate::call::Call;
 use crate::fault::Fault;
+pub use details::{
+    Argument, Boot, Corrupt, ElementType, Length, Library, Panicked, PeerFailed, RankOutOfRange,
+    Reentrant, Serialize, Stopped, System, Timeout, Truncated, Unavailable, Unreceived, User,
+};
 
 /// What the calls of this library return, and a rank's closure.
 ///
@@ -24,7 +29,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call of the rank API did not do what it was asked.
 ///
-/// `docs/errors.md` has the text of each variant as a user sees it, and what to do.
+/// `docs/errors.md` has the text of each variant as a user sees it, and what to do. A variant holds
+/// what it tells in a box, so that an error is two words long and a call that succeeds pays nothing
+/// for it; the fields are those of the struct of the variant's name in [`error`](crate::error).
 ///
 /// ```
 /// # use spmd_core::{Error, spmd};
@@ -33,212 +40,105 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///         return Err("no more data".into());
 ///     }
 ///     match ctx.recv(&mut [0], 1, 0) {
-///         Err(Error::PeerFailed { rank: 1, .. }) => Ok(()),
+///         Err(Error::PeerFailed(failed)) if failed.rank == 1 => Ok(()),
 ///         other => panic!("{other:?}"),
 ///     }
 /// });
 /// assert_eq!(ended.unwrap_err().to_string(), "no more data");
 /// ```
-#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank that this call needed has failed: it panicked, returned an error, exited or was
     /// killed. `rank` is its rank in the world. The communicator stays stopped; its other ranks can
     /// go on with [`Comm::shrink`](crate::Comm::shrink).
-    #[error("{call} cannot complete: rank {rank} failed first: {}", fault.cause())]
-    PeerFailed {
-        /// The rank that failed first, numbered in the world.
-        rank: usize,
-        /// What happened to it.
-        fault: Box<Fault>,
-        /// The call in which this rank learnt of it, with its source line.
-        call: String,
-    },
+    PeerFailed(Box<PeerFailed>),
     /// A rank's closure panicked.
-    #[error("rank {rank} panicked: {message}")]
-    Panicked {
-        /// Which.
-        rank: usize,
-        /// What it said.
-        message: String,
-    },
+    Panicked(Box<Panicked>),
     /// Ranks of one communicator disagree, wait for each other in a circle, or wait for a rank
     /// that has left: a mistake in the program. The same fault is seen by all of them.
-    #[error("{fault}")]
-    Stopped {
-        /// What went wrong, naming the ranks, their calls and source lines.
-        fault: Box<Fault>,
-        /// The call in which this rank learnt of it, with its source line.
-        call: String,
-    },
+    Stopped(Box<Stopped>),
     /// A buffer has the wrong number of elements for this call.
-    #[error("{call}: the {what} holds {given} elements where {expected} are needed")]
-    Length {
-        /// The call, with its source line.
-        call: String,
-        /// Which buffer or argument.
-        what: &'static str,
-        /// How many elements it has.
-        given: usize,
-        /// How many it must have.
-        expected: usize,
-    },
+    Length(Box<Length>),
     /// A rank or root outside the communicator.
-    #[error("{call}: {what} {given} is outside the communicator, whose ranks are 0 to {}", size - 1)]
-    RankOutOfRange {
-        /// The call, with its source line.
-        call: String,
-        /// Which argument.
-        what: &'static str,
-        /// The rank that was given.
-        given: usize,
-        /// The size of the communicator.
-        size: usize,
-    },
+    RankOutOfRange(Box<RankOutOfRange>),
     /// A message is longer than the buffer that should receive it. Nothing was overwritten; the
     /// message is consumed.
-    #[error(
-        "{call}: the message from rank {from} (tag {tag}, sent at {sent_at}) has {len} elements and the buffer holds {capacity}; \
-         use recv_vec, or probe first"
-    )]
-    Truncated {
-        /// The call, with its source line.
-        call: String,
-        /// Who sent the message.
-        from: usize,
-        /// Its tag.
-        tag: u32,
-        /// Its length in elements.
-        len: usize,
-        /// What the buffer holds, in elements.
-        capacity: usize,
-        /// The source line of the send.
-        sent_at: String,
-    },
+    Truncated(Box<Truncated>),
     /// A message carries another element type than the receive asked for. Nothing was
     /// overwritten; the message is consumed.
-    #[error(
-        "{call}: the message from rank {from} (tag {tag}, sent at {sent_at}) carries {sent}, and the receive is of {expected}; \
-         use one type on both sides"
-    )]
-    ElementType {
-        /// The call, with its source line.
-        call: String,
-        /// Who sent the message.
-        from: usize,
-        /// Its tag.
-        tag: u32,
-        /// The element type that was sent.
-        sent: String,
-        /// The element type that was asked for.
-        expected: String,
-        /// The source line of the send.
-        sent_at: String,
-    },
+    ElementType(Box<ElementType>),
     /// Messages that nobody received when their block ended.
-    #[error(
-        "{count} message(s) to rank {rank} were never received; the first, of {len} elements from rank {from} with tag {tag}, was sent at {sent_at}; \
-         receive it before the block ends, or don't send it"
-    )]
-    Unreceived {
-        /// The rank they were sent to.
-        rank: usize,
-        /// How many.
-        count: usize,
-        /// Who sent the first.
-        from: usize,
-        /// Its tag.
-        tag: u32,
-        /// Its length in elements.
-        len: usize,
-        /// The source line of its send.
-        sent_at: String,
-    },
+    Unreceived(Box<Unreceived>),
     /// A call that was made while another one was under way: from inside a user operation, or by
     /// another virtual rank on the same communicator.
-    #[error("{call} was made {meanwhile}")]
-    Reentrant {
-        /// The call, with its source line.
-        call: String,
-        /// Inside what, and what to do.
-        meanwhile: &'static str,
-    },
+    Reentrant(Box<Reentrant>),
     /// The time limit for waiting passed (`Spmd::timeout`, `SPMD_TIMEOUT`).
-    #[error(
-        "{call} waited for {waiting_for} longer than the limit of {limit:?} (SPMD_TIMEOUT or Spmd::timeout); \
-         see what it was doing, or allow more time"
-    )]
-    Timeout {
-        /// The call, with its source line.
-        call: String,
-        /// Whom it waited for.
-        waiting_for: String,
-        /// The limit.
-        limit: Duration,
-    },
+    Timeout(Box<Timeout>),
     /// An argument that no call can work with.
-    #[error("{0}")]
-    Argument(String),
+    Argument(Box<Argument>),
     /// This build or this machine lacks what the call needs.
-    #[error("{what} is not available: {reason}; {remedy}")]
-    Unavailable {
-        /// What was asked for.
-        what: String,
-        /// What was looked for, and where.
-        reason: String,
-        /// What to do.
-        remedy: String,
-    },
+    Unavailable(Box<Unavailable>),
     /// Memory that another process writes holds what no correct rank would write.
-    #[error(
-        "the memory shared with rank {rank} is corrupt: {what}; that process has a bug or is hostile, and the job cannot go on"
-    )]
-    Corrupt {
-        /// The rank whose memory it is, numbered in the world.
-        rank: usize,
-        /// What was found there.
-        what: &'static str,
-    },
+    Corrupt(Box<Corrupt>),
     /// The environment cannot be used: an `SPMD_*` variable makes no sense, or the launcher speaks
     /// another protocol.
-    #[error("cannot start ranks: {0}")]
-    Boot(String),
+    Boot(Box<Boot>),
     /// The operating system refused something.
-    #[error("{action}: {source}")]
-    System {
-        /// What was attempted.
-        action: String,
-        /// The system's answer.
-        source: io::Error,
-    },
+    System(Box<System>),
     /// A library beneath this one, MPI for example, refused something.
-    #[error("{library}: {call}: {text}")]
-    Library {
-        /// Which, with its version.
-        library: String,
-        /// Its function.
-        call: &'static str,
-        /// Its words.
-        text: String,
-    },
+    Library(Box<Library>),
     /// A value could not be turned into bytes or back (the `_object` calls).
-    #[error("{call}: {reason}")]
-    Serialize {
-        /// The call, with its source line.
-        call: String,
-        /// What the serialiser said.
-        reason: String,
-    },
+    Serialize(Box<Serialize>),
     /// An error of the program itself, carried by `?` or [`Error::user`].
-    #[error("{0}")]
-    User(Box<dyn std::error::Error + Send + Sync>),
+    User(Box<User>),
 }
 
-/// A program whose `main` returns an error prints its `Debug` form: the same text as `Display`.
-impl fmt::Debug for Error {
+impl Error {
+    /// What the variant holds.
+    fn details(&self) -> &(dyn std::error::Error + 'static) {
+        match self {
+            Error::PeerFailed(it) => &**it,
+            Error::Panicked(it) => &**it,
+            Error::Stopped(it) => &**it,
+            Error::Length(it) => &**it,
+            Error::RankOutOfRange(it) => &**it,
+            Error::Truncated(it) => &**it,
+            Error::ElementType(it) => &**it,
+            Error::Unreceived(it) => &**it,
+            Error::Reentrant(it) => &**it,
+            Error::Timeout(it) => &**it,
+            Error::Argument(it) => &**it,
+            Error::Unavailable(it) => &**it,
+            Error::Corrupt(it) => &**it,
+            Error::Boot(it) => &**it,
+            Error::System(it) => &**it,
+            Error::Library(it) => &**it,
+            Error::Serialize(it) => &**it,
+            Error::User(it) => &**it,
+        }
+    }
+}
+
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // In one piece: `main` writes it to a place where other ranks may write, too.
-        f.write_str(&self.to_string())
+        f.write_str(&self.details().to_string())
+    }
+}
+
+/// `{:#?}`, and so `dbg!`, shows the variant and its fields. `{:?}` is the text of `Display`: it is
+/// what users of a program see whose `main` returns an error.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() { fmt::Debug::fmt(self.details(), f) } else { fmt::Display::fmt(self, f) }
+    }
+}
+
+impl std::error::Error for Error {
+    /// The program's own error of [`Error::User`], with what is behind it, or the system's of
+    /// [`Error::System`].
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.details().source()
     }
 }
 
@@ -253,17 +153,17 @@ impl Error {
     /// assert!(parse("7x").unwrap_err().to_string().contains("invalid digit"));
     /// ```
     pub fn user(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-        Error::User(Box::new(error))
+        Error::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
     }
 
     /// Memory that the ranks of a call cannot reach.
     #[cold]
     pub(crate) fn out_of_reach(call: &Call<'_>) -> Error {
-        Error::Unavailable {
-            what: call.to_string(),
-            reason: "nothing here reaches the device that its memory is on".into(),
-            remedy: "copy the data to the host first".into(),
-        }
+        Error::unavailable(
+            call.to_string(),
+            "nothing here reaches the device that its memory is on".into(),
+            "copy the data to the host first".into(),
+        )
     }
 
     /// The fault behind this error, where another rank or a disagreement between ranks is the
@@ -277,56 +177,103 @@ impl Error {
     /// ```
     pub fn fault(&self) -> Option<&Fault> {
         match self {
-            Error::PeerFailed { fault, .. } | Error::Stopped { fault, .. } => Some(fault),
+            Error::PeerFailed(it) => Some(&it.fault),
+            Error::Stopped(it) => Some(&it.fault),
             _ => None,
         }
     }
 
     /// What a rank is told that a fault stops in `call`.
     pub(crate) fn stopped(fault: Fault, call: &Call<'_>) -> Error {
-        let (fault, call) = (Box::new(fault), call.to_string());
-        match &*fault {
-            Fault::Rank { rank, .. } => Error::PeerFailed { rank: *rank, fault, call },
-            _ => Error::Stopped { fault, call },
+        let call = call.to_string();
+        match fault {
+            Fault::Rank { rank, .. } => {
+                Error::PeerFailed(Box::new(PeerFailed { rank, fault, call }))
+            }
+            _ => Error::Stopped(Box::new(Stopped { fault, call })),
         }
     }
 
     /// That `what` was called wrongly at `site`.
     pub(crate) fn misuse(what: &str, site: &Location<'_>, why: impl fmt::Display) -> Error {
-        Error::Argument(format!("{what} at {}:{}: {why}", site.file(), site.line()))
+        Error::argument(format!("{what} at {}:{}: {why}", site.file(), site.line()))
     }
 
     pub(crate) fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Error {
-        Error::System { action: action.into(), source: source.into() }
+        let (action, source) = (action.into(), source.into());
+        Error::System(Box::new(System { action, source }))
+    }
+}
+
+/// How the crates of this workspace make errors.
+#[doc(hidden)]
+impl Error {
+    #[cold]
+    pub fn argument(text: String) -> Error {
+        Error::Argument(Box::new(Argument { text }))
+    }
+
+    #[cold]
+    pub fn boot(text: String) -> Error {
+        Error::Boot(Box::new(Boot { text }))
+    }
+
+    #[cold]
+    pub fn corrupt(rank: usize, what: &'static str) -> Error {
+        Error::Corrupt(Box::new(Corrupt { rank, what }))
+    }
+
+    #[cold]
+    pub fn length(call: &Call<'_>, what: &'static str, given: usize, expected: usize) -> Error {
+        let call = call.to_string();
+        Error::Length(Box::new(Length { call, what, given, expected }))
+    }
+
+    #[cold]
+    pub fn library(library: String, call: &'static str, text: String) -> Error {
+        Error::Library(Box::new(Library { library, call, text }))
+    }
+
+    #[cold]
+    pub fn serialize(call: &Call<'_>, reason: String) -> Error {
+        Error::Serialize(Box::new(Serialize { call: call.to_string(), reason }))
+    }
+
+    #[cold]
+    pub fn unavailable(what: String, reason: String, remedy: String) -> Error {
+        Error::Unavailable(Box::new(Unavailable { what, reason, remedy }))
     }
 }
 
 impl From<&str> for Error {
     fn from(text: &str) -> Error {
-        Error::User(text.into())
+        Error::from(Box::<dyn std::error::Error + Send + Sync>::from(text))
     }
 }
 
 impl From<String> for Error {
     fn from(text: String) -> Error {
-        Error::User(text.into())
+        Error::from(Box::<dyn std::error::Error + Send + Sync>::from(text))
     }
 }
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
-        Error::User(Box::new(error))
+        Error::user(error)
     }
 }
 
 impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-        Error::User(error)
+        Error::User(Box::new(User { source: error }))
     }
 }
 
 impl From<fmt::Error> for Error {
     fn from(error: fmt::Error) -> Error {
-        Error::User(Box::new(error))
+        Error::user(error)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -220,7 +220,10 @@ mod tests {
                 Ok(Some(Bomb("value")))
             });
             let ended = ended.map(|values| values.len());
-            assert!(matches!(ended, Err(crate::Error::Panicked { rank: 1, .. })), "{ended:?}");
+            assert!(
+                matches!(&ended, Err(crate::Error::Panicked(panic)) if panic.rank == 1),
+                "{ended:?}"
+            );
         }
     }
 }

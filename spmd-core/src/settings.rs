@@ -37,14 +37,14 @@ impl Settings {
             Some("virtual") => Some(Mode::Virtual),
             Some(other) => {
                 let text = format!("{AS}={other} is not threads, virtual or processes");
-                return Err(Error::Boot(text));
+                return Err(Error::boot(text));
             }
         };
         let seconds = parsed::<f64>(TIMEOUT, "a number of seconds")?;
         let timeout = seconds.map(|seconds| {
             let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
             limit.ok_or_else(|| {
-                Error::Boot(format!(
+                Error::boot(format!(
                     "{TIMEOUT}={seconds} is not a time limit; write more than 0, or unset it"
                 ))
             })
@@ -77,5 +77,5 @@ fn bind() -> Result<Bind> {
     let sets: Option<Vec<Vec<usize>>> = text.split(';').map(set).collect();
     let name = variables::CPUS;
     sets.map(Bind::Sets)
-        .ok_or_else(|| Error::Boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
+        .ok_or_else(|| Error::boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
 }

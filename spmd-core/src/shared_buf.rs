@@ -47,10 +47,12 @@ impl<T: Element> SharedBuf<T> {
         site: &Location<'_>,
     ) -> Result<SharedBuf<T>> {
         let misuse = |why: String| Error::misuse("alloc_shared", site, why);
-        let lacking = |reason: String| Error::Unavailable {
-            what: format!("alloc_shared of {len} {} at {}:{}", T::DTYPE, site.file(), site.line()),
-            reason,
-            remedy: "share less at once".into(),
+        let lacking = |reason: String| {
+            Error::unavailable(
+                format!("alloc_shared of {len} {} at {}:{}", T::DTYPE, site.file(), site.line()),
+                reason,
+                "share less at once".into(),
+            )
         };
         // SAFETY: a dtype's check reads one element's bytes.
         let zero_is_value = T::DTYPE.valid.is_none() || {
@@ -70,7 +72,7 @@ impl<T: Element> SharedBuf<T> {
             let bytes = len.checked_mul(size_of::<T>());
             let bytes = bytes.ok_or_else(|| lacking("its size in bytes is no number".into()))?;
             let block = endpoint.heap.allocate(bytes).map_err(|error| match error {
-                Error::Unavailable { reason, .. } => lacking(reason),
+                Error::Unavailable(heap) => lacking(heap.reason),
                 other => other,
             })?;
             Memory::Arena(block, PhantomData)

@@ -43,17 +43,17 @@ pub fn check_pairing(
         (said > 1).then_some((name, said))
     });
     let Some((name, said)) = started else { return Ok(()) };
-    Err(Error::Unavailable {
-        what: format!("a world of {said} processes"),
-        reason: format!(
+    Err(Error::unavailable(
+        format!("a world of {said} processes"),
+        format!(
             "the launcher has started {said} ({name}), but {library} finds this one alone, as it \
              does under the launcher of another MPI"
         ),
-        remedy: format!(
+        format!(
             "start the program with the mpiexec of that library (Slurm: `srun --mpi=pmi2` or \
              `--mpi=pmix`, as the library was built), {OTHER_LAUNCHER}"
         ),
-    })
+    ))
 }
 
 fn number(text: &str) -> usize {

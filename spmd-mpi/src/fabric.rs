@@ -148,11 +148,11 @@ fn tags(calls: &Calls<'_>) -> Result<u32> {
     // SAFETY: MPI writes the address of a number of its own, which every world has.
     unsafe { calls.comm_get_attr(world, key, &mut highest, &mut flag)? };
     if flag == 0 || highest.is_null() {
-        return Err(Error::Library {
-            library: calls.name.clone(),
-            call: "MPI_Comm_get_attr",
-            text: "MPI_TAG_UB is not there".to_owned(),
-        });
+        return Err(Error::library(
+            calls.name.clone(),
+            "MPI_Comm_get_attr",
+            "MPI_TAG_UB is not there".to_owned(),
+        ));
     }
     // SAFETY: see above.
     Ok(unsafe { *highest } as u32 + 1)

@@ -76,11 +76,11 @@ pub fn attach() -> Result<Arc<dyn Fabric>> {
     #[cfg(all(unix, target_pointer_width = "64"))]
     return fabric::attach();
     #[cfg(not(all(unix, target_pointer_width = "64")))]
-    return Err(Error::Unavailable {
-        what: "MPI".to_owned(),
-        reason: "it is supported on 64-bit Unix systems alone".to_owned(),
-        remedy: "run the ranks as threads, or on such a system".to_owned(),
-    });
+    return Err(Error::unavailable(
+        "MPI".to_owned(),
+        "it is supported on 64-bit Unix systems alone".to_owned(),
+        "run the ranks as threads, or on such a system".to_owned(),
+    ));
 }
 
 /// [`attach`], where `SPMD_TRANSPORT` says `mpi`, or an MPI launcher has started this process and it
@@ -95,7 +95,7 @@ pub fn world() -> Result<Option<Arc<dyn Fabric>>> {
         Some("shm") => false,
         Some(other) => {
             let text = format!("SPMD_TRANSPORT={other} is not auto, shm or mpi");
-            return Err(Error::Boot(text));
+            return Err(Error::boot(text));
         }
     };
     if wanted { attach().map(Some) } else { Ok(None) }

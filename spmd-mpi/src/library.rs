@@ -127,7 +127,7 @@ impl Library {
             unsafe { (self.functions.error_string)(code, buffer, length) }
         });
         let text = text.unwrap_or_else(|| format!("error {code}, for which it has no words"));
-        Error::Library { library: self.name.clone(), call, text }
+        Error::library(self.name.clone(), call, text)
     }
 }
 

@@ -76,14 +76,13 @@ impl Mpi {
             unsafe { library.query_thread(&mut level)? };
         }
         if level < least {
-            return Err(Error::Unavailable {
-                what: format!("{} for several threads", library.name),
-                reason: "it was initialised for a thread level below MPI_THREAD_SERIALIZED".into(),
-                remedy:
-                    "initialise it by MPI_Init_thread with MPI_THREAD_SERIALIZED, leave that to \
+            return Err(Error::unavailable(
+                format!("{} for several threads", library.name),
+                "it was initialised for a thread level below MPI_THREAD_SERIALIZED".into(),
+                "initialise it by MPI_Init_thread with MPI_THREAD_SERIALIZED, leave that to \
                          spmd, or use a library that has this level"
-                        .into(),
-            });
+                    .into(),
+            ));
         }
         let mut handler = Errhandler::unset();
         // SAFETY: MPI is initialised, and `raise` has the prototype of a handler.
@@ -228,9 +227,9 @@ impl Calls<'_> {
 
 #[cold]
 fn closed(library: &Library) -> Error {
-    Error::Unavailable {
-        what: library.name.clone(),
-        reason: "MPI has been finalised in this process".to_owned(),
-        remedy: "call MPI_Finalize after all ranks have ended, or leave it to spmd".to_owned(),
-    }
+    Error::unavailable(
+        library.name.clone(),
+        "MPI has been finalised in this process".to_owned(),
+        "call MPI_Finalize after all ranks have ended, or leave it to spmd".to_owned(),
+    )
 }

@@ -69,7 +69,7 @@ impl Processes for Members {
 
     fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
         if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
-            return Err(Error::Argument(format!(
+            return Err(Error::argument(format!(
                 "process {} of {} cannot make the set {members:?}",
                 self.rank, self.size
             )));

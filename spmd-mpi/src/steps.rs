@@ -209,7 +209,7 @@ impl Native {
 #[cold]
 fn foreign(fold: Fold<'_>) -> Error {
     let (op, dtype) = (fold.op.name(), fold.dtype);
-    Error::Argument(format!("MPI has no {op} of {dtype} with this library's results"))
+    Error::argument(format!("MPI has no {op} of {dtype} with this library's results"))
 }
 
 /// The address as MPI is to see it. That of an empty slice is some small number, of which MPI has

@@ -34,11 +34,11 @@ pub fn numbers(calls: &Calls<'_>, new: Comm, old: Comm, count: usize) -> Result<
 /// That the library cannot do it, and what is needed.
 #[cold]
 pub fn missing(mpi: &Mpi) -> Error {
-    Error::Unavailable {
-        what: "going on without failed processes".to_owned(),
-        reason: format!("{} does not do that here", mpi.name()),
-        remedy: "start the program with Open MPI 5's mpirun --with-ft ulfm".to_owned(),
-    }
+    Error::unavailable(
+        "going on without failed processes".to_owned(),
+        format!("{} does not do that here", mpi.name()),
+        "start the program with Open MPI 5's mpirun --with-ft ulfm".to_owned(),
+    )
 }
 
 /// Tells the launcher that this process is about to end, alone, and whether it has been told: then

@@ -70,12 +70,8 @@ fn run(
 /// The same error once more, as far as its kind matters to the other ranks.
 fn copy(error: &Error) -> Error {
     match error {
-        Error::PeerFailed { rank, fault, call } => {
-            Error::PeerFailed { rank: *rank, fault: fault.clone(), call: call.clone() }
-        }
-        Error::Stopped { fault, call } => {
-            Error::Stopped { fault: fault.clone(), call: call.clone() }
-        }
+        Error::PeerFailed(peer) => Error::PeerFailed(peer.clone()),
+        Error::Stopped(stopped) => Error::Stopped(stopped.clone()),
         other => Error::from(other.to_string()),
     }
 }
@@ -155,7 +151,7 @@ impl Mistake {
         self.each(
             ranks,
             texts,
-            |error| matches!(error, Error::PeerFailed { rank, .. } if *rank == failed),
+            |error| matches!(error, Error::PeerFailed(peer) if peer.rank == failed),
         )
     }
 

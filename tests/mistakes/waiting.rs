@@ -188,7 +188,7 @@ fn a_circle_in_a_block_within_a_rank() {
         }
         ctx.barrier()
     })
-    .error(&[0], |error| matches!(error, Error::Stopped { .. }), &["deadlock", "tag 9 at <1>"])
+    .error(&[0], |error| matches!(error, Error::Stopped(_)), &["deadlock", "tag 9 at <1>"])
     .peer_failed(&[1], 0, &["deadlock", "barrier"]);
 }
 

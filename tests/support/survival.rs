@@ -102,7 +102,7 @@ pub fn survive(ctx: &Ctx, doom: Option<Doom>) -> Result<u64> {
     loop {
         match iterate(&comm, &mut saved, doom) {
             Ok(()) => return Ok(saved.hash),
-            Err(Error::PeerFailed { .. }) => comm = comm.shrink()?,
+            Err(Error::PeerFailed(_)) => comm = comm.shrink()?,
             Err(other) => return Err(other),
         }
     }

@@ -59,7 +59,7 @@ pub fn run<const N: usize>(
     });
     match result {
         // The process of the rank that failed says why.
-        Err(Error::PeerFailed { .. }) => std::process::exit(1),
+        Err(Error::PeerFailed(_)) => std::process::exit(1),
         result => result.map(drop),
     }
 }

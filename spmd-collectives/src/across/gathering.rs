@@ -143,7 +143,7 @@ pub(super) unsafe fn scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> R
     if let Some(sends) = args.incoming.first().map(|block| block.count)
         && sends != takes
     {
-        return Err(Error::Argument(format!(
+        return Err(Error::argument(format!(
             "{call}: rank {root} of the communicator sends {sends} elements to rank {}, which \
              takes {takes}",
             comm.rank()

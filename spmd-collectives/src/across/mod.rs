@@ -64,7 +64,7 @@ impl Plane for Cluster {
                     neighbors::neighbors(comm, call, args)
                 }
                 other => {
-                    Err(Error::Argument(format!("{call}: no {} across processes", other.name())))
+                    Err(Error::argument(format!("{call}: no {} across processes", other.name())))
                 }
             }
         }
@@ -162,5 +162,5 @@ unsafe fn check_values(dtype: DType, values: *const u8, count: usize) -> Result<
         return Ok(());
     }
     let text = format!("what another process sent holds bytes that are no values of {dtype}");
-    Err(Error::Argument(text))
+    Err(Error::argument(text))
 }

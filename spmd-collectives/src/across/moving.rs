@@ -24,7 +24,7 @@ pub(super) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>
     let pair = wrong.map_or(0, |from| (comm.rank() as u64 + 1) << 32 | from as u64);
     match greatest(comm, call, pair)? {
         0 => Ok(()),
-        pair => Err(Error::Argument(format!(
+        pair => Err(Error::argument(format!(
             "{call}: different counts: what rank {} of the communicator sends to rank {} is not what \
              that takes",
             pair as u32,

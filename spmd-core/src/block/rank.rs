@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Work;
 use crate::comm::beyond::Beyond;
 use crate::ctx::Present;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unreceived};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
 use crate::panics::{discard, note_panics, panic_text};
@@ -85,12 +85,12 @@ fn first_panic(
 pub(crate) fn check_all_received(endpoint: &Endpoint, block: u32) -> Result<()> {
     let Some((count, first)) = endpoint.unreceived(block)? else { return Ok(()) };
     let table = endpoint.world.memory.text(first.source as usize);
-    Err(Error::Unreceived {
+    Err(Error::Unreceived(Box::new(Unreceived {
         rank: endpoint.rank,
         count,
         from: first.source as usize,
         tag: first.tag,
         len: first.count as usize,
         sent_at: format!("{}:{}", table.get(first.file), first.line),
-    })
+    })))
 }

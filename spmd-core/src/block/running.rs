@@ -13,7 +13,7 @@ use crate::call::{Call, Kind};
 use crate::comm::IN_OPERATION;
 use crate::comm::beyond::Beyond;
 use crate::ctx::Ctx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Panicked, Reentrant, Result};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
 use crate::panics::{discard, panic_text};
@@ -53,7 +53,7 @@ impl Spmd {
         let n = self.ranks;
         if wait::is_in_operation() {
             let (call, meanwhile) = (format!("spmd at {site}"), IN_OPERATION);
-            return Err(Error::Reentrant { call, meanwhile });
+            return Err(Error::Reentrant(Box::new(Reentrant { call, meanwhile })));
         }
         if fleet::in_coroutine() && std::thread::panicking() {
             let why = "a virtual rank that is panicking cannot wait for a block; don't open one in \
@@ -134,7 +134,7 @@ impl Spmd {
             *results[index].lock() = Some(result.unwrap_or_else(|panic| {
                 let message = panic_text(&*panic);
                 discard(panic);
-                Err(Error::Panicked { rank, message })
+                Err(Error::Panicked(Box::new(Panicked { rank, message })))
             }));
         };
         match mode {
@@ -246,7 +246,7 @@ impl Spmd {
         let panics = fleet::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
         // `body` catches what a rank's own code does; what is left is a rank without a stack.
         match panics.into_iter().flatten().next() {
-            Some(panic) => Err(Error::User(panic_text(&*panic).into())),
+            Some(panic) => Err(panic_text(&*panic).into()),
             None => Ok(()),
         }
     }
@@ -268,11 +268,11 @@ fn check_threads(n: usize) -> Result<()> {
     if n <= most {
         return Ok(());
     }
-    Err(Error::Unavailable {
-        what: format!("a block of {n} thread ranks"),
-        reason: format!("a process has address ranges for about {most} threads"),
-        remedy: "use virtual ranks, or fewer; the system's limit is vm.max_map_count".into(),
-    })
+    Err(Error::unavailable(
+        format!("a block of {n} thread ranks"),
+        format!("a process has address ranges for about {most} threads"),
+        "use virtual ranks, or fewer; the system's limit is vm.max_map_count".into(),
+    ))
 }
 
 /// How many threads fit into a process, beyond which the standard library aborts it. Each has a stack

@@ -27,7 +27,7 @@ fn seals() -> SealFlags {
 
 fn not_ours() -> Error {
     let name = variables::ARENA;
-    Error::Boot(format!(
+    Error::boot(format!(
         "{name}={} is not the arena of this job; a program started by a rank must not inherit its \
          SPMD_* variables",
         std::env::var(name).unwrap_or_default()
@@ -46,7 +46,7 @@ where
     let launcher = parsed::<u32>(variables::PROTOCOL, "a protocol version")?;
     if launcher != Some(PROTOCOL) {
         let theirs = launcher.map_or("an unknown protocol".into(), |v| format!("protocol {v}"));
-        return Err(Error::Boot(format!(
+        return Err(Error::boot(format!(
             "spmdrun speaks {theirs} and this program protocol {PROTOCOL}; install the spmdrun of \
              the program's version of spmd"
         )));
@@ -71,13 +71,13 @@ where
 
 /// This process's end of the launcher's world of processes; `None` without a launcher.
 pub(super) fn attach() -> Result<Option<Endpoint>> {
-    let missing = |name: &str| Error::Boot(format!("the variable {name} is not set"));
+    let missing = |name: &str| Error::boot(format!("the variable {name} is not set"));
     let mut rank = 0;
     let of_rank = || {
         rank = parsed(variables::RANK, "a rank")?.ok_or_else(|| missing(variables::RANK))?;
         let size = parsed(variables::SIZE, "a size")?.ok_or_else(|| missing(variables::SIZE))?;
         if rank >= size {
-            return Err(Error::Boot(format!("rank {rank} of a job of {size} ranks")));
+            return Err(Error::boot(format!("rank {rank} of a job of {size} ranks")));
         }
         Ok(move |bytes| Layout::of_file(size, bytes))
     };
@@ -89,7 +89,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
         return Err(not_ours());
     }
     if header.records_bytes.load(Relaxed) != layout.heap_offset() as u64 {
-        return Err(Error::Boot(
+        return Err(Error::boot(
             "spmdrun and this program lay the arena out differently; install the spmdrun of the \
              program's version of spmd"
                 .into(),
@@ -98,7 +98,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let me = std::process::id();
     let first = memory.head(rank).pid.compare_exchange(0, me, AcqRel, Relaxed);
     if let Err(other) = first {
-        return Err(Error::Boot(format!(
+        return Err(Error::boot(format!(
             "process {other} is rank {rank} already; a program started by a rank must not inherit \
              its SPMD_* variables"
         )));
@@ -159,19 +159,19 @@ fn allow_reading_by_siblings(launcher: u32) {
 /// The limit of file sizes forbids the arena.
 fn too_long(layout: Layout) -> Error {
     let Layout { ranks, .. } = layout;
-    Error::Unavailable {
-        what: format!("shared memory of {ranks} process ranks"),
-        reason: format!(
+    Error::unavailable(
+        format!("shared memory of {ranks} process ranks"),
+        format!(
             "it is a file of {} bytes, which takes memory only where it is used, and the limit of \
              file sizes is lower",
             layout.total_bytes()
         ),
-        remedy: format!(
+        format!(
             "lift the limit (ulimit -f unlimited), set {} to fewer bytes for each rank, or use \
              --as threads",
             variables::ARENA_SIZE
         ),
-    }
+    )
 }
 
 /// The launcher's handle on the arena of one job.

@@ -11,7 +11,7 @@ use super::offer::Offer;
 use super::part::Part;
 use super::polls::Polling;
 use crate::call::Call;
-use crate::error::{Error, Result};
+use crate::error::{Error, RankOutOfRange, Result};
 use crate::group::{Group, Scope, TRACKS};
 use crate::mode::Mode;
 use crate::transport::across::Spread;
@@ -275,7 +275,12 @@ impl Comm {
         if given < size {
             return Ok(());
         }
-        Err(Error::RankOutOfRange { call: call.to_string(), what, given, size })
+        Err(Error::RankOutOfRange(Box::new(RankOutOfRange {
+            call: call.to_string(),
+            what,
+            given,
+            size,
+        })))
     }
 
     /// Refuses a root that is not a rank of this communicator.

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::call::Call;
-use crate::error::{Error, Result};
+use crate::error::{Error, Reentrant, Result};
 use crate::wait::{self, fleet};
 
 /// Who uses a communicator: one of the values below, or, beyond them, the slot in its worker of the
@@ -87,5 +87,5 @@ const IN_CALL: &str = "while another call of its communicator is under way; each
 
 #[cold]
 fn reentered(call: &Call<'_>, meanwhile: &'static str) -> Error {
-    Error::Reentrant { call: call.to_string(), meanwhile }
+    Error::Reentrant(Box::new(Reentrant { call: call.to_string(), meanwhile }))
 }

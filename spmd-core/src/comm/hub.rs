@@ -59,28 +59,22 @@ impl Comm {
     pub fn collective_in_hub<'a, R>(
         &'a self,
         call: &'a Call<'a>,
-        body: impl FnOnce(&HubCall<'a>) -> Result<R, Box<Error>>,
+        body: impl FnOnce(&HubCall<'a>) -> Result<R>,
     ) -> Result<R> {
         let hub = self.endpoint.hub(&self.scope).expect("the ranks have a hub");
         self.carried(call, || {
             let (round, fingerprint) = self.board.next(call);
             let seat = hub.seat(self.me);
             let it = HubCall { comm: self, hub, seat, call, round, fingerprint };
-            match it.begin().and_then(|()| body(&it)) {
-                Ok(value) => Ok(value),
-                Err(error) => Err(it.give_up(error)),
-            }
+            it.begin().and_then(|()| body(&it)).map_err(|error| it.give_up(error))
         })
     }
 }
 
-/// What small calls end with: see [`wait::until_woken`].
-type Halting<T> = Result<T, Box<Error>>;
-
 impl HubCall<'_> {
     /// Compares this rank's call with those of the ranks that were here before.
     #[inline]
-    fn begin(&self) -> Halting<()> {
+    fn begin(&self) -> Result<()> {
         if let Some(error) = self.stopped() {
             return Err(error);
         }
@@ -93,11 +87,11 @@ impl HubCall<'_> {
 
     /// The fault that stops this communicator, if there is one.
     #[inline]
-    fn stopped(&self) -> Option<Box<Error>> {
+    fn stopped(&self) -> Option<Error> {
         #[cold]
         #[inline(never)]
-        fn look(call: &HubCall<'_>) -> Option<Box<Error>> {
-            call.waiter().stopped().map(Box::new)
+        fn look(call: &HubCall<'_>) -> Option<Error> {
+            call.waiter().stopped()
         }
         let comm = self.comm;
         let seen = comm.endpoint.world.faults_seen() == comm.scope.faults_seen.get();
@@ -107,14 +101,14 @@ impl HubCall<'_> {
     /// Peers in this call may wait for what never comes.
     #[cold]
     #[inline(never)]
-    fn give_up(&self, error: Box<Error>) -> Error {
+    fn give_up(&self, error: Error) -> Error {
         self.waiter().give_up(&error);
-        *error
+        error
     }
 
     /// This rank is the first of its worker. While it waits for the room, another one may be.
     #[inline(never)]
-    fn write_down(&self) -> Halting<()> {
+    fn write_down(&self) -> Result<()> {
         let (hub, seat, round) = (self.hub, self.seat, self.round);
         if !hub.has_room(round) {
             let late = Late::of(self, hub.oldest(round));
@@ -132,7 +126,7 @@ impl HubCall<'_> {
 
     /// Waits until all ranks have come here.
     #[inline]
-    pub fn meet(&self) -> Halting<()> {
+    pub fn meet(&self) -> Result<()> {
         self.meet_with(|| Ok(()), || Ok(()))
     }
 
@@ -141,9 +135,9 @@ impl HubCall<'_> {
     #[inline]
     fn meet_with(
         &self,
-        at_worker: impl FnOnce() -> Halting<()>,
-        at_last: impl FnOnce() -> Halting<()>,
-    ) -> Halting<()> {
+        at_worker: impl FnOnce() -> Result<()>,
+        at_last: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let (hub, world) = (self.hub, &self.comm.endpoint.world);
         let meeting = stamp(self.round, 1);
         let (here, wake) = ((meeting, self.fingerprint), |rank| world.wake_worker_of(rank));
@@ -161,7 +155,7 @@ impl HubCall<'_> {
     /// # Safety
     /// `buf` has room for `bytes`, and holds as many on the root.
     #[inline]
-    pub unsafe fn broadcast(&self, root: usize, buf: *mut u8, bytes: usize) -> Halting<()> {
+    pub unsafe fn broadcast(&self, root: usize, buf: *mut u8, bytes: usize) -> Result<()> {
         assert!(bytes <= FEW);
         let (hub, me, round) = (self.hub, self.comm.me, self.round);
         let world = &self.comm.endpoint.world;
@@ -202,7 +196,7 @@ impl HubCall<'_> {
         count: usize,
         send: *const u8,
         recv: *mut u8,
-    ) -> Halting<()> {
+    ) -> Result<()> {
         let (hub, seat, bytes) = (self.hub, self.seat, count * size);
         assert!(bytes <= FEW);
         // SAFETY: the room has `FEW` bytes, and is read by those who fold alone, before the ranks
@@ -234,7 +228,7 @@ impl HubCall<'_> {
     /// that panics, the others are stopped, and the panic goes on: no peer uses memory of this
     /// rank.
     #[inline]
-    fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Halting<()> {
+    fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
         if op.trusted() {
             operation();
         } else if let Some(payload) = self.waiter().guard(operation) {
@@ -250,7 +244,7 @@ impl HubCall<'_> {
         mut late: Late<'_, '_>,
         woken: bool,
         poll: impl FnMut() -> Option<T>,
-    ) -> Halting<T> {
+    ) -> Result<T> {
         let bell = Bell::common(self.seat.bell(), None);
         let bell = bell.unasked(woken || self.hub.has_one_worker());
         wait::until_woken(bell, &mut late, poll)
@@ -265,10 +259,10 @@ impl HubCall<'_> {
 
     #[cold]
     #[inline(never)]
-    fn mismatch(&self, peer: usize) -> Box<Error> {
+    fn mismatch(&self, peer: usize) -> Error {
         let comm = self.comm;
         let me = (comm.me, self.round, self.call);
-        Box::new(self.waiter().stop(&comm.endpoint.world.hub_mismatch(self.hub, me, peer)))
+        self.waiter().stop(&comm.endpoint.world.hub_mismatch(self.hub, me, peer))
     }
 }
 
@@ -290,7 +284,7 @@ impl<'c, 'a> Late<'c, 'a> {
 
 impl Watch for Late<'_, '_> {
     #[inline]
-    fn interrupted(&self) -> Option<Box<Error>> {
+    fn interrupted(&self) -> Option<Error> {
         self.call.stopped()
     }
 
@@ -310,7 +304,7 @@ impl Watch for Late<'_, '_> {
         let waiter = &**waiter;
         let late = || {
             if let Some(peer) = call.hub.other_call(call.comm.me) {
-                return Err(*call.mismatch(peer));
+                return Err(call.mismatch(peer));
             }
             waiter.waits_on(on.or_else(|| call.hub.behind(round)));
             Ok(())

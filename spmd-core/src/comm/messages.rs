@@ -115,7 +115,7 @@ impl Comm {
     /// An error here gives the buffer back before it is returned: dropping `pending` does.
     fn complete(&self, pending: Pending<'_>, waiter: &Waiter<'_>) -> Result<()> {
         let result = pending.complete(waiter);
-        if let Err(Error::Timeout { .. }) = &result {
+        if let Err(Error::Timeout(_)) = &result {
             waiter.give_up(result.as_ref().unwrap_err());
         }
         result

@@ -45,10 +45,12 @@ impl Offer {
         let free = |board: &usize| self.0[board / 64] >> (board % 64) & 1 == 1;
         let start = comm.board() * 61 % BOARDS;
         let mut boards = (start..BOARDS).chain(0..start);
-        boards.find(free).ok_or_else(|| Error::Unavailable {
-            what: format!("a new communicator ({call})"),
-            reason: "every board is in use by a communicator of at least one rank".into(),
-            remedy: "drop communicators that are no longer needed, on all their ranks".into(),
+        boards.find(free).ok_or_else(|| {
+            Error::unavailable(
+                format!("a new communicator ({call})"),
+                "every board is in use by a communicator of at least one rank".into(),
+                "drop communicators that are no longer needed, on all their ranks".into(),
+            )
         })
     }
 }

@@ -4,7 +4,7 @@ use super::communicator::Comm;
 use crate::buffer::ViewMut;
 use crate::call::Call;
 use crate::element::{DType, Element};
-use crate::error::{Error, Result};
+use crate::error::{ElementType, Error, Result, Truncated};
 use crate::rank::Status;
 use crate::transport::message::{Envelope, Wanted};
 use crate::transport::shared::Arrived;
@@ -139,29 +139,28 @@ impl Comm {
         let text = |number| self.endpoint.world.memory.text(world).get(number);
         let sent_at = || format!("{}:{}", text(envelope.file), envelope.line);
         if envelope.dtype != dtype.id {
-            return Err(Error::ElementType {
+            return Err(Error::ElementType(Box::new(ElementType {
                 call: call.to_string(),
                 from: from(),
                 tag,
                 sent: text(envelope.dtype_text),
                 expected: dtype.to_string(),
                 sent_at: sent_at(),
-            });
+            })));
         }
         if len.checked_mul(dtype.size as usize) != Some(envelope.bytes) {
-            let error =
-                Error::Corrupt { rank: world, what: "a message's length is not its data's" };
+            let error = Error::corrupt(world, "a message's length is not its data's");
             return Err(waiter.stopped().unwrap_or(error));
         }
         match capacity {
-            Some(capacity) if len > capacity => Err(Error::Truncated {
+            Some(capacity) if len > capacity => Err(Error::Truncated(Box::new(Truncated {
                 call: call.to_string(),
                 from: from(),
                 tag,
                 len,
                 capacity,
                 sent_at: sent_at(),
-            }),
+            }))),
             _ => Ok(()),
         }
     }
@@ -185,7 +184,7 @@ impl Comm {
         // SAFETY: `bytes` holds `count` elements' worth of bytes, as `check_message` has seen.
         if unsafe { !dtype.all_valid(bytes.as_ptr(), count as usize) } {
             let what = "a message holds bytes that are no values of its type";
-            return Err(Error::Corrupt { rank: source as usize, what });
+            return Err(Error::corrupt(source as usize, what));
         }
         Ok(bytes)
     }
@@ -194,9 +193,11 @@ impl Comm {
 /// Makes room for `len` values; that there is no memory for them is an error, as it may be another
 /// process that asks for so many.
 fn reserve<T>(values: &mut Vec<T>, len: usize, call: &Call<'_>) -> Result<()> {
-    values.try_reserve_exact(len).map_err(|error| Error::Unavailable {
-        what: format!("memory for a message of {len} elements"),
-        reason: format!("{call}: {error}"),
-        remedy: "send less at once".into(),
+    values.try_reserve_exact(len).map_err(|error| {
+        Error::unavailable(
+            format!("memory for a message of {len} elements"),
+            format!("{call}: {error}"),
+            "send less at once".into(),
+        )
     })
 }

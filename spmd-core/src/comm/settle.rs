@@ -168,14 +168,14 @@ fn lead_failed(call: &Call<'_>) -> Error {
 /// That processes cannot go on here, and what is needed.
 #[cold]
 fn unavailable(call: &Call<'_>, library: &str) -> Error {
-    Error::Unavailable {
-        what: call.to_string(),
-        reason: format!(
+    Error::unavailable(
+        call.to_string(),
+        format!(
             "its ranks live in several processes joined by {library}, here without fault tolerance \
              (ULFM): a failure ends them all"
         ),
-        remedy: "start a program that is built with the feature `mpi` by Open MPI 5's mpirun \
+        "start a program that is built with the feature `mpi` by Open MPI 5's mpirun \
                  --with-ft ulfm, or run the job on one host with spmdrun --transport shm"
             .into(),
-    }
+    )
 }

@@ -33,11 +33,11 @@ impl Comm {
     ) -> Result<Started<'a>> {
         let entered = self.user.enter(call)?;
         if self.spread.is_some() {
-            return Err(Error::Unavailable {
-                what: format!("{call}, started"),
-                reason: "the communicator spans processes without common memory".into(),
-                remedy: "make the call without starting it".into(),
-            });
+            return Err(Error::unavailable(
+                format!("{call}, started"),
+                "the communicator spans processes without common memory".into(),
+                "make the call without starting it".into(),
+            ));
         }
         let tracks = self.started.get_or_init(|| {
             self.endpoint.use_tracks(self.board.index);

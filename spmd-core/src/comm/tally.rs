@@ -124,10 +124,9 @@ impl Tally {
         }
         match self.unsound {
             None => Ok(self.common),
-            Some(rank) => Err(Error::Corrupt {
-                rank: comm.world_rank(rank),
-                what: "it offers a number that cannot be",
-            }),
+            Some(rank) => {
+                Err(Error::corrupt(comm.world_rank(rank), "it offers a number that cannot be"))
+            }
         }
     }
 

@@ -19,7 +19,7 @@ fn switch(name: &str) -> Result<Option<bool>> {
     match parsed::<u8>(name, "0 or 1")? {
         None => Ok(None),
         Some(value @ (0 | 1)) => Ok(Some(value == 1)),
-        Some(other) => Err(Error::Boot(format!("{name}={other} is not 0 or 1"))),
+        Some(other) => Err(Error::boot(format!("{name}={other} is not 0 or 1"))),
     }
 }
 
@@ -45,12 +45,12 @@ fn forced() -> Result<Rules> {
     let mut forced = Rules::default();
     for pair in variable(FORCE)?.iter().flat_map(|text| text.split(',')) {
         let Some((call, algorithm)) = pair.split_once('=') else {
-            return Err(Error::Boot(format!(
+            return Err(Error::boot(format!(
                 "{FORCE}: '{pair}' is not of the form call=algorithm"
             )));
         };
         let (kind, algorithm) = find(call.trim(), algorithm.trim())
-            .map_err(|what| Error::Boot(format!("{FORCE}: '{pair}': {what}")))?;
+            .map_err(|what| Error::boot(format!("{FORCE}: '{pair}': {what}")))?;
         forced.force(kind, algorithm);
     }
     Ok(forced)
@@ -62,13 +62,13 @@ pub(crate) fn measured(mode: Mode, ranks: usize) -> Result<Option<&'static Secti
     static READ: OnceLock<std::result::Result<File, String>> = OnceLock::new();
     let read = READ.get_or_init(|| {
         File::load(std::env::var_os(TUNING).as_deref()).map_err(|error| match error {
-            Error::Boot(text) => text,
+            Error::Boot(boot) => boot.text,
             other => other.to_string(),
         })
     });
     match read {
         Ok(file) => Ok(file.section(mode, ranks)),
-        Err(text) => Err(Error::Boot(text.clone())),
+        Err(text) => Err(Error::boot(text.clone())),
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn measured(mode: Mode, ranks: usize) -> Result<Option<&'static Secti
 pub(crate) fn handed_on() -> Result<Option<Section>> {
     let Some(text) = variable(TUNED)? else { return Ok(None) };
     let section = Section::from_inline(&text);
-    section.map(Some).map_err(|what| Error::Boot(format!("{TUNED}={text}: {what}")))
+    section.map(Some).map_err(|what| Error::boot(format!("{TUNED}={text}: {what}")))
 }
 
 /// What the launcher puts into the environment of a job's ranks, where `SPMD_TUNING` has this value

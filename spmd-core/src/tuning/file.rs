@@ -58,7 +58,7 @@ impl File {
         let refused = |place: String, why: String| {
             let shown = path.display();
             let remedy = format!("mend it, measure anew with spmd-perf tune, or set {name}={NONE}");
-            Err(Error::Boot(format!("the tuning file {shown}{place}: {why}; {remedy}")))
+            Err(Error::boot(format!("the tuning file {shown}{place}: {why}; {remedy}")))
         };
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,

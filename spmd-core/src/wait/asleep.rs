@@ -14,7 +14,7 @@ fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<boo
     match watch.interrupted() {
         None => Ok(false),
         Some(_) if ready() => Ok(true),
-        Some(error) => Err(*error),
+        Some(error) => Err(error),
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn wait_as_coroutine<T>(
     bell: Bell<'_>,
     watch: &mut impl Watch,
     poll: &mut impl FnMut() -> Option<T>,
-) -> Result<T, Box<Error>> {
+) -> Result<T> {
     suspended(bell, watch, poll, || false)
 }
 
@@ -111,7 +111,7 @@ pub(super) fn wait_as_coroutine_beside(
     bell: Bell<'_>,
     watch: &mut impl Watch,
     poll: &mut impl FnMut() -> Option<()>,
-) -> Result<(), Box<Error>> {
+) -> Result<()> {
     suspended(bell, watch, poll, || started::poll(None))
 }
 
@@ -122,7 +122,7 @@ fn suspended<T>(
     watch: &mut impl Watch,
     poll: &mut impl FnMut() -> Option<T>,
     polls: impl Fn() -> bool,
-) -> Result<T, Box<Error>> {
+) -> Result<T> {
     let at_home = bell.is_home();
     let mut start: Option<Instant> = None;
     let outcome = loop {
@@ -161,9 +161,9 @@ fn suspended<T>(
 
 #[cold]
 #[inline(never)]
-fn refused() -> Box<Error> {
+fn refused() -> Error {
     let why = "a rank that is panicking cannot wait for others; don't communicate in Drop";
-    Box::new(Error::Argument(why.into()))
+    Error::argument(why.into())
 }
 
 /// Makes the rare checks of a coroutine: the end of its wait, if they find one. Not inlined, so
@@ -175,13 +175,13 @@ fn sweep<T>(
     watch: &mut impl Watch,
     start: &mut Option<Instant>,
     poll: &mut impl FnMut() -> Option<T>,
-) -> Option<Result<T, Box<Error>>> {
+) -> Option<Result<T>> {
     let mut found = None;
     let checked = overdue(watch, start, &mut || {
         found = found.take().or_else(&mut *poll);
         found.is_some()
     });
-    found.map(Ok).or_else(|| checked.err().map(|error| Err(Box::new(error))))
+    found.map(Ok).or_else(|| checked.err().map(|error| Err(error)))
 }
 
 /// A worker has looked after all its coroutines: the wait has lasted. It is measured from the

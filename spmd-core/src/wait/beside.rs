@@ -30,7 +30,7 @@ pub(super) fn wait_beside(
     let mut watch = Beside { watch };
     if fleet::in_coroutine() {
         let mut poll = || ready().then_some(());
-        return wait_as_coroutine_beside(bell, &mut watch, &mut poll).map_err(|error| *error);
+        return wait_as_coroutine_beside(bell, &mut watch, &mut poll);
     }
     let bell = bell.polled(bell.is_polled() || started::poll(Some(bell.place())));
     let (spins, yields) = policy.patience(bell.is_polled());
@@ -52,7 +52,7 @@ struct Beside<'w> {
 }
 
 impl Watch for Beside<'_> {
-    fn interrupted(&self) -> Option<Box<Error>> {
+    fn interrupted(&self) -> Option<Error> {
         self.watch.interrupted()
     }
     fn asleep(&mut self) {

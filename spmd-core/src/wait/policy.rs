@@ -64,7 +64,7 @@ impl Policy {
 /// What a wait must know besides its condition.
 pub(crate) trait Watch {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
-    fn interrupted(&self) -> Option<Box<Error>>;
+    fn interrupted(&self) -> Option<Error>;
     /// A thread says from now on, until [`Watch::awake`], that it sleeps.
     fn asleep(&mut self) {}
     /// The wait is over, one that was overdue at least once or of a thread that slept.

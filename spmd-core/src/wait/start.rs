@@ -33,7 +33,7 @@ pub(crate) unsafe fn start<'a>(
     body: impl FnOnce() -> Result<()> + 'a,
 ) -> Result<Started<'a>> {
     if is_started() {
-        return Err(Error::Argument("a started call cannot start another one".into()));
+        return Err(Error::argument("a started call cannot start another one".into()));
     }
     let stack = STACKS.with_borrow_mut(Stacks::take);
     let stack = stack.map_err(|error| Error::system("making a stack for a started call", error))?;

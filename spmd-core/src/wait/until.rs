@@ -28,7 +28,7 @@ pub(crate) fn until<T>(
         return until_beside(bell, policy, watch, &mut poll);
     }
     if fleet::in_coroutine() {
-        return wait_as_coroutine(bell, watch, &mut poll).map_err(|error| *error);
+        return wait_as_coroutine(bell, watch, &mut poll);
     }
     let (spins, yields) = policy.patience(bell.is_polled());
     // A look at what is polled may itself let others run, who keep a busy core for milliseconds.
@@ -74,17 +74,16 @@ pub(crate) fn until<T>(
     }
 }
 
-/// [`until`] for a virtual rank. The error is boxed: room for it in each frame would make a rank
-/// that waits touch more lines of its stack.
+/// [`until`] for a virtual rank.
 #[inline(always)]
 pub(crate) fn until_woken<T>(
     bell: Bell<'_>,
     watch: &mut impl Watch,
     mut poll: impl FnMut() -> Option<T>,
-) -> Result<T, Box<Error>> {
+) -> Result<T> {
     match poll() {
         Some(value) => Ok(value),
-        None if started::any() => until_beside(bell, &STUBBORN, watch, &mut poll).map_err(Box::new),
+        None if started::any() => until_beside(bell, &STUBBORN, watch, &mut poll),
         None => wait_as_coroutine(bell, watch, &mut poll),
     }
 }
@@ -117,7 +116,7 @@ const STUBBORN: Policy = Policy { spins: 100, spins_shared: 100, yields: 0, ..Po
 struct Stubborn;
 
 impl Watch for Stubborn {
-    fn interrupted(&self) -> Option<Box<Error>> {
+    fn interrupted(&self) -> Option<Error> {
         None
     }
     fn awake(&mut self) {}

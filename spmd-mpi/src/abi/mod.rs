@@ -37,15 +37,17 @@ pub fn load() -> Result<Library> {
     let file = find::here().map_err(absent)?;
     // Not even one that is of no use: its code may have left something behind.
     let loaded = ManuallyDrop::new(open(&file)?);
-    let unfit = |file: &Path, reason: String| Error::Unavailable {
-        what: format!("the MPI library {}", file.display()),
-        reason,
-        remedy: format!(
-            "use MPICH 5, Intel MPI 2021.18 or another one with the standard ABI of MPI 5.0, and \
+    let unfit = |file: &Path, reason: String| {
+        Error::unavailable(
+            format!("the MPI library {}", file.display()),
+            reason,
+            format!(
+                "use MPICH 5, Intel MPI 2021.18 or another one with the standard ABI of MPI 5.0, and \
              name its {} by {}; or link the program with this one, by the feature `mpi` of `spmd`",
-            find::FILE,
-            find::VARIABLE
-        ),
+                find::FILE,
+                find::VARIABLE
+            ),
+        )
     };
     let version = symbol(&loaded, VERSION)
         .ok_or_else(|| unfit(&file, format!("it has no {VERSION}, as MPI 5.0 demands")))?;
@@ -73,16 +75,12 @@ fn open(file: &Path) -> Result<Loaded> {
     // SAFETY: the code that runs when the file is loaded is that of the MPI that the user has
     // chosen, as if the program were linked with it. Its names are not offered to other libraries.
     let loaded = unsafe { Loaded::open(Some(file), RTLD_NOW | RTLD_LOCAL) };
-    loaded.map_err(|error| Error::Unavailable {
-        what: format!("the MPI library {}", file.display()),
-        // Which file is missing or wrong, the loader's own words say.
-        reason: error.source().map_or_else(|| error.to_string(), ToString::to_string),
-        remedy: format!(
+    // Which file is missing or wrong, the loader's own words say.
+    loaded.map_err(|error| Error::unavailable(format!("the MPI library {}", file.display()), error.source().map_or_else(|| error.to_string(), ToString::to_string), format!(
             "put the folders of the libraries that it needs into LD_LIBRARY_PATH, or name another \
              library by {}",
             find::VARIABLE
-        ),
-    })
+        )))
 }
 
 /// Says what was looked for, where, and what to do.
@@ -115,7 +113,7 @@ fn absent(why: Absent) -> Error {
             )
         }
     };
-    Error::Unavailable { what: "MPI".to_owned(), reason, remedy }
+    Error::unavailable("MPI".to_owned(), reason, remedy)
 }
 
 fn symbol(loaded: &Loaded, name: &str) -> Option<NonNull<c_void>> {

@@ -139,10 +139,9 @@ fn divisor(a: usize, b: usize) -> usize {
 
 #[cold]
 fn too_long(mpi: &Library, count: usize) -> Error {
-    Error::Unavailable {
-        what: format!("blocks of different lengths that reach over {count} elements"),
-        reason: format!("{} counts {} at most", mpi.name, most()),
-        remedy: "exchange them in several calls, or use an MPI with the standard ABI of MPI 5.0"
-            .to_owned(),
-    }
+    Error::unavailable(
+        format!("blocks of different lengths that reach over {count} elements"),
+        format!("{} counts {} at most", mpi.name, most()),
+        "exchange them in several calls, or use an MPI with the standard ABI of MPI 5.0".to_owned(),
+    )
 }

@@ -30,15 +30,15 @@ pub fn load() -> Result<Library> {
     }
     match constants::constants() {
         Some(constants) => Ok(Library { functions, constants, name }),
-        None => Err(Error::Unavailable {
-            what: name,
-            reason: "the program is linked with it, and it is neither of the family of Open MPI \
+        None => Err(Error::unavailable(
+            name,
+            "the program is linked with it, and it is neither of the family of Open MPI \
                      nor of MPICH's"
                 .to_owned(),
-            remedy: "link the program with a shared library of one of these, or build it without \
+            "link the program with a shared library of one of these, or build it without \
                      the feature `mpi`, for a library with the standard ABI of MPI 5.0"
                 .to_owned(),
-        }),
+        )),
     }
 }
 

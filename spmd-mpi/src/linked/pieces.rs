@@ -50,11 +50,11 @@ fn cut(fold: Fold<'_>) -> impl Iterator<Item = Fold<'_>> {
 /// A reduce to each process.
 fn scattered<'a>(rank: usize, fold: Fold<'a>, counts: &[usize]) -> Result<Vec<Step<'a>>> {
     if fold.send == fold.recv.cast_const() {
-        return Err(Error::Unavailable {
-            what: format!("a reduce_scatter in place of {} elements", fold.count),
-            reason: format!("this MPI counts {} at most", most()),
-            remedy: "give it a buffer for the result".to_owned(),
-        });
+        return Err(Error::unavailable(
+            format!("a reduce_scatter in place of {} elements", fold.count),
+            format!("this MPI counts {} at most", most()),
+            "give it a buffer for the result".to_owned(),
+        ));
     }
     let mut steps = Vec::new();
     let mut start = 0;

@@ -121,12 +121,12 @@ fn tell_all(set: &dyn Processes, proposal: &[u64]) -> Result<Vec<Vec<u64>>> {
 
 /// That the ranks of another process have left the block in which this one agrees on something.
 pub(crate) fn departed(rank: usize, call: &Call<'_>) -> Error {
-    Error::Unavailable {
-        what: call.to_string(),
-        reason: format!(
+    Error::unavailable(
+        call.to_string(),
+        format!(
             "rank {rank} has left its block, and where processes are joined by MPI, all whose \
              processes live must take part"
         ),
-        remedy: "have all ranks agree that they are done before any of them returns".into(),
-    }
+        "have all ranks agree that they are done before any of them returns".into(),
+    )
 }

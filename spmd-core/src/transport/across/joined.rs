@@ -234,5 +234,5 @@ impl Across {
 
 /// Whether an error says that waiting is over, though what was waited for has not come.
 fn stops(error: &Error) -> bool {
-    error.fault().is_some() || matches!(error, Error::Timeout { .. })
+    error.fault().is_some() || matches!(error, Error::Timeout(_))
 }

@@ -144,10 +144,7 @@ impl<P: Copy> Lead<'_, P> {
             // SAFETY: as the caller promises.
             unsafe { if blocking { self.spread.processes.run(step) } else { self.attempt(step) } }
         });
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(error)),
-        }
+        outcome.map_err(|error| self.explain(error))
     }
 
     /// What is wrong with a step, if it is known better than the library knows it.
@@ -155,12 +152,12 @@ impl<P: Copy> Lead<'_, P> {
     pub(crate) fn explain(&self, error: Error) -> Error {
         let across = &self.spread.across;
         match error {
-            Error::Library { .. } if across.survives() => {
+            Error::Library(_) if across.survives() => {
                 let stopped = across.notices(self.round.world(), || self.round.stopped());
                 stopped.ok().flatten().unwrap_or(error)
             }
             // It may be that the ranks' calls differ.
-            Error::Library { .. } => {
+            Error::Library(_) => {
                 across.suspect();
                 self.round.stopped().unwrap_or(error)
             }
@@ -181,7 +178,7 @@ impl<P: Copy> Lead<'_, P> {
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         });
-        if self.spread.across.survives() && matches!(outcome, Err(Error::PeerFailed { .. })) {
+        if self.spread.across.survives() && matches!(outcome, Err(Error::PeerFailed(_))) {
             let _ = leave_step(&*self.spread.processes, &mut *started);
             return outcome;
         }

@@ -342,11 +342,11 @@ impl Announced {
     fn refuse(self, across: &Arc<Across>, envelope: &Envelope, waiter: &Waiter<'_>) {
         let mut room = Vec::<u8>::new();
         if let Err(error) = room.try_reserve_exact(envelope.bytes) {
-            return waiter.give_up(&Error::Unavailable {
-                what: format!("memory for a message of {} bytes", envelope.bytes),
-                reason: error.to_string(),
-                remedy: "send less at once".into(),
-            });
+            return waiter.give_up(&Error::unavailable(
+                format!("memory for a message of {} bytes", envelope.bytes),
+                error.to_string(),
+                "send less at once".into(),
+            ));
         }
         // SAFETY: the room is that large, and nobody else's. Whatever happens to the message, this
         // call has failed already.

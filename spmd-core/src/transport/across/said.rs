@@ -21,7 +21,7 @@ pub(super) fn say(fault: &Fault) {
 /// What another process sends makes no sense.
 #[cold]
 pub(super) fn nonsense(from: usize, what: &str) -> Error {
-    Error::Boot(format!(
+    Error::boot(format!(
         "process {from} sent {what}; all processes of a world must run the same version of the \
          program"
     ))

@@ -76,7 +76,7 @@ impl Endpoint {
         let _stays = self.outlived.lock();
         if self.world.has_ended(self.rank, block) {
             let why = "the rank has left the block to which this communicator belongs";
-            return Err(Error::Argument(format!("{call}: {why}")));
+            return Err(Error::argument(format!("{call}: {why}")));
         }
         act();
         Ok(())

@@ -96,14 +96,14 @@ impl SegmentHeap {
     /// Memory of at least `bytes`, on a page boundary.
     pub(crate) fn block(self: &Arc<Self>, bytes: usize, content: Content) -> Result<Block> {
         let Some(offset) = self.take(bytes, content) else {
-            return Err(Error::Unavailable {
-                what: format!("{bytes} bytes of shared memory"),
-                reason: format!(
+            return Err(Error::unavailable(
+                format!("{bytes} bytes of shared memory"),
+                format!(
                     "the arena of rank {} has {} bytes, and no free range is that long",
                     self.rank, self.world.memory.layout.segment_bytes
                 ),
-                remedy: "share less at once".into(),
-            });
+                "share less at once".into(),
+            ));
         };
         Ok(Block { heap: self.clone(), offset, bytes: pages(bytes) as usize })
     }
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_an_error() {
         for bytes in [2 * HEAP, usize::MAX] {
-            assert!(matches!(heap().allocate(bytes), Err(Error::Unavailable { .. })));
+            assert!(matches!(heap().allocate(bytes), Err(Error::Unavailable(_))));
         }
     }
 }

@@ -157,7 +157,7 @@ impl Inbox {
         let window = member.world.tuning.window;
         if self.held[source] > window.saturating_add(OVERHANG) {
             let what = "it sends more than its receiver's window allows";
-            return Err(Error::Corrupt { rank: source, what });
+            return Err(Error::corrupt(source, what));
         }
         let Letter { envelope, body, end } = letter;
         let data = match body {

@@ -214,7 +214,7 @@ impl Large {
     ) -> Result<bool> {
         let (endpoint, bytes) = (waiter.endpoint, envelope.bytes);
         let Large { source, lane: index, number } = self;
-        let corrupt = |what| Error::Corrupt { rank: source, what };
+        let corrupt = |what| Error::corrupt(source, what);
         let memory = &endpoint.world.memory;
         let ack = &memory.ack(endpoint.rank, source).lanes[index];
         let reader = RingReader::find(endpoint, source)?;

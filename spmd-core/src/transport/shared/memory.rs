@@ -68,7 +68,7 @@ impl Memory {
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn anonymous(layout: Layout) -> Result<Memory> {
         let shape = std::alloc::Layout::from_size_align(layout.total_bytes(), 4096)
-            .map_err(|_| Error::Argument(format!("too many ranks: {}", layout.ranks)))?;
+            .map_err(|_| Error::argument(format!("too many ranks: {}", layout.ranks)))?;
         // SAFETY: the size is not zero, the header alone being a page.
         let base = unsafe { std::alloc::alloc_zeroed(shape) };
         let Some(base) = NonNull::new(base) else { std::alloc::handle_alloc_error(shape) };

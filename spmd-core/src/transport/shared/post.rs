@@ -146,10 +146,12 @@ impl Endpoint {
 /// repeat its elements, and be larger than any memory.
 fn packed(data: &View<'_>) -> Result<Vec<u8>> {
     let mut bytes = Vec::<u8>::new();
-    bytes.try_reserve_exact(data.bytes()).map_err(|error| Error::Unavailable {
-        what: format!("memory for a copy of {} {}", data.len(), data.dtype()),
-        reason: error.to_string(),
-        remedy: "send less at once".into(),
+    bytes.try_reserve_exact(data.bytes()).map_err(|error| {
+        Error::unavailable(
+            format!("memory for a copy of {} {}", data.len(), data.dtype()),
+            error.to_string(),
+            "send less at once".into(),
+        )
     })?;
     // SAFETY: the vector has room for all the data, and `pack` writes every byte of it.
     unsafe {

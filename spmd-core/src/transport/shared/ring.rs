@@ -99,7 +99,7 @@ impl RingWriter {
         let head = ack.head.load(Acquire);
         if head < self.head || head > self.position {
             let what = "it says that it has read messages that do not exist";
-            return Err(Error::Corrupt { rank: receiver, what });
+            return Err(Error::corrupt(receiver, what));
         }
         self.head = head;
         self.full = ack.full.load(Relaxed) != 0;
@@ -215,7 +215,7 @@ impl RingReader {
                 let head = &raw const memory.ack(member.rank, source).head;
                 Ok(Some(RingReader { base, position: 0, told: 0, head }))
             }
-            _ => Err(Error::Corrupt { rank: source, what: "its ring lies outside its arena" }),
+            _ => Err(Error::corrupt(source, "its ring lies outside its arena")),
         }
     }
 
@@ -237,7 +237,7 @@ impl RingReader {
     /// The next message, if there is one; [`RingReader::pass`] comes after it. Its numbers may be
     /// anything: they are checked here.
     pub(super) fn next(&mut self, member: &Member, source: usize) -> Result<Option<Letter>> {
-        let corrupt = |what| Err(Error::Corrupt { rank: source, what });
+        let corrupt = |what| Err(Error::corrupt(source, what));
         loop {
             if !self.has_next() {
                 return Ok(None);

@@ -14,7 +14,7 @@ use super::suspicion::Suspicion;
 use super::world::World;
 use crate::call::Call;
 use crate::current;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Timeout};
 use crate::fault::{Cause, Fault};
 use crate::group::{Group, Scope};
 use crate::mode::Mode;
@@ -306,7 +306,7 @@ impl Waiter<'_> {
             self.standstill.set(Some(now));
             return Ok(());
         }
-        Err(Error::Argument(format!(
+        Err(Error::argument(format!(
             "{} cannot complete: rank {rank} cannot run, as a virtual rank of its worker waits for \
              something outside the library, such as a thread that it joins; use thread ranks, or call \
              iprobe until the thread has finished",
@@ -418,8 +418,8 @@ pub(crate) struct Watching<'w, 'a, L> {
 
 impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
     #[inline]
-    fn interrupted(&self) -> Option<Box<Error>> {
-        self.waiter.stopped().map(Box::new)
+    fn interrupted(&self) -> Option<Error> {
+        self.waiter.stopped()
     }
 
     fn asleep(&mut self) {
@@ -465,7 +465,11 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
                 Some(rank) if on != Agent::ANY => format!("rank {rank}"),
                 _ => "any rank".into(),
             };
-            return Err(Error::Timeout { call: waiter.told(), waiting_for, limit });
+            return Err(Error::Timeout(Box::new(Timeout {
+                call: waiter.told(),
+                waiting_for,
+                limit,
+            })));
         }
         waiter.left(on, ready)?;
         waiter.held_up(on)?;

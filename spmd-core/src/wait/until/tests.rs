@@ -6,12 +6,12 @@ use super::*;
 struct OnRecord;
 
 impl Watch for OnRecord {
-    fn interrupted(&self) -> Option<Box<Error>> {
+    fn interrupted(&self) -> Option<Error> {
         None
     }
     fn awake(&mut self) {}
     fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
-        Err(Error::Argument("it is on record".into()))
+        Err(Error::argument("it is on record".into()))
     }
 }
 

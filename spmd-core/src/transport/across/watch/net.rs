@@ -83,7 +83,7 @@ impl Net {
         let start = Instant::now();
         while self.peers.len() + 1 < self.processes {
             if start.elapsed() > JOIN {
-                return Err(Error::Boot(format!(
+                return Err(Error::boot(format!(
                     "the watches of {} of {} processes have not connected to this one's within \
                      {JOIN:?}; the job's hosts must be able to connect to each other over TCP, \
                      at any port",

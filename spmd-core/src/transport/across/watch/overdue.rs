@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::shared::LOOK;
 use super::state::{On, State, Wait};
-use crate::error::Error;
+use crate::error::{Error, Timeout};
 use crate::fault::{Cause, Fault};
 
 /// The waits of this process's leads for other processes, and when each was first seen.
@@ -24,7 +24,9 @@ impl Overdue {
         let late = |(_, since): &&(Wait, Instant)| since.elapsed() > limit + LOOK;
         let (wait, _) = self.0.iter().find(late)?;
         let (call, waiting_for) = (wait.call.clone(), "ranks of other processes".into());
-        let cause = Cause::Returned(Error::Timeout { call, waiting_for, limit }.to_string());
+        let cause = Cause::Returned(
+            Error::Timeout(Box::new(Timeout { call, waiting_for, limit })).to_string(),
+        );
         Some(Fault::Rank { rank: wait.rank as usize, cause })
     }
 }

@@ -65,11 +65,11 @@ pub(super) fn reach(invitation: &Invitation, host: usize, near: bool) -> Result<
             Err(error) => tried.push(format!("{place}: {error}")),
         }
     }
-    Err(Error::Unavailable {
-        what: format!("a connection to the watch of process {host}"),
-        reason: tried.join("; "),
-        remedy: "let the job's hosts connect to each other over TCP, at any port".into(),
-    })
+    Err(Error::unavailable(
+        format!("a connection to the watch of process {host}"),
+        tried.join("; "),
+        "let the job's hosts connect to each other over TCP, at any port".into(),
+    ))
 }
 
 /// The address at which a listener hears all.

@@ -110,7 +110,7 @@ impl Endpoint {
         T: From<Vec<Option<Words>>> + Send + Sync + 'static,
     {
         let Some(before) = board.agreements.get() else {
-            return Err(Error::Argument(format!(
+            return Err(Error::argument(format!(
                 "{call}: an earlier agree or shrink of this rank has ended before the other ranks \
                  had come to it; the communicator can agree on nothing more"
             )));

@@ -84,7 +84,7 @@ impl Round<'_> {
 
     #[cold]
     pub(super) fn corrupt(&self, peer: usize, what: &'static str) -> Error {
-        self.fail(Error::Corrupt { rank: self.scope.here.world(peer), what })
+        self.fail(Error::corrupt(self.scope.here.world(peer), what))
     }
 
     #[cold]
@@ -92,7 +92,7 @@ impl Round<'_> {
         let rank = self.scope.here.world(peer);
         let waiter = &self.waiter;
         waiter.stopped().unwrap_or_else(|| {
-            self.fail(Error::Corrupt { rank, what: "it took a buffer back without a reason" })
+            self.fail(Error::corrupt(rank, "it took a buffer back without a reason"))
         })
     }
 

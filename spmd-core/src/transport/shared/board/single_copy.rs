@@ -106,10 +106,10 @@ impl Round<'_> {
         let since = Instant::now();
         let patience = || (since.elapsed() > PATIENCE).then_some(());
         self.waiter.until_by(Some(rank), patience)?;
-        Err(self.fail(Error::Unavailable {
-            what: format!("the memory of rank {peer} of the communicator"),
-            reason: "the kernel lets this process read it no more (process_vm_readv)".into(),
-            remedy: "set SPMD_SINGLE_COPY=0".into(),
-        }))
+        Err(self.fail(Error::unavailable(
+            format!("the memory of rank {peer} of the communicator"),
+            "the kernel lets this process read it no more (process_vm_readv)".into(),
+            "set SPMD_SINGLE_COPY=0".into(),
+        )))
     }
 }
