@@ -18,15 +18,16 @@ use crate::plane::Plane;
 use crate::settings::Settings;
 pub use crate::settings::{begin_trace, tuned};
 pub use crate::transport::across::Alarm;
-use crate::transport::across::{Across, Joined};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::Endpoint;
 use crate::wait;
 
 #[cfg(target_os = "linux")]
 mod job;
+mod process;
 #[cfg(target_os = "linux")]
 pub use job::Job;
+pub use process::Process;
 
 /// What this process is to the launcher.
 enum Entry {
@@ -36,7 +37,7 @@ enum Entry {
     #[cfg(target_os = "linux")]
     All(job::Shown),
     /// It runs so many ranks of a world that lives in several processes.
-    Across(Joined),
+    Across(Process),
     /// It is one rank.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
     Rank(Place),
@@ -109,12 +110,9 @@ where
             let arena = shown.memory()?.map_or(Arena::Own, Arena::Given);
             alone()?.run_at(site, arena, f)
         }
-        Ok(Entry::Across(joined)) => {
-            let bind = Settings::from_environment()?.bind;
-            let across = Arena::Across(Arc::new(Across::new(joined)));
-            let block = Spmd::new(joined.each()).bind(bind);
-            let block = cluster.into_iter().fold(block, Spmd::plane);
-            block.run_at(site, across, f)
+        Ok(Entry::Across(process)) => {
+            let block = process.block().bind(Settings::from_environment()?.bind);
+            process.run_at(site, cluster.into_iter().fold(block, Spmd::plane), f)
         }
         Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
         Err(text) => Err(Error::boot(text.clone())),
@@ -140,10 +138,9 @@ fn alone() -> Result<Spmd> {
 /// The world that this fabric joins, where there is one.
 fn enter_across(attach: Attach) -> Result<Entry> {
     let each = positive(variables::RANKS_PER_PROCESS, "a number of ranks")?.unwrap_or(1);
-    let window = Settings::from_environment()?.tuning.window;
     wait::starting_own_threads(|| match attach()? {
         None => Ok(Entry::Alone),
-        Some(fabric) => Joined::new(fabric, each, window).map(Entry::Across),
+        Some(fabric) => Process::join(fabric, each).map(Entry::Across),
     })
 }
 

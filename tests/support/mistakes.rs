@@ -2,6 +2,8 @@
 //!
 //! It is the last rank's, unless all make it. Who is through with it goes on to a barrier.
 
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
 use spmd::prelude::*;
 
 /// What a rank does wrong, and what must be said of it.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -19,10 +20,14 @@ pub struct Doom {
     pub micros: u64,
 }
 
-fn die_in(micros: u64) {
+/// Kills the process of the rank that is doomed: its calls come back until it is dead.
+pub type Kill = Arc<dyn Fn() + Send + Sync>;
+
+fn die_in(micros: u64, kill: &Kill) {
+    let kill = kill.clone();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_micros(micros));
-        kill_process(getpid(), Signal::KILL)
+        kill();
     });
 }
 
@@ -31,6 +36,10 @@ pub fn die() -> ! {
     loop {
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+fn die_at_once() {
+    die()
 }
 
 /// One number of the field from it and its neighbours.
@@ -68,13 +77,13 @@ impl Saved {
 }
 
 /// Goes on from what is saved to the end, or to the first failure.
-fn iterate(comm: &Comm, saved: &mut Saved, doom: Option<Doom>) -> Result<()> {
+fn iterate(comm: &Comm, saved: &mut Saved, doom: Option<Doom>, kill: &Kill) -> Result<()> {
     let (me, n) = (comm.rank(), comm.size());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
     let mine = me * FIELD / n..(me + 1) * FIELD / n;
     while saved.step < STEPS {
         if let Some(doom) = doom.filter(|doom| doom.step == saved.step) {
-            die_in(doom.micros);
+            die_in(doom.micros, kill);
         }
         std::thread::sleep(Duration::from_micros(300));
         let own = &saved.field[mine.clone()];
@@ -88,7 +97,7 @@ fn iterate(comm: &Comm, saved: &mut Saved, doom: Option<Doom>) -> Result<()> {
         let sum = comm.allreduce_value(sum, Sum)?;
         let (whole, _) = comm.allgatherv_vec(&field)?;
         if doom.is_some() && saved.step + 1 == STEPS {
-            die(); // whose time had not come
+            kill(); // whose time had not come
         }
         comm.agree(1)?;
         *saved = saved.followed_by(whole, |_| sum);
@@ -97,10 +106,15 @@ fn iterate(comm: &Comm, saved: &mut Saved, doom: Option<Doom>) -> Result<()> {
 }
 
 pub fn survive(ctx: &Ctx, doom: Option<Doom>) -> Result<u64> {
+    survive_by(ctx, doom, &(Arc::new(die_at_once) as Kill))
+}
+
+/// [`survive`] where a process that is doomed is killed by `kill`.
+pub fn survive_by(ctx: &Ctx, doom: Option<Doom>, kill: &Kill) -> Result<u64> {
     let mut saved = Saved::new();
     let mut comm = ctx.shrink()?;
     loop {
-        match iterate(&comm, &mut saved, doom) {
+        match iterate(&comm, &mut saved, doom, kill) {
             Ok(()) => return Ok(saved.hash),
             Err(Error::PeerFailed(_)) => comm = comm.shrink()?,
             Err(other) => return Err(other),

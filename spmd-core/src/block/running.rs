@@ -120,7 +120,9 @@ impl Spmd {
         tuning.window = self.window.or(settled).unwrap_or(tuning.window);
         let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
         let local = across.as_ref().map(|across| across.local());
+        let simulated = across.as_ref().and_then(|across| across.fabric.simulated());
         let world = World::new(memory, mode, policy, timeout, tuning, hub, local);
+        let world = world.simulated(simulated);
         let world = Arc::new(world);
         let offload = Planes::of(&self.planes);
         let beyond = Arc::new(Beyond { across: across.clone(), offload });

@@ -75,7 +75,7 @@ impl Comm {
         let others = endpoint.extra_comms.load(Relaxed) > usize::from(!self.primary);
         let gone = |rank| rank == endpoint.rank || world.has_ended(rank, self.scope.block);
         let held = others && world.mode != Mode::Processes && !world.local().all(gone);
-        !held && wait::nobody_else_runs(&world.running)
+        !held && world.nobody_else_runs()
     }
 
     /// A poll has found something.

@@ -4,10 +4,13 @@
 //! are made, payloads, which go straight from buffer to buffer, and the collectives of its library
 //! among processes. Ranks are not its business: those of one process use it together.
 
+use std::fmt;
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use crate::element::DType;
 use crate::error::Result;
+use crate::fault;
 use crate::op::ErasedOp;
 
 /// Most bytes of a packet.
@@ -75,6 +78,64 @@ pub trait Fabric: Send + Sync {
 
     /// Ends all processes of the world, this one with this status.
     fn abort(&self, status: i32) -> !;
+
+    /// Ends this process alone.
+    fn end(&self, end: End) -> ! {
+        end.carry_out()
+    }
+
+    /// What is known of this process, if it is not one of the system's: a fabric may have several
+    /// in one of those.
+    fn simulated(&self) -> Option<Simulated> {
+        None
+    }
+
+    /// Whether this process is there: one that is simulated may go on as a thread when it has ended.
+    fn lives(&self) -> bool {
+        true
+    }
+
+    /// The failure detector has this connection to that of another process, which ends with either
+    /// of them.
+    fn connected(&self, _to: usize, _connection: &TcpStream) {}
+
+    /// Says something to whoever has started the world, in one piece.
+    fn say(&self, text: fmt::Arguments<'_>) {
+        fault::say(text);
+    }
+}
+
+/// How a process ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With status 1, without a word to the library that joins it to others, which another thread
+    /// may be in: its launcher ends what is left, unless processes go on when others fail.
+    Exit,
+    /// As if it were killed, so that a launcher takes it for a failure of this process alone: it
+    /// takes an exit with another status than 0 for the end of the job.
+    Kill,
+}
+
+impl End {
+    /// Ends this process of the system's.
+    fn carry_out(self) -> ! {
+        #[cfg(unix)]
+        // SAFETY: both end the process and do nothing else.
+        unsafe {
+            match self {
+                End::Exit => libc::_exit(1),
+                End::Kill => libc::kill(libc::getpid(), libc::SIGKILL),
+            };
+        }
+        std::process::abort()
+    }
+}
+
+/// A process that is simulated in another one, and what the library cannot count there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Simulated {
+    /// Whether it may have threads that run no rank, and hold communicators.
+    pub other_threads: bool,
 }
 
 /// Something under way. To drop it before it is complete ends the process, unless it could be

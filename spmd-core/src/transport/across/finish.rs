@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::compare::{cut_fault, differences, exchange, tell_all};
 use super::joined::Across;
-use super::leaving;
 use super::rounds::Rounds;
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -36,7 +35,7 @@ impl Across {
         };
         self.shut_ledger();
         if outcome.is_ok() {
-            leaving::leave();
+            self.leaving.leave();
             self.watch.iter().for_each(|watch| watch.leave());
         }
         let differ = outcome?;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::leaders::Leaders;
-use super::leaving::{self, end_alone};
+use super::leaving::Leaving;
 use super::ledger::Ledger;
 use super::outcomes::Outcomes;
 use super::packet::Packet;
-use super::said::{SAID, say};
+use super::said::Said;
 use super::survey::Survey;
 use super::texts::Texts;
 use super::turns::Turns;
@@ -28,6 +28,8 @@ pub(crate) struct Joined {
     fabric: Arc<dyn Fabric>,
     each: usize,
     watch: Option<Arc<Watch>>,
+    said: Arc<Said>,
+    leaving: Arc<Leaving>,
     /// All processes, for what the library itself has to settle.
     control: Arc<dyn Processes>,
     survey: Survey,
@@ -37,16 +39,25 @@ impl Joined {
     /// All processes call it together, each for so many ranks and with the window for which it has
     /// been set.
     pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize, window: usize) -> Result<Joined> {
-        let watch = Watch::start(&fabric, each)?.map(Arc::new);
+        let said = Arc::new(Said::new(fabric.clone()));
+        let watch = Watch::start(&fabric, &said, each)?.map(Arc::new);
+        let first = fabric.process() * each;
+        let leaving = Leaving::new(fabric.clone(), watch.clone(), said.clone(), first);
+        let leaving = Arc::new(leaving);
         let all: Vec<usize> = (0..fabric.processes()).collect();
         let control = fabric.world().subset(&all, 0)?;
         let survey = Survey::new(&*fabric, &*control, window)?;
-        Ok(Joined { fabric, each, watch, control, survey })
+        Ok(Joined { fabric, each, watch, said, leaving, control, survey })
     }
 
     /// Ranks of each process.
     pub(crate) fn each(&self) -> usize {
         self.each
+    }
+
+    /// What ends with this process.
+    pub(crate) fn leaving(&self) -> &Arc<Leaving> {
+        &self.leaving
     }
 }
 
@@ -54,6 +65,8 @@ impl Joined {
 pub(crate) struct Across {
     pub(crate) fabric: Arc<dyn Fabric>,
     pub(super) watch: Option<Arc<Watch>>,
+    pub(super) said: Arc<Said>,
+    pub(super) leaving: Arc<Leaving>,
     pub(super) control: Arc<dyn Processes>,
     pub(super) survey: Survey,
     /// No rank of this process is in the block any more.
@@ -79,7 +92,7 @@ pub(crate) struct Across {
 
 impl Across {
     pub(crate) fn new(joined: &Joined) -> Across {
-        let Joined { fabric, each, watch, control, survey } = joined.clone();
+        let Joined { fabric, each, watch, said, leaving, control, survey } = joined.clone();
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let first = fabric.process() * each;
@@ -92,6 +105,8 @@ impl Across {
         Across {
             fabric,
             watch,
+            said,
+            leaving,
             control,
             survey,
             ended,
@@ -166,17 +181,17 @@ impl Across {
     /// tells the other processes.
     pub(crate) fn fail(&self, fault: &Fault) {
         if self.survives && matches!(fault, Fault::Rank { .. }) {
-            end_alone(self.watch.as_deref(), fault);
+            self.leaving.end_alone(fault);
         }
         if fault.rank().is_none_or(|rank| self.local().contains(&rank)) {
-            say(fault);
+            self.said.say(fault);
         }
         self.watch.iter().for_each(|watch| watch.fail(fault));
     }
 
     /// The ranks of this process have come out of a block that failed.
     pub(crate) fn give_up(&self, error: &Error) {
-        leaving::fail();
+        self.leaving.fail();
         self.shut_ledger();
         self.fail(&self.fault_of(error));
         self.watch.iter().for_each(|watch| watch.leave());
@@ -199,7 +214,9 @@ impl Across {
 
     /// What all processes find out together, the first one says.
     pub(super) fn leave_it_to_first(&self) {
-        SAID.fetch_or(self.fabric.process() != 0, Relaxed);
+        if self.fabric.process() != 0 {
+            self.said.leave_to_others();
+        }
     }
 
     /// What `outcome` gives, unless it is that the job has failed, or the time limit has passed,

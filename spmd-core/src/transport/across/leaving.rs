@@ -8,10 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::known::NOTICE;
-use super::said::{SAID, die, say};
+use super::said::Said;
 use super::watch::Watch;
 use crate::fault::{Cause, Fault};
-use crate::transport::fabric::Fabric;
+use crate::transport::fabric::{End, Fabric};
 
 const OUTSIDE: u8 = 0;
 const INSIDE: u8 = 1;
@@ -21,69 +21,88 @@ const FAILED: u8 = 2;
 /// passes on nothing more.
 const HEARD: Duration = Duration::from_millis(100);
 
-/// Where the ranks of this process are.
-static PLACE: AtomicU8 = AtomicU8::new(OUTSIDE);
-
-struct Ties {
+/// What ends with a process that is joined to others, and where its ranks are.
+pub(crate) struct Leaving {
     fabric: Arc<dyn Fabric>,
     watch: Option<Arc<Watch>>,
+    said: Arc<Said>,
+    /// The first rank of this process.
     rank: usize,
+    place: AtomicU8,
 }
 
-static TIES: Mutex<Option<Ties>> = Mutex::new(None);
+/// That of the system's process, which is one of the world's as well, once its ranks have entered a
+/// block.
+static EXITING: Mutex<Option<Arc<Leaving>>> = Mutex::new(None);
 
-/// The ranks of this process, of which `rank` is the first, enter a block.
-pub(super) fn enter(fabric: Arc<dyn Fabric>, watch: Option<Arc<Watch>>, rank: usize) {
-    let before = TIES.lock().replace(Ties { fabric, watch, rank });
-    if before.is_none() {
-        hook::install();
+impl Leaving {
+    pub(super) fn new(
+        fabric: Arc<dyn Fabric>,
+        watch: Option<Arc<Watch>>,
+        said: Arc<Said>,
+        rank: usize,
+    ) -> Leaving {
+        Leaving { fabric, watch, said, rank, place: AtomicU8::new(OUTSIDE) }
     }
-    PLACE.store(INSIDE, Release);
+
+    /// The ranks of this process enter a block.
+    pub(super) fn enter(self: &Arc<Leaving>) {
+        // The system's process has more than one of these where it only simulates them.
+        if self.fabric.simulated().is_none() && EXITING.lock().replace(self.clone()).is_none() {
+            hook::install();
+        }
+        self.place.store(INSIDE, Release);
+    }
+
+    /// They have left it, as those of all other processes have.
+    pub(super) fn leave(&self) {
+        self.place.store(OUTSIDE, Release);
+    }
+
+    /// They have failed.
+    pub(super) fn fail(&self) {
+        self.place.store(FAILED, Release);
+    }
+
+    /// The process exits, and what joins it to others has not been taken down yet.
+    pub(crate) fn exiting(&self, status: i32) {
+        let place = self.place.swap(OUTSIDE, AcqRel);
+        if place == OUTSIDE {
+            return;
+        }
+        let (said, watch) = (&self.said, self.watch.as_deref());
+        // A library that gives up because ranks' calls differ ends the process: it is said what differs.
+        let before = said.is_said();
+        watch.iter().filter(|_| place == INSIDE && !before).for_each(|watch| watch.suspect());
+        if place == INSIDE && (before || !said.is_said()) {
+            let rank = crate::current::rank().unwrap_or(self.rank);
+            let fault = Fault::Rank { rank, cause: Cause::Exited(status) };
+            if self.fabric.survives() && watch.is_some() {
+                self.end_alone(&fault);
+            }
+            said.say(&fault);
+            watch.iter().for_each(|watch| watch.fail(&fault));
+        }
+        std::thread::sleep(HEARD);
+        self.fabric.abort(if status == 0 { 1 } else { status })
+    }
+
+    /// Tells the others that this process fails, and ends it, so that they can go on without it.
+    pub(super) fn end_alone(&self, fault: &Fault) -> ! {
+        self.said.say(fault);
+        let _ = std::io::Write::flush(&mut std::io::stdout());
+        self.watch.iter().for_each(|watch| watch.end(fault));
+        // The watch ends it when it has told the others.
+        std::thread::sleep(NOTICE);
+        self.fabric.end(End::Kill)
+    }
 }
 
-/// They have left it, as those of all other processes have.
-pub(super) fn leave() {
-    PLACE.store(OUTSIDE, Release);
-}
-
-/// They have failed.
-pub(super) fn fail() {
-    PLACE.store(FAILED, Release);
-}
-
-/// Called when the process exits, before what joins it to others is taken down.
+/// The system's process exits.
 #[cfg_attr(not(unix), expect(dead_code, reason = "there are no such worlds"))]
 fn exiting(status: i32) {
-    let place = PLACE.swap(OUTSIDE, AcqRel);
-    if place == OUTSIDE {
-        return;
-    }
-    let Some(ties) = TIES.lock().take() else { return };
-    // A library that gives up because ranks' calls differ ends the process: it is said what differs.
-    let before = SAID.load(Relaxed);
-    ties.watch.iter().filter(|_| place == INSIDE && !before).for_each(|watch| watch.suspect());
-    if place == INSIDE && (before || !SAID.load(Relaxed)) {
-        let rank = crate::current::rank();
-        let cause = Cause::Exited(status);
-        let fault = Fault::Rank { rank: rank.unwrap_or(ties.rank), cause };
-        if ties.fabric.survives() && ties.watch.is_some() {
-            end_alone(ties.watch.as_deref(), &fault);
-        }
-        say(&fault);
-        ties.watch.iter().for_each(|watch| watch.fail(&fault));
-    }
-    std::thread::sleep(HEARD);
-    ties.fabric.abort(if status == 0 { 1 } else { status })
-}
-
-/// Tells the others that this process fails, and ends it, so that they can go on without it.
-pub(super) fn end_alone(watch: Option<&Watch>, fault: &Fault) -> ! {
-    say(fault);
-    let _ = std::io::Write::flush(&mut std::io::stdout());
-    watch.iter().for_each(|watch| watch.end(fault));
-    // The watch ends it when it has told the others.
-    std::thread::sleep(NOTICE);
-    die()
+    let leaving = EXITING.lock().take();
+    leaving.iter().for_each(|leaving| leaving.exiting(status));
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::joined::Across;
 use super::known::{Known, NOTICE};
-use super::said::say;
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
@@ -146,7 +145,7 @@ impl Across {
     /// Ends the job: the library's own agreement does not end, and no call of it can be taken back.
     pub(crate) fn end_in_agreement(&self, rank: usize, call: &Call<'_>, limit: Duration) -> ! {
         let fault = disagreement(rank, call, self.fabric.name(), limit);
-        say(&fault);
+        self.said.say(&fault);
         self.watch.iter().for_each(|watch| watch.fail(&fault));
         // The watch does so when ranks that are not in the library have had time to end.
         std::thread::sleep(NOTICE);

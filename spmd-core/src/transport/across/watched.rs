@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
 use super::joined::Across;
-use super::leaving;
 use super::said::BLOCK;
 use super::watch::Watched;
 use super::watch::state::{On, State, Wait};
@@ -27,7 +26,7 @@ struct Ranks {
 impl Across {
     /// The ranks of this process are about to enter their block.
     pub(crate) fn enter(self: &Arc<Across>, world: &Arc<World>) {
-        leaving::enter(self.fabric.clone(), self.watch.clone(), self.local().start);
+        self.leaving.enter();
         let ranks = || Arc::new(Ranks { world: world.clone(), across: self.clone() });
         self.watch.iter().for_each(|watch| watch.enter(ranks()));
     }

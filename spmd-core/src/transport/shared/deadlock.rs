@@ -216,7 +216,7 @@ impl Endpoint {
             idle::ANYBODY
         } else if self.extra_comms.load(Relaxed) <= self.agents.on_extra() {
             idle::NOBODY
-        } else if crate::wait::nobody_else_runs(&world.running) {
+        } else if world.nobody_else_runs() {
             idle::RANKS
         } else {
             idle::ANYBODY

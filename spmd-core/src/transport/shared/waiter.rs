@@ -301,7 +301,7 @@ impl Waiter<'_> {
         if world.home(rank).is_none_or(|home| home.held_up() < HELD_UP) || !world.stands_still() {
             return Ok(());
         }
-        let Some(now) = wait::all_wait(&world.running) else { return Ok(()) };
+        let Some(now) = world.all_wait() else { return Ok(()) };
         if before != Some(now) {
             self.standstill.set(Some(now));
             return Ok(());

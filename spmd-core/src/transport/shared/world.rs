@@ -14,9 +14,10 @@ use super::memory::Memory;
 use super::queue::Queue;
 use super::suspicion::Wide;
 use crate::mode::Mode;
+use crate::transport::fabric::Simulated;
 use crate::tuning::Tuning;
 use crate::wait::fleet::{self, Home};
-use crate::wait::{Bell, Policy};
+use crate::wait::{self, Bell, Policy};
 
 /// What all ranks of one world share, as this process sees it.
 pub(crate) struct World {
@@ -49,6 +50,8 @@ pub(crate) struct World {
     pub(super) local: Range<usize>,
     /// Whether something joins this process to others without common memory.
     pub(crate) joined: bool,
+    /// What is known of this process, if it is one of several in one of the system's.
+    simulated: Option<Simulated>,
 }
 
 /// The states in [`layout::Head::state`].
@@ -93,7 +96,29 @@ impl World {
             commons: Default::default(),
             local,
             joined,
+            simulated: None,
         }
+    }
+
+    /// The same world in such a process.
+    pub(crate) fn simulated(self, simulated: Option<Simulated>) -> World {
+        World { simulated, ..self }
+    }
+
+    /// Whether every thread of this process runs ranks of this world, or only waits for a block to
+    /// end. Where that cannot be told, no.
+    pub(crate) fn nobody_else_runs(&self) -> bool {
+        match self.simulated {
+            Some(simulated) => !simulated.other_threads,
+            None => wait::nobody_else_runs(&self.running),
+        }
+    }
+
+    /// Where every thread of this process runs ranks of this world, or waits in the library: how many
+    /// of the program's own threads have ended such a wait so far.
+    pub(super) fn all_wait(&self) -> Option<usize> {
+        let counted = self.simulated.is_none();
+        counted.then(|| wait::all_wait(&self.running)).flatten()
     }
 
     /// The ranks that use this arena: all, but of a world that lives in several processes.

@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 use super::known::{Known, Meeting};
-use super::said::SAID;
+use super::said::Said;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::transport::fabric::Fabric;
@@ -45,22 +45,35 @@ use wire::Word;
 /// The watch of a process, as its ranks know it.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
+    said: Arc<Said>,
+}
+
+/// Its thread ends with it.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Release);
+        self.shared.waker.wake();
+    }
 }
 
 impl Watch {
     /// Joins this process's watch to the others. All processes call it, once.
-    pub(crate) fn start(fabric: &Arc<dyn Fabric>, each: usize) -> Result<Option<Watch>> {
+    pub(super) fn start(
+        fabric: &Arc<dyn Fabric>,
+        said: &Arc<Said>,
+        each: usize,
+    ) -> Result<Option<Watch>> {
         if fabric.processes() == 1 {
             return Ok(None);
         }
         let (net, waker) = Net::join(fabric)?;
-        let (ranks, entered, left, outbox) = Default::default();
+        let (ranks, entered, left, outbox, over) = Default::default();
         let known = Known::new(fabric.processes());
-        let shared = Arc::new(Shared { ranks, entered, left, outbox, waker, known });
-        let thread = Thread::new(shared.clone(), fabric, net, each);
+        let shared = Arc::new(Shared { ranks, entered, left, outbox, waker, known, over });
+        let thread = Thread::new(shared.clone(), (fabric, said), net, each);
         let spawned = std::thread::Builder::new().name("spmd watch".into()).spawn(|| thread.run());
         spawned.map_err(|error| Error::system("starting the watch", error))?;
-        Ok(Some(Watch { shared }))
+        Ok(Some(Watch { shared, said: said.clone() }))
     }
 
     /// The ranks of this process, these, are about to enter a block.
@@ -117,7 +130,7 @@ impl Watch {
     pub(crate) fn suspect(&self) {
         self.say(Word::Waiting);
         let start = Instant::now();
-        while !SAID.load(Relaxed) && start.elapsed() < 3 * LOOK {
+        while !self.said.is_said() && start.elapsed() < 3 * LOOK {
             std::thread::sleep(Duration::from_millis(5));
         }
     }

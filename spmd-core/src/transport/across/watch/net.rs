@@ -35,6 +35,7 @@ impl Waker {
 
 /// One watch's connections.
 pub(super) struct Net {
+    fabric: Arc<dyn Fabric>,
     key: Key,
     processes: usize,
     bell: UdpSocket,
@@ -65,12 +66,12 @@ impl Net {
         let hosts = if all { process } else { process.min(1) };
         let invitations = if all { invite_all(fabric, own)? } else { vec![invite(fabric, own)?] };
         let (key, peers) = (invitations[0].key, BTreeMap::new());
-        let mut net = Net { key, processes, bell, door, peers };
+        let mut net = Net { fabric: fabric.clone(), key, processes, bell, door, peers };
         for (host, invitation) in invitations.iter().enumerate().take(hosts) {
             let near = fabric.hosts()[process] == fabric.hosts()[host];
             let mut stream = reach(invitation, host, near)?;
             stream.greet(&greeting(key, process)).map_err(system)?;
-            net.peers.insert(host, stream);
+            net.connect(host, stream);
         }
         if all {
             net.await_all()?;
@@ -139,12 +140,17 @@ impl Net {
     fn admit(&mut self) {
         let (key, processes) = (self.key, self.processes);
         let Some(door) = &mut self.door else { return };
+        let mut admitted = Vec::new();
         for (stream, greeting) in door.admit(|greeting| who(greeting, key, processes).is_some()) {
             let Some(process) = who(&greeting, key, processes) else { continue };
-            if let Ok(peer) = Connection::new(stream) {
-                self.peers.insert(process, peer);
-            }
+            admitted.extend(Connection::new(stream).map(|peer| (process, peer)));
         }
+        admitted.into_iter().for_each(|(process, peer)| self.connect(process, peer));
+    }
+
+    fn connect(&mut self, process: usize, peer: Connection) {
+        self.fabric.connected(process, &peer.stream);
+        self.peers.insert(process, peer);
     }
 }
 

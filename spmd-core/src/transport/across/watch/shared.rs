@@ -1,7 +1,7 @@
 //! What the thread of a watch and the ranks of its process share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,4 +25,6 @@ pub(super) struct Shared {
     pub(super) outbox: Mutex<Vec<Word>>,
     pub(super) waker: Waker,
     pub(super) known: Known,
+    /// Nobody has need of the watch any more.
+    pub(super) over: AtomicBool,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use super::super::said::{SAID, die, say};
+use super::super::said::Said;
 use super::alarm::Launcher;
 use super::looks::{DELIVERY, Found, Looks};
 use super::net::{Event, Net};
@@ -14,8 +14,8 @@ use super::shared::{LOOK, Shared};
 use super::state::State;
 use super::wire::Word;
 
-use crate::fault::{self, Cause, Fault};
-use crate::transport::fabric::Fabric;
+use crate::fault::{Cause, Fault};
+use crate::transport::fabric::{End, Fabric};
 
 /// How long after a process is gone it is missed, where the ranks here have come to the end of their
 /// block: it may have heard before this one that the block is over.
@@ -27,6 +27,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Thread {
     shared: Arc<Shared>,
     fabric: Arc<dyn Fabric>,
+    said: Arc<Said>,
     /// Whether processes go on when others fail.
     survives: bool,
     net: Net,
@@ -57,7 +58,7 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(
         shared: Arc<Shared>,
-        fabric: &Arc<dyn Fabric>,
+        (fabric, said): (&Arc<dyn Fabric>, &Arc<Said>),
         net: Net,
         each: usize,
     ) -> Thread {
@@ -65,6 +66,7 @@ impl Thread {
         Thread {
             shared,
             fabric: fabric.clone(),
+            said: said.clone(),
             survives: fabric.survives(),
             net,
             launcher: Launcher::find(),
@@ -87,6 +89,9 @@ impl Thread {
     pub(super) fn run(mut self) {
         loop {
             let events = self.net.wait(self.patience());
+            if self.shared.over.load(Acquire) || !self.fabric.lives() {
+                return;
+            }
             let said = std::mem::take(&mut *self.shared.outbox.lock());
             for word in said {
                 self.say_own(word);
@@ -135,7 +140,7 @@ impl Thread {
             word => self.net.say(self.judge_of_all(), &word),
         }
         if ends {
-            die();
+            self.fabric.end(End::Kill);
         }
     }
 
@@ -215,7 +220,7 @@ impl Thread {
             if first && !told {
                 let rank = process * self.each;
                 let fault = Fault::Rank { rank, cause: Cause::Lost };
-                fault::say(format_args!("{fault}"));
+                self.fabric.say(format_args!("{fault}"));
             }
         }
         // What was answered before says nothing any more.
@@ -225,7 +230,7 @@ impl Thread {
 
     /// Ends the job for something that was found here.
     fn tell_and_stop(&mut self, fault: Fault) {
-        say(&fault);
+        self.said.say(&fault);
         self.tell_launcher(&fault);
         match self.judges() || self.survives {
             true => self.net.say_to_all(&Word::Fault(fault.clone())),
@@ -249,7 +254,7 @@ impl Thread {
         if self.failed.is_some() {
             return;
         }
-        SAID.store(true, Relaxed);
+        self.said.leave_to_others();
         self.shared.ranks.lock().iter().for_each(|ranks| ranks.stop(&fault));
         self.failed = Some((fault, Instant::now()));
     }
@@ -321,19 +326,7 @@ impl Thread {
             if self.survives {
                 self.fabric.abort(1);
             }
-            end_process();
+            self.fabric.end(End::Exit);
         }
     }
-}
-
-/// Without a word to MPI, which another thread may be in: its launcher ends what is left, unless
-/// processes go on when others fail.
-fn end_process() -> ! {
-    #[cfg(unix)]
-    // SAFETY: it ends the process and does nothing else.
-    unsafe {
-        libc::_exit(1)
-    }
-    #[cfg(not(unix))]
-    std::process::abort()
 }

@@ -1,0 +1,62 @@
+//! A process that a fabric joins to others.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use crate::Spmd;
+use crate::block::Arena;
+use crate::ctx::Ctx;
+use crate::error::Result;
+use crate::settings::Settings;
+use crate::transport::across::{Across, Joined};
+use crate::transport::fabric::Fabric;
+
+/// This process among those that a fabric joins, for its life: or one of several that a fabric
+/// simulates in it.
+#[doc(hidden)]
+pub struct Process(Joined);
+
+impl Process {
+    /// Joins the others, which all do so together, each with so many ranks.
+    pub fn join(fabric: Arc<dyn Fabric>, each: usize) -> Result<Process> {
+        let window = Settings::from_environment()?.tuning.window;
+        Joined::new(fabric, each, window).map(Process)
+    }
+
+    /// A block of its ranks, to be set up further.
+    pub fn block(&self) -> Spmd {
+        Spmd::new(self.0.each())
+    }
+
+    /// Runs `f` on the ranks of this process, in `block`, which [`Process::block`] has made; their
+    /// results in order. All processes call it together.
+    ///
+    /// Errors: as [`run`](crate::run).
+    #[track_caller]
+    pub fn run<R, F>(&self, block: Spmd, f: F) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx) -> Result<R> + Sync,
+        R: Send,
+    {
+        self.run_at(Location::caller(), block, f)
+    }
+
+    pub(super) fn run_at<R, F>(
+        &self,
+        site: &'static Location<'static>,
+        block: Spmd,
+        f: F,
+    ) -> Result<Vec<R>>
+    where
+        F: Fn(&Ctx) -> Result<R> + Sync,
+        R: Send,
+    {
+        block.run_at(site, Arena::Across(Arc::new(Across::new(&self.0))), f)
+    }
+
+    /// What is to be done when this process, which is simulated, exits with a status. It comes back if
+    /// the process may end like that; in the middle of a block it may not.
+    pub fn exiting(&self, status: i32) {
+        self.0.leaving().exiting(status);
+    }
+}

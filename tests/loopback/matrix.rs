@@ -1,0 +1,147 @@
+//! What is right: the conformance matrix, messages, communicators, random programs.
+
+use spmd::prelude::*;
+use spmd_conformance::cases::{Choice, cases};
+use spmd_conformance::{communicators, full, messages, random};
+use spmd_loopback::Job;
+
+use crate::{SHAPES, Shape, quiet, slow};
+
+const ALL: Choice = Choice { all_layouts: true, all_types: true };
+const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
+
+#[track_caller]
+fn everywhere(
+    job: impl Fn(Shape) -> Job,
+    body: impl Fn(&Ctx) -> Result<()> + Send + Sync + Clone + 'static,
+) {
+    for shape in SHAPES {
+        let ran = job(shape).run(body.clone());
+        ran.results().map(drop).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+    }
+}
+
+#[test]
+fn every_collective() {
+    everywhere(quiet, |ctx| cases(ctx, if full() { ALL } else { ONE_TYPE }));
+}
+
+#[test]
+fn every_type() {
+    let ran = Job::new(3, 1).run(|ctx| cases(ctx, ALL));
+    ran.results().expect("every type goes between processes");
+}
+
+/// As over a library that does not fold.
+#[test]
+fn every_collective_folded_by_ranks() {
+    everywhere(|shape| quiet(shape).without_folds(), |ctx| cases(ctx, ONE_TYPE));
+}
+
+/// A case of messages, and the ranks for which it is made, if it matters.
+type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
+
+const MESSAGES: &[Case] = &[
+    (messages::sizes_and_types, None),
+    (messages::rings_wrap_around, Some(2)),
+    (messages::data_are_not_taken_for_records, Some(2)),
+    (messages::order_and_choice, None),
+    (messages::probing, None),
+    (messages::synchronous_sends_wait, Some(2)),
+    (messages::rings_of_sendrecv, None),
+    (messages::views, Some(2)),
+    (messages::several_agents, None),
+    (messages::large_messages_at_once, Some(2)),
+    (messages::messages_that_do_not_fit, Some(2)),
+];
+
+fn all_messages(ctx: &Ctx) -> Result<()> {
+    for (case, ranks) in MESSAGES {
+        if ranks.is_none_or(|ranks| ranks == ctx.size()) {
+            case(ctx)?;
+            ctx.barrier()?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_kind_of_message() {
+    everywhere(|shape| quiet(shape).with_other_threads(), all_messages);
+    let two = quiet((2, 1, false)).with_other_threads().run(all_messages);
+    two.results().expect("two ranks send to each other");
+}
+
+#[test]
+fn messages_that_overtake_each_other() {
+    for seed in 0..if full() { 20 } else { 2 } {
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let ran = slow(shape, seed).with_other_threads().run(all_messages);
+        ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
+    }
+}
+
+#[test]
+fn threads_of_a_rank() {
+    for shape in [(2, 1, false), (2, 2, false), (2, 2, true)] {
+        let ran = quiet(shape).with_other_threads().run(communicators::agents);
+        ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+    }
+}
+
+/// The same random sequence of calls on every rank.
+#[test]
+fn random_programs() {
+    for (seed, shape) in (0..).zip(SHAPES) {
+        let programs = random::fixed(if full() { 300 } else { 20 });
+        let ran = slow(shape, seed).run(move |ctx| {
+            programs.iter().enumerate().try_for_each(|(number, steps)| {
+                let run = random::execute(ctx, steps);
+                run.map_err(|error| format!("program {number}: {error}").into())
+            })
+        });
+        ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
+    }
+}
+
+/// A process enters a block after another, each with a world of its own.
+#[test]
+fn blocks_in_a_row() {
+    for shape in SHAPES {
+        let ran = slow(shape, 7).blocks(5).run(|ctx| {
+            ctx.send(&[ctx.rank()], (ctx.rank() + 1) % ctx.size(), 0)?;
+            let from = ctx.recv_vec::<usize>(ANY, 0)?.0[0];
+            assert_eq!(from, (ctx.rank() + ctx.size() - 1) % ctx.size());
+            ctx.allreduce_value(1usize, Sum)
+        });
+        let sums = ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+        assert_eq!(sums, vec![shape.0 * shape.1; shape.0 * shape.1]);
+    }
+}
+
+/// A sender of more small messages than the window has room for waits until they are received.
+#[test]
+fn a_flood_is_bounded_by_the_window() {
+    for shape in [(2, 1, false), (2, 2, true)] {
+        let job = slow(shape, 3).block(move |block| {
+            let block = block.window(64 << 10);
+            if shape.2 { block.virtual_ranks() } else { block }
+        });
+        let ran = job.run(|ctx| {
+            let (last, mut word) = (ctx.size() - 1, [0u64; 16]);
+            for number in 0..5000u64 {
+                word[15] = number;
+                match ctx.rank() {
+                    0 => ctx.send(&word, last, 3)?,
+                    rank if rank == last => {
+                        ctx.recv(&mut word, 0, 3)?;
+                        assert_eq!(word[15], number);
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+    }
+}
