@@ -1,60 +1,17 @@
-//! What processes make or decide together: subsets, and, where some may fail, who is left.
+//! Processes as the library knows them: steps, and what they make or decide together.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spmd_core::Result;
-use spmd_core::transport::fabric::Processes;
+use spmd_core::element::DType;
+use spmd_core::op::ErasedOp;
+use spmd_core::transport::fabric::{Processes, Started, Step};
+use spmd_core::{Error, Result};
 
+use crate::meetings::{Key, What};
 use crate::net::State;
-use crate::processes::{Members, Set};
-use crate::wrong;
-
-/// What a meeting is for, among the members of a set; those that meet know it by a number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    Subset,
-    Part,
-    Consensus,
-}
-
-/// The set, what for, the number, and, of a subset, for whom.
-type Key = (u64, What, u64, Vec<usize>);
-
-/// Meetings that some member has not left.
-#[derive(Default)]
-pub(crate) struct Meetings {
-    open: BTreeMap<Key, Meeting>,
-    /// How many of each kind a member has been at.
-    count: BTreeMap<(u64, What, usize), u64>,
-    sets: u64,
-}
-
-/// One meeting.
-#[derive(Default)]
-struct Meeting {
-    /// What those say who have come, by their numbers in the set.
-    said: BTreeMap<usize, (bool, Vec<usize>)>,
-    /// Who has been there when nobody was awaited any more.
-    complete: Option<Vec<usize>>,
-    /// Sets that have come of it, by their members' numbers in the world.
-    made: BTreeMap<Vec<usize>, u64>,
-    left: usize,
-}
-
-impl Meetings {
-    /// Nobody has need of this set any more.
-    pub(crate) fn forget(&mut self, set: u64) {
-        self.open.retain(|(of, ..), _| *of != set);
-        self.count.retain(|(of, ..), _| *of != set);
-    }
-
-    fn next(&mut self, set: u64, what: What, member: usize) -> u64 {
-        let count = self.count.entry((set, what, member)).or_default();
-        *count += 1;
-        *count
-    }
-}
+use crate::plan::wrong;
+use crate::processes::Members;
+use crate::sets::Set;
 
 impl State {
     /// The set of these processes that comes of a meeting.
@@ -139,14 +96,14 @@ impl Members {
         self.net.enter(self.process).meetings.next(self.set, what, self.rank)
     }
 
-    pub(crate) fn make_subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
+    fn make_subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
         let key = (self.set, What::Subset, key.into(), members.to_vec());
         let said = (true, Vec::new());
         let made = |state: &mut State, key: &Key, _: &[usize]| self.of(state, key, members);
         Ok(Arc::new(self.meet(key, (members, false), said, made)?))
     }
 
-    pub(crate) fn make_part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
+    fn make_part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
         let key = (self.set, What::Part, self.next(What::Part), Vec::new());
         let all: Vec<usize> = (0..self.size).collect();
         let made = |state: &mut State, key: &Key, _: &[usize]| {
@@ -156,7 +113,7 @@ impl Members {
         self.meet(key, (&all, false), (true, members.to_vec()), made)
     }
 
-    pub(crate) fn make_shrunk(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
+    fn make_shrunk(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
         let key = (self.set, What::Consensus, self.next(What::Consensus), Vec::new());
         let all: Vec<usize> = (0..self.size).collect();
         let made = |state: &mut State, key: &Key, left: &[usize]| {
@@ -165,7 +122,7 @@ impl Members {
         self.meet(key, (&all, true), (true, Vec::new()), made)
     }
 
-    pub(crate) fn consent(&self, yes: bool) -> Result<bool> {
+    fn consent(&self, yes: bool) -> Result<bool> {
         let key = (self.set, What::Consensus, self.next(What::Consensus), Vec::new());
         let all: Vec<usize> = (0..self.size).collect();
         let decided = |state: &mut State, key: &Key, there: &[usize]| {
@@ -173,5 +130,59 @@ impl Members {
             there.iter().all(|member| said[member].0)
         };
         self.meet(key, (&all, true), (yes, Vec::new()), decided)
+    }
+}
+
+impl Processes for Members {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
+        if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
+            let (me, size) = (self.rank, self.size);
+            let why = format!("process {me} of {size} cannot make the set {members:?}");
+            return Err(Error::Argument(why));
+        }
+        self.make_subset(members, key)
+    }
+
+    fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
+        self.net.plan.folds && op.trusted() && dtype.valid.is_none()
+    }
+
+    unsafe fn run(&self, step: Step<'_>) -> Result<()> {
+        // SAFETY: the caller's contract.
+        unsafe { self.make(step) }
+    }
+
+    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>> {
+        // SAFETY: the caller's contract.
+        Ok(unsafe { self.begin_polled(step) })
+    }
+
+    fn handle(&self) -> usize {
+        self.set as usize
+    }
+
+    fn revoke(&self) {
+        self.net.enter(self.process).set(self.set).revoked = true;
+        self.net.notify();
+    }
+
+    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
+        self.make_part(members)
+    }
+
+    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
+        self.make_shrunk()
+    }
+
+    fn agree(&self, yes: bool) -> Result<bool> {
+        self.consent(yes)
     }
 }

@@ -8,15 +8,18 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::{End, Fabric, Processes, Simulated, Started};
 
-use crate::Gone;
 use crate::net::Net;
+use crate::packets::UNDER_WAY;
+use crate::payloads::{Data, Payload};
+use crate::plan::{Gone, NAME, wrong};
 use crate::processes::Members;
+use crate::transfers::{Given, Taken};
 
 /// One process's end.
 pub(crate) struct Loopback {
-    pub(crate) net: Arc<Net>,
-    pub(crate) process: usize,
-    pub(crate) receiving: Mutex<()>,
+    net: Arc<Net>,
+    process: usize,
+    receiving: Mutex<()>,
     world: Arc<Members>,
     hosts: Vec<u32>,
 }
@@ -26,6 +29,72 @@ impl Loopback {
         let world = Arc::new(Members::new(net, &net.enter(process), process, 0));
         let hosts = vec![0; net.plan.processes];
         Loopback { net: net.clone(), process, receiving: Mutex::default(), world, hosts }
+    }
+}
+
+impl Loopback {
+    /// # Safety
+    /// As [`Fabric::give`](spmd_core::transport::fabric::Fabric::give).
+    unsafe fn give_payload(
+        &self,
+        to: usize,
+        key: u32,
+        data: *const u8,
+        bytes: usize,
+    ) -> Result<Box<dyn Started>> {
+        let mut state = self.net.begin(self.process);
+        let given = Given { net: self.net.clone(), key: (self.process, to, key), taken: false };
+        let arrival = state.arrival();
+        let data = match self.net.plan.survives {
+            // SAFETY: the data are readable during this call, by the caller's contract.
+            true => Data::Copied(unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec()),
+            false => Data::There(data, bytes),
+        };
+        if state.lives(to)
+            && state.payloads.0.insert(given.key, Payload { data, arrival }).is_some()
+        {
+            return Err(wrong("give", format!("payload {key} for process {to} is there already")));
+        }
+        Ok(Box::new(given))
+    }
+
+    /// # Safety
+    /// As [`Fabric::take`](spmd_core::transport::fabric::Fabric::take).
+    unsafe fn take_payload(
+        &self,
+        from: usize,
+        key: u32,
+        into: *mut u8,
+        bytes: usize,
+    ) -> Box<dyn Started> {
+        drop(self.net.begin(self.process));
+        let key = (from, self.process, key);
+        Box::new(Taken { net: self.net.clone(), key, into: (into, bytes), taken: false })
+    }
+
+    fn send_packet(&self, to: usize, packet: &[u8]) {
+        let mut state = self.net.begin(self.process);
+        if state.lives(to) && state.passes(self.process, to) {
+            state.packets.send(self.process, to, packet);
+            state.let_go(self.process, to, UNDER_WAY);
+        }
+    }
+
+    /// The next packet of any process, of several by chance. Says whether there was one; no while
+    /// another thread is here, as what comes from one process must stay in order.
+    fn next_packet(&self, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool> {
+        let Some(_receiving) = self.receiving.try_lock() else { return Ok(false) };
+        let mut state = self.net.enter(self.process);
+        (0..self.net.plan.processes).for_each(|to| state.let_go(self.process, to, UNDER_WAY));
+        let senders = state.packets.senders(self.process);
+        if senders.is_empty() {
+            return Ok(false);
+        }
+        let from = senders[state.below(senders.len())];
+        let packet = state.packets.receive(from, self.process);
+        drop(state);
+        packet.iter().for_each(|packet| take(from, packet));
+        Ok(true)
     }
 }
 
@@ -43,7 +112,7 @@ impl Fabric for Loopback {
     }
 
     fn name(&self) -> &str {
-        crate::NAME
+        NAME
     }
 
     fn world(&self) -> Arc<dyn Processes> {
@@ -56,7 +125,8 @@ impl Fabric for Loopback {
     }
 
     fn flush(&self) -> Result<()> {
-        self.let_all_go();
+        let mut state = self.net.enter(self.process);
+        (0..self.net.plan.processes).for_each(|to| state.let_go(self.process, to, usize::MAX));
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use spmd_core::{Ctx, Result, Spmd};
 
 use crate::fabric::Loopback;
 use crate::net::Net;
-use crate::{End, Gone, Outcome, Plan};
+use crate::plan::{End, Gone, Outcome, Plan};
 
 /// How long a job may take: longer than anything that is to be found in one.
 const LONGEST: Duration = Duration::from_secs(120);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::consensus::Meetings;
+use crate::meetings::Meetings;
 use crate::packets::Packets;
 use crate::payloads::Payloads;
-use crate::processes::Set;
-use crate::{Gone, Plan};
+use crate::plan::{Gone, Plan};
+use crate::sets::Set;
 
 /// Bytes that are kept of what processes say.
 const SAID: usize = 64 << 10;
@@ -28,6 +28,7 @@ pub(crate) struct Net {
 
 pub(crate) struct State {
     random: Rng,
+    delay: Duration,
     gone: Vec<Option<Gone>>,
     /// Who is told which process has gone.
     told: Sender<usize>,
@@ -49,6 +50,7 @@ impl Net {
         let processes = plan.processes;
         let state = State {
             random: Rng::with_seed(plan.seed),
+            delay: plan.delay,
             gone: vec![None; processes],
             told,
             begun: vec![0; processes],
@@ -231,15 +233,25 @@ impl State {
     }
 
     /// When something that is sent now arrives.
-    pub(crate) fn arrival(&mut self, longest: Duration) -> Instant {
-        let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        Instant::now() + Duration::from_micros(self.random.u64(0..=micros))
+    pub(crate) fn arrival(&mut self) -> Instant {
+        arrival(&mut self.random, self.delay)
+    }
+
+    /// Lets packets go while fewer than so many are on their way.
+    pub(crate) fn let_go(&mut self, from: usize, to: usize, most: usize) {
+        let State { random, delay, packets, .. } = self;
+        packets.let_go((from, to), most, || arrival(random, *delay));
     }
 
     /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.random.usize(0..limit)
     }
+}
+
+fn arrival(random: &mut Rng, longest: Duration) -> Instant {
+    let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+    Instant::now() + Duration::from_micros(random.u64(0..=micros))
 }
 
 fn pair(one: usize, other: usize) -> (usize, usize) {

@@ -1,88 +1,15 @@
-//! Sets of processes, and the steps that they make together.
+//! The steps that processes make together.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spmd_core::element::DType;
-use spmd_core::op::ErasedOp;
-use spmd_core::transport::fabric::{Processes, Started, Step};
-use spmd_core::{Error, Result};
+use spmd_core::Result;
+use spmd_core::transport::fabric::{Started, Step};
 
 use crate::net::{Net, State};
-use crate::steps::{Brought, brought, deliver, kind, needs};
-use crate::wrong;
-
-/// How many steps of a set may be under way. A process that is so far ahead of another one waits in
-/// its step, though that may have no need of it.
-const UNDER_WAY: u64 = 16;
-
-/// Some processes, by their numbers in the world, and the steps that are under way among them.
-pub(crate) struct Set {
-    pub(crate) members: Vec<usize>,
-    pub(crate) revoked: bool,
-    /// Who has ended, or has no need of it any more.
-    left: Vec<bool>,
-    /// The next step of each.
-    next: Vec<u64>,
-    /// The number of the first one that is under way.
-    first: u64,
-    steps: VecDeque<Underway>,
-}
-
-/// A step that some member has not ended.
-struct Underway {
-    brought: Vec<Option<Brought>>,
-    arrivals: Vec<Option<Instant>>,
-    ended: Vec<bool>,
-}
-
-impl Set {
-    pub(crate) fn new(members: Vec<usize>) -> Set {
-        let (left, next) = (vec![false; members.len()], vec![0; members.len()]);
-        Set { members, revoked: false, left, next, first: 0, steps: VecDeque::new() }
-    }
-
-    /// The number of the next step of a member, for which there is a place then.
-    fn begin(&mut self, member: usize) -> u64 {
-        let number = self.next[member];
-        self.next[member] += 1;
-        let size = self.members.len();
-        while self.first + self.steps.len() as u64 <= number {
-            let brought = (0..size).map(|_| None).collect();
-            let (arrivals, ended) = (vec![None; size], vec![false; size]);
-            self.steps.push_back(Underway { brought, arrivals, ended });
-        }
-        number
-    }
-
-    fn step(&mut self, number: u64) -> &mut Underway {
-        &mut self.steps[(number - self.first) as usize]
-    }
-
-    fn end(&mut self, number: u64, member: usize) {
-        self.step(number).ended[member] = true;
-        self.forget_ended();
-    }
-
-    /// A process has no need of it any more.
-    pub(crate) fn leave(&mut self, process: usize) {
-        if let Some(member) = self.members.iter().position(|member| *member == process) {
-            self.left[member] = true;
-            self.forget_ended();
-        }
-    }
-
-    fn forget_ended(&mut self) {
-        let over = |step: &Underway| {
-            step.ended.iter().zip(&self.left).all(|(ended, left)| *ended || *left)
-        };
-        while self.steps.front().is_some_and(over) {
-            self.steps.pop_front();
-            self.first += 1;
-        }
-    }
-}
+use crate::plan::wrong;
+use crate::sets::{Set, UNDER_WAY};
+use crate::steps::{brought, deliver, kind, needs};
 
 /// A set as one of its processes has it.
 pub(crate) struct Members {
@@ -103,11 +30,29 @@ impl Members {
         Members { net: net.clone(), process, set, rank, size }
     }
 
+    /// Makes a step, and waits for it.
+    ///
+    /// # Safety
+    /// As [`run`](spmd_core::transport::fabric::Processes::run).
+    pub(crate) unsafe fn make(&self, step: Step<'_>) -> Result<()> {
+        let mut begun = self.begin(step);
+        // SAFETY: the caller's contract.
+        self.net.until(self.process, |state| unsafe { begun.look(state, &step) })
+    }
+
+    /// Begins a step.
+    ///
+    /// # Safety
+    /// As [`start`](spmd_core::transport::fabric::Processes::start).
+    pub(crate) unsafe fn begin_polled<'a>(&'a self, step: Step<'a>) -> Box<dyn Started + 'a> {
+        Box::new(Polled { begun: self.begin(step), step })
+    }
+
     fn begin(&self, step: Step<'_>) -> Begun<'_> {
         // SAFETY: what is readable for the step is until it is complete, by the contract of `start`.
         let brought = unsafe { brought(&step, self.rank, self.size) };
         let mut state = self.net.begin(self.process);
-        let arrival = state.arrival(self.net.plan.delay);
+        let arrival = state.arrival();
         let set = state.set(self.set);
         let number = set.begin(self.rank);
         let place = set.step(number);
@@ -208,60 +153,6 @@ impl Started for Polled<'_> {
         // SAFETY: the contract of `start`, until this is complete or dropped.
         let outcome = unsafe { self.begun.look(&mut state, &self.step) };
         outcome.map_or(Ok(false), |outcome| outcome.map(|()| true))
-    }
-}
-
-impl Processes for Members {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
-        if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
-            let (me, size) = (self.rank, self.size);
-            let why = format!("process {me} of {size} cannot make the set {members:?}");
-            return Err(Error::Argument(why));
-        }
-        self.make_subset(members, key)
-    }
-
-    fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
-        self.net.plan.folds && op.trusted() && dtype.valid.is_none()
-    }
-
-    unsafe fn run(&self, step: Step<'_>) -> Result<()> {
-        let mut begun = self.begin(step);
-        // SAFETY: the caller's contract.
-        self.net.until(self.process, |state| unsafe { begun.look(state, &step) })
-    }
-
-    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>> {
-        Ok(Box::new(Polled { begun: self.begin(step), step }))
-    }
-
-    fn handle(&self) -> usize {
-        self.set as usize
-    }
-
-    fn revoke(&self) {
-        self.net.enter(self.process).set(self.set).revoked = true;
-        self.net.notify();
-    }
-
-    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
-        self.make_part(members)
-    }
-
-    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
-        self.make_shrunk()
-    }
-
-    fn agree(&self, yes: bool) -> Result<bool> {
-        self.consent(yes)
     }
 }
 

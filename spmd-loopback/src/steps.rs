@@ -5,7 +5,7 @@ use std::{ptr, slice};
 use spmd_core::Result;
 use spmd_core::transport::fabric::{Extents, Fold, Parts, Step};
 
-use crate::wrong;
+use crate::plan::wrong;
 
 /// What a process brings to a step: of which kind that is, and its data, one piece for each process or
 /// one for all.
