@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use spmd_core::Result;
-use spmd_core::transport::fabric::Started;
+use spmd_core::transport::fabric::{Started, relax};
 
 use crate::handles::Request;
 use crate::library::Library;
@@ -86,7 +86,7 @@ impl Drop for Underway {
             // A cancelled one is complete without any other process, one that has begun to arrive
             // once it is there. An error completes it as well.
             while matches!(self.test(), Ok(false)) {
-                std::thread::yield_now();
+                relax();
             }
             return;
         }

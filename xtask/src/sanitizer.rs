@@ -20,10 +20,11 @@ pub(crate) fn run() -> Outcome {
         return Outcome::failed(why);
     }
     // At once, so that each is compiled with the same features. `hostile` is a peer that writes where it
-    // must not, among processes.
+    // must not, among processes; `loopback` are worlds of several processes in one, where an MPI would
+    // read and write what the sanitizer does not see.
     let mut tests = cargo(&["test", "--target", &host, "--features", "corosensei/sanitizer"]);
     tests.args(["spmd", "spmd-core", "spmd-collectives"].iter().flat_map(|it| ["--package", it]));
-    tests.args(["--no-fail-fast", "--lib", "--test", "hostile"]);
+    tests.args(["--no-fail-fast", "--lib", "--test", "hostile", "--test", "loopback"]);
     tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
     tests.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));
     Outcome::of(sanitized(tests))

@@ -12,6 +12,7 @@ use crate::element::DType;
 use crate::error::Result;
 use crate::fault;
 use crate::op::ErasedOp;
+use crate::wait;
 
 /// Most bytes of a packet.
 pub const MAX_PACKET: usize = 16 << 10;
@@ -103,6 +104,12 @@ pub trait Fabric: Send + Sync {
     fn say(&self, text: fmt::Arguments<'_>) {
         fault::say(text);
     }
+}
+
+/// Lets others run, in a loop of a [`Fabric`] that polls something: other threads, and the ranks of
+/// this worker if a virtual rank is here.
+pub fn relax() {
+    wait::relax();
 }
 
 /// How a process ends by itself.

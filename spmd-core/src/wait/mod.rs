@@ -29,7 +29,7 @@ pub(crate) use start::start;
 pub(crate) use threads::{
     Opener, Opening, Outsider, Running, all_wait, nobody_else_runs, starting_own_threads,
 };
-pub(crate) use until::{for_own_turn, until, until_done, until_woken};
+pub(crate) use until::{for_own_turn, pause, until, until_done, until_woken};
 
 use std::cell::Cell;
 
@@ -55,13 +55,14 @@ pub(crate) fn is_in_operation() -> bool {
     IN_OPERATION.get()
 }
 
-/// Lets others run, in a loop that the program polls in.
+/// Lets others run, in a loop that polls what nobody tells of.
 pub(crate) fn relax() {
     match fleet::current() {
-        Some(home) => {
+        // One that is panicking keeps its worker.
+        Some(home) if !std::thread::panicking() => {
             home.wake();
             current::across(fleet::suspend);
         }
-        None => std::thread::yield_now(),
+        _ => std::thread::yield_now(),
     }
 }

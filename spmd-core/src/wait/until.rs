@@ -9,6 +9,7 @@ use super::policy::{FIRST_SLEEP, Policy, SERVE_EVERY, Watch};
 use super::{current, fleet, started};
 use crate::error::{Error, Result};
 use crate::fault::say;
+use crate::sync::atomic::AtomicU32;
 
 /// Waits until `poll` gives a value, however this agent waits: a thread spins or yields, then
 /// sleeps on the bell; a coroutine is suspended. A value that is there wins over an interruption.
@@ -99,6 +100,20 @@ pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
         }
         say(format_args!("cannot wait for peers that use memory of this rank; aborting"));
         std::process::abort();
+    }
+}
+
+/// Waits for so long, while others run on the worker of a virtual rank. Where that is impossible, as
+/// in one that is panicking, the worker waits with it.
+pub(crate) fn pause(time: Duration) {
+    let (start, word) = (Instant::now(), AtomicU32::new(0));
+    let left = || time.checked_sub(start.elapsed());
+    let over = || left().is_none().then_some(());
+    let bell = Bell::new(&word, None).polled(true);
+    let waited =
+        fleet::in_coroutine() && until(bell, &Policy::new(1, 0), &mut Stubborn, over).is_ok();
+    if !waited {
+        std::thread::sleep(left().unwrap_or_default());
     }
 }
 

@@ -14,6 +14,7 @@ use crate::transport::fabric::{Extents, Parts, Step};
 use crate::transport::shared::World;
 use crate::transport::shared::contexts::board_of;
 use crate::transport::shared::layout::SLOTS;
+use crate::wait;
 
 impl Across {
     /// Waits until the ranks of all processes have left the block, as those of this one have, and all
@@ -58,7 +59,7 @@ impl Across {
         let complete = |(taken, expected): (&AtomicU64, &u64)| taken.load(Acquire) >= *expected;
         while !self.taken.iter().zip(&expected).all(complete) && !self.has_lost_any() {
             self.take_packet(world)?;
-            std::thread::yield_now();
+            wait::relax();
         }
         let first = self.local().start;
         let last = world.memory.board(first, board_of(block)).done.0.load(Acquire);

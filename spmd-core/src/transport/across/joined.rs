@@ -21,6 +21,7 @@ use super::window::Windows;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::transport::fabric::{Fabric, Processes};
+use crate::wait;
 
 /// What joins this process to others, for its life.
 #[derive(Clone)]
@@ -204,7 +205,7 @@ impl Across {
         const EACH: Duration = Duration::from_millis(50);
         const LAST: Duration = Duration::from_secs(1);
         let turn = u32::try_from(self.fabric.process()).unwrap_or(u32::MAX);
-        std::thread::sleep(EACH.saturating_mul(turn).min(LAST));
+        wait::pause(EACH.saturating_mul(turn).min(LAST));
     }
 
     /// Something is wrong in a call: waits a little for the others to find out what it is.
@@ -227,7 +228,7 @@ impl Across {
             Err(error) if self.watch.is_some() && stops(&error) => {
                 self.fail(&self.fault_of(&error));
                 loop {
-                    std::thread::sleep(Duration::from_secs(1));
+                    wait::pause(Duration::from_secs(1));
                 }
             }
             outcome => outcome,

@@ -12,6 +12,7 @@ use super::said::Said;
 use super::watch::Watch;
 use crate::fault::{Cause, Fault};
 use crate::transport::fabric::{End, Fabric};
+use crate::wait;
 
 const OUTSIDE: u8 = 0;
 const INSIDE: u8 = 1;
@@ -83,7 +84,7 @@ impl Leaving {
             said.say(&fault);
             watch.iter().for_each(|watch| watch.fail(&fault));
         }
-        std::thread::sleep(HEARD);
+        wait::pause(HEARD);
         self.fabric.abort(if status == 0 { 1 } else { status })
     }
 
@@ -93,7 +94,7 @@ impl Leaving {
         let _ = std::io::Write::flush(&mut std::io::stdout());
         self.watch.iter().for_each(|watch| watch.end(fault));
         // The watch ends it when it has told the others.
-        std::thread::sleep(NOTICE);
+        wait::pause(NOTICE);
         self.fabric.end(End::Kill)
     }
 }

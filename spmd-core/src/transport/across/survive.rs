@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::transport::fabric::{Processes, Started, Step};
 use crate::transport::shared::{Reach, World};
+use crate::wait;
 
 /// How long the last step with a process that is gone may take: it may have made its part.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -81,7 +82,7 @@ impl Across {
                 let call = Call::new(Kind::End, std::panic::Location::caller());
                 return Err(Error::stopped(fault, &call));
             }
-            std::thread::sleep(PAUSE);
+            wait::pause(PAUSE);
         }
         Ok(!self.has_lost_any())
     }
@@ -105,7 +106,7 @@ impl Across {
             if self.has_lost_any() && lost.get_or_insert_with(Instant::now).elapsed() > FAREWELL {
                 return leave_step(&*self.control, &mut *started);
             }
-            std::thread::yield_now();
+            wait::relax();
         }
         Ok(())
     }
@@ -124,7 +125,7 @@ impl Across {
                 return Ok(found);
             }
             while self.take_packet(world)? {}
-            std::thread::sleep(PAUSE);
+            wait::pause(PAUSE);
         }
         Ok(None)
     }
@@ -148,7 +149,7 @@ impl Across {
         self.said.say(&fault);
         self.watch.iter().for_each(|watch| watch.fail(&fault));
         // The watch does so when ranks that are not in the library have had time to end.
-        std::thread::sleep(NOTICE);
+        wait::pause(NOTICE);
         self.fabric.abort(1)
     }
 
@@ -184,7 +185,7 @@ pub(super) fn leave_step(processes: &dyn Processes, started: &mut dyn Started) -
     processes.revoke();
     let start = Instant::now();
     while !started.test()? && start.elapsed() < NOTICE {
-        std::thread::yield_now();
+        wait::relax();
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::copy::copy_from_peer;
 use crate::error::{Error, Result};
 use crate::transport::message::{Envelope, Manner};
 use crate::transport::pending::Underway;
+use crate::wait;
 
 /// A message in a lane.
 pub(crate) struct LanePending<'a> {
@@ -190,12 +191,10 @@ impl Drop for LanePending<'_> {
         if !finished() {
             access::withdraw(&ring.lane(self.lane).withdrawn, self.number);
             endpoint.world.bell(self.to).ring_after_fence();
-            while ack.reading.load(Acquire) == self.number
-                && !finished()
-                && !endpoint.world.is_dead(self.to)
-            {
-                std::thread::sleep(std::time::Duration::from_micros(50));
-            }
+            let reads = || ack.reading.load(Acquire) == self.number && !finished();
+            // Whoever stops to read does not ring.
+            let bell = endpoint.bell().polled(true);
+            wait::until_done(bell, || !reads() || endpoint.world.is_dead(self.to));
         }
         ring.lanes[self.lane].busy = false;
     }

@@ -35,6 +35,7 @@ use super::said::Said;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::transport::fabric::Fabric;
+use crate::wait;
 pub use alarm::Alarm;
 use net::Net;
 use shared::{LOOK, Shared};
@@ -96,7 +97,7 @@ impl Watch {
         self.say(Word::Fault(fault.clone()));
         let start = Instant::now();
         while !self.shared.outbox.lock().is_empty() && start.elapsed() < LOOK {
-            std::thread::sleep(Duration::from_millis(1));
+            wait::pause(Duration::from_millis(1));
         }
     }
 
@@ -131,7 +132,7 @@ impl Watch {
         self.say(Word::Waiting);
         let start = Instant::now();
         while !self.said.is_said() && start.elapsed() < 3 * LOOK {
-            std::thread::sleep(Duration::from_millis(5));
+            wait::pause(Duration::from_millis(5));
         }
     }
 
