@@ -146,7 +146,7 @@ impl Processes for Members {
         if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
             let (me, size) = (self.rank, self.size);
             let why = format!("process {me} of {size} cannot make the set {members:?}");
-            return Err(Error::Argument(why));
+            return Err(Error::argument(why));
         }
         self.make_subset(members, key)
     }

@@ -58,7 +58,7 @@ impl<R> Outcome<R> {
         let said = self.said;
         let each = self.ends.into_iter().enumerate().map(|(process, end)| match end {
             End::Returned(results) => results,
-            End::Gone(how) => Err(Error::Boot(format!("process {process}: {how:?}\n{said}"))),
+            End::Gone(how) => Err(Error::boot(format!("process {process}: {how:?}\n{said}"))),
         });
         Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
@@ -81,5 +81,5 @@ impl<R> Outcome<R> {
 /// An error of this library, as MPI gives its own.
 #[cold]
 pub(crate) fn wrong(call: &'static str, text: String) -> Error {
-    Error::Library { library: NAME.to_owned(), call, text }
+    Error::library(NAME.to_owned(), call, text)
 }
