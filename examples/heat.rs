@@ -73,11 +73,11 @@ fn simulate(comm: &Comm, size: usize, steps: usize, bar: &ProgressBar) -> Result
     }
     bar.finish_and_clear();
 
-    let Some((tiles, starts)) = grid.gatherv_vec(&now, 0)? else { return Ok(None) };
+    let Some(tiles) = grid.gatherv_vec(&now, 0)? else { return Ok(None) };
     let mut field = vec![0.0; size * size];
-    for rank in 0..grid.size() {
+    for (rank, tile_of) in tiles.iter().enumerate() {
         let [rows, columns] = tile(size, &grid, rank)?;
-        for (row, values) in rows.zip(tiles[starts[rank]..starts[rank + 1]].chunks(columns.len())) {
+        for (row, values) in rows.zip(tile_of.chunks(columns.len())) {
             field[row * size..][columns.clone()].copy_from_slice(values);
         }
     }

@@ -46,7 +46,7 @@ fn sample_sort(comm: &Comm, mut numbers: Vec<u64>) -> Result<Vec<u64>> {
     // show, so the ranks' counts may differ.
     let distance = (numbers.len() / (OVERSAMPLING * size)).max(1);
     let mine: Vec<u64> = numbers.iter().skip(distance / 2).step_by(distance).copied().collect();
-    let (mut samples, _) = comm.allgatherv_vec(&mine)?;
+    let (mut samples, _) = comm.allgatherv_vec(&mine)?.into_parts();
     samples.sort_unstable();
 
     // The numbers for rank r end where splitter r stands; those of the last rank, at the end.
@@ -59,7 +59,7 @@ fn sample_sort(comm: &Comm, mut numbers: Vec<u64>) -> Result<Vec<u64>> {
     let starts = [0].into_iter().chain(ends.iter().copied());
     let counts: Vec<usize> = starts.zip(&ends).map(|(start, end)| end - start).collect();
 
-    let (mut share, _) = comm.alltoallv_vec(&numbers, &counts)?;
+    let (mut share, _) = comm.alltoallv_vec(&numbers, &counts)?.into_parts();
     // What came from each rank is sorted; the stable sort finds such runs and merges them.
     share.sort();
     Ok(share)

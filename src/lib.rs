@@ -36,6 +36,7 @@
 //!   `MPICC`), for libraries without the standard ABI of MPI 5.0, as Open MPI 4 and 5. The build
 //!   needs that MPI's headers and libclang; without the feature it needs nothing of MPI.
 
+pub use spmd_collectives::gathered;
 pub use spmd_collectives::{
     Allgather, Allreduce, Alltoall, Barrier, Broadcast, Cartesian, Gather, Gathered, Neighbor,
     Objects, Reduce, ReduceScatter, Scan, Scatter, Split, Topology, dims_create, spmd_allgather,
@@ -93,11 +94,11 @@ where
 pub mod prelude {
     pub use crate::{
         ANY, Allgather, Allreduce, Alltoall, Barrier, BitAnd, BitOr, BitXor, Broadcast, Buffer,
-        BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, Located, LogicalAnd, LogicalOr,
-        Max, MaxLoc, Min, MinLoc, Neighbor, Objects, Op, Operation, Prod, Reduce, ReduceScatter,
-        Result, Scan, Scatter, Split, Spmd, Status, Sum, Topology, dims_create, rank_println, run,
-        spmd, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
-        strided, strided_mut, subarray, subarray_mut,
+        BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, Gathered, Located, LogicalAnd,
+        LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor, Objects, Op, Operation, Prod, Reduce,
+        ReduceScatter, Result, Scan, Scatter, Split, Spmd, Status, Sum, Topology, dims_create,
+        rank_println, run, spmd, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank,
+        spmd_reduce, spmd_size, strided, strided_mut, subarray, subarray_mut,
     };
 }
 

@@ -82,9 +82,10 @@ fn data_come_back() -> Result<()> {
                 assert!(recv == send);
             }
             let both = (send.clone(), vec![0, count]);
-            assert!(comm.gatherv_vec(&send, 0)?.as_ref() == Some(&both));
-            assert!(comm.allgatherv_vec(&send)? == both);
-            assert!(comm.alltoallv_vec(&send, &[count])? == both);
+            let root = comm.gatherv_vec(&send, 0)?.map(Gathered::into_parts);
+            assert!(root.as_ref() == Some(&both));
+            assert!(comm.allgatherv_vec(&send)?.into_parts() == both);
+            assert!(comm.alltoallv_vec(&send, &[count])?.into_parts() == both);
             assert!(comm.scatterv_vec(&send, &[count], 0)? == send);
             let mut same = send.clone();
             comm.broadcast(&mut same, 0)?;

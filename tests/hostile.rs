@@ -76,7 +76,7 @@ fn with_everybody(ctx: &Ctx, turn: usize) -> Result<()> {
     for value in ctx.allgather_value('x')? {
         assert!(char::from_u32(value as u32).is_some());
     }
-    let flags = ctx.allgatherv_vec(&vec![true; 10 + me])?.0;
+    let flags = ctx.allgatherv_vec(&vec![true; 10 + me])?.into_parts().0;
     assert!(flags.iter().all(|flag| (*flag as u8) < 2));
     let mut large = vec![me as u64; 30_000];
     ctx.allreduce_in_place(&mut large, Max)?;

@@ -7,9 +7,11 @@ use std::panic::Location;
 use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
-use crate::blocks::{Gathered, displacements, offsets, room_for};
+use crate::blocks::{displacements, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
+use crate::gathered::Gathered;
+use crate::sealed::Sealed;
 use algorithms::{ALLGATHER, ALLGATHERV};
 
 /// Everybody's data for everybody (MPI 5.0 section 6.7).
@@ -21,7 +23,7 @@ use algorithms::{ALLGATHER, ALLGATHERV};
 /// assert_eq!(ranks, vec![[0, 1, 2]; 3]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Allgather {
+pub trait Allgather: Sealed {
     /// Collects the ranks' `send` in everybody's `recv`, in rank order. All ranks call it, with
     /// `send` of equal length and `recv` of size × `send`.
     ///
@@ -76,9 +78,9 @@ pub trait Allgather {
     /// # use spmd_collectives::Allgather;
     /// # use spmd_core::{spmd, Result};
     /// spmd(3, |ctx| {
-    ///     let (all, starts) = ctx.allgatherv_vec(&vec![ctx.rank(); ctx.rank()])?;
-    ///     assert_eq!(all, [1, 2, 2]);
-    ///     assert_eq!(all[starts[2]..starts[3]], [2, 2]);
+    ///     let all = ctx.allgatherv_vec(&vec![ctx.rank(); ctx.rank()])?;
+    ///     assert_eq!(all.elements(), [1, 2, 2]);
+    ///     assert_eq!(all[2], [2, 2]);
     ///     Ok(())
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
@@ -220,7 +222,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
         dispatch(comm, call, args(input.dtype(), send, recv))?;
         values.set_len(all);
     }
-    Ok((values, starts))
+    Ok(Gathered::new(values, starts))
 }
 
 /// An allgather of this rank's block into those of all.

@@ -10,6 +10,7 @@ use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Operation, Result};
 
 use crate::check;
 use crate::data::{Input, Output};
+use crate::sealed::Sealed;
 
 /// Reductions whose result goes to everybody (MPI 5.0 section 6.9.6).
 ///
@@ -20,7 +21,7 @@ use crate::data::{Input, Output};
 /// assert_eq!(last, [2; 3]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Allreduce {
+pub trait Allreduce: Sealed {
     /// Folds the ranks' `send` element by element with `op`; all get the result in `recv`. All
     /// ranks call it, with equal lengths.
     ///

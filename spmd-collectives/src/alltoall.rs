@@ -7,9 +7,11 @@ use std::panic::Location;
 use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, DType, Result};
 
-use crate::blocks::{Gathered, displacements, offsets, room_for};
+use crate::blocks::{displacements, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
+use crate::gathered::Gathered;
+use crate::sealed::Sealed;
 pub(crate) use algorithms::counts;
 use algorithms::{ALLTOALL, ALLTOALLV, learn};
 
@@ -25,7 +27,7 @@ use algorithms::{ALLTOALL, ALLTOALLV, learn};
 /// assert_eq!(received, [[0, 10], [1, 11]]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Alltoall {
+pub trait Alltoall: Sealed {
     /// Sends the i-th block of `send` to rank i, and puts the block from rank i into the i-th of
     /// `recv`. Both hold as many blocks of equal length as there are ranks. All ranks call it,
     /// with equal lengths.
@@ -114,9 +116,10 @@ pub trait Alltoall {
     /// // Everybody sends its rank, as often, to rank 1.
     /// spmd(3, |ctx| {
     ///     let me = ctx.rank();
-    ///     let (got, starts) = ctx.alltoallv_vec(&vec![me; me], &[0, me, 0])?;
+    ///     let got = ctx.alltoallv_vec(&vec![me; me], &[0, me, 0])?;
     ///     if me == 1 {
-    ///         assert_eq!((got, starts), (vec![1, 2, 2], vec![0, 0, 1, 3]));
+    ///         assert_eq!(got.elements(), [1, 2, 2]);
+    ///         assert_eq!(got[2], [2, 2]);
     ///     }
     ///     Ok(())
     /// })?;
@@ -217,7 +220,7 @@ impl Alltoall for Comm {
             dispatch(self, &call, args)?;
             recv.set_len(len);
         }
-        Ok((recv, starts))
+        Ok(Gathered::new(recv, starts))
     }
 }
 

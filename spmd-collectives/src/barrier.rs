@@ -5,6 +5,8 @@ use std::panic::Location;
 use spmd_core::internal::{Alone, Args, Call, Collective, Kind, dispatch};
 use spmd_core::{Comm, Element, Result};
 
+use crate::sealed::Sealed;
+
 /// Waiting for everybody (MPI 5.0 section 6.3).
 ///
 /// ```
@@ -20,7 +22,7 @@ use spmd_core::{Comm, Element, Result};
 /// })?;
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Barrier {
+pub trait Barrier: Sealed {
     /// Returns when all ranks of the communicator have called it. All ranks call it.
     ///
     /// Cost: up to 16 ranks, n loads a rank; above, a tree of 2 log₄ n steps. What a rank wrote

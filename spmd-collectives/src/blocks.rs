@@ -5,19 +5,6 @@ use spmd_core::{Error, Result};
 
 use crate::check;
 
-/// The elements of all ranks in rank order, and where each rank's start, with the end of the last
-/// after them: those of rank i are `all[starts[i]..starts[i + 1]]`.
-///
-/// ```
-/// # use spmd_collectives::{Allgather, Gathered};
-/// # use spmd_core::spmd;
-/// let gathered = spmd(3, |ctx| ctx.allgatherv_vec(&vec!['x'; ctx.rank()]))?;
-/// let (all, starts): &Gathered<char> = &gathered[0];
-/// assert_eq!((all.len(), &starts[..]), (3, &[0, 0, 1, 3][..]));
-/// # Ok::<(), spmd_core::Error>(())
-/// ```
-pub type Gathered<T> = (Vec<T>, Vec<usize>);
-
 /// The displacements of blocks of these lengths, one for each of `ranks`, in the buffer `what` of `len`
 /// elements: where each starts, and after the last the end.
 pub(crate) fn displacements(

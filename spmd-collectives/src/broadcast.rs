@@ -11,6 +11,7 @@ use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::data::Output;
 use crate::large::{Large, RECV, SEND, Way, take, two_segments};
+use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 
 /// Most bytes that two processes send through what they share even if the root's buffer can be read in
@@ -26,7 +27,7 @@ const STAGED: usize = 4 << 20;
 /// assert_eq!(steps, [100; 3]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Broadcast {
+pub trait Broadcast: Sealed {
     /// Copies the root's `buf` into everybody's. All ranks call it, with equal lengths and the
     /// same root.
     ///

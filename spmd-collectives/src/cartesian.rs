@@ -6,6 +6,7 @@ use std::panic::Location;
 use spmd_core::internal::{Call, Kind};
 use spmd_core::{Comm, Error, Result};
 
+use crate::sealed::Sealed;
 use crate::split::split;
 
 /// Making communicators whose ranks have neighbours (MPI 5.0 section 8.5).
@@ -17,7 +18,7 @@ use crate::split::split;
 /// assert_eq!(places, [true, true, false]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Topology {
+pub trait Topology: Sealed {
     /// Makes a communicator whose ranks form a grid of these lengths, in row-major order; along
     /// an axis that is `periodic`, the last is the neighbour of the first. Ranks that are not
     /// needed for the grid get none. All ranks call it, with equal arguments.
@@ -94,11 +95,14 @@ fn digest(dims: &[usize], periodic: &[bool]) -> u64 {
 /// })?;
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct Cartesian {
     comm: Comm,
     dims: Box<[usize]>,
     periodic: Box<[bool]>,
 }
+
+impl Sealed for Cartesian {}
 
 impl Deref for Cartesian {
     type Target = Comm;

@@ -7,9 +7,11 @@ use std::panic::Location;
 use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
-use crate::blocks::{Gathered, displacements, offsets, room_for};
+use crate::blocks::{displacements, offsets, room_for};
 use crate::check;
 use crate::data::{Input, Output};
+use crate::gathered::Gathered;
+use crate::sealed::Sealed;
 use algorithms::{GATHER, GATHERV};
 
 /// Everybody's data for one rank (MPI 5.0 section 6.5).
@@ -21,7 +23,7 @@ use algorithms::{GATHER, GATHERV};
 /// assert_eq!(ranks, [Some(vec![0, 1, 2]), None, None]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Gather {
+pub trait Gather: Sealed {
     /// Collects the ranks' `send` in the root's `recv`, in rank order. All ranks call it, with
     /// `send` of equal length. `recv` is used on the root alone, where it holds size × `send`
     /// elements; elsewhere it may be empty, and is not looked at.
@@ -86,8 +88,9 @@ pub trait Gather {
     /// # use spmd_collectives::Gather;
     /// # use spmd_core::{spmd, Result};
     /// let all = spmd(3, |ctx| ctx.gatherv_vec(&vec![ctx.rank(); ctx.rank()], 0))?;
-    /// assert_eq!(all[0], Some((vec![1, 2, 2], vec![0, 0, 1, 3])));
-    /// assert_eq!(all[1], None);
+    /// let on_root = all[0].as_ref().expect("rank 0 is the root");
+    /// assert_eq!((on_root.elements(), &on_root[2]), (&[1, 2, 2][..], &[2, 2][..]));
+    /// assert!(all[1].is_none());
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
@@ -226,5 +229,5 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
         dispatch(comm, call, args)?;
         values.set_len(all);
     }
-    Ok(Some((values, starts)))
+    Ok(Some(Gathered::new(values, starts)))
 }

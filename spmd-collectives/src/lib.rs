@@ -13,6 +13,7 @@ mod data;
 mod exchange;
 mod free;
 mod gather;
+pub mod gathered;
 #[doc(hidden)]
 pub mod internal;
 mod large;
@@ -24,6 +25,7 @@ mod reduce_scatter;
 mod reducing;
 mod scan;
 mod scatter;
+mod sealed;
 mod select;
 mod split;
 
@@ -33,11 +35,11 @@ pub use allgather::Allgather;
 pub use allreduce::Allreduce;
 pub use alltoall::Alltoall;
 pub use barrier::Barrier;
-pub use blocks::Gathered;
 pub use broadcast::Broadcast;
 pub use cartesian::{Cartesian, Topology, dims_create};
 pub use free::{spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size};
 pub use gather::Gather;
+pub use gathered::Gathered;
 pub use neighbor::Neighbor;
 pub use object::Objects;
 pub use reduce::Reduce;

@@ -12,6 +12,7 @@ use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
 use crate::exchange::{Counts, Exchange};
+use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 
 /// Exchanges with the neighbours in a [`Cartesian`] grid (MPI 5.0 section 8.6).
@@ -30,7 +31,7 @@ use crate::select::{Algorithm::*, choose};
 /// assert_eq!(around, [[2, 1], [0, 2], [1, 0]]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Neighbor {
+pub trait Neighbor: Sealed {
     /// Sends `send` to all neighbours; `recv` has a block of its length for each. All ranks of
     /// the grid call it, with equal lengths.
     ///

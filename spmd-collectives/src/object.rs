@@ -12,7 +12,9 @@ use crate::blocks::room_for;
 use crate::broadcast;
 use crate::check;
 use crate::gather::gather_unknown;
+use crate::gathered::Gathered;
 use crate::scatter::scatter_unknown;
+use crate::sealed::Sealed;
 
 /// The calls for values that are no elements: strings, vectors, enums, maps, whatever `serde`
 /// can write and read. All ranks use the same type.
@@ -34,7 +36,7 @@ use crate::scatter::scatter_unknown;
 /// assert_eq!(names[1], ["rank 0", "rank 1"]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Objects {
+pub trait Objects: Sealed {
     /// Gives everybody the root's value: `Some` on the root; what others give is not looked at.
     /// All ranks call it, with the same root.
     ///
@@ -189,7 +191,7 @@ impl Objects for Comm {
         let call = object_call::<T>(Kind::GatherObject, Location::caller()).root(root);
         let bytes = encode(&call, value)?;
         let all = gather_unknown(self, &call, &bytes, root)?;
-        all.map(|(bytes, starts)| decode_all(&call, &bytes, &starts)).transpose()
+        all.map(|all| decode_all(&call, &all)).transpose()
     }
 
     fn allgather_object<T>(&self, value: &T) -> Result<Vec<T>>
@@ -198,8 +200,7 @@ impl Objects for Comm {
     {
         let call = object_call::<T>(Kind::AllgatherObject, Location::caller());
         let bytes = encode(&call, value)?;
-        let (bytes, starts) = allgather_unknown(self, &call, &bytes)?;
-        decode_all(&call, &bytes, &starts)
+        decode_all(&call, &allgather_unknown(self, &call, &bytes)?)
     }
 
     fn scatter_object<T>(&self, values: Option<&[T]>, root: usize) -> Result<T>
@@ -274,12 +275,8 @@ fn decode<T: DeserializeOwned>(call: &Call<'_>, bytes: &[u8]) -> Result<T> {
 }
 
 /// The values whose bytes start at `starts`, of which the last is the end.
-fn decode_all<T: DeserializeOwned>(
-    call: &Call<'_>,
-    bytes: &[u8],
-    starts: &[usize],
-) -> Result<Vec<T>> {
-    starts.windows(2).map(|pair| decode(call, &bytes[pair[0]..pair[1]])).collect()
+fn decode_all<T: DeserializeOwned>(call: &Call<'_>, values: &Gathered<u8>) -> Result<Vec<T>> {
+    values.iter().map(|bytes| decode(call, bytes)).collect()
 }
 
 fn failed(call: &Call<'_>, what: &str, error: &dyn std::fmt::Display) -> Error {

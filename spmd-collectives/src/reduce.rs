@@ -10,6 +10,7 @@ use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Operation, Result};
 
 use crate::check;
 use crate::data::{Input, Output};
+use crate::sealed::Sealed;
 
 /// Reductions whose result goes to one rank (MPI 5.0 section 6.9.1).
 ///
@@ -20,7 +21,7 @@ use crate::data::{Input, Output};
 /// assert_eq!(sums, [Some(3), None, None]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Reduce {
+pub trait Reduce: Sealed {
     /// Folds the ranks' `send` element by element with `op`; the root gets the result in `recv`.
     /// All ranks call it, with `send` of equal length. `recv` is used on the root alone, where it
     /// is as long as `send`; elsewhere it may be empty, and is not looked at.

@@ -11,6 +11,7 @@ use spmd_core::{Buffer, BufferMut, Comm, DType, Operation, Result};
 use crate::blocks::displacements;
 use crate::check;
 use crate::data::{Input, Output};
+use crate::sealed::Sealed;
 
 /// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
 ///
@@ -24,7 +25,7 @@ use crate::data::{Input, Output};
 /// assert_eq!(sums, [2, 20]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait ReduceScatter {
+pub trait ReduceScatter: Sealed {
     /// Folds the ranks' `send` element by element with `op`; rank i gets the i-th block of the
     /// result in `recv`. `send` holds as many blocks of the length of `recv` as there are ranks.
     /// All ranks call it, with equal lengths.

@@ -11,6 +11,7 @@ use crate::check;
 use crate::data::{Input, Output, zeros};
 use crate::prefix::{Prefix, chunked, doubling, flat};
 use crate::reducing::Reduction;
+use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 
 /// Reductions over the ranks up to each one (MPI 5.0 section 6.11).
@@ -22,7 +23,7 @@ use crate::select::{Algorithm::*, choose};
 /// assert_eq!(sums, [0, 1, 3, 6]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Scan {
+pub trait Scan: Sealed {
     /// Folds the `send` of ranks 0 to this one, element by element with `op`, into `recv`. All
     /// ranks call it, with equal lengths.
     ///

@@ -10,6 +10,7 @@ use spmd_core::{Buffer, BufferMut, Comm, Element, Error, Result};
 use crate::blocks::{displacements, room_for};
 use crate::check;
 use crate::data::{Input, Output};
+use crate::sealed::Sealed;
 use algorithms::{SCATTER, SCATTERV};
 
 /// One rank's data, a part for each (MPI 5.0 section 6.6).
@@ -24,7 +25,7 @@ use algorithms::{SCATTER, SCATTERV};
 /// assert_eq!(parts, [5, 6, 7]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Scatter {
+pub trait Scatter: Sealed {
     /// Gives rank i the i-th of size equal blocks of the root's `send`, in its `recv`. All ranks
     /// call it, with `recv` of equal length. `send` is used on the root alone, where it holds
     /// size × `recv` elements; elsewhere it may be empty, and is not looked at.

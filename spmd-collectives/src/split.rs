@@ -9,6 +9,7 @@ use spmd_core::{Comm, Element, Error, Op, Result};
 use crate::across::{self, Told};
 use crate::large::take;
 use crate::reducing::{Reduction, tell_down_tree};
+use crate::sealed::Sealed;
 
 /// Making communicators (MPI 5.0 section 7.4).
 ///
@@ -22,7 +23,7 @@ use crate::reducing::{Reduction, tell_down_tree};
 /// assert_eq!(sizes, [2, 1, 2]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Split {
+pub trait Split: Sealed {
     /// Makes one communicator of all ranks that give the same `color`. Its ranks are ordered by
     /// `key`, and by their rank here where keys are equal. A rank that gives no color gets none.
     /// All ranks call it.

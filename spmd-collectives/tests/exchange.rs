@@ -38,7 +38,7 @@ fn alltoallv<T: Sample>(ctx: &Ctx, most: usize) -> Result<()> {
     let mut recv = buffer::<T>(77, expected.len());
     ctx.alltoallv(&send, &mut recv, &send_counts, &recv_counts)?;
     assert_eq!(recv, expected);
-    let (recv, starts) = ctx.alltoallv_vec(&send, &send_counts)?;
+    let (recv, starts) = ctx.alltoallv_vec(&send, &send_counts)?.into_parts();
     assert_eq!(recv, expected);
     assert_eq!(starts.len(), n + 1);
     assert!((0..n).all(|from| starts[from + 1] - starts[from] == recv_counts[from]));

@@ -4,7 +4,9 @@
 use std::fmt::Debug;
 use std::sync::Mutex;
 
-use spmd_collectives::{Allgather, Allreduce, Broadcast, Gather, Objects, Reduce, Scatter};
+use spmd_collectives::{
+    Allgather, Allreduce, Broadcast, Gather, Gathered, Objects, Reduce, Scatter,
+};
 use spmd_core::internal::find;
 use spmd_core::{
     Comm, Element, Error, LogicalAnd, Max, Op, Operation, Result, Spmd, Sum, spmd, strided,
@@ -138,12 +140,12 @@ fn moves<T: Made>(comm: &Comm, count: usize, root: usize) -> Result<()> {
     comm.gatherv(&mine, &mut recv, known, root)?;
     assert_eq!(recv, all[..on_root(all.len())]);
     let got = comm.gatherv_vec(&mine, root)?;
-    assert_eq!(got, (me == root).then(|| (all.clone(), starts(&counts))));
+    assert_eq!(got.map(Gathered::into_parts), (me == root).then(|| (all.clone(), starts(&counts))));
 
     let mut recv = vec![T::blank(); all.len()];
     comm.allgatherv(&mine, &mut recv, &counts)?;
     assert_eq!(recv, all);
-    assert_eq!(comm.allgatherv_vec(&mine)?, (all.clone(), starts(&counts)));
+    assert_eq!(comm.allgatherv_vec(&mine)?.into_parts(), (all.clone(), starts(&counts)));
 
     let mut recv = vec![T::blank(); counts[me]];
     comm.scatterv(&all[..on_root(all.len())], known, &mut recv, root)?;

@@ -9,6 +9,7 @@
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Bind {
     /// To none: the system decides.
     #[default]

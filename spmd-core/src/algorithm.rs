@@ -33,6 +33,7 @@ impl Algorithm {
 }
 
 /// A collective that more than one algorithm can serve.
+#[derive(Debug)]
 pub struct Choice {
     /// The call.
     pub kind: Kind,
@@ -55,6 +56,7 @@ pub enum Size {
 
 /// An algorithm of one collective, and what it costs: `n` ranks, `b` bytes of a rank's data, `s` of
 /// a segment, `k` segments.
+#[derive(Debug)]
 pub struct Way {
     /// Which.
     pub algorithm: Algorithm,

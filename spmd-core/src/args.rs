@@ -17,7 +17,7 @@ use crate::op::ErasedOp;
 pub type Arena = unsafe fn(&Comm, &Call<'_>, &Args<'_>) -> Result<()>;
 
 /// A collective: what planes know it by, and how the arena carries it out.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Collective {
     /// What is carried out. The call that needs it may be another one: a broadcast of an object is
     /// two of bytes.
@@ -40,7 +40,7 @@ pub enum Alone {
 }
 
 /// What one rank brings to a collective.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     /// What is to be done with it.
     pub collective: &'a Collective,
@@ -80,7 +80,7 @@ pub struct Incoming {
 }
 
 /// Memory of a rank in one piece.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Memory<'a> {
     /// Where it is.
     pub place: Place,

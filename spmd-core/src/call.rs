@@ -175,7 +175,7 @@ fn name(kind: Kind, form: Form) -> String {
 }
 
 /// One call of the rank API, erased.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// Which.
     pub kind: Kind,

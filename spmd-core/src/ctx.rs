@@ -1,5 +1,6 @@
 //! What a rank's closure receives.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -34,6 +35,15 @@ pub struct Ctx {
     comm: Comm,
     endpoint: Arc<Endpoint>,
     _not_send: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, size, mode) = (self.rank(), self.size(), self.mode());
+        let mut fields = f.debug_struct("Ctx");
+        fields.field("rank", &rank).field("size", &size).field("mode", &mode);
+        fields.finish_non_exhaustive()
+    }
 }
 
 impl Ctx {

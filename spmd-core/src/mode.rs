@@ -1,5 +1,7 @@
 //! Where ranks run.
 
+use std::fmt;
+
 /// Where the ranks of a world run, as [`Ctx::mode`](crate::Ctx::mode) tells.
 ///
 /// ```
@@ -12,6 +14,7 @@
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Each on an OS thread of this process.
     Threads,
@@ -19,4 +22,20 @@ pub enum Mode {
     Virtual,
     /// Each in a process of its own.
     Processes,
+}
+
+/// As `spmdrun --as` and `SPMD_AS` name it.
+///
+/// ```
+/// # use spmd_core::Mode;
+/// assert_eq!(Mode::Virtual.to_string(), "virtual");
+/// ```
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Mode::Threads => "threads",
+            Mode::Virtual => "virtual",
+            Mode::Processes => "processes",
+        })
+    }
 }

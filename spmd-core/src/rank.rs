@@ -43,7 +43,7 @@ pub const ANY: Any = Any;
 /// })?;
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
-pub trait Source {
+pub trait Source: sealed::OneOrAny {
     /// The rank, or none for any.
     fn source(self) -> Option<usize>;
 }
@@ -66,7 +66,7 @@ impl Source for Any {
 /// # use spmd_core::{ANY, TagOrAny};
 /// assert_eq!((7u32.tag(), ANY.tag()), (Some(7), None));
 /// ```
-pub trait TagOrAny {
+pub trait TagOrAny: sealed::OneOrAny {
     /// The tag, or none for any.
     fn tag(self) -> Option<u32>;
 }
@@ -81,6 +81,15 @@ impl TagOrAny for Any {
     fn tag(self) -> Option<u32> {
         None
     }
+}
+
+/// Which numbers there are is fixed here: a source or tag of another kind means nothing to a transport.
+mod sealed {
+    pub trait OneOrAny {}
+
+    impl OneOrAny for usize {}
+    impl OneOrAny for u32 {}
+    impl OneOrAny for super::Any {}
 }
 
 /// What is known of a message: who sent it, with which tag, how long it is.

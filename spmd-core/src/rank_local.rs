@@ -1,5 +1,6 @@
 //! Storage of a rank's own.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -15,6 +16,13 @@ pub struct RankLocal<T: 'static> {
     /// Its place among the values of a rank plus one; 0 until it is first used.
     place: AtomicUsize,
     _values: PhantomData<fn() -> T>,
+}
+
+/// Without its value: that would be made by looking.
+impl<T: 'static> fmt::Debug for RankLocal<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RankLocal").finish_non_exhaustive()
+    }
 }
 
 /// How many places have been given away.

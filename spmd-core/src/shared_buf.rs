@@ -1,5 +1,6 @@
 //! Memory of a rank that its peers on the host can reach.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -26,6 +27,13 @@ use crate::transport::shared::heap::{self, Block};
 pub struct SharedBuf<T: Element> {
     memory: Memory<T>,
     len: usize,
+}
+
+/// As a slice.
+impl<T: Element + fmt::Debug> fmt::Debug for SharedBuf<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&**self).finish()
+    }
 }
 
 enum Memory<T> {

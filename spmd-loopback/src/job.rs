@@ -18,6 +18,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 
 /// How a rank of a job acts on its processes, while it runs.
 #[derive(Clone, Default)]
+#[expect(missing_debug_implementations, reason = "of no use without its job")]
 pub struct Handle(Arc<OnceLock<Running>>);
 
 struct Running {
@@ -59,6 +60,7 @@ type Results<R> = Mutex<Vec<Option<Result<Vec<R>>>>>;
 
 /// A job of several processes.
 #[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "made and run in one expression")]
 pub struct Job {
     plan: Plan,
     handle: Handle,

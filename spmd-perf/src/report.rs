@@ -1,7 +1,6 @@
 //! What is printed: a table as users of OSU's benchmarks and nccl-tests know it, or JSON.
 
 use serde::{Deserialize, Serialize};
-use spmd::Mode;
 use spmd::prelude::*;
 
 use crate::args::{Args, Bench, Task};
@@ -45,15 +44,10 @@ impl Line {
         let Task { bench, bytes, .. } = *task;
         let ranks = ctx.size();
         let algbw = bench.moved(bytes, ranks) as f64 / measured.avg / 1e3;
-        let mode = match ctx.mode() {
-            Mode::Threads => "threads",
-            Mode::Virtual => "virtual",
-            Mode::Processes => "processes",
-        };
         Line {
             collective: bench.name(),
             ranks,
-            mode: mode.into(),
+            mode: ctx.mode().to_string(),
             transport: ctx.transport().into(),
             bytes,
             iterations: measured.iterations,

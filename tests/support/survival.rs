@@ -95,7 +95,7 @@ fn iterate(comm: &Comm, saved: &mut Saved, doom: Option<Doom>, kill: &Kill) -> R
         let field: Vec<u64> = (0..own.len()).map(field).collect();
         let sum = field.iter().fold(0u64, |a, b| a.wrapping_add(*b));
         let sum = comm.allreduce_value(sum, Sum)?;
-        let (whole, _) = comm.allgatherv_vec(&field)?;
+        let (whole, _) = comm.allgatherv_vec(&field)?.into_parts();
         if doom.is_some() && saved.step + 1 == STEPS {
             kill(); // whose time had not come
         }

@@ -175,6 +175,7 @@ fn too_long(layout: Layout) -> Error {
 }
 
 /// The launcher's handle on the arena of one job.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Job {
     fd: OwnedFd,
     world: World,

@@ -14,6 +14,7 @@ use crate::transport::fabric::Fabric;
 /// This process among those that a fabric joins, for its life: or one of several that a fabric
 /// simulates in it.
 #[doc(hidden)]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Process(Joined);
 
 impl Process {

@@ -7,6 +7,7 @@
 /// assert_eq!([1, 2].view().place(), Place::Host);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// Where the processor reads it.
     #[default]

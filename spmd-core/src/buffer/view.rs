@@ -1,5 +1,6 @@
 //! The elements of a buffer, erased.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use super::pattern::Pattern;
@@ -28,6 +29,12 @@ unsafe impl Send for View<'_> {}
 
 // SAFETY: as for `Send`.
 unsafe impl Sync for View<'_> {}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe(f, "View", (self.len(), self.dtype, self.place))
+    }
+}
 
 impl<'a> View<'a> {
     /// The view of a slice.
@@ -189,6 +196,17 @@ impl<'a> View<'a> {
     }
 }
 
+/// Says what a view is of: not its elements, which may lie on a device.
+fn describe(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    (len, dtype, place): (usize, DType, Place),
+) -> fmt::Result {
+    let mut fields = f.debug_struct(name);
+    fields.field("len", &len).field("dtype", &dtype.name).field("place", &place);
+    fields.finish_non_exhaustive()
+}
+
 /// The elements of a [`BufferMut`](super::BufferMut), without their type, for writing.
 ///
 /// ```
@@ -210,6 +228,12 @@ unsafe impl Send for ViewMut<'_> {}
 
 // SAFETY: a shared `ViewMut` only reads elements, which are `Sync`.
 unsafe impl Sync for ViewMut<'_> {}
+
+impl fmt::Debug for ViewMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe(f, "ViewMut", (self.len(), self.dtype, self.place))
+    }
+}
 
 impl<'a> ViewMut<'a> {
     /// The view of a slice.

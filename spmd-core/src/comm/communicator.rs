@@ -1,6 +1,7 @@
 //! A communicator, and what it is made of.
 
 use std::cell::{Cell, OnceCell};
+use std::fmt;
 use std::sync::Arc;
 
 use super::beyond::{Beyond, Offload};
@@ -82,6 +83,13 @@ pub(super) struct Tracks {
 
 /// Marks the whole of a block among what the ranks of a process have in common.
 const WHOLE: u64 = 1 << 61;
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Comm");
+        fields.field("rank", &self.rank()).field("size", &self.size()).finish_non_exhaustive()
+    }
+}
 
 impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Comm {

@@ -25,6 +25,7 @@ const CALLING: usize = 1;
 const HOLDING: usize = 2;
 
 /// A call under way, until it is dropped.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Entered<'a> {
     /// What to put back; `None` where nothing was noted.
     before: Option<(&'a User, usize)>,

@@ -15,6 +15,7 @@ use crate::transport::shared::{Arrival, Begun, FEW, Hub, Seat};
 use crate::wait::{self, Bell, Watch};
 
 /// One small collective call under way in the hub.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct HubCall<'a> {
     comm: &'a Comm,
     hub: &'a Hub,

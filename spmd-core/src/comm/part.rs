@@ -7,6 +7,7 @@ use crate::transport::across::{Across, Spread};
 use crate::transport::fabric::Processes;
 
 /// Ranks of a communicator, in their order in a new one, and what these share of it in this process.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Part {
     pub(super) group: Group,
     pub(super) together: Arc<Together>,

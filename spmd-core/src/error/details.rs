@@ -203,7 +203,7 @@ pub struct Corrupt {
 /// What [`Error::Boot`] tells.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[error("{text}")]
+#[error("cannot start ranks: {text}")]
 pub struct Boot {
     /// What is wrong, and what to do.
     pub text: String,

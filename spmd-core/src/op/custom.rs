@@ -1,5 +1,6 @@
 //! Operations of a program's own.
 
+use std::fmt;
 use std::panic::Location;
 
 use super::identity;
@@ -29,6 +30,17 @@ pub struct Op<F> {
     commutative: bool,
     name: Option<&'static str>,
     site: &'static Location<'static>,
+}
+
+impl<F> fmt::Debug for Op<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Op");
+        match self.name {
+            Some(name) => fields.field("name", &name),
+            None => fields.field("site", &format_args!("{}", self.site)),
+        };
+        fields.field("commutative", &self.commutative).finish_non_exhaustive()
+    }
 }
 
 impl<F> Op<F> {

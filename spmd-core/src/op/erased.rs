@@ -1,6 +1,7 @@
 //! An operation below the typed methods: element type and closure are forgotten, what remains
 //! folds arrays of bytes.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -28,6 +29,12 @@ unsafe impl Send for ErasedOp<'_> {}
 
 // SAFETY: as for `Send`.
 unsafe impl Sync for ErasedOp<'_> {}
+
+impl fmt::Debug for ErasedOp<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ErasedOp").field(&self.name).finish()
+    }
+}
 
 impl<'a> ErasedOp<'a> {
     /// Erases `op` as an operation on elements of type `T`.

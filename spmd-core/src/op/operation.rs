@@ -67,6 +67,7 @@ pub trait Operation<T: Element>: Sync {
 
 /// Says of an operation `O` on `T` that it may run unguarded. This crate alone can say yes.
 #[doc(hidden)]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Trust<O: ?Sized, T>(bool, PhantomData<fn(*const O, T)>);
 
 impl<O: ?Sized, T> Trust<O, T> {

@@ -199,7 +199,7 @@ pub trait Processes: Send + Sync {
 }
 
 /// Blocks of memory, one for each process.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     /// Where all of them are.
     pub memory: *mut u8,
@@ -209,7 +209,7 @@ pub struct Parts<'a> {
 
 /// Where blocks lie, in bytes. All processes that make a step together know that they are equal, or
 /// none does: libraries have a faster function for that.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Extents<'a> {
     /// All have this length, and lie one after the other in the order of the processes.
     Equal(usize),
@@ -244,6 +244,7 @@ impl Extents<'_> {
 
 /// Elements to fold.
 #[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Fold<'a> {
     /// What is folded, readable: `count` elements, or one for each of `counts`.
     pub send: *const u8,
@@ -260,6 +261,7 @@ pub struct Fold<'a> {
 
 /// A collective step among processes. Memory is of bytes, where no element type is named.
 #[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub enum Step<'a> {
     /// All wait for all.
     Barrier,

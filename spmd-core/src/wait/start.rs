@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 
 /// A call that somebody has started. Dropped, it is waited for.
 #[must_use = "dropped, it waits until the call is over"]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Started<'a> {
     going: Rc<Going>,
     bell: Bell<'a>,

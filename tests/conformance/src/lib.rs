@@ -2,7 +2,7 @@
 //! messages, communicators, and random sequences of calls. Several test binaries run it, each in
 //! worlds of its own kind; here it is compiled once for all of them.
 
-#![allow(missing_docs, reason = "its tests are its documentation")]
+#![allow(missing_docs, missing_debug_implementations, reason = "it has no users but tests")]
 
 pub mod case;
 pub mod cases;

@@ -98,7 +98,7 @@ fn gatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     if got.is_some() != case.is_root() {
         return Err(Error::from("gatherv_vec gives a result on the root, and only there"));
     }
-    let Some((got, found)) = got else { return Ok(()) };
+    let Some((got, found)) = got.map(Gathered::into_parts) else { return Ok(()) };
     case.check("the starts of gatherv_vec", &found, &starts(&counts))?;
     case.check("gatherv_vec", &got, &all(case, &counts))
 }
@@ -134,7 +134,8 @@ fn allgatherv<T: Sample>(case: &Case<'_>) -> Result<()> {
 fn allgatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let counts = case.counts();
     let mine = case.values::<T>(case.me(), counts[case.me()]);
-    let (got, found) = case.with_send(&mine, &mut |send| case.comm.allgatherv_vec(send))?;
+    let got = case.with_send(&mine, &mut |send| case.comm.allgatherv_vec(send))?;
+    let (got, found) = got.into_parts();
     case.check("the starts of allgatherv_vec", &found, &starts(&counts))?;
     case.check("allgatherv_vec", &got, &all(case, &counts))
 }
@@ -231,7 +232,8 @@ fn alltoallv<T: Sample>(case: &Case<'_>) -> Result<()> {
 
 fn alltoallv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let ((send, out), (expected, back)) = uneven::<T>(case);
-    let (got, found) = case.with_send(&send, &mut |from| case.comm.alltoallv_vec(from, &out))?;
+    let got = case.with_send(&send, &mut |from| case.comm.alltoallv_vec(from, &out))?;
+    let (got, found) = got.into_parts();
     case.check("the starts of alltoallv_vec", &found, &starts(&back))?;
     case.check("alltoallv_vec", &got, &expected)
 }

@@ -16,6 +16,7 @@ use crate::transport::shared::contexts::extra_comms;
 /// One rank of each process, while it works for all of the communicator that live there. What they
 /// call with is a `P`: pointers to their buffers, for example.
 #[doc(hidden)]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Lead<'r, P> {
     pub(crate) round: &'r Round<'r>,
     pub(crate) spread: &'r Spread,

@@ -7,6 +7,7 @@ use super::commons::Key;
 use super::world::World;
 
 /// A rank's hold on what the ranks of its process have in common. The last one frees it.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Common<T: Send + Sync + 'static> {
     value: Arc<T>,
     key: Key,

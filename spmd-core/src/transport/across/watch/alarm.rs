@@ -24,6 +24,7 @@ const KEY: usize = 32;
 const MOST: u64 = 64 << 10;
 
 /// The end of `spmdrun`.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Alarm {
     door: Mutex<Door<KEY>>,
     port: u16,

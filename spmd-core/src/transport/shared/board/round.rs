@@ -24,6 +24,7 @@ use crate::transport::shared::world::World;
 const TRACK_SHIFT: u32 = 64 - STAGE_BITS;
 
 /// One collective call under way on the shared arena.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Round<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) scope: &'a Scope,
