@@ -51,6 +51,11 @@ pub use spmd_core::{
 };
 pub use spmd_core::{buffer, element, error, op};
 
+/// Which algorithm carries out which call, as [`Spmd::force`] takes them.
+pub mod algorithm {
+    pub use spmd_core::algorithm::{Algorithm, Kind};
+}
+
 /// Runs `f` on the ranks of the launched world that this process hosts, and gives their results: one
 /// under `spmdrun` with process ranks or under an MPI launcher (`mpiexec`, `srun`), all with thread or
 /// virtual ranks, and one, rank 0 of 1, without a launcher. A program may enter the world several

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
+use spmd::algorithm::{Algorithm, Kind};
 use spmd::prelude::*;
 
 mod support;
@@ -123,7 +124,7 @@ fn algorithms_that_do_not_exist() {
         said(&alone("block", &[("SPMD_FORCE", "allreduce=tree, reduce=flat")])),
         "ended well"
     );
-    let forced = Spmd::new(2).force("allreduce", "magic").run(|ctx| ctx.barrier());
+    let forced = Spmd::new(2).force(Kind::Allreduce, Algorithm::Doubling).run(|ctx| ctx.barrier());
     assert!(forced.unwrap_err().to_string().contains("the algorithms of allreduce are"));
 }
 

@@ -97,12 +97,12 @@ fn around(ctx: &Ctx, kind: Kind) -> Result<()> {
 fn every_listed_algorithm_serves() -> Result<()> {
     for choice in CHOICES {
         for Way { algorithm, .. } in choice.ways {
-            let (call, name) = (choice.kind.name(), algorithm.name());
+            let call = choice.kind.name();
             if *algorithm == Algorithm::SingleCopy {
                 // Between processes only: see `single_copy.rs`.
                 continue;
             }
-            Spmd::new(4).virtual_ranks().force(call, name).run(|ctx| {
+            Spmd::new(4).virtual_ranks().force(choice.kind, *algorithm).run(|ctx| {
                 make(ctx, choice.kind)?;
                 assert_eq!(ctx.last_choice(), Some(*algorithm), "{call}");
                 Ok(())

@@ -128,8 +128,8 @@ fn every_algorithm_gives_the_same() -> Result<()> {
         let forced = |block: Spmd| {
             let calls = ["alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv"];
             let calls = calls.iter().chain(&["scan", "exscan"]);
-            let able = calls.filter(|call| find(call, algorithm).is_ok());
-            able.fold(block, |block, call| block.force(*call, algorithm))
+            let able = calls.filter_map(|call| find(call, algorithm).ok());
+            able.fold(block, |block, (call, algorithm)| block.force(call, algorithm))
         };
         everywhere(forced, |ctx| {
             [0, 1, 3, 100].iter().try_for_each(|count| all_calls(ctx, *count))

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Sample, buffer, everywhere};
 use spmd_collectives::{Allreduce, Barrier, Cartesian, Neighbor, Split, Topology, dims_create};
+use spmd_core::algorithm::{Algorithm, Kind};
 use spmd_core::{Ctx, Error, Result, Spmd, Sum, strided, strided_mut};
 
 /// What `from` sends to its side `side`.
@@ -72,8 +73,9 @@ fn all_grids(ctx: &Ctx, counts: &[usize]) -> Result<()> {
 fn neighbors_exchange() -> Result<()> {
     everywhere(|block| block, |ctx| all_grids(ctx, &[0, 1, 3, 700]))?;
     Spmd::new(7).threads().run(|ctx| all_grids(ctx, &[40_000]))?;
-    let calls = ["neighbor_allgather", "neighbor_alltoall", "neighbor_alltoallv"];
-    let forced = |block| calls.iter().fold(block, |b: Spmd, call| b.force(*call, "chunked"));
+    let calls = [Kind::NeighborAllgather, Kind::NeighborAlltoall, Kind::NeighborAlltoallv];
+    let forced =
+        |block| calls.iter().fold(block, |b: Spmd, call| b.force(*call, Algorithm::Chunked));
     everywhere(forced, |ctx| all_grids(ctx, &[0, 1, 50]))
 }
 

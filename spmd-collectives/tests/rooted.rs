@@ -201,8 +201,8 @@ const CALLS: [&str; 8] =
 
 fn forced(spmd: Spmd, algorithm: Option<&str>) -> Spmd {
     let Some(algorithm) = algorithm else { return spmd };
-    let able = CALLS.iter().filter(|call| find(call, algorithm).is_ok());
-    able.fold(spmd, |spmd, call| spmd.force(*call, algorithm))
+    let able = CALLS.iter().filter_map(|call| find(call, algorithm).ok());
+    able.fold(spmd, |spmd, (call, algorithm)| spmd.force(call, algorithm))
 }
 
 fn sweep(spmd: &Spmd, n: usize, counts: &[usize]) {

@@ -1,9 +1,10 @@
 //! The table of all algorithms of collectives, and their names.
 
-use crate::call::Kind;
+pub use crate::call::Kind;
 
 /// An algorithm. What it does on a call stands where the call is, in `spmd-collectives`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 #[allow(missing_docs)]
 pub enum Algorithm {
     Flat,

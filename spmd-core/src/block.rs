@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::affinity::Bind;
+use crate::algorithm::{Algorithm, Kind};
 use crate::ctx::Ctx;
 #[cfg(doc)]
 use crate::error::Error;
@@ -84,7 +85,7 @@ pub struct Spmd {
     timeout: Option<Duration>,
     name: String,
     bind: Bind,
-    forced: Vec<(String, String)>,
+    forced: Vec<(Kind, Algorithm)>,
     segment: Option<usize>,
     window: Option<usize>,
     unreachable: bool,
@@ -226,18 +227,20 @@ impl Spmd {
     }
 
     /// Uses this algorithm for this call wherever it can serve, as `SPMD_FORCE` does for all
-    /// blocks. The names are those of `docs/algorithms.md`; a result does not depend on it.
+    /// blocks. `docs/algorithms.md` tells what each does; a result does not depend on it.
     ///
-    /// Errors, when the block is run: there is no such call or algorithm.
+    /// Errors, when the block is run: the call has no such algorithm.
     ///
     /// ```
     /// # use spmd_core::Spmd;
-    /// Spmd::new(4).force("allreduce", "tree").run(|_ctx| Ok(()))?;
-    /// assert!(Spmd::new(4).force("allreduce", "magic").run(|_ctx| Ok(())).is_err());
+    /// use spmd_core::algorithm::{Algorithm, Kind};
+    ///
+    /// Spmd::new(4).force(Kind::Allreduce, Algorithm::Tree).run(|_ctx| Ok(()))?;
+    /// assert!(Spmd::new(4).force(Kind::Barrier, Algorithm::Tree).run(|_ctx| Ok(())).is_err());
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
-    pub fn force(mut self, call: impl Into<String>, algorithm: impl Into<String>) -> Spmd {
-        self.forced.push((call.into(), algorithm.into()));
+    pub fn force(mut self, call: Kind, algorithm: Algorithm) -> Spmd {
+        self.forced.push((call, algorithm));
         self
     }
 

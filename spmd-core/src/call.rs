@@ -13,6 +13,7 @@ use crate::op::ErasedOp;
 /// Which call of the rank API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 #[allow(missing_docs)]
 pub enum Kind {
     Barrier = 1,

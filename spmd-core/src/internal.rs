@@ -3,7 +3,7 @@
 pub use crate::algorithm::*;
 pub use crate::args::{Alone, Args, Blocks, Collective, Incoming, Memory};
 pub use crate::buffer::{Place, View, ViewMut};
-pub use crate::call::{Call, Form, Kind};
+pub use crate::call::{Call, Form};
 pub use crate::comm::{Entered, HubCall, Offer, Part, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::{dispatch, start};

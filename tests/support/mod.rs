@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
 use spmd::{Ctx, Result, Spmd};
+use spmd_core::internal::find;
 
 /// How a command ended, and what it wrote.
 #[derive(Debug)]
@@ -340,7 +341,10 @@ impl World {
         let block = self.chaos.into_iter().fold(block, Spmd::chaos);
         let block = self.workers.into_iter().fold(block, Spmd::workers);
         let block = self.window.into_iter().fold(block, Spmd::window);
-        self.forced.iter().fold(block, |block, (call, algorithm)| block.force(*call, *algorithm))
+        self.forced.iter().fold(block, |block, (call, algorithm)| {
+            let (call, algorithm) = find(call, algorithm).expect("tests force what there is");
+            block.force(call, algorithm)
+        })
     }
 
     /// Runs `body` on thread ranks.

@@ -109,7 +109,7 @@ impl Spmd {
         let segment = self.segment.map(|bytes| bytes.max(64)).or(settings.segment);
         let mut tuning = settings.tuning.with(measured(mode, total)?, segment);
         for (call, algorithm) in &self.forced {
-            let (kind, forced) = find(call, algorithm).map_err(|why| {
+            let (kind, forced) = find(call.name(), algorithm.name()).map_err(|why| {
                 Error::misuse("spmd", site, format!("force({call:?}, {algorithm:?}): {why}"))
             })?;
             tuning.forced.force(kind, forced);
