@@ -361,7 +361,7 @@ fn all_that_live_must_take_part() -> Result<()> {
         if ctx.rank() > 0 {
             return Ok(());
         }
-        let alone = ctx.shrink().err().expect("the others have returned");
+        let alone = ctx.shrink().expect_err("the others have returned");
         assert!(alone.to_string().contains("has left its block"), "{alone}");
         say("told");
         Ok(())

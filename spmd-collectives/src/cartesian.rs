@@ -125,6 +125,7 @@ impl Cartesian {
     /// assert_eq!(dims, [[2, 1], [2, 1]]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
@@ -141,6 +142,7 @@ impl Cartesian {
     /// assert_eq!(periodic, [[true, false], [true, false]]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn periodic(&self) -> &[bool] {
         &self.periodic
     }
@@ -157,6 +159,7 @@ impl Cartesian {
     /// assert_eq!(coords, [[0, 0], [0, 1], [1, 0], [1, 1]]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn coords(&self) -> Vec<usize> {
         self.place(self.rank())
     }
@@ -277,6 +280,7 @@ impl Cartesian {
     /// assert_eq!(neighbors, [[None, Some(1)], [Some(0), Some(2)], [Some(1), None]]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn neighbors(&self) -> Vec<Option<usize>> {
         (0..self.dims.len()).flat_map(|axis| [self.along(axis, -1), self.along(axis, 1)]).collect()
     }
@@ -294,6 +298,7 @@ impl Cartesian {
 ///
 /// # Panics
 /// If `size` or `ndims` is 0.
+#[must_use]
 pub fn dims_create(size: usize, ndims: usize) -> Vec<usize> {
     assert!(size > 0 && ndims > 0, "a grid of {size} ranks with {ndims} axes");
     let mut factors = Vec::new();

@@ -29,6 +29,7 @@ fn inside<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Option<Result<R>> {
 /// assert_eq!((spmd_rank(), spmd_size()), (0, 1));
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
+#[must_use]
 pub fn spmd_rank() -> usize {
     with_current(|comm| Ok(comm.rank())).unwrap_or(0)
 }
@@ -41,6 +42,7 @@ pub fn spmd_rank() -> usize {
 /// assert_eq!(spmd(3, |_ctx| Ok(spmd_size()))?, [3; 3]);
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
+#[must_use]
 pub fn spmd_size() -> usize {
     with_current(|comm| Ok(comm.size())).unwrap_or(1)
 }

@@ -35,6 +35,7 @@ impl<T> Gathered<T> {
     /// assert_eq!(spmd(3, |ctx| ctx.allgatherv_vec(&[1.5, 2.5]))?[0].len(), 3);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn len(&self) -> usize {
         self.displacements.len() - 1
     }
@@ -54,6 +55,7 @@ impl<T> Gathered<T> {
     /// assert_eq!(all[0].elements(), [0, 1, 2]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn elements(&self) -> &[T] {
         &self.elements
     }
@@ -68,6 +70,7 @@ impl<T> Gathered<T> {
     /// assert_eq!(all[0].displacements(), [0, 2, 4]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn displacements(&self) -> &[usize] {
         &self.displacements
     }
@@ -83,6 +86,7 @@ impl<T> Gathered<T> {
     /// }
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { gathered: self, ranks: 0..self.len() }
     }
@@ -100,6 +104,7 @@ impl<T> Gathered<T> {
     /// assert_eq!(sorted[0], [6, 7]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn into_parts(self) -> (Vec<T>, Vec<usize>) {
         (self.elements, self.displacements)
     }

@@ -41,6 +41,7 @@ pub enum Alone {
 
 /// What one rank brings to a collective.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct Args<'a> {
     /// What is to be done with it.
     pub collective: &'a Collective,
@@ -81,6 +82,7 @@ pub struct Incoming {
 
 /// Memory of a rank in one piece.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct Memory<'a> {
     /// Where it is.
     pub place: Place,

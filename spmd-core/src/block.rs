@@ -77,6 +77,7 @@ impl Arena {
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "nothing runs before `run`"]
 pub struct Spmd {
     ranks: usize,
     mode: Option<Mode>,

@@ -177,6 +177,7 @@ fn name(kind: Kind, form: Form) -> String {
 
 /// One call of the rank API, erased.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct Call<'a> {
     /// Which.
     pub kind: Kind,

@@ -60,6 +60,7 @@ impl Ctx {
     /// assert_eq!(modes, [Mode::Virtual; 2]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn mode(&self) -> Mode {
         let world = &self.endpoint.world;
         let alone = world.joined && world.local().len() == 1;

@@ -152,6 +152,7 @@ impl Error {
     /// }
     /// assert!(parse("7x").unwrap_err().to_string().contains("invalid digit"));
     /// ```
+    #[must_use]
     pub fn user(error: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
     }
@@ -175,6 +176,7 @@ impl Error {
     /// let ended = spmd(2, |ctx| ctx.recv(&mut [0], 1 - ctx.rank(), 0));
     /// assert!(matches!(ended.unwrap_err().fault(), Some(Fault::Deadlock { .. })));
     /// ```
+    #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match self {
             Error::PeerFailed(it) => Some(&it.fault),

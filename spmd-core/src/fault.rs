@@ -132,6 +132,7 @@ impl Fault {
     /// assert_eq!(Fault::Rank { rank: 3, cause: Cause::Exited(7) }.rank(), Some(3));
     /// assert_eq!(Fault::Deadlock { calls: vec![] }.rank(), None);
     /// ```
+    #[must_use]
     pub fn rank(&self) -> Option<usize> {
         match self {
             Fault::Rank { rank, .. } | Fault::Left { rank, .. } | Fault::Absent { rank, .. } => {
@@ -148,6 +149,7 @@ impl Fault {
     /// let fault = Fault::Rank { rank: 3, cause: Cause::Exited(7) };
     /// assert_eq!(fault.cause(), "its process exited with status 7");
     /// ```
+    #[must_use]
     pub fn cause(&self) -> String {
         match self {
             Fault::Rank { cause, .. } => cause.to_string(),

@@ -127,6 +127,7 @@ impl Status {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn source(&self) -> usize {
         self.source
     }
@@ -143,6 +144,7 @@ impl Status {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn tag(&self) -> u32 {
         self.tag
     }
@@ -159,6 +161,7 @@ impl Status {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -175,6 +178,7 @@ impl Status {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -61,6 +61,7 @@ type Results<R> = Mutex<Vec<Option<Result<Vec<R>>>>>;
 /// A job of several processes.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "made and run in one expression")]
+#[must_use = "nothing runs before `run`"]
 pub struct Job {
     plan: Plan,
     handle: Handle,

@@ -323,7 +323,7 @@ fn an_agreement_that_was_given_up() {
             }
             let first = ctx.agree(1).expect_err("rank 1 is late");
             assert!(matches!(first, Error::Timeout(_)), "{first}");
-            let second = ctx.shrink().err().expect("the first was given up").to_string();
+            let second = ctx.shrink().expect_err("the first was given up").to_string();
             assert!(second.contains("an earlier agree or shrink of this rank"), "{second}");
             Ok(())
         });
@@ -335,7 +335,7 @@ fn an_agreement_that_was_given_up() {
 fn an_operation_must_not_shrink() {
     let ended = spmd(2, |ctx| {
         let op = Op::new(|a: u64, b: u64| {
-            let error = spmd::with_current(|comm| comm.shrink()).err().expect("refused");
+            let error = spmd::with_current(|comm| comm.shrink()).expect_err("refused");
             assert!(matches!(error, Error::Reentrant(_)), "{error}");
             a + b
         });

@@ -252,7 +252,7 @@ fn all_that_live_must_take_part() {
         if ctx.rank() > 0 {
             return Ok(());
         }
-        let alone = ctx.shrink().err().expect("the others have returned");
+        let alone = ctx.shrink().expect_err("the others have returned");
         assert!(alone.to_string().contains("has left its block"), "{alone}");
         Ok(())
     });

@@ -44,6 +44,7 @@ impl<'a> View<'a> {
     /// assert_eq!(View::new(&[1.0, 2.0]).len(), 2);
     /// ```
     #[inline]
+    #[must_use]
     pub fn new<T: Element>(slice: &'a [T]) -> View<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
@@ -88,6 +89,7 @@ impl<'a> View<'a> {
     /// assert_eq!(dtype, u32::DTYPE);
     /// ```
     #[inline]
+    #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -99,6 +101,7 @@ impl<'a> View<'a> {
     /// assert_eq!([1u32, 2].view().place(), Place::Host);
     /// ```
     #[inline]
+    #[must_use]
     pub fn place(&self) -> Place {
         self.place
     }
@@ -110,6 +113,7 @@ impl<'a> View<'a> {
     /// assert_eq!([1u32, 2].view().len(), 2);
     /// ```
     #[inline]
+    #[must_use]
     pub fn len(&self) -> usize {
         self.bytes() / self.dtype.size as usize
     }
@@ -121,6 +125,7 @@ impl<'a> View<'a> {
     /// assert!([1u32; 0].view().is_empty());
     /// ```
     #[inline]
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
@@ -133,6 +138,7 @@ impl<'a> View<'a> {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn bytes(&self) -> usize {
         self.pattern.bytes()
     }
@@ -148,6 +154,7 @@ impl<'a> View<'a> {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn contiguous(&self) -> Option<*const u8> {
         self.pattern.dims.is_empty().then_some(self.base)
     }
@@ -243,6 +250,7 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!(ViewMut::new(&mut [1.0, 2.0]).len(), 2);
     /// ```
     #[inline]
+    #[must_use]
     pub fn new<T: Element>(slice: &'a mut [T]) -> ViewMut<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
@@ -287,6 +295,7 @@ impl<'a> ViewMut<'a> {
     /// let mut data = [1u32, 2];
     /// assert_eq!(data.view_mut().as_view().len(), 2);
     /// ```
+    #[must_use]
     pub fn as_view(&self) -> View<'_> {
         let ViewMut { base, place, dtype, pattern, .. } = *self;
         View { base, place, dtype, pattern, borrow: PhantomData }
@@ -299,6 +308,7 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!([1u32, 2].view_mut().dtype(), u32::DTYPE);
     /// ```
     #[inline]
+    #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -310,6 +320,7 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!([1u32, 2].view_mut().place(), Place::Host);
     /// ```
     #[inline]
+    #[must_use]
     pub fn place(&self) -> Place {
         self.place
     }
@@ -321,6 +332,7 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!([1u32, 2].view_mut().len(), 2);
     /// ```
     #[inline]
+    #[must_use]
     pub fn len(&self) -> usize {
         self.as_view().len()
     }
@@ -332,6 +344,7 @@ impl<'a> ViewMut<'a> {
     /// assert!([1u32; 0].view_mut().is_empty());
     /// ```
     #[inline]
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_view().is_empty()
     }
@@ -343,6 +356,7 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!([1u32, 2].view_mut().bytes(), 8);
     /// ```
     #[inline]
+    #[must_use]
     pub fn bytes(&self) -> usize {
         self.as_view().bytes()
     }
@@ -356,6 +370,7 @@ impl<'a> ViewMut<'a> {
     /// assert_eq!(data.view_mut().contiguous(), Some(start));
     /// ```
     #[inline]
+    #[must_use]
     pub fn contiguous(&self) -> Option<*const u8> {
         self.as_view().contiguous()
     }
@@ -370,6 +385,7 @@ impl<'a> ViewMut<'a> {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn contiguous_mut(&mut self) -> Option<*mut u8> {
         self.pattern.dims.is_empty().then_some(self.base)
     }

@@ -30,6 +30,7 @@ impl Comm {
     /// assert_eq!(spmd(2, |ctx| Ok(ctx.mpi_handle()))?, [None; 2]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn mpi_handle(&self) -> Option<usize> {
         self.spread.as_ref().map(|spread| spread.processes.handle())
     }

@@ -143,6 +143,7 @@ impl Comm {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn rank(&self) -> usize {
         self.me
     }
@@ -155,6 +156,7 @@ impl Comm {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[inline]
+    #[must_use]
     pub fn size(&self) -> usize {
         self.scope.group.len()
     }
@@ -167,6 +169,7 @@ impl Comm {
     /// assert_eq!(spmd(3, |ctx| Ok(ctx.world_rank(2)))?, [2; 3]);
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
+    #[must_use]
     pub fn world_rank(&self, rank: usize) -> usize {
         self.scope.group.world(rank)
     }
@@ -360,6 +363,7 @@ impl Comm {
     }
 
     /// These ranks of this communicator, each once.
+    #[must_use]
     pub fn part_of(&self, ranks: &[usize]) -> Part {
         if ranks.iter().copied().eq(0..self.size()) {
             return self.part_of_all();
@@ -369,6 +373,7 @@ impl Comm {
     }
 
     /// All of them: of these there is a list already.
+    #[must_use]
     pub fn part_of_all(&self) -> Part {
         Part::of(self.scope.group.clone())
     }
@@ -379,11 +384,13 @@ impl Comm {
     }
 
     /// Where this communicator lies on the boards of its members.
+    #[must_use]
     pub fn board(&self) -> usize {
         self.board.index
     }
 
     /// Which host this rank is on, as a color for `split`.
+    #[must_use]
     pub fn host_color(&self) -> u32 {
         let across = self.beyond.across.as_ref();
         across.map_or(0, |across| across.fabric.hosts()[across.fabric.process()])

@@ -18,6 +18,7 @@ impl Offer {
     pub const WORDS: usize = CONTEXT + 1;
 
     /// What two can offer together.
+    #[must_use]
     pub fn and(self, other: Offer) -> Offer {
         let mut both = std::array::from_fn(|word| self.0[word] & other.0[word]);
         both[CONTEXT] = self.context().max(other.context());

@@ -153,6 +153,7 @@ impl DType {
     ///
     /// `count × size` bytes at `ptr` (of any alignment) are readable and initialised, and nothing
     /// writes them during the call.
+    #[must_use]
     pub unsafe fn all_valid(&self, ptr: *const u8, count: usize) -> bool {
         match self.valid {
             None => true,

@@ -25,6 +25,7 @@ use crate::element::Element;
 /// assert_eq!(product.combine([0., 1., 1., 0.], [1., 2., 3., 4.]), [3., 4., 1., 2.]);
 /// ```
 #[derive(Clone, Copy)]
+#[must_use]
 pub struct Op<F> {
     combine: F,
     commutative: bool,

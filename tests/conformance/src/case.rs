@@ -36,6 +36,7 @@ pub struct Case<'a> {
 }
 
 /// A form of a collective: what runs a case of it, and which of the case's values matter.
+#[must_use]
 pub struct Form<F> {
     pub run: F,
     pub rooted: bool,
