@@ -13,12 +13,10 @@ use spmd::prelude::*;
 #[path = "failures/job.rs"]
 #[allow(dead_code, reason = "this file uses a part of it")]
 mod job;
-#[path = "failures/random.rs"]
-mod random;
 mod support;
 
+use fastrand::Rng;
 use job::{DEED, Job, exit_with, now, say, say_arena};
-use random::Random;
 use support::is_process_rank;
 
 /// The rank that is hostile.
@@ -131,9 +129,9 @@ fn among_the_honest(comm: &Comm, turn: usize) -> Result<()> {
 /// goes through the kernel, which writes as any hostile program could.
 fn scribble(seed: u64) {
     let memory = File::options().write(true).open("/proc/self/mem").expect("one's own memory");
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let (start, manner) = (Instant::now(), seed % 3);
-    let chosen: Vec<u64> = (0..3).map(|_| random.below(u64::MAX)).collect();
+    let chosen: Vec<u64> = (0..3).map(|_| random.u64(..)).collect();
     let mut used = used_pages();
     let mut turn = 0;
     while start.elapsed() < TIME / 2 {
@@ -142,17 +140,17 @@ fn scribble(seed: u64) {
         }
         turn += 1;
         let page = match manner {
-            2 => chosen[random.below(3) as usize] % used.len() as u64,
-            _ => random.below(used.len() as u64),
+            2 => chosen[random.usize(..3)] % used.len() as u64,
+            _ => random.u64(..used.len() as u64),
         };
-        let within = random.below(PAGE) / 8 * 8;
-        let len = 8 * (1 + random.below([64, 1, 8][manner as usize]));
+        let within = random.u64(..PAGE) / 8 * 8;
+        let len = 8 * (1 + random.u64(..[64, 1, 8][manner as usize]));
         let words = (0..len.min(PAGE - within) / 8).map(|_| nonsense(&mut random));
         let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         memory.write_at(&bytes, used[page as usize] + within).expect("the page is writable");
         match manner {
-            0 if random.below(50) != 0 => {}
-            _ => std::thread::sleep(Duration::from_micros(random.below(1000))),
+            0 if random.u64(..50) != 0 => {}
+            _ => std::thread::sleep(Duration::from_micros(random.u64(..1000))),
         }
     }
 }
@@ -174,14 +172,14 @@ fn used_pages() -> Vec<u64> {
 }
 
 /// Random bits, and numbers that may pass for offsets, lengths, ranks or states.
-fn nonsense(random: &mut Random) -> u64 {
-    match random.below(6) {
-        0 => random.below(4),
-        1 => random.below(1 << 20),
-        2 => random.below(1 << 36),
-        3 => u64::MAX - random.below(4),
-        4 => random.below(300) << 20 | random.below(8),
-        _ => random.below(u64::MAX),
+fn nonsense(random: &mut Rng) -> u64 {
+    match random.u64(..6) {
+        0 => random.u64(..4),
+        1 => random.u64(..1 << 20),
+        2 => random.u64(..1 << 36),
+        3 => u64::MAX - random.u64(..4),
+        4 => random.u64(..300) << 20 | random.u64(..8),
+        _ => random.u64(..),
     }
 }
 

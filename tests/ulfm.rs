@@ -210,12 +210,10 @@ fn two_of_five_are_killed() -> Result<()> {
         return Ok(());
     }
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let mut seed = number("SPMD_TEST_SEED").unwrap_or_else(now);
+    let seed = number("SPMD_TEST_SEED").unwrap_or_else(now);
     println!("SPMD_TEST_SEED={seed}");
-    let mut below = |limit: u64| {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) % limit
-    };
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut below = |limit: u64| random.u64(..limit);
     let result = format!("result {}", oracle());
     for turn in 0..number("SPMD_TEST_SURVIVALS").unwrap_or(5) {
         let first = below(5);

@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::time::Instant;
 
+use fastrand::Rng;
 use spmd::SharedAlloc;
 use spmd::prelude::*;
 
@@ -77,12 +78,13 @@ struct Subject<A: GlobalAlloc> {
     bytes: usize,
     pattern: Pattern,
     live: Vec<(*mut u8, Layout)>,
-    random: u64,
+    random: Rng,
 }
 
 impl<A: GlobalAlloc> Subject<A> {
     fn new(allocator: A, bytes: usize, pattern: Pattern) -> Subject<A> {
-        let mut subject = Subject { allocator, bytes, pattern, live: Vec::new(), random: 1 };
+        let random = Rng::with_seed(1);
+        let mut subject = Subject { allocator, bytes, pattern, live: Vec::new(), random };
         if let Pattern::Replace = pattern {
             subject.live = (0..LIVE).map(|_| subject.mixed()).collect();
         }
@@ -98,7 +100,7 @@ impl<A: GlobalAlloc> Subject<A> {
 
     fn turn(&mut self) {
         if let Pattern::Replace = self.pattern {
-            let place = self.next() as usize % LIVE;
+            let place = self.random.usize(..LIVE);
             let new = self.mixed();
             let (old, layout) = std::mem::replace(&mut self.live[place], new);
             // SAFETY: it was allocated with this layout, and is out of the list.
@@ -128,16 +130,10 @@ impl<A: GlobalAlloc> Subject<A> {
 
     /// A block of a random size, touched.
     fn mixed(&mut self) -> (*mut u8, Layout) {
-        let layout = layout_of(64 + self.next() as usize % (2 * self.bytes));
+        let layout = layout_of(64 + self.random.usize(..2 * self.bytes));
         let block = self.allocate(layout, false);
         touch(block, layout.size());
         (block, layout)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.random >> 33
     }
 }
 

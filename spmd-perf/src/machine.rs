@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use crossbeam_utils::CachePadded;
 use serde_json::json;
 use spmd::Mode;
 use spmd::prelude::*;
@@ -18,10 +19,7 @@ const TURNS: u32 = 500;
 const SAMPLES: usize = 401;
 
 /// The flag that the two ranks pass to and fro, on a line of its own.
-#[repr(align(128))]
-struct Flag(AtomicU32);
-
-static FLAG: Flag = Flag(AtomicU32::new(0));
+static FLAG: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 
 /// What each of the two ranks writes and the other copies.
 static WRITTEN: [Mutex<Vec<u8>>; 2] = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
@@ -81,12 +79,12 @@ fn one_way_ns(ctx: &Ctx) -> Result<f64> {
     for turn in 0..TURNS {
         // Even values are rank 0's to answer, odd ones rank 1's.
         // Without a pause, which would take as long as the line.
-        while FLAG.0.load(Ordering::Acquire) != 2 * turn + mine {}
-        FLAG.0.store(2 * turn + mine + 1, Ordering::Release);
+        while FLAG.load(Ordering::Acquire) != 2 * turn + mine {}
+        FLAG.store(2 * turn + mine + 1, Ordering::Release);
     }
     let took = start.elapsed().as_secs_f64();
     ctx.barrier()?;
-    FLAG.0.store(0, Ordering::Release);
+    FLAG.store(0, Ordering::Release);
     Ok(took * 1e9 / f64::from(2 * TURNS))
 }
 

@@ -7,8 +7,6 @@ mod job;
 #[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")]
-mod random;
-#[cfg(target_os = "linux")]
 mod storm;
 #[cfg(target_os = "linux")]
 #[path = "../support/mod.rs"]

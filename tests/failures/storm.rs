@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use rustix::process::{Signal, getpid, kill_process};
 use spmd::prelude::*;
 
 use crate::job::{BOUND, DEED, Job, exit_with, now, say};
-use crate::random::Random;
 use crate::support::is_process_rank;
 
 /// The victim and the microseconds that it lives, as `1 20000`.
@@ -87,11 +87,11 @@ fn random_kills() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let kills = number("SPMD_TEST_KILLS").unwrap_or(200);
     let seed = number("SPMD_TEST_SEED").unwrap_or(now() as u64);
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut slowest = Duration::ZERO;
     for kill in 0..kills {
-        let ranks = 2 + random.below(4);
-        let (victim, lives) = (random.below(ranks), random.below(30_000));
+        let ranks = 2 + random.u64(..4);
+        let (victim, lives) = (random.u64(..ranks), random.u64(..30_000));
         let case = format!("kill {kill} of seed {seed}: rank {victim} of {ranks} after {lives} µs");
         let doom = format!("{victim} {lives}");
         let ended =
@@ -117,9 +117,9 @@ fn random_kills() {
 
 #[test]
 fn kills_while_the_kernel_copies() {
-    let mut random = Random(now() as u64);
+    let mut random = Rng::with_seed(now() as u64);
     for _ in 0..20 {
-        let lives = 200_000 + random.below(50_000);
+        let lives = 200_000 + random.u64(..50_000);
         let variables = [(DEED, &*format!("2 {lives}")), ("SPMD_FORCE", "allgather=single_copy")];
         let ended = Job::start("storm::reader", &["-n", "3"], &variables).end();
         let cause = "rank 2 failed first: its process was killed by signal 9 (SIGKILL)";

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use spmd::Fault;
 use spmd::prelude::*;
 
 use crate::job::{BOUND, DEED, Ended, Job, exit_with, now, say};
-use crate::random::Random;
 use crate::support::is_process_rank;
 use crate::survival::{Doom, STEPS, die, oracle, survive};
 use crate::use_all::use_all;
@@ -38,19 +38,19 @@ fn three_of_eight_are_killed() {
     let turns = number("SPMD_TEST_SURVIVALS").unwrap_or(20);
     let seed = number("SPMD_TEST_SEED").unwrap_or(now() as u64);
     println!("SPMD_TEST_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let result = format!("result {}", oracle());
     for turn in 0..turns {
         let mut victims: Vec<u64> = (0..8).collect();
         while victims.len() > 3 {
-            victims.remove(random.below(victims.len() as u64) as usize);
+            victims.remove(random.usize(..victims.len()));
         }
         // Now and then in the same step, so that some die while others shrink.
-        let together = random.below(3) == 0;
-        let step = random.below(STEPS);
+        let together = random.u64(..3) == 0;
+        let step = random.u64(..STEPS);
         let doom = |rank: &u64| {
-            let step = if together { step } else { random.below(STEPS) };
-            format!("{rank} {step} {}", random.below(3000))
+            let step = if together { step } else { random.u64(..STEPS) };
+            format!("{rank} {step} {}", random.u64(..3000))
         };
         let deed = victims.iter().map(doom).collect::<Vec<_>>().join(",");
         let case = format!("turn {turn} of seed {seed}: {deed}");

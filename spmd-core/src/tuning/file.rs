@@ -169,13 +169,9 @@ mod tests {
     }
 
     fn read(text: &str) -> std::result::Result<File, String> {
-        let folder = std::env::temp_dir().join(format!("spmd-tuning-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(format!("{:?}", std::thread::current().id()));
+        let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&path, text).unwrap();
-        let file = File::read(&path, true).map_err(|error| error.to_string());
-        std::fs::remove_file(&path).unwrap();
-        let _ = std::fs::remove_dir(&folder);
+        let file = File::read(path.path(), true).map_err(|error| error.to_string());
         Ok(file?.unwrap())
     }
 

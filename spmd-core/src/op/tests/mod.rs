@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use fastrand::Rng;
 use half::{bf16, f16};
 use num_complex::Complex;
 
@@ -12,21 +13,9 @@ mod builtin;
 mod fold;
 mod identity;
 
-/// A small generator of pseudo-random numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
-
 /// Types with random values that often are special ones, and equality of bits.
 trait Sample: Element + Debug {
-    fn sample(random: &mut Random) -> Self;
+    fn sample(random: &mut Rng) -> Self;
 
     /// Equal to the bit; all NaNs are equal.
     fn same(self, other: Self) -> bool;
@@ -35,9 +24,9 @@ trait Sample: Element + Debug {
 macro_rules! sample {
     ($($t:ty: [$($special:expr),*], $random:expr, $same:expr;)*) => {$(
         impl Sample for $t {
-            fn sample(random: &mut Random) -> $t {
+            fn sample(random: &mut Rng) -> $t {
                 let special: &[$t] = &[$($special),*];
-                let (choice, bits) = (random.next(), random.next());
+                let (choice, bits) = (random.u64(..), random.u64(..));
                 match special.get((choice >> 16) as usize % special.len().max(1)) {
                     Some(value) if choice % 3 == 0 => *value,
                     _ => $random(bits),
@@ -79,7 +68,7 @@ impl<T: Sample> Sample for Complex<T>
 where
     Complex<T>: Element,
 {
-    fn sample(random: &mut Random) -> Complex<T> {
+    fn sample(random: &mut Rng) -> Complex<T> {
         Complex::new(T::sample(random), T::sample(random))
     }
 
@@ -92,8 +81,8 @@ impl<T: Sample> Sample for Located<T>
 where
     Located<T>: Element,
 {
-    fn sample(random: &mut Random) -> Located<T> {
-        Located::new(T::sample(random), random.next() as usize % 5)
+    fn sample(random: &mut Rng) -> Located<T> {
+        Located::new(T::sample(random), random.usize(..5))
     }
 
     fn same(self, other: Located<T>) -> bool {
@@ -102,7 +91,7 @@ where
 }
 
 impl<T: Sample, const N: usize> Sample for [T; N] {
-    fn sample(random: &mut Random) -> [T; N] {
+    fn sample(random: &mut Rng) -> [T; N] {
         std::array::from_fn(|_| T::sample(random))
     }
 
@@ -170,7 +159,7 @@ fn check_ranks<T: Sample>(
     count: usize,
     out: Out,
 ) {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (ranks * 1000 + count) as u64);
+    let mut random = Rng::with_seed((ranks * 1000 + count) as u64);
     let inputs: Vec<Vec<T>> =
         (0..ranks).map(|_| (0..count).map(|_| T::sample(&mut random)).collect()).collect();
     let result = folded(op, &inputs, out, count % 2);

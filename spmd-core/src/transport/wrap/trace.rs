@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn the_list_is_whole_after_every_write() {
-        let name = format!("spmd-trace-{}-\"odd\\\n", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("\"odd\\\n");
         let read = || std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, "[1").unwrap();
         let first = TraceFile::open(&path, false).unwrap();
@@ -183,6 +183,5 @@ mod tests {
         std::fs::write(&path, "mine").unwrap();
         first.write("5");
         assert_eq!(read(), "mine");
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -111,17 +111,13 @@ mod tests {
 
     #[test]
     fn as_a_set_of_numbers_does() {
-        let mut state = 1u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % below
-        };
+        let mut random = fastrand::Rng::with_seed(1);
         let (mut ranges, mut set) = (Ranges::searched(), [false; 64]);
         for _ in 0..if cfg!(miri) { 50 } else { 2000 } {
-            let start = random(63);
-            let end = start + 1 + random(63 - start);
+            let start = random.u64(..63);
+            let end = start + 1 + random.u64(..63 - start);
             let within = &mut set[start as usize..end as usize];
-            if random(2) == 0 {
+            if random.bool() {
                 ranges.insert(start, end);
                 within.fill(true);
             } else {

@@ -56,7 +56,7 @@ impl Seat<'_> {
         entry.left.store(left, Relaxed);
         let last = left as usize == self.place.ranks.len();
         if last {
-            self.place.log.done.0.store(round, Release);
+            self.place.log.done.store(round, Release);
         }
         last
     }

@@ -8,6 +8,8 @@
 use std::panic::Location;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
+use crossbeam_utils::CachePadded;
+
 use crate::transport::shared::record::CallRecord;
 
 /// Rounds that are on record at once.
@@ -22,7 +24,8 @@ pub(super) struct Log {
     pub(super) entries: Box<[Entry]>,
     pub(super) shown: Box<[Shown]>,
     pub(super) ranks: Box<[Passage]>,
-    pub(super) done: Done,
+    /// All ranks have left this round. In a line of its own: other workers look at it.
+    pub(super) done: CachePadded<AtomicU64>,
 }
 
 /// One round.
@@ -57,11 +60,6 @@ pub(super) struct Passage {
     pub(super) sites: [AtomicPtr<Location<'static>>; SITES as usize],
 }
 
-/// All ranks have left this round. In a line of its own: other workers look at it.
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct Done(pub(super) AtomicU64);
-
 /// What a rank finds when it begins a round.
 pub(crate) enum Begun {
     /// The call that the others make.
@@ -78,7 +76,7 @@ impl Log {
             entries: (0..ROUNDS).map(|_| Entry::default()).collect(),
             shown: (0..ROUNDS).map(|_| Shown::default()).collect(),
             ranks: (0..ranks).map(|_| Passage::default()).collect(),
-            done: Done::default(),
+            done: CachePadded::default(),
         }
     }
 
@@ -107,6 +105,6 @@ impl Log {
 
     #[inline]
     pub(super) fn done(&self) -> u64 {
-        self.done.0.load(Acquire)
+        self.done.load(Acquire)
     }
 }

@@ -80,17 +80,13 @@ mod tests {
 
     #[test]
     fn nothing_that_a_peer_writes_does_harm() {
-        let mut state = 1u64;
-        let mut random = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            state >> 33
-        };
+        let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..3000 {
             // Words that are often small, or all but that.
-            let length = random() as usize % 300;
+            let length = random.usize(..300);
             let words = (0..length).flat_map(|_| {
-                let word = (random() << 33) | random();
-                match random() % 4 {
+                let word = random.u64(..);
+                match random.u8(..4) {
                     0 => word,
                     1 => word % 9000,
                     2 => ((1 + word % 3) << 56) | (word % 70_000),
