@@ -4,5 +4,5 @@
 
 #[test]
 fn wrong_programs_do_not_compile() {
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+    trybuild::TestCases::new().compile_fail("compile_fail/*.rs");
 }

@@ -6,8 +6,9 @@ use crate::tools::{self, built, cargo};
 
 pub(crate) fn run() -> Result<bool, String> {
     println!("Building the launcher and the examples digits and heat ..");
-    let mut build = cargo(&["build", "--release", "--package", "spmd", "--package"]);
-    build.args(["spmd-launcher", "--bin", "spmdrun", "--example", "digits", "--example", "heat"]);
+    let mut build =
+        cargo(&["build", "--release", "--package", "spmd-launcher", "--bin", "spmdrun"]);
+    build.args(["--package", "spmd-examples", "--example", "digits", "--example", "heat"]);
     if !succeeds(&mut build)? {
         return Ok(false);
     }

@@ -48,7 +48,7 @@ pub(crate) fn run() -> Outcome {
         )];
     if full {
         // What the tests of hosts start, besides themselves.
-        let programs = ["build", "--package", "spmd", "--package", "spmd-perf"];
+        let programs = ["build", "--package", "spmd-examples", "--package", "spmd-perf"];
         commands.push(mpi.build(&programs, &["--bins", "--examples"]));
     }
     match mpi.tests(full) {
@@ -77,7 +77,8 @@ impl OpenMpi {
         let files = FILES.iter().flat_map(|name| ["--test", name]);
         // These alone: the generator of the bindings needs features of `syn` that the other members do not
         // need, with which every procedural macro, and all that uses one, would be compiled again.
-        let packages = ["--package", "spmd", "--package", "spmd-mpi", "--features", "spmd/mpi"];
+        let packages =
+            ["--package", "spmd-tests", "--package", "spmd-mpi", "--features", "spmd-tests/mpi"];
         let options: Vec<&str> = packages.into_iter().chain(["--lib"]).chain(files).collect();
         let programs = programs::build(&options, |cargo| self.prepare(cargo))?;
         // Each starts several processes.

@@ -36,7 +36,8 @@ fn tests(names: &[&str], programs: &[(&str, &str)]) -> Outcome {
         return Outcome::Failed(Default::default(), wrong);
     }
     // What the tests write says what they skipped, and how long failures took.
-    let ids: Vec<String> = names.iter().map(|name| format!("binary_id(spmd::{name})")).collect();
+    let ids: Vec<String> =
+        names.iter().map(|name| format!("binary_id(spmd-tests::{name})")).collect();
     let files: Vec<&str> = names.iter().flat_map(|name| ["--test", name]).collect();
     runner(&[&ids.join(" or "), "--success-output", "immediate"], &files)
 }

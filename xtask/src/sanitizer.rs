@@ -23,7 +23,8 @@ pub(crate) fn run() -> Outcome {
     // must not, among processes; `loopback` are worlds of several processes in one, where an MPI would
     // read and write what the sanitizer does not see.
     let mut tests = cargo(&["test", "--target", &host, "--features", "corosensei/sanitizer"]);
-    tests.args(["spmd", "spmd-core", "spmd-collectives"].iter().flat_map(|it| ["--package", it]));
+    let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
+    tests.args(packages.iter().flat_map(|it| ["--package", it]));
     tests.args(["--no-fail-fast", "--lib", "--test", "hostile", "--test", "loopback"]);
     tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
     tests.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));

@@ -17,14 +17,16 @@ pub(crate) fn run() -> Result<bool, String> {
 }
 
 fn kills() -> Outcome {
-    let mut command = cargo(&["test", "--release", "--package", "spmd", "--test", "failures"]);
+    let mut command =
+        cargo(&["test", "--release", "--package", "spmd-tests", "--test", "failures"]);
     command.args(["--", "kill", "--nocapture"]).env("SPMD_TEST_KILLS", "10000");
     Outcome::of(command)
 }
 
 fn conformance() -> Outcome {
     Outcome::of_all(
-        (0..REPEATS)
-            .map(|_| cargo(&["test", "--release", "--package", "spmd", "--test", "conformance"])),
+        (0..REPEATS).map(|_| {
+            cargo(&["test", "--release", "--package", "spmd-tests", "--test", "conformance"])
+        }),
     )
 }

@@ -72,7 +72,7 @@ fn doc_tests() -> Outcome {
 
 fn tests() -> Outcome {
     let elsewhere = ["conformance", "mpi", "one_program", "hosts", "slurm"];
-    let others = elsewhere.map(|name| format!("not binary_id(spmd::{name})")).join(" and ");
+    let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})")).join(" and ");
     runner(&[&others], &["--lib", "--bins", "--tests"])
 }
 
@@ -124,4 +124,36 @@ fn systems() -> Outcome {
         command.env_remove("CARGO_ENCODED_RUSTFLAGS");
         command
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::tools::root;
+
+    /// The programs of these packages lie beside their manifests, where cargo does not look by itself.
+    #[test]
+    fn manifests_name_every_program() {
+        for (package, inner) in
+            [("examples", ""), ("examples", "prk/"), ("tests", ""), ("benches", "")]
+        {
+            let folder = root().join(package);
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            let mut programs = 0;
+            for entry in fs::read_dir(folder.join(inner)).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let file = match path.extension().is_some_and(|it| it == "rs") {
+                    true => format!("{inner}{name}"),
+                    false if path.join("main.rs").exists() => format!("{inner}{name}/main.rs"),
+                    false => continue,
+                };
+                programs += 1;
+                let named = manifest.contains(&format!("path = {file:?}\n"));
+                assert!(named, "{package}/Cargo.toml does not name {file}");
+            }
+            assert!(programs > 0, "{package}/{inner} is empty");
+        }
+    }
 }
