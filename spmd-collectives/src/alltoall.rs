@@ -200,28 +200,37 @@ impl Alltoall for Comm {
         send: &S,
         send_counts: &[usize],
     ) -> Result<Gathered<S::Elem>> {
-        let input = Input::new(send.view())?;
-        let call = call_v(&input, Location::caller()).form(Form::Vec);
-        let n = self.size();
-        let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
-        let mut incoming = learn(self, &call, Blocks::Varying(&from))?;
-        let mut recv_counts = vec![0; n];
-        incoming.iter().for_each(|block| recv_counts[block.peer] = block.count);
-        let starts = offsets(&call, &recv_counts)?;
-        incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
-        let len = starts[n];
-        let mut recv = room_for::<S::Elem>(&call, len)?;
-        let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
-        let args = args.send(input.memory(Blocks::Varying(&from)));
-        let args = args.recv(Memory::host(recv.as_mut_ptr().cast(), Blocks::Varying(&starts)));
-        // SAFETY: the vector has room for all counts, and all of it is written, or there is an
-        // error; the buffers are held here.
-        unsafe {
-            dispatch(self, &call, args)?;
-            recv.set_len(len);
-        }
-        Ok(Gathered::new(recv, starts))
+        let call = call_v(&Input::new(send.view())?, Location::caller()).form(Form::Vec);
+        alltoall_unknown(self, &call, send, send_counts)
     }
+}
+
+/// Sends each rank its block, of which it does not know the length.
+pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
+    comm: &Comm,
+    call: &Call<'_>,
+    send: &S,
+    send_counts: &[usize],
+) -> Result<Gathered<S::Elem>> {
+    let (input, n) = (Input::new(send.view())?, comm.size());
+    let from = displacements(call, send_counts, n, "send buffer", input.len())?;
+    let mut incoming = learn(comm, call, Blocks::Varying(&from))?;
+    let mut recv_counts = vec![0; n];
+    incoming.iter().for_each(|block| recv_counts[block.peer] = block.count);
+    let starts = offsets(call, &recv_counts)?;
+    incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
+    let len = starts[n];
+    let mut recv = room_for::<S::Elem>(call, len)?;
+    let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
+    let args = args.send(input.memory(Blocks::Varying(&from)));
+    let args = args.recv(Memory::host(recv.as_mut_ptr().cast(), Blocks::Varying(&starts)));
+    // SAFETY: the vector has room for all counts, and all of it is written, or there is an
+    // error; the buffers are held here.
+    unsafe {
+        dispatch(comm, call, args)?;
+        recv.set_len(len);
+    }
+    Ok(Gathered::new(recv, starts))
 }
 
 fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> {

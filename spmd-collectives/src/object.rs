@@ -8,6 +8,7 @@ use spmd_core::internal::{Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Comm, DType, Element, Error, Result, Source, Status, TagOrAny};
 
 use crate::allgather::allgather_unknown;
+use crate::alltoall::alltoall_unknown;
 use crate::blocks::room_for;
 use crate::broadcast;
 use crate::check;
@@ -107,6 +108,27 @@ pub trait Objects: Sealed {
     /// ```
     #[track_caller]
     fn scatter_object<T>(&self, values: Option<&[T]>, root: usize) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Gives rank i the i-th of this rank's values, one for each, and gives what each rank has for this
+    /// one, in rank order. All ranks call it.
+    ///
+    /// Errors: as [`crate::Alltoall::alltoallv_vec`]; there is another number of values than of ranks;
+    /// serialisation.
+    ///
+    /// ```
+    /// # use spmd_collectives::Objects;
+    /// # use spmd_core::{spmd, Result};
+    /// let letters = spmd(2, |ctx| {
+    ///     let me = ctx.rank();
+    ///     ctx.alltoall_object(&[format!("from {me} to 0"), format!("from {me} to 1")])
+    /// })?;
+    /// assert_eq!(letters[1], ["from 0 to 1", "from 1 to 1"]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn alltoall_object<T>(&self, values: &[T]) -> Result<Vec<T>>
     where
         T: Serialize + DeserializeOwned;
 
@@ -211,14 +233,18 @@ impl Objects for Comm {
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
         if self.rank() == root {
             let values = values.ok_or_else(|| no_value(&call))?;
-            check::length(&call, "list of values", values.len(), self.size())?;
-            for value in values {
-                let encoded = encode(&call, value)?;
-                counts.push(encoded.len());
-                bytes.extend(encoded);
-            }
+            (bytes, counts) = encode_all(self, &call, values)?;
         }
         decode(&call, &scatter_unknown(self, &call, &bytes, &counts, root)?)
+    }
+
+    fn alltoall_object<T>(&self, values: &[T]) -> Result<Vec<T>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let call = object_call::<T>(Kind::AlltoallObject, Location::caller());
+        let (bytes, counts) = encode_all(self, &call, values)?;
+        decode_all(&call, &alltoall_unknown(self, &call, &bytes, &counts)?)
     }
 
     fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()> {
@@ -274,7 +300,23 @@ fn decode<T: DeserializeOwned>(call: &Call<'_>, bytes: &[u8]) -> Result<T> {
     }
 }
 
-/// The values whose bytes start at `starts`, of which the last is the end.
+/// The bytes of a value for each rank, and how many each has.
+fn encode_all<T: Serialize>(
+    comm: &Comm,
+    call: &Call<'_>,
+    values: &[T],
+) -> Result<(Vec<u8>, Vec<usize>)> {
+    check::length(call, "list of values", values.len(), comm.size())?;
+    let (mut bytes, mut counts) = (Vec::new(), Vec::new());
+    for value in values {
+        let encoded = encode(call, value)?;
+        counts.push(encoded.len());
+        bytes.extend(encoded);
+    }
+    Ok((bytes, counts))
+}
+
+/// The values of all ranks.
 fn decode_all<T: DeserializeOwned>(call: &Call<'_>, values: &Gathered<u8>) -> Result<Vec<T>> {
     values.iter().map(|bytes| decode(call, bytes)).collect()
 }

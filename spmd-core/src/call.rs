@@ -49,6 +49,7 @@ pub enum Kind {
     GatherObject,
     AllgatherObject,
     ScatterObject,
+    AlltoallObject,
     Agree,
     Shrink,
     End,
@@ -56,7 +57,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 37] = [
+    const ALL: [(Kind, &'static str); 38] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -90,6 +91,7 @@ impl Kind {
         (Kind::GatherObject, "gather_object"),
         (Kind::AllgatherObject, "allgather_object"),
         (Kind::ScatterObject, "scatter_object"),
+        (Kind::AlltoallObject, "alltoall_object"),
         (Kind::Agree, "agree"),
         (Kind::Shrink, "shrink"),
         (Kind::End, "end of the block"),

@@ -75,6 +75,7 @@ const BAD: &[Bad] = &[
     bad!(length, "the list of counts holds 0 elements", |c: &Ctx| c.alltoallv_vec(&[1], &[]).map(drop)),
     bad!(length, "the receive buffer holds 2 elements where 1 are needed", |c: &Ctx| c.reduce_scatterv(&[1; 3], &mut [0; 2], &[1; 3], Sum)),
     bad!(length, "the list of values holds 2 elements where 3 are needed", |c: &Ctx| c.scatter_object(Some(&[1; 2]), 1).map(drop)),
+    bad!(length, "the list of values holds 4 elements where 3 are needed", |c: &Ctx| c.alltoall_object(&[1; 4]).map(drop)),
     bad!(argument, "the sum of the counts overflows", |c: &Ctx| c.allgatherv(&[1], &mut [0; 3], &[usize::MAX, 2, 3])),
     bad!(argument, "the root must give a value", |c: &Ctx| c.broadcast_value(None::<u8>, 1).map(drop)),
     bad!(argument, "the root must give a value", |c: &Ctx| c.broadcast_object(None::<&u8>, 1).map(drop)),

@@ -255,6 +255,7 @@ const CALLS: &[Call] = &[
     call!(|c: &Ctx| c.broadcast_object(Some(&1), 0).map(drop)),
     call!(|c: &Ctx| c.gather_object(&1, 0).map(drop)),
     call!(|c: &Ctx| c.allgather_object(&1).map(drop)),
+    call!(|c: &Ctx| c.alltoall_object(&vec![1; c.size()]).map(drop)),
     call!(|c: &Ctx| c.scatter_object(Some(&vec![1; c.size()]), 0).map(drop)),
     call!(|c: &Ctx| c.split(Some(0), 0).map(drop)),
     call!(|c: &Ctx| c.dup().map(drop)),

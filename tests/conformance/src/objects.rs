@@ -28,6 +28,7 @@ pub fn forms() -> Vec<Form<Run>> {
         form(gather).rooted(),
         form(allgather),
         form(scatter).rooted(),
+        form(alltoall),
         form(ring),
     ]
 }
@@ -60,6 +61,15 @@ fn scatter(case: &Case<'_>) -> Result<()> {
     let given = all(case);
     let got = case.comm.scatter_object(case.is_root().then_some(&given[..]), case.root)?;
     check(case, "scatter_object", got, value(case, case.me()))
+}
+
+/// What a rank has for each other one depends on both.
+fn alltoall(case: &Case<'_>) -> Result<()> {
+    let (n, me) = (case.n(), case.me());
+    let pair = |from: usize, to: usize| (from, value(case, (2 * from + to) % n));
+    let given: Vec<_> = (0..n).map(|to| pair(me, to)).collect();
+    let got = case.comm.alltoall_object(&given)?;
+    check(case, "alltoall_object", got, (0..n).map(|from| pair(from, me)).collect())
 }
 
 /// Even ranks send first, so that large objects don't wait for each other; a ring of an odd number
