@@ -1,4 +1,4 @@
-//! What a contributor runs: `cargo xtask demo`, `test`, `soak` and `versus`.
+//! What a contributor runs: `cargo xtask demo`, `test`, `soak`, `surface` and `versus`.
 
 mod count;
 mod demo;
@@ -14,6 +14,7 @@ mod programs;
 mod sanitizer;
 mod soak;
 mod steps;
+mod surface;
 mod test;
 mod tools;
 mod versus;
@@ -25,6 +26,7 @@ cargo xtask demo                       builds everything, runs two examples on f
 cargo xtask test [--full] [STEP..]     all tests, or only these steps
 cargo xtask test --list                the steps
 cargo xtask soak                       10,000 kills and many repetitions: hours
+cargo xtask surface                    writes down what is public, in docs/surface
 cargo xtask versus [--rounds 5] [--only TEXT] [--group two|sixteen] [--output DIR]
                                        how long calls take beside Open MPI, MPICH and Intel MPI,
                                        which it installs into the target folder
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["test", options @ ..] => test::run(options),
         ["soak"] => soak::run(),
+        ["surface"] => surface::write(),
         ["versus", options @ ..] => versus::run(options),
         [] | ["help" | "-h" | "--help"] => {
             println!("{USAGE}");

@@ -8,8 +8,16 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
 
 /// Members of the workspace that are not published, and so have no archive.
-const NOT_PUBLISHED: [&str; 6] =
-    ["xtask", "spmd-layers", "spmd-conformance", "spmd-examples", "spmd-tests", "spmd-benches"];
+const NOT_PUBLISHED: [&str; 8] = [
+    "xtask",
+    "spmd-layers",
+    "spmd-surface",
+    "spmd-loopback",
+    "spmd-conformance",
+    "spmd-examples",
+    "spmd-tests",
+    "spmd-benches",
+];
 
 pub(crate) fn run() -> Outcome {
     let target = built("publish");

@@ -2,12 +2,13 @@
 
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
-use crate::{examples, fuzz, hwloc, linked, miri, mpi, non_root, package, sanitizer};
+use crate::{examples, fuzz, hwloc, linked, miri, mpi, non_root, package, sanitizer, surface};
 
-const STEPS: [Step; 20] = [
+const STEPS: [Step; 21] = [
     Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
+    Step { name: "surface", about: "docs/surface says what is public", run: surface::check },
     Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
     Step { name: "conformance", about: "every collective against its oracle", run: conformance },
     Step { name: "mpi", about: "worlds of processes joined by MPI libraries", run: mpi::mpi },
