@@ -14,6 +14,7 @@ use super::outcomes::Outcome;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::transport::fabric::{Extents, Parts, Processes, Step};
+use crate::wait;
 
 /// How it stands before an agreement.
 pub(crate) enum Gathering {
@@ -113,7 +114,7 @@ fn tell_all(set: &dyn Processes, proposal: &[u64]) -> Result<Vec<Vec<u64>>> {
     // SAFETY: both are words, as many for each process, and held until the step is complete.
     let mut started = unsafe { set.start(Step::Allgather { send, recv })? };
     while !started.test()? {
-        std::thread::yield_now();
+        wait::relax();
     }
     drop(started);
     Ok(heard.chunks(proposal.len()).map(<[u64]>::to_vec).collect())

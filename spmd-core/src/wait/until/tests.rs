@@ -1,6 +1,8 @@
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use super::*;
+use crate::Spmd;
+use crate::wait::relax;
 
 /// Ends a wait when it is put on record.
 struct OnRecord;
@@ -28,4 +30,26 @@ fn a_wait_of_long_looks_is_soon_on_record() {
     let bell = Bell::new(&word, None).polled(true);
     until(bell, &Policy::new(1, 3), &mut OnRecord, look).expect_err("it never comes");
     assert!(looks < 50, "{looks}");
+}
+
+#[test]
+fn others_run_on_the_worker_of_a_rank_that_pauses() {
+    let (pauses, went_on) = (AtomicBool::new(false), AtomicBool::new(false));
+    let one_worker = Spmd::new(2).virtual_ranks().workers(1);
+    let done = one_worker.run(|ctx| {
+        if ctx.rank() == 1 {
+            while !pauses.load(Acquire) {
+                relax();
+            }
+            went_on.store(true, Release);
+            return Ok(());
+        }
+        pauses.store(true, Release);
+        let start = Instant::now();
+        pause(Duration::from_millis(50));
+        assert!(start.elapsed() >= Duration::from_millis(50));
+        assert!(went_on.load(Acquire), "its worker stood still");
+        Ok(())
+    });
+    done.expect("no rank fails");
 }
