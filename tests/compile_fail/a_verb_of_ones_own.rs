@@ -12,7 +12,7 @@ impl Barrier for Mine {
 
 struct Last;
 
-impl Source for Last {
+impl spmd::Source for Last {
     fn source(self) -> Option<usize> {
         None
     }
