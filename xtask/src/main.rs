@@ -11,6 +11,7 @@ mod mpi;
 mod non_root;
 mod package;
 mod programs;
+mod runner;
 mod sanitizer;
 mod soak;
 mod steps;

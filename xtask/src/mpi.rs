@@ -4,8 +4,8 @@
 use std::fs;
 
 use crate::non_root::is_root;
+use crate::runner;
 use crate::steps::Outcome;
-use crate::test::runner;
 use crate::tools::{self, built, cargo, command};
 use crate::versus::peers::LIBRARIES;
 
@@ -39,7 +39,7 @@ fn tests(names: &[&str], programs: &[(&str, &str)]) -> Outcome {
     let ids: Vec<String> =
         names.iter().map(|name| format!("binary_id(spmd-tests::{name})")).collect();
     let files: Vec<&str> = names.iter().flat_map(|name| ["--test", name]).collect();
-    runner(&[&ids.join(" or "), "--success-output", "immediate"], &files)
+    runner::run(&[&ids.join(" or "), "--success-output", "immediate"], &files)
 }
 
 /// Installs the libraries that are not there yet, of those that have the standard interface, or of

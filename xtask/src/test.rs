@@ -2,7 +2,9 @@
 
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
-use crate::{examples, fuzz, hwloc, linked, miri, mpi, non_root, package, sanitizer, surface};
+use crate::{
+    examples, fuzz, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer, surface,
+};
 
 const STEPS: [Step; 21] = [
     Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
@@ -74,26 +76,11 @@ fn doc_tests() -> Outcome {
 fn tests() -> Outcome {
     let elsewhere = ["conformance", "mpi", "one_program", "hosts", "slurm"];
     let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})")).join(" and ");
-    runner(&[&others], &["--lib", "--bins", "--tests"])
+    runner::run(&[&others], &["--lib", "--bins", "--tests"])
 }
 
 fn conformance() -> Outcome {
-    runner(&["binary(conformance)"], &["--test", "conformance"])
-}
-
-/// Runs tests with cargo-nextest, or with `cargo test` where that is not installed.
-///
-/// Both are given the whole workspace: a part of it would be built with other features.
-pub(crate) fn runner(nextest: &[&str], test: &[&str]) -> Outcome {
-    if tools::output(cargo(&["nextest", "--version"])).is_some() {
-        let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
-        command.args(nextest);
-        return Outcome::of(command);
-    }
-    println!("cargo-nextest is not installed: cargo test runs the tests, one file at a time");
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.args(test);
-    Outcome::of(command)
+    runner::run(&["binary(conformance)"], &["--test", "conformance"])
 }
 
 fn loom() -> Outcome {

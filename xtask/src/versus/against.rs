@@ -7,11 +7,13 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::options::Options;
 use super::over;
 use super::peers::{LIBRARIES, Peer};
+use super::programs::Programs;
+use super::report::put_all;
 use super::rows::{Group, Row, Side};
-use super::run::{Contestant, Programs, Score};
-use super::{Options, build, put_all, run};
+use super::run::{self, Contestant, Score};
 use crate::tools::{self, built, cargo};
 
 /// A row is slower from this ratio on, of its time to that of the older commit.
@@ -29,11 +31,10 @@ struct Pair {
 pub(super) fn measure(reference: &str, rows: &[Row], options: &Options) -> Result<bool, String> {
     let commit = commit_of(reference)?;
     let older = Programs { release: build_older(&commit)? };
-    let both = [older, Programs { release: build()? }];
+    let both = [older, Programs::build()?];
     let mut pairs: Vec<Pair> = rows.iter().flat_map(|row| pairs_of(row, &both)).collect();
     let peers = LIBRARIES.iter().filter(|it| it.standard).filter_map(|library| {
-        let target = built("release");
-        let peer = library.peer(target.parent().unwrap_or(&target));
+        let peer = library.peer(both[1].target());
         peer.map_err(|reason| println!("{} is absent: {reason}", library.name)).ok()
     });
     let over = peers.flat_map(|peer| pairs_over(&peer, &both));

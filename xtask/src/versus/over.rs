@@ -7,10 +7,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::options::number_of_rounds;
 use super::peers::{LIBRARIES, Peer};
+use super::programs::Programs;
+use super::report::{put_all, time};
 use super::rows::{Group, Row};
-use super::run::{Contestant, Programs, Score};
-use super::{build, number_of_rounds, put_all, run};
+use super::run::{self, Contestant, Score};
 use crate::tools::built;
 
 /// What a call may cost more than the library's own, in µs, where it is about latency, and as a
@@ -36,16 +38,14 @@ pub(super) fn measure(words: &[&str]) -> Result<bool, String> {
             _ => return Err(format!("'{}' is not known, or lacks its value", pair[0])),
         }
     }
-    let release = build()?;
-    let target = release.parent().unwrap_or(&release);
+    let programs = Programs::build()?;
     let mut peers = Vec::new();
     for library in &LIBRARIES {
-        match library.peer(target) {
+        match library.peer(programs.target()) {
             Ok(peer) => peers.push(peer),
             Err(reason) => println!("{} is absent: {reason}", library.name),
         }
     }
-    let programs = Programs { release };
     let mut pairs: Vec<Table> =
         peers.iter().filter(|it| it.is_standard()).map(|it| pair(it, &programs)).collect();
     let mut hybrid = Table::new(hybrid_rows(), hybrids(&peers, &programs));
@@ -186,7 +186,7 @@ impl Table {
 pub(super) fn cell(score: &Score) -> String {
     match (&score.failure, score.median()) {
         (Some(failure), _) => failure.replace('|', "/"),
-        (None, Some(micros)) => super::report::time(micros),
+        (None, Some(micros)) => time(micros),
         (None, None) => "–".into(),
     }
 }

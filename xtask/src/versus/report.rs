@@ -1,12 +1,15 @@
 //! What came out: a table for people, figures for programs, lines for the picture.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::machine::Machine;
+use super::programs::our_settings;
 use super::rows::{Group, Row, Side};
-use super::run::{Contestant, Score, our_settings};
+use super::run::{Contestant, Score};
 
 pub(super) struct Report {
     pub(super) contestants: Vec<Contestant>,
@@ -220,4 +223,13 @@ fn title_case(text: &str) -> String {
     letters
         .next()
         .map_or(String::new(), |first| first.to_uppercase().to_string() + letters.as_str())
+}
+
+/// Writes files, each with its text, into a folder.
+pub(super) fn put_all(folder: &Path, files: &[(&str, String)]) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+    files.iter().try_for_each(|(name, text)| {
+        let file = folder.join(name);
+        fs::write(&file, text).map_err(|e| format!("{} cannot be written: {e}", file.display()))
+    })
 }

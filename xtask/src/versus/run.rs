@@ -12,18 +12,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::peers::Peer;
+use super::programs::{Programs, measuring};
 use super::rows::{Group, Row, Side};
 use crate::tools;
 
 /// A row takes at most this long; who needs longer is not asked again.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Our programs, as they were built.
-#[derive(Clone)]
-pub(super) struct Programs {
-    /// The folder that they are in.
-    pub(super) release: PathBuf,
-}
 
 /// Who takes part.
 pub(super) enum Contestant {
@@ -73,39 +67,6 @@ impl Contestant {
                 command
             }
         }
-    }
-}
-
-/// What spmd-perf is told.
-fn measuring<'a>(memory: &'a str, rows: &'a [String]) -> impl Iterator<Item = &'a str> {
-    ["--json", "--memory", memory].into_iter().chain(rows.iter().flat_map(|row| ["--row", row]))
-}
-
-/// How ours is started, for the report.
-pub(super) fn our_settings(side: Side, group: Group) -> String {
-    let bind = if group == Group::Two { " --bind core" } else { "" };
-    format!(
-        "spmdrun -n {} --as {}{bind} spmd-perf --memory {}",
-        group.ranks(),
-        side.mode(),
-        side.memory()
-    )
-}
-
-impl Programs {
-    fn ours(&self, side: Side, group: Group, rows: &[String]) -> Command {
-        let mut command = tools::command(self.release.join("spmdrun"), &["-n", group.ranks()]);
-        command.args(["--as", side.mode()]);
-        if group == Group::Two {
-            command.args(["--bind", "core"]);
-        }
-        command.arg(self.release.join("spmd-perf"));
-        if rows.is_empty() {
-            command.arg("empty");
-        } else {
-            command.args(measuring(side.memory(), rows));
-        }
-        command
     }
 }
 
