@@ -1,13 +1,17 @@
 //! The command line.
 
+pub(crate) mod values;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::bench::Bench;
 use crate::elements::{Kind, Operator};
 use crate::measure::Effort;
 use crate::memory::Memory;
 use crate::sweep::args::SweepArgs;
+use values::{calls, seconds, size};
 
 /// Measures collectives and messages on the ranks it is started with, and checks the results:
 /// `spmdrun -n 2 spmd-perf allreduce --sizes 8,1K,1M`.
@@ -131,67 +135,6 @@ pub(crate) struct Task {
     pub(crate) effort: Effort,
 }
 
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Bench {
-    Barrier,
-    Broadcast,
-    Reduce,
-    Allreduce,
-    Gather,
-    Allgather,
-    Scatter,
-    Alltoall,
-    ReduceScatter,
-    Scan,
-    Exscan,
-    /// Half of a round trip between the first and the last rank
-    Latency,
-    /// Windows of 64 messages from the first to the last rank
-    Bandwidth,
-    /// The same in both directions at once
-    Bidirectional,
-    /// Windows of 64 messages from each rank of the lower half to one of the upper half
-    #[value(name = "message-rate")]
-    MessageRate,
-    /// 1,000 messages from the first rank to the last, which is in a barrier meanwhile and receives
-    /// them afterwards
-    Flood,
-    /// 1,000 messages from each rank to the others in turn, which take what comes from any rank
-    /// after each message that they send
-    #[value(name = "any-source")]
-    AnySource,
-}
-
-impl Bench {
-    /// As on the command line; that of a collective is the name of its method.
-    pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value().expect("no bench is hidden");
-        value.get_name().to_owned()
-    }
-
-    /// Whether ranks send or get a block for each rank.
-    pub(crate) fn has_blocks(self) -> bool {
-        use Bench::*;
-        matches!(self, Gather | Allgather | Scatter | Alltoall | ReduceScatter)
-    }
-
-    /// The longest message. Those that are sent before anybody receives are small ones: a large one
-    /// waits for its receiver.
-    pub(crate) fn most(self) -> usize {
-        match self {
-            Bench::Flood | Bench::AnySource => 8 << 10,
-            _ => usize::MAX,
-        }
-    }
-
-    /// The bench of a collective, if there is one.
-    pub(crate) fn of(kind: spmd_core::internal::Kind) -> Option<Bench> {
-        Bench::value_variants().iter().copied().find(|bench| bench.name() == kind.name())
-    }
-}
-
 impl Args {
     /// What there is to measure, in order.
     pub(crate) fn tasks(&self) -> Vec<Task> {
@@ -216,29 +159,6 @@ impl Args {
     }
 }
 
-pub(crate) fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 1,
-        "K" | "KB" | "KIB" => 1 << 10,
-        "M" | "MB" | "MIB" => 1 << 20,
-        "G" | "GB" | "GIB" => 1 << 30,
-        other => return Err(format!("'{other}' is no unit: K, M or G")),
-    };
-    let number: usize = digits.parse().map_err(|_| format!("'{digits}' is no number"))?;
-    number.checked_mul(unit).filter(|bytes| *bytes <= 1 << 40).ok_or("too large".to_owned())
-}
-
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
-    if value > 0.0 && value <= 3600.0 { Ok(value) } else { Err("between 0 and 3600".into()) }
-}
-
-fn calls(text: &str) -> Result<usize, String> {
-    let value: usize = text.parse().map_err(|_| format!("'{text}' is no number"))?;
-    if (1..=1_000_000_000).contains(&value) { Ok(value) } else { Err("between 1 and 1e9".into()) }
-}
-
 fn row(text: &str) -> Result<Task, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let [bench, bytes, iterations] = parts[..] else {
@@ -252,14 +172,6 @@ fn row(text: &str) -> Result<Task, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("8"), Ok(8));
-        assert_eq!(size("64K"), Ok(65_536));
-        assert_eq!(size("3MiB"), Ok(3 << 20));
-        assert!(size("8X").is_err() && size("K").is_err() && size("99999999G").is_err());
-    }
 
     #[test]
     fn the_command_line_is_sound() {

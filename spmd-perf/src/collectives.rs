@@ -5,7 +5,7 @@ use std::hint::black_box;
 use spmd::prelude::*;
 use spmd_core::algorithm::Algorithm;
 
-use crate::args::Bench;
+use crate::bench::Bench;
 use crate::elements::{Number, Operator, folded, value};
 use crate::measure::{Effort, Measured, REWRITE, Subject, looks, measure as measure_subject};
 use crate::memory::{Data, Memory};

@@ -4,6 +4,7 @@
 
 mod allocation;
 mod args;
+mod bench;
 mod collectives;
 mod describe;
 mod elements;
@@ -23,7 +24,7 @@ use clap::Parser;
 use spmd::prelude::*;
 use spmd_core::algorithm::find;
 
-use args::{Args, Bench, Command, Task};
+use args::{Args, Command, Task};
 use elements::Kind;
 use measure::Measured;
 use report::Line;
@@ -138,20 +139,5 @@ fn measure_one(ctx: &Ctx, args: &Args, task: &Task) -> Result<Measured> {
         Kind::F32 => collectives::measure::<f32>(ctx, bench, bytes, op, memory, effort),
         Kind::I32 => collectives::measure::<i32>(ctx, bench, bytes, op, memory, effort),
         Kind::U8 => collectives::measure::<u8>(ctx, bench, bytes, op, memory, effort),
-    }
-}
-
-/// What a bench measures, whether all ranks take part in it or two.
-impl Bench {
-    fn is_message(self) -> bool {
-        matches!(
-            self,
-            Bench::Latency
-                | Bench::Bandwidth
-                | Bench::Bidirectional
-                | Bench::MessageRate
-                | Bench::Flood
-                | Bench::AnySource
-        )
     }
 }

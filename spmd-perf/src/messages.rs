@@ -2,7 +2,7 @@
 
 use spmd::prelude::*;
 
-use crate::args::Bench;
+use crate::bench::Bench;
 use crate::measure::{Effort, Measured, REWRITE, Subject, looks, measure as measure_subject};
 use crate::memory::{Data, Memory};
 

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use spmd::prelude::*;
 
-use crate::args::{Args, Bench, Task};
+use crate::args::{Args, Task};
+use crate::bench::Bench;
 use crate::measure::Measured;
 use crate::messages::{MANY, WINDOW};
 

@@ -9,9 +9,10 @@ use spmd_core::boot::variables::TUNING;
 use spmd_core::internal::{Algorithm, CHOICES, Choice, Kind, PAYLOAD, Size, Trial};
 use spmd_core::tuning::{File, Section, path};
 
-use crate::args::{Bench, TuneArgs};
+use crate::args::TuneArgs;
+use crate::bench::Bench;
 use crate::collectives;
-use crate::measure::{self, Effort};
+use crate::measure::{self, Effort, median};
 use thresholds::{Row, rules};
 
 /// A default that is slower than the best by more than this is looked at once more.
@@ -134,12 +135,6 @@ fn row(
 
 fn trial(kind: Kind, algorithm: Algorithm) -> Trial {
     Trial { algorithm: Some((kind, algorithm)), ..Trial::default() }
-}
-
-/// The median of rounds: now and then ranks meet by luck in one that is much faster.
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
 fn print(ctx: &Ctx, kind: Kind, rows: &[Row]) {

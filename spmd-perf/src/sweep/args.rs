@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{Bench, seconds, size};
+use crate::args::values::{seconds, size};
+use crate::bench::Bench;
 
 /// What to measure, where.
 #[derive(Clone, Debug, clap::Args)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{Carrier, Mode, SweepArgs};
 use super::hosts::Hosts;
-use crate::args::Bench;
+use crate::bench::Bench;
 
 /// Most bytes of a buffer with a block for every rank.
 const BLOCKS: usize = 128 << 20;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::placement::Placement;
-use crate::args::Bench;
+use crate::bench::Bench;
 use crate::describe::Machine;
 use crate::report::Line;
 

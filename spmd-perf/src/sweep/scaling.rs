@@ -175,7 +175,7 @@ fn some(sizes: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Bench;
+    use crate::bench::Bench;
     use crate::sweep::args::{Carrier, Mode};
     use crate::sweep::result::{Job, Settings};
 

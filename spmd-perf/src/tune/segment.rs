@@ -4,10 +4,10 @@ use spmd::Mode;
 use spmd::prelude::*;
 use spmd_core::internal::Trial;
 
-use super::median;
-use crate::args::{Bench, TuneArgs};
+use crate::args::TuneArgs;
+use crate::bench::Bench;
 use crate::collectives::time_fresh;
-use crate::measure::Effort;
+use crate::measure::{Effort, median};
 
 /// Calls that stage, in as many ways as there are.
 const BENCHES: [Bench; 5] =

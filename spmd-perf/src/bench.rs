@@ -1,0 +1,77 @@
+//! What can be measured: collectives and messages.
+
+use clap::ValueEnum;
+
+/// A collective, or messages in some pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Bench {
+    Barrier,
+    Broadcast,
+    Reduce,
+    Allreduce,
+    Gather,
+    Allgather,
+    Scatter,
+    Alltoall,
+    ReduceScatter,
+    Scan,
+    Exscan,
+    /// Half of a round trip between the first and the last rank
+    Latency,
+    /// Windows of 64 messages from the first to the last rank
+    Bandwidth,
+    /// The same in both directions at once
+    Bidirectional,
+    /// Windows of 64 messages from each rank of the lower half to one of the upper half
+    #[value(name = "message-rate")]
+    MessageRate,
+    /// 1,000 messages from the first rank to the last, which is in a barrier meanwhile and receives
+    /// them afterwards
+    Flood,
+    /// 1,000 messages from each rank to the others in turn, which take what comes from any rank
+    /// after each message that they send
+    #[value(name = "any-source")]
+    AnySource,
+}
+
+impl Bench {
+    /// As on the command line; that of a collective is the name of its method.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value().expect("no bench is hidden");
+        value.get_name().to_owned()
+    }
+
+    /// Whether it measures messages, not a collective.
+    pub(crate) fn is_message(self) -> bool {
+        matches!(
+            self,
+            Bench::Latency
+                | Bench::Bandwidth
+                | Bench::Bidirectional
+                | Bench::MessageRate
+                | Bench::Flood
+                | Bench::AnySource
+        )
+    }
+
+    /// Whether ranks send or get a block for each rank.
+    pub(crate) fn has_blocks(self) -> bool {
+        use Bench::*;
+        matches!(self, Gather | Allgather | Scatter | Alltoall | ReduceScatter)
+    }
+
+    /// The longest message. Those that are sent before anybody receives are small ones: a large one
+    /// waits for its receiver.
+    pub(crate) fn most(self) -> usize {
+        match self {
+            Bench::Flood | Bench::AnySource => 8 << 10,
+            _ => usize::MAX,
+        }
+    }
+
+    /// The bench of a collective, if there is one.
+    pub(crate) fn of(kind: spmd_core::internal::Kind) -> Option<Bench> {
+        Bench::value_variants().iter().copied().find(|bench| bench.name() == kind.name())
+    }
+}
