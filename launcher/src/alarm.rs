@@ -4,7 +4,7 @@ use crossbeam_channel::Sender;
 
 use crate::environment::Environment;
 use crate::error::Error;
-use crate::supervise::Event;
+use crate::event::Event;
 
 /// Starts to listen, where the job's environment says that somebody does.
 pub(crate) fn listen(environment: &Environment, events: Sender<Event>) -> Result<(), Error> {

@@ -11,7 +11,9 @@ use clap::{Args, Parser, ValueEnum};
 use crate::error::Error;
 use crate::topology::Cpus;
 use values::stdin;
-pub(crate) use values::{Bind, Stdin, bind, duration, positive_duration, rank_count, seconds};
+pub(crate) use values::{
+    Bind, Stdin, bind, bytes, duration, named, positive_duration, rank_count, seconds,
+};
 
 const AFTER_HELP: &str = "\
 Examples:

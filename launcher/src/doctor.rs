@@ -1,6 +1,7 @@
 //! `--doctor`: what this machine offers to a job, and what is missing for the rest; and what a job of
 //! the programs that are named would be.
 
+mod finding;
 mod mpi;
 
 use std::env;
@@ -11,22 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::plan;
 use crate::topology;
-
-/// One thing that was looked at.
-struct Finding {
-    what: &'static str,
-    state: State,
-    found: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Good,
-    /// Absent or restricted, and no job needs it.
-    Limited,
-    /// Process ranks, or the programs that are named, cannot run without it.
-    Broken,
-}
+use finding::{Finding, State, broken, good, limited};
 
 /// Prints the findings; the exit status is 1 where process ranks, or these programs, cannot run.
 pub(crate) fn examine(names: &[OsString]) -> Result<u8, Error> {
@@ -46,18 +32,6 @@ pub(crate) fn examine(names: &[OsString]) -> Result<u8, Error> {
     }
     crate::report::print(&text)?;
     Ok(u8::from(findings.iter().any(|finding| finding.state == State::Broken)))
-}
-
-fn good(what: &'static str, found: String) -> Finding {
-    Finding { what, state: State::Good, found }
-}
-
-fn broken(what: &'static str, found: String) -> Finding {
-    Finding { what, state: State::Broken, found }
-}
-
-fn limited(what: &'static str, found: String) -> Finding {
-    Finding { what, state: State::Limited, found }
 }
 
 fn read(path: impl AsRef<Path>) -> Option<String> {

@@ -15,35 +15,6 @@ use crate::mpi::hosts;
 use crate::place::Places;
 use crate::plan::{Plan, Program};
 
-/// The variables that only the launcher may set. Those of an outer job are removed first, so that
-/// a job inside a rank of another job starts clean.
-pub(crate) const OWN: [&str; 13] = [
-    "SPMD_RANK",
-    "SPMD_SIZE",
-    "SPMD_ARENA_FD",
-    "SPMD_PROTOCOL",
-    "SPMD_AS",
-    "SPMD_RANKS",
-    "SPMD_TAG",
-    "SPMD_CPUS",
-    "SPMD_CORES",
-    "SPMD_JOB",
-    "SPMD_TUNED",
-    boot::variables::ALARM,
-    "SPMD_RANKS_PER_PROCESS",
-];
-
-/// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
-/// that go by different rules would wait for each other in different ways.
-pub(crate) const ALIKE: [&str; 6] = [
-    "SPMD_FORCE",
-    "SPMD_SEGMENT",
-    "SPMD_SINGLE_COPY",
-    boot::variables::TUNING,
-    boot::variables::ARENA_SIZE,
-    boot::variables::WINDOW,
-];
-
 /// What all ranks of a job share.
 pub(crate) struct Environment {
     /// Names the job in its processes' environment, by which the watchdog finds strays.

@@ -41,3 +41,8 @@ impl Error {
         Error::System { action: action.into(), source: source.into(), remedy: "" }
     }
 }
+
+/// Refuses what was asked for.
+pub(crate) fn usage<T>(message: String) -> Result<T, Error> {
+    Err(Error::Usage(message))
+}

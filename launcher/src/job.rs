@@ -1,11 +1,28 @@
-//! The job's shared memory, as the launcher sees it. Only this file reaches into
-//! `spmd_core::boot`.
+//! The job's shared memory, as the launcher sees it.
+
+use crate::error::Error;
+use crate::plan::Plan;
 
 #[cfg(target_os = "linux")]
 pub(crate) use spmd_core::boot::Job;
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use elsewhere::Job;
+
+/// What ranks share with each other, or, where one process runs all, with the launcher.
+pub(crate) fn create(plan: &Plan) -> Result<Option<Job>, Error> {
+    if plan.under.is_some() {
+        return Ok(None);
+    }
+    if plan.one_process() {
+        // Without it a job only tells less.
+        return Ok(Job::create_for_one_process(plan.size).ok());
+    }
+    Ok(Some(match plan.arena_size {
+        Some(each) => Job::create_of_size(plan.size, each)?,
+        None => Job::create(plan.size)?,
+    }))
+}
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {

@@ -2,11 +2,12 @@
 //!
 //! This library holds what the two binaries share; it has no other use. In the order of a job:
 //! `args` reads the command line, `plan` checks it and finds the programs, `place` says which CPUs
-//! each rank may use (`topology`), `environment` what it finds in its environment, `mpi` puts the job
-//! under an MPI library's own launcher where that is asked for, `run` goes from start to end: `job`
-//! makes what the ranks share, `spawn` starts the processes under the care of a `watchdog`, `input` and
-//! `output` (`lines`) carry their streams to and from the launcher's own (`streams`), `signals`, `alarm`
-//! and `supervise` watch over them to the end, and `report` says how it went.
+//! each rank may use (`topology`), `environment` what it finds in its environment (`variables`), `mpi` puts
+//! the job under an MPI library's own launcher where that is asked for, `run` goes from start to end: `job`
+//! makes what the ranks share, `spawn` starts the processes (`process`) under the care of a `watchdog`,
+//! `input` and `output` (`lines`) carry their streams to and from the launcher's own (`streams`), `signals`
+//! and `alarm` make an `event` of what happens, by which `supervise` watches over the job to the end, and
+//! `report` says how it went.
 
 #![cfg_attr(not(unix), allow(dead_code, reason = "process ranks need Unix; see `portable`"))]
 
@@ -18,6 +19,8 @@ mod doctor;
 mod dry_run;
 mod environment;
 mod error;
+#[cfg(unix)]
+mod event;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(unix)]
@@ -32,6 +35,8 @@ mod place;
 mod plan;
 #[cfg(not(unix))]
 mod portable;
+#[cfg(unix)]
+mod process;
 mod report;
 #[cfg(unix)]
 mod run;
@@ -44,6 +49,7 @@ mod streams;
 #[cfg(unix)]
 mod supervise;
 mod topology;
+mod variables;
 #[cfg(unix)]
 mod watchdog;
 
@@ -53,7 +59,6 @@ use std::process::ExitCode;
 use crate::args::{Request, Transport};
 use crate::environment::Environment;
 use crate::error::Error;
-use crate::job::Job;
 use crate::place::Places;
 use crate::plan::Plan;
 
@@ -103,26 +108,11 @@ fn carry_out(request: Request) -> Result<u8, Error> {
         places.report(&plan);
     }
     if plan.dry_run {
-        let job = create_job(&plan)?;
+        let job = job::create(&plan)?;
         report::print(&dry_run::describe(&plan, &places, &environment, job.as_ref()))?;
         return Ok(0);
     }
     run(&plan, &places, &environment)
-}
-
-/// What ranks share with each other, or, where one process runs all, with the launcher.
-fn create_job(plan: &Plan) -> Result<Option<Job>, Error> {
-    if plan.under.is_some() {
-        return Ok(None);
-    }
-    if plan.one_process() {
-        // Without it a job only tells less.
-        return Ok(Job::create_for_one_process(plan.size).ok());
-    }
-    Ok(Some(match plan.arena_size {
-        Some(each) => Job::create_of_size(plan.size, each)?,
-        None => Job::create(plan.size)?,
-    }))
 }
 
 #[cfg(not(unix))]

@@ -3,15 +3,16 @@
 //! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
 //! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
 //! where ranks are to run, `linked` looks for the library of a program that is linked with one (the
-//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for Slurm's, `probe` asks them
-//! who they are, `installation` says whether they belong together (`family`), and `command`
-//! writes the command line.
+//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for Slurm's, `probe`
+//! asks them who they are (`library`), `installation` says whether they belong together (`family`), and
+//! `command` writes the command line.
 
 mod command;
 mod family;
 pub(crate) mod hosts;
 mod installation;
 mod launchers;
+mod library;
 pub(crate) mod linked;
 mod network;
 mod probe;
@@ -25,35 +26,13 @@ use crate::args::{Bind, Stdin};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::plan::{Plan, Program};
+use crate::variables::OWN;
 
 use command::{App, Wanted};
-pub(crate) use installation::{Kind, Library};
+pub(crate) use launchers::Kind;
+pub(crate) use library::Library;
 pub(crate) use network::network;
 pub(crate) use probe::main;
-
-/// Variables by which MPI launchers tell a process its rank.
-const RANK_OF: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
-
-/// How many tasks a step of Slurm has, whatever library they use.
-const STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
-
-/// Errors: `spmdrun` is itself one of the processes that an MPI launcher has started.
-pub(crate) fn outside() -> Result<(), Error> {
-    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
-    // Ranks of a job of ours over shared memory find such variables, too.
-    let ours = std::env::var_os("SPMD_JOB").is_some() && !is("SPMD_TRANSPORT", "mpi");
-    let tasks = std::env::var(STEP_TASKS).ok().and_then(|text| text.parse::<usize>().ok());
-    let step = tasks.filter(|&tasks| tasks > 1).map(|_| STEP_TASKS);
-    let set = RANK_OF.into_iter().find(|name| std::env::var_os(name).is_some());
-    match set.or(step) {
-        Some(name) if !ours => Err(Error::Usage(format!(
-            "spmdrun was itself started by an MPI launcher ({name} is set), once for each \
-             process; start the program in its place (mpiexec -n N ./app), or spmdrun alone; \
-             --transport shm starts a job of its own on this host"
-        ))),
-        _ => Ok(()),
-    }
-}
 
 /// Turns the plan of a job into that of its MPI launcher.
 ///
@@ -129,7 +108,7 @@ fn passed_on(set: &[(String, std::ffi::OsString)]) -> Vec<String> {
     let ours = |name: &String| {
         name.starts_with("SPMD_") || name.starts_with("RUST_") || name == "LD_LIBRARY_PATH"
     };
-    let here = here.filter(|name| ours(name) && !crate::environment::OWN.contains(&name.as_str()));
+    let here = here.filter(|name| ours(name) && !OWN.contains(&name.as_str()));
     let mut names: Vec<String> = here.chain(set.iter().map(|(name, _)| name.clone())).collect();
     names.sort_unstable();
     names.dedup();

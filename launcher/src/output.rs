@@ -15,10 +15,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::event::Event;
 use crate::lines::{Assembler, Piece, Style, split_mark};
 use crate::plan::Plan;
 use crate::streams::Streams;
-use crate::supervise::Event;
 use crate::topology::Cpus;
 
 /// Whether output goes through the launcher. A process that is alone and needs no marks writes to
@@ -98,7 +98,7 @@ impl Output {
             style: Style {
                 tag: plan.tag,
                 timestamps: plan.timestamps,
-                width: digits(plan.size),
+                width: plan.digits(),
                 process: plan.programs[0].file_name(),
             },
             show: plan.show_ranks.clone(),
@@ -313,8 +313,4 @@ impl Marks {
             (None, _) => !self.to_files,
         }
     }
-}
-
-fn digits(size: usize) -> usize {
-    (size - 1).to_string().len()
 }

@@ -1,5 +1,6 @@
 //! The job as it will be started: options checked against each other, programs found.
 
+mod checks;
 mod transport;
 
 use std::env;
@@ -8,19 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use spmd_core::boot::variables::ARENA_SIZE;
 
 use crate::args::{self, Bind, JobOptions, Mode, OnFailure, Section, Stdin, Transport};
-use crate::error::Error;
+use crate::error::{Error, usage};
 use crate::mpi::hosts::{self, Host};
 use crate::topology::{self, Cpus};
+use crate::variables::{self, from_env, value_of};
 use transport::{carrier, hybrid, ranks_under_mpi};
-
-/// The most ranks of each kind; the arena, and what a kernel bears, are made for these.
-const MOST_PROCESSES: usize = 4096;
-const MOST_THREADS: usize = 4096;
-const MOST_VIRTUAL: usize = 1 << 20;
 
 /// A job that can be started.
 pub(crate) struct Plan {
@@ -64,11 +60,12 @@ impl Plan {
     /// Checks everything that can be checked before anything is started.
     pub(crate) fn new(job: JobOptions, sections: Vec<Section>) -> Result<Plan, Error> {
         let mode = job.mode.map_or_else(
-            || from_env("SPMD_AS", None, |text| named(text).map(Some)),
+            || from_env("SPMD_AS", None, |text| args::named(text).map(Some)),
             |mode| Ok(Some(mode)),
         )?;
-        let transport =
-            job.transport.map_or_else(|| from_env("SPMD_TRANSPORT", Transport::Auto, named), Ok)?;
+        let transport = job
+            .transport
+            .map_or_else(|| from_env("SPMD_TRANSPORT", Transport::Auto, args::named), Ok)?;
         let hosts = match &job.hostfile {
             Some(file) => hosts::from_file(file)?,
             None => hosts::from_list(&job.host)?,
@@ -95,7 +92,7 @@ impl Plan {
             })?);
         }
         let arena_size = programs.first().and_then(|program| program.setting(ARENA_SIZE));
-        let arena_size = value_of(ARENA_SIZE, arena_size, None, bytes)?;
+        let arena_size = value_of(ARENA_SIZE, arena_size, None, args::bytes)?;
         let size = programs.iter().map(|program| program.ranks).fold(0, usize::saturating_add);
         let plan = Plan {
             mode,
@@ -122,58 +119,6 @@ impl Plan {
         Ok(plan)
     }
 
-    fn check_together(&self) -> Result<(), Error> {
-        match self.transport {
-            Transport::Mpi => self.check_under_mpi()?,
-            _ => self.check_on_this_host()?,
-        }
-        for name in crate::environment::ALIKE {
-            let mut values = self.programs.iter().map(|program| program.setting(name));
-            let first = values.next();
-            if values.any(|other| Some(other) != first) {
-                return usage(format!(
-                    "--env {name}: all ranks need the same value; give it to every program, or \
-                     before spmdrun"
-                ));
-            }
-        }
-        let last = self.size - 1;
-        if let Stdin::Rank(rank) = self.stdin
-            && rank > last
-        {
-            return usage(format!("--stdin {rank}: the ranks of this job are 0 to {last}"));
-        }
-        if let Some(rank) = self.show_ranks.as_ref().and_then(|ranks| ranks.0.last())
-            && *rank > last
-        {
-            return usage(format!(
-                "--show-ranks: no rank {rank}; the ranks of this job are 0 to {last}"
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_on_this_host(&self) -> Result<(), Error> {
-        let (most, what) = match self.mode {
-            Mode::Threads => (MOST_THREADS, "thread ranks"),
-            Mode::Virtual => (MOST_VIRTUAL, "virtual ranks"),
-            _ => (MOST_PROCESSES, "process ranks"),
-        };
-        if self.size > most {
-            return usage(format!(
-                "{} {what} are more than the limit of {most}; use fewer{}",
-                self.size,
-                if self.mode == Mode::Virtual { "" } else { ", or --as virtual" }
-            ));
-        }
-        if self.mode != Mode::Processes && self.programs.len() > 1 {
-            return usage(format!(
-                "{what} share one process, so there can be only one program; drop `:` or use --as processes"
-            ));
-        }
-        Ok(())
-    }
-
     /// Whether the launcher starts one process that holds all ranks.
     pub(crate) fn one_process(&self) -> bool {
         self.under.is_some() || self.mode != Mode::Processes
@@ -184,7 +129,12 @@ impl Plan {
         if self.mode == Mode::Virtual { "virtual" } else { "threads" }
     }
 
-    /// The value of a variable that is the same for all ranks ([`crate::environment::ALIKE`]).
+    /// How many digits the number of the last rank has.
+    pub(crate) fn digits(&self) -> usize {
+        (self.size - 1).to_string().len()
+    }
+
+    /// The value of a variable that is the same for all ranks ([`variables::ALIKE`]).
     pub(crate) fn setting(&self, name: &str) -> Option<OsString> {
         self.programs.first().and_then(|program| program.setting(name))
     }
@@ -259,49 +209,6 @@ impl Program {
     }
 }
 
-fn usage<T>(message: String) -> Result<T, Error> {
-    Err(Error::Usage(message))
-}
-
-fn named<T: ValueEnum>(text: &str) -> Result<T, String> {
-    T::from_str(text, true).map_err(|_| {
-        let names: Vec<String> = T::value_variants()
-            .iter()
-            .filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()))
-            .collect();
-        format!("write one of {}", names.join(", "))
-    })
-}
-
-/// The value of an environment variable, or `default` where it is not set or empty.
-fn from_env<T>(
-    variable: &str,
-    default: T,
-    read: impl Fn(&str) -> Result<T, String>,
-) -> Result<T, Error> {
-    value_of(variable, env::var_os(variable), default, read)
-}
-
-fn value_of<T>(
-    variable: &str,
-    value: Option<OsString>,
-    default: T,
-    read: impl Fn(&str) -> Result<T, String>,
-) -> Result<T, Error> {
-    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(default) };
-    value.to_str().map_or(Err("it is not UTF-8".into()), read).map_err(|error| {
-        Error::Usage(format!(
-            "the environment variable {variable}={} makes no sense: {error}, or unset it",
-            value.display()
-        ))
-    })
-}
-
-fn bytes(text: &str) -> Result<Option<usize>, String> {
-    let count = text.parse().ok().filter(|count| *count > 0);
-    count.map(Some).ok_or_else(|| "write a whole number of bytes, such as 1073741824".into())
-}
-
 fn built_in(mode: Mode, transport: Transport) -> Result<(), Error> {
     let option = match (mode, transport) {
         (Mode::Gpus, _) => "--as gpus",
@@ -323,7 +230,7 @@ fn variable(text: &str) -> Result<(String, OsString), Error> {
     if name.is_empty() || name.contains('\0') {
         return usage(format!("--env {text}: write NAME=VALUE or NAME"));
     }
-    if crate::environment::OWN.contains(&name) {
+    if variables::OWN.contains(&name) {
         return usage(format!("--env {name}: spmdrun sets this variable itself"));
     }
     match value {

@@ -3,11 +3,13 @@
 
 use std::process::Command;
 
-use crate::environment::{Environment, OWN};
+use crate::environment::Environment;
 use crate::error::Error;
+use crate::job;
 use crate::place::Places;
 use crate::plan::Plan;
 use crate::report::{Failure, Outcome, ending, say, shell_status};
+use crate::variables::OWN;
 
 pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Result<u8, Error> {
     let asked = [
@@ -21,7 +23,7 @@ pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Re
     if let Some((_, option)) = asked.iter().find(|(given, _)| *given) {
         return Err(Error::Usage(format!("{option} works on Unix only; drop it")));
     }
-    let job = crate::create_job(plan)?;
+    let job = job::create(plan)?;
     let program = &plan.programs[0];
     let mut command = Command::new(&program.path);
     command.args(&program.arguments);

@@ -7,13 +7,14 @@ use signal_hook::consts::SIGTSTP;
 
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::event::Event;
 use crate::place::Places;
 use crate::plan::Plan;
 use crate::report::Outcome;
 use crate::signals::ENDING;
 use crate::streams::Streams;
-use crate::supervise::{Event, Supervisor};
-use crate::{alarm, create_job, input, signals, spawn, watchdog};
+use crate::supervise::Supervisor;
+use crate::{alarm, input, job, signals, spawn, watchdog};
 
 /// How long the last line may take to be written once output has been given up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -64,7 +65,7 @@ fn supervised(
     environment.begin_trace()?;
     // Before the job, whose shared memory it would inherit.
     let watchdog = watchdog::Watchdog::start(&environment.token)?;
-    let job = create_job(plan)?;
+    let job = job::create(plan)?;
     let job = job.as_ref();
     let mut started = spawn::start(plan, places, job, environment, watchdog, streams)?;
     input::forward(started.inputs)?;

@@ -11,7 +11,7 @@ use signal_hook::consts::{
 use signal_hook::iterator::Signals;
 
 use crate::error::Error;
-use crate::supervise::Event;
+use crate::event::Event;
 
 /// The signals that ask a job to end.
 pub(crate) const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];

@@ -2,92 +2,23 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
 
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpgid, getrlimit, kill_process,
-    kill_process_group, setrlimit, waitid,
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::environment::{Environment, OWN};
+use crate::environment::Environment;
 use crate::error::Error;
 use crate::input::Feed;
 use crate::job::Job;
 use crate::output::{self, Output};
 use crate::place::{Affinity, Places};
 use crate::plan::{Plan, Program};
+use crate::process::{Process, Processes};
 use crate::streams::Streams;
+use crate::variables::OWN;
 use crate::watchdog::Watchdog;
-
-/// A started process, leader of a process group of its own. Its zombie is kept until the job is
-/// over, so that its number names nothing else in the meantime.
-pub(crate) struct Process {
-    /// The ranks that it holds: one, or all of them.
-    pub(crate) ranks: Range<usize>,
-    /// How it ended, once it has.
-    pub(crate) status: Option<ExitStatus>,
-    pub(crate) pid: Pid,
-    child: Child,
-}
-
-impl Process {
-    /// Sends a signal to the process and its descendants.
-    pub(crate) fn signal(&self, signal: Signal) {
-        // An error says that nothing is left to receive it.
-        let _ = kill_process_group(self.pid, signal);
-        // It may have gone to another group. Its number is its own until it is reaped.
-        if getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid) {
-            let _ = kill_process(self.pid, signal);
-        }
-    }
-
-    /// Looks whether the process has ended, and leaves its zombie.
-    pub(crate) fn look(&self) -> Option<ExitStatus> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let ended = waitid(WaitId::Pid(self.pid), options).ok()??;
-        let raw = match (ended.exit_status(), ended.terminating_signal()) {
-            (Some(code), _) => code << 8,
-            (None, signal) => signal?,
-        };
-        Some(ExitStatus::from_raw(raw))
-    }
-
-    /// Takes the zombie away.
-    pub(crate) fn reap(&mut self) {
-        let _ = self.child.wait();
-    }
-}
-
-/// The processes of a job. Whatever way the launcher takes out of a function, dropping this ends
-/// all of them.
-pub(crate) struct Processes {
-    pub(crate) all: Vec<Process>,
-    watchdog: Watchdog,
-}
-
-impl Processes {
-    /// Kills what is left of every process group, then lets the watchdog go, then the zombies: in
-    /// this order no number that the watchdog holds can have come to mean another process.
-    pub(crate) fn end(&mut self) {
-        for process in &self.all {
-            process.signal(Signal::KILL);
-        }
-        self.watchdog.dismiss();
-        for process in &mut self.all {
-            process.reap();
-        }
-        self.all.clear();
-    }
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
 
 /// The pieces that starting fills.
 pub(crate) struct Started {
@@ -105,7 +36,7 @@ pub(crate) fn start(
     watchdog: Watchdog,
     streams: &Streams,
 ) -> Result<Started, Error> {
-    let mut processes = Processes { all: Vec::new(), watchdog };
+    let mut processes = Processes::new(watchdog);
     let captured = output::captured(plan);
     let count = plan.processes().count();
     let feeds: Vec<Feed> = (0..count).map(|rank| Feed::of(plan, rank)).collect();
@@ -127,14 +58,13 @@ pub(crate) fn start(
             start_with(&mut command, *limit);
         }
         let mut child = command.spawn().map_err(|error| refused(rank, program, error))?;
-        let pid = Pid::from_child(&child);
-        processes.watchdog.protect(pid);
+        processes.protect(&child);
         inputs.extend(child.stdin.take());
         if let Some(output) = &mut output {
             add_output(output, rank, &mut child, files);
         }
         let ranks = if plan.one_process() { 0..plan.size } else { rank..rank + 1 };
-        processes.all.push(Process { ranks, status: None, pid, child });
+        processes.all.push(Process::new(ranks, child));
     }
     Ok(Started { processes, output, inputs })
 }

@@ -11,8 +11,8 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::event::Event;
 use crate::report::{own_line, write_all};
-use crate::supervise::Event;
 
 /// Bytes that wait in a queue at which no more output of ranks is read: it waits in their pipes.
 const ROOM: usize = 1 << 20;

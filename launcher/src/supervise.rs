@@ -2,6 +2,7 @@
 
 mod outcome;
 mod signalled;
+mod verdict;
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -10,24 +11,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rustix::process::Signal;
 
 use crate::args::OnFailure;
+use crate::event::Event;
 use crate::job::Job;
 use crate::plan::Plan;
+use crate::process::Process;
 use crate::report::{self, Failure, Outcome};
-use crate::spawn::Process;
 use crate::streams::Streams;
-use outcome::{Verdict, judge};
-
-/// What can happen to a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    Signal(i32),
-    /// A watch of a job under an MPI launcher says what has stopped it.
-    Alarm(String),
-    /// Every pipe from the ranks has ended.
-    OutputDone,
-    /// What waited for one of the launcher's streams, when it was asked so many times, is written.
-    Written(usize, u64),
-}
+use verdict::{Verdict, judge};
 
 /// How far the ending of a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

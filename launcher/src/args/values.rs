@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::topology::Cpus;
 
 /// Which CPUs each rank may use.
@@ -84,6 +86,23 @@ pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("a time limit must be longer than zero".into()),
         limit => Ok(limit),
     }
+}
+
+/// Reads one of the names of an option's values.
+pub(crate) fn named<T: ValueEnum>(text: &str) -> Result<T, String> {
+    T::from_str(text, true).map_err(|_| {
+        let names: Vec<String> = T::value_variants()
+            .iter()
+            .filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        format!("write one of {}", names.join(", "))
+    })
+}
+
+/// Reads a number of bytes, from 1 on.
+pub(crate) fn bytes(text: &str) -> Result<Option<usize>, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.map(Some).ok_or_else(|| "write a whole number of bytes, such as 1073741824".into())
 }
 
 #[cfg(test)]

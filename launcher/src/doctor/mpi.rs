@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use spmd_mpi::find::Here;
 
-use super::{Finding, broken, good, limited};
+use super::finding::{Finding, broken, good, limited};
 use crate::error::Error;
 use crate::mpi::{Kind, Library, linked, network};
 

@@ -8,7 +8,7 @@ use crate::args::{Bind, Stdin};
 use crate::error::Error;
 use crate::topology::Cpus;
 
-use super::installation::Kind;
+use super::launchers::Kind;
 
 /// What a job asks of an MPI launcher.
 pub(crate) struct Wanted<'a> {

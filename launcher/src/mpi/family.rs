@@ -24,6 +24,14 @@ impl Family {
         ];
         known.into_iter().find(|(word, _)| text.contains(word)).map(|(_, family)| family)
     }
+
+    /// Its name, with the version that such a text gives: `MPICH 5.0.2`.
+    pub(crate) fn named(self, text: &str) -> String {
+        match version(text) {
+            Some(version) => format!("{self} {version}"),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Family {

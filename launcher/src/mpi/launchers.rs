@@ -1,8 +1,33 @@
-//! Where the launcher of an MPI library may lie.
+//! Launchers, and where that of an MPI library may lie.
 
 use std::path::{Path, PathBuf};
 
 use spmd_mpi::find::{Machine, programs};
+
+/// A program that starts MPI processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launcher {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    /// `Open MPI 5.0.11`, or `Slurm 22.05.8`.
+    pub(crate) name: String,
+    /// Why it is not Slurm's, inside an allocation.
+    pub(crate) not_slurm: Option<String>,
+}
+
+/// Whose options a launcher understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Hydra,
+    IntelHydra,
+    OpenMpi {
+        major: u32,
+    },
+    /// Slurm's, with the process management that the library is to use.
+    Srun {
+        pmi: String,
+    },
+}
 
 /// Every launcher that may belong to a library: first those of its own installation, then those in
 /// `PATH`. Whether one does is for its `--version` to say.

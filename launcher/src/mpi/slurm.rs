@@ -6,7 +6,8 @@ use std::path::Path;
 use spmd_mpi::find::{self, Machine};
 
 use super::family::{self, Family};
-use super::installation::{Kind, Launcher, Library};
+use super::launchers::{Kind, Launcher};
+use super::library::Library;
 use super::probe;
 
 /// Slurm's own variable by which a user chooses the process management.

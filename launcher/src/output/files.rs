@@ -8,7 +8,6 @@ use std::path::Path;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use super::digits;
 use crate::error::Error;
 use crate::plan::Plan;
 
@@ -22,7 +21,7 @@ pub(super) fn folder(plan: &Plan) -> Result<(), Error> {
 /// the job before it begins.
 pub(crate) fn of(plan: &Plan, rank: usize) -> Result<[Option<File>; 2], Error> {
     let Some(dir) = &plan.output_dir else { return Ok([None, None]) };
-    let width = digits(plan.size);
+    let width = plan.digits();
     let who = if plan.one_process() { "ranks".into() } else { format!("rank-{rank:0width$}") };
     let open = |stream: &str| {
         let path = dir.join(format!("{who}.{stream}"));

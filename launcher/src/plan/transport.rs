@@ -1,11 +1,16 @@
-//! What carries data between the ranks of a job, and what is different where that is MPI.
+//! What carries data between the ranks of a job, and what ranks are where that is MPI.
 
-use super::{MOST_THREADS, MOST_VIRTUAL, Plan, from_env, usage};
-use crate::args::{self, Mode, OnFailure, Transport};
-use crate::error::Error;
-use crate::mpi;
+use crate::args::{self, Mode, Transport};
+use crate::error::{Error, usage};
 use crate::mpi::hosts::{self, Host};
 use crate::topology;
+use crate::variables::from_env;
+
+/// Variables by which MPI launchers tell a process its rank.
+const RANK_OF: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
+
+/// How many tasks a step of Slurm has, whatever library they use.
+const STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
 
 /// What carries data, once hosts have been named or not.
 pub(super) fn carrier(
@@ -18,7 +23,7 @@ pub(super) fn carrier(
         other => other,
     };
     match transport {
-        Transport::Mpi => mpi::outside()?,
+        Transport::Mpi => outside_of_mpi()?,
         _ if hosts => {
             return usage(
                 "--host and --hostfile mean MPI, the only transport between hosts; drop them, or \
@@ -33,10 +38,28 @@ pub(super) fn carrier(
                     .into(),
             );
         }
-        Transport::Auto => mpi::outside()?,
+        Transport::Auto => outside_of_mpi()?,
         _ => {}
     }
     Ok(transport)
+}
+
+/// Errors: `spmdrun` is itself one of the processes that an MPI launcher has started.
+fn outside_of_mpi() -> Result<(), Error> {
+    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|is| is == value);
+    // Ranks of a job of ours over shared memory find such variables, too.
+    let ours = std::env::var_os("SPMD_JOB").is_some() && !is("SPMD_TRANSPORT", "mpi");
+    let tasks = std::env::var(STEP_TASKS).ok().and_then(|text| text.parse::<usize>().ok());
+    let step = tasks.filter(|&tasks| tasks > 1).map(|_| STEP_TASKS);
+    let set = RANK_OF.into_iter().find(|name| std::env::var_os(name).is_some());
+    match set.or(step) {
+        Some(name) if !ours => Err(Error::Usage(format!(
+            "spmdrun was itself started by an MPI launcher ({name} is set), once for each \
+             process; start the program in its place (mpiexec -n N ./app), or spmdrun alone; \
+             --transport shm starts a job of its own on this host"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What ranks are under MPI, and how many of them each process holds.
@@ -72,31 +95,4 @@ pub(super) fn ranks_under_mpi(hosts: &[Host], each: usize) -> Result<usize, Erro
         Some(tasks) => tasks.saturating_mul(each),
         None => (topology::parallelism() / each).max(1) * each,
     })
-}
-
-impl Plan {
-    /// Checks what a job under MPI cannot have.
-    pub(super) fn check_under_mpi(&self) -> Result<(), Error> {
-        let each = self.ranks_per_process;
-        let most = if self.mode == Mode::Virtual { MOST_VIRTUAL } else { MOST_THREADS };
-        if each > most {
-            return usage(format!("--ranks-per-process {each} is more than the limit of {most}"));
-        }
-        if let Some(program) = self.programs.iter().find(|program| program.ranks % each != 0) {
-            return usage(format!(
-                "{} ranks of {} do not divide into processes of {each} (--ranks-per-process); ask \
-                 for a multiple of {each}",
-                program.ranks,
-                program.name.display()
-            ));
-        }
-        let asked = [
-            (self.show_ranks.is_some(), "--show-ranks: only --tag tells ranks apart under MPI"),
-            (
-                self.on_failure == OnFailure::Continue,
-                "--on-failure continue: an MPI launcher ends the job when a rank fails; drop it",
-            ),
-        ];
-        asked.iter().find(|(given, _)| *given).map_or(Ok(()), |(_, why)| usage((*why).into()))
-    }
 }

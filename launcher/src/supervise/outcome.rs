@@ -1,6 +1,4 @@
-//! What becomes of ranks and of the job, and how it is told.
-
-use std::process::ExitStatus;
+//! What becomes of the job, and how it is told.
 
 use rustix::process::Signal;
 use signal_hook::consts::SIGTERM;
@@ -10,24 +8,6 @@ use crate::args::OnFailure;
 use crate::job::Job;
 use crate::report::{self, Failure, Outcome};
 use crate::signals::ENDING;
-
-/// How one rank's end is to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Fine,
-    /// Well, if no rank enters the world.
-    NeverEntered,
-    Failed,
-}
-
-/// How to take the end of a rank that had or had not entered the world, and left it properly.
-pub(super) fn judge(status: ExitStatus, entered: bool, finished: bool) -> Verdict {
-    match (status.success(), entered, finished) {
-        (false, ..) | (true, true, false) => Verdict::Failed,
-        (true, true, true) => Verdict::Fine,
-        (true, false, _) => Verdict::NeverEntered,
-    }
-}
 
 /// Why a job is a success although ranks have failed.
 const GONE_ON: &str = "without the failed ones";
@@ -118,20 +98,5 @@ impl Supervisor<'_> {
         let own = process.and_then(|process| process.status).map_or(0, report::shell_status);
         let code = if own == 0 { failure.code } else { own };
         Failure { who: Some(format!("rank {rank}")), why, code }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::process::ExitStatusExt;
-
-    #[test]
-    fn verdicts() {
-        let (good, bad) = (ExitStatus::from_raw(0), ExitStatus::from_raw(1 << 8));
-        assert_eq!(judge(good, true, true), Verdict::Fine);
-        assert_eq!(judge(good, true, false), Verdict::Failed);
-        assert_eq!(judge(good, false, false), Verdict::NeverEntered);
-        assert_eq!(judge(bad, true, true), Verdict::Failed);
     }
 }
