@@ -10,6 +10,8 @@
 
 #[cfg(all(unix, target_pointer_width = "64", not(feature = "mpi")))]
 mod abi;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod calls;
 mod environment;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod fabric;
