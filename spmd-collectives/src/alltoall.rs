@@ -4,8 +4,8 @@ mod algorithms;
 
 use std::panic::Location;
 
-use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
-use spmd_core::{Buffer, BufferMut, Comm, DType, Result};
+use spmd_core::internal::{Args, Blocks, Call, Form, Incoming, Kind, Memory, dispatch};
+use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
 use crate::blocks::{displacements, offsets, room_for};
 use crate::check;
@@ -13,7 +13,7 @@ use crate::data::{Input, Output};
 use crate::gathered::Gathered;
 use crate::sealed::Sealed;
 pub(crate) use algorithms::counts;
-use algorithms::{ALLTOALL, ALLTOALLV, learn};
+use algorithms::{ALLTOALL, ALLTOALLV};
 
 /// Exchanges in which every rank has a block for every rank (MPI 5.0 section 6.8).
 ///
@@ -231,6 +231,29 @@ pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
         recv.set_len(len);
     }
     Ok(Gathered::new(recv, starts))
+}
+
+/// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
+/// alltoall of its own.
+fn learn(comm: &Comm, call: &Call<'_>, blocks: Blocks<'_>) -> Result<Vec<Incoming>> {
+    type Header = [u64; 3];
+    let (n, me) = (comm.size(), comm.rank());
+    let total = blocks.total(n);
+    let say = |(start, count)| [start, count, total].map(|word| word as u64);
+    let said: Vec<Header> = (0..n).map(|peer| say(blocks.of(peer))).collect();
+    let mut heard = vec![[0; 3]; n];
+    // SAFETY: both vectors hold a header a rank.
+    unsafe {
+        let send = Memory::host(said.as_ptr().cast(), Blocks::Equal(1));
+        let recv = Memory::host(heard.as_mut_ptr().cast(), Blocks::Equal(1));
+        dispatch(comm, call, args(Header::DTYPE, send, recv))?;
+    }
+    let incoming = (1..=n).map(|step| {
+        let peer = (me + step) % n;
+        let [from, count, total] = heard[peer].map(|word: u64| word as usize);
+        Incoming { peer, side: 0, index: me, from, total, into: 0, count }
+    });
+    Ok(incoming.collect())
 }
 
 fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> {

@@ -10,7 +10,8 @@ use spmd_core::internal::{
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::data::Output;
-use crate::large::{Large, RECV, SEND, Way, take, two_segments};
+use crate::large::stream::two_segments;
+use crate::large::{Large, RECV, SEND, Way, take};
 use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 

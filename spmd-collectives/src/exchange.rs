@@ -5,7 +5,8 @@
 use spmd_core::internal::{Args, Incoming, PAYLOAD, Round};
 use spmd_core::{DType, Result};
 
-use crate::large::{Large, Way, take, two_segments};
+use crate::large::stream::two_segments;
+use crate::large::{Large, Way, take};
 
 /// What a rank puts into an exchange. Memory as the functions here ask for it.
 #[derive(Clone, Copy)]

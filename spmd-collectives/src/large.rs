@@ -16,14 +16,13 @@
 
 mod parts;
 mod places;
-mod stream;
+pub(crate) mod stream;
 
 use std::cell::Cell;
 
 pub(crate) use parts::{Parts, part};
 use spmd_core::internal::{LAST_STAGE, Round, copy_around, copy_from_peer};
 use spmd_core::{DType, Error, Result};
-pub(crate) use stream::two_segments;
 
 /// Which of a rank's exposures is which.
 pub(crate) const SEND: usize = 0;

@@ -1,6 +1,6 @@
 //! What reductions share: folding what ranks have put into their rooms or into their staging areas.
 
-mod tree;
+pub(crate) mod tree;
 
 use std::ptr::copy_nonoverlapping;
 
@@ -8,7 +8,6 @@ use spmd_core::internal::{Args, Call, ErasedOp, HubCall, Round, fold_ranks};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{Large, Parts, SEND, Way, checked, part};
-pub(crate) use tree::tell_down_tree;
 
 /// Bytes that are folded before they are copied on.
 const BLOCK: usize = 16 << 10;

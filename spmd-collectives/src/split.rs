@@ -6,9 +6,11 @@ use std::panic::Location;
 use spmd_core::internal::{Call, Common, ErasedOp, Form, Kind, Offer, Part, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
-use crate::across::{self, Told};
+use crate::across::moving;
+use crate::across::telling::{Told, tell};
 use crate::large::take;
-use crate::reducing::{Reduction, tell_down_tree};
+use crate::reducing::Reduction;
+use crate::reducing::tree::tell_down_tree;
 use crate::sealed::Sealed;
 
 /// Making communicators (MPI 5.0 section 7.4).
@@ -221,7 +223,7 @@ fn make_across(
     digest: u64,
 ) -> Result<Option<Option<Comm>>> {
     let words = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
-    let made = across::tell(comm, call, words, |Told { offer, said }| {
+    let made = tell(comm, call, words, |Told { offer, said }| {
         let first = said[0][2];
         let other = said.iter().position(|[.., digest]| *digest != first);
         let groups = Groups::new(comm, said.iter().map(|[color, key, _]| [*color, *key]));
@@ -266,7 +268,7 @@ fn make(
     // Nobody looks at a page of the board before its owner has cleared it.
     let ok = u64::from(child.is_some() || part.is_none());
     let all = match comm.spans_processes() {
-        true => across::agree(comm, call, ok == 1)?,
+        true => moving::agree(comm, call, ok == 1)?,
         false => {
             let all = |round: &Round<'_>| fold_words(round, [ok], |[a], [b]| [a & b]);
             comm.collective(call, all)? == [1]

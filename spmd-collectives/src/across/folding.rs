@@ -6,7 +6,7 @@ use std::ptr::{copy_nonoverlapping, null_mut};
 use spmd_core::internal::{Args, Blocks, Call, Extents, Fold, Kind, Lead, Parts, Step, fold_ranks};
 use spmd_core::{Comm, Result};
 
-use super::{Packed, check_values};
+use super::packed::{Packed, check_values};
 use crate::blocks::differing;
 use crate::large::part;
 use crate::reducing::Reduction;

@@ -6,7 +6,7 @@ use std::ptr::copy_nonoverlapping;
 use spmd_core::internal::{Args, Blocks, Call, Kind, Lead, Memory, Parts, Step};
 use spmd_core::{Comm, DType, Error, Result};
 
-use super::{Lengths, Packed, check_values, is_even};
+use super::packed::{Lengths, Packed, check_values, is_even};
 use crate::blocks::differing;
 
 /// What a rank calls with: its own data, and on those who get or give them the blocks of all.

@@ -5,7 +5,7 @@ use std::ptr::copy_nonoverlapping;
 use spmd_core::internal::{Args, Blocks, Call, ErasedOp, Lead, Memory, Step};
 use spmd_core::{Comm, DType, Element, Error, Max, Result};
 
-use super::{Lengths, Packed, check_values, is_even};
+use super::packed::{Lengths, Packed, check_values, is_even};
 
 /// The leads meet when all ranks of their processes have come, and compare all calls so far.
 pub(super) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {

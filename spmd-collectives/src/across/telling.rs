@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spmd_core::internal::{Call, Lead, Offer, Step};
 use spmd_core::{Comm, Error, Result};
 
-use super::{Lengths, Packed, is_even};
+use super::packed::{Lengths, Packed, is_even};
 
 /// Words of what one rank says.
 pub(crate) const WORDS: usize = 3;

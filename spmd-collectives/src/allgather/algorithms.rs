@@ -6,7 +6,8 @@ use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, 
 use spmd_core::{Comm, DType, Result};
 
 use crate::blocks::differing;
-use crate::large::{Large, Way, goes_around, take, two_segments};
+use crate::large::stream::two_segments;
+use crate::large::{Large, Way, goes_around, take};
 use crate::select::{Algorithm::*, SINGLE_COPY, choose};
 
 /// A number that every rank says: how many elements it sends.

@@ -5,7 +5,8 @@ use spmd_core::{Comm, Result};
 
 use crate::data::zeros;
 use crate::large::{Large, RECV};
-use crate::reducing::{Reduction, tell_down_tree};
+use crate::reducing::Reduction;
+use crate::reducing::tree::tell_down_tree;
 use crate::select::{Algorithm::*, choose};
 
 /// Bytes of all ranks up to which one of them folds alone: the others may have workers of their

@@ -1,9 +1,7 @@
 //! The algorithms of alltoall and alltoallv.
 
-use spmd_core::internal::{
-    Alone, Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, dispatch,
-};
-use spmd_core::{Comm, Element, Result};
+use spmd_core::internal::{Alone, Args, Call, Collective, Incoming, Kind, PAYLOAD};
+use spmd_core::{Comm, Result};
 
 use crate::data::sending_a_copy;
 use crate::exchange::{Counts, Exchange};
@@ -16,7 +14,8 @@ pub(super) const ALLTOALLV: Collective =
     Collective { kind: Kind::Alltoallv, alone: Alone::Copies, arena: varying };
 
 /// # Safety
-/// As [`dispatch`]: `send` and `recv` are equal blocks for each rank, the same or apart.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are equal blocks for each rank,
+/// the same or apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     // SAFETY: as the caller promises.
     unsafe { sending_a_copy(args, comm.size(), |args| equal(comm, call, args)) }
@@ -26,7 +25,8 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// the rooms: one meeting; large ones are read in place: two. n reads a rank, of a block each.
 ///
 /// # Safety
-/// As [`dispatch`]: `send` and `recv` are equal blocks for each rank, apart.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are equal blocks for each rank,
+/// apart.
 unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (n, me) = (comm.size(), comm.rank());
     let exchange = Exchange::of_ranks(args, n, Counts::Implied);
@@ -51,12 +51,12 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     })
 }
 
-/// As [`equal`], with the blocks that [`learn`] has found. The largest buffer decides for all
+/// As [`equal`], with the blocks that the ranks have told each other. The largest buffer decides for all
 /// ranks where they lie.
 ///
 /// # Safety
-/// As [`dispatch`]: `send` and `recv` are blocks for each rank, apart; `incoming` goes where those of
-/// `recv` start.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are blocks for each rank, apart;
+/// `incoming` goes where those of `recv` start.
 unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let exchange = Exchange::of_ranks(args, comm.size(), counts(args));
     let largest = args.incoming.iter().map(|block| block.total).max().unwrap_or(0);
@@ -99,27 +99,4 @@ fn choose_by_size(comm: &Comm, args: &Args<'_>, bytes: usize) -> Algorithm {
         SingleCopy => comm.reads_private(),
         _ => fits || it == Chunked,
     })
-}
-
-/// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An
-/// alltoall of its own.
-pub(super) fn learn(comm: &Comm, call: &Call<'_>, blocks: Blocks<'_>) -> Result<Vec<Incoming>> {
-    type Header = [u64; 3];
-    let (n, me) = (comm.size(), comm.rank());
-    let total = blocks.total(n);
-    let say = |(start, count)| [start, count, total].map(|word| word as u64);
-    let said: Vec<Header> = (0..n).map(|peer| say(blocks.of(peer))).collect();
-    let mut heard = vec![[0; 3]; n];
-    // SAFETY: both vectors hold a header a rank.
-    unsafe {
-        let send = Memory::host(said.as_ptr().cast(), Blocks::Equal(1));
-        let recv = Memory::host(heard.as_mut_ptr().cast(), Blocks::Equal(1));
-        dispatch(comm, call, super::args(Header::DTYPE, send, recv))?;
-    }
-    let incoming = (1..=n).map(|step| {
-        let peer = (me + step) % n;
-        let [from, count, total] = heard[peer].map(|word: u64| word as usize);
-        Incoming { peer, side: 0, index: me, from, total, into: 0, count }
-    });
-    Ok(incoming.collect())
 }

@@ -5,8 +5,10 @@ use std::ptr::{copy_nonoverlapping, null, null_mut};
 use spmd_core::internal::{Alone, Args, Call, Collective, FLAT, Kind, PAYLOAD, Round};
 use spmd_core::{Comm, Result};
 
-use crate::large::{Large, RECV, Way, take, two_segments};
-use crate::reducing::{Reduction, tell_down_tree};
+use crate::large::stream::two_segments;
+use crate::large::{Large, RECV, Way, take};
+use crate::reducing::Reduction;
+use crate::reducing::tree::tell_down_tree;
 use crate::select::{Algorithm::*, choose};
 
 pub(super) const REDUCE: Collective =

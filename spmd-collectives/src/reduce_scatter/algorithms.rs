@@ -5,7 +5,8 @@ use spmd_core::{Comm, Result};
 
 use crate::blocks::differing;
 use crate::data::receiving_elsewhere;
-use crate::large::{Large, Way, two_segments};
+use crate::large::stream::two_segments;
+use crate::large::{Large, Way};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
 
