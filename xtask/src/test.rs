@@ -9,6 +9,11 @@ use crate::{
 const STEPS: [Step; 21] = [
     Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
+    Step {
+        name: "layers",
+        about: "imports between the modules of each crate form layers",
+        run: layers,
+    },
     Step { name: "docs", about: "rustdoc, warnings denied", run: docs },
     Step { name: "surface", about: "docs/surface says what is public", run: surface::check },
     Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
@@ -61,6 +66,23 @@ fn format() -> Outcome {
 
 fn clippy() -> Outcome {
     Outcome::of(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn layers() -> Outcome {
+    const ROOTS: [&str; 9] = [
+        "spmd-core/src/lib.rs",
+        "spmd-collectives/src/lib.rs",
+        "spmd-derive/src/lib.rs",
+        "spmd-mpi/src/lib.rs",
+        "spmd-loopback/src/lib.rs",
+        "spmd-perf/src/main.rs",
+        "launcher/src/lib.rs",
+        "xtask/src/main.rs",
+        "xtask/layers/src/main.rs",
+    ];
+    let mut command = cargo(&["run", "--quiet", "--package", "spmd-layers", "--"]);
+    command.args(ROOTS);
+    Outcome::of(command)
 }
 
 fn docs() -> Outcome {
