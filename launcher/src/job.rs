@@ -35,11 +35,11 @@ mod elsewhere {
 
     impl Job {
         pub(crate) fn create(ranks: usize) -> Result<Job, Error> {
-            Err(Error::Unavailable {
-                what: format!("running {ranks} ranks as processes"),
-                reason: "it needs Linux's memfd and futexes".into(),
-                remedy: "use --as threads or --as virtual".into(),
-            })
+            Err(Error::unavailable(
+                format!("running {ranks} ranks as processes"),
+                "it needs Linux's memfd and futexes".into(),
+                "use --as threads or --as virtual".into(),
+            ))
         }
 
         pub(crate) fn create_of_size(ranks: usize, _each: usize) -> Result<Job, Error> {

@@ -6,7 +6,7 @@ use crate::{
     examples, fuzz, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer, surface,
 };
 
-const STEPS: [Step; 21] = [
+const STEPS: [Step; 22] = [
     Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step {
