@@ -1,6 +1,7 @@
 //! How a wrong program is run, and what is expected of the errors that its ranks get.
 
 use std::panic::Location;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,9 @@ fn copy(error: &Error) -> Error {
 }
 
 fn source(at: &'static Location<'static>) -> (String, Vec<String>, usize) {
-    let text = std::fs::read_to_string(at.file()).expect("tests run where their sources are");
+    // The compiler names files from the workspace's folder, the one above this package's.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("").join(at.file());
+    let text = std::fs::read_to_string(file).expect("tests run where their sources are");
     let lines = text.lines().skip(at.line() as usize - 1).map(str::to_owned).collect();
     (at.file().to_owned(), lines, at.line() as usize)
 }
