@@ -26,10 +26,11 @@
 //!
 //! # Soundness
 //! Safe code has no undefined behaviour, whatever other ranks do, with one exception: on a virtual
-//! rank, code that leaves a reference to its stack in a thread-local for the time of a closure, as the
-//! crate `scoped-tls` does, must not call this library within that closure. Another rank of the same
-//! thread would find the reference when what it points to is gone. `rank_local!` is storage that each
-//! rank has for itself, in every place. The guide tells which crates are fit for virtual ranks.
+//! rank, code that leaves a reference to its stack in a thread-local for the time of a closure, as
+//! the crate `scoped-tls` does, must not call this library within that closure. Another rank of the
+//! same thread would find the reference when what it points to is gone. `rank_local!` is storage
+//! that each rank has for itself, in every place. The guide tells which crates are fit for virtual
+//! ranks.
 //!
 //! # Features
 //! - `mpi`, off by default: links the program with the MPI whose `mpicc` is in `PATH` (or is named by
@@ -56,10 +57,10 @@ pub mod algorithm {
     pub use spmd_core::algorithm::{Algorithm, Kind};
 }
 
-/// Runs `f` on the ranks of the launched world that this process hosts, and gives their results: one
-/// under `spmdrun` with process ranks or under an MPI launcher (`mpiexec`, `srun`), all with thread or
-/// virtual ranks, and one, rank 0 of 1, without a launcher. A program may enter the world several
-/// times, on all ranks.
+/// Runs `f` on the ranks of the launched world that this process hosts, and gives their results:
+/// one under `spmdrun` with process ranks or under an MPI launcher (`mpiexec`, `srun`), all with
+/// thread or virtual ranks, and one, rank 0 of 1, without a launcher. A program may enter the world
+/// several times, on all ranks.
 ///
 /// It returns when all ranks have left the block, so that nothing is still on the way.
 ///

@@ -1,5 +1,6 @@
-//! `spmdrun` hears what has stopped a job under MPI, whatever strangers do at its port, and though its
-//! system has no descriptors left for a while. One test: it uses up the descriptors of its process.
+//! `spmdrun` hears what has stopped a job under MPI, whatever strangers do at its port, and though
+//! its system has no descriptors left for a while. One test: it uses up the descriptors of its
+//! process.
 
 #![cfg(target_os = "linux")]
 

@@ -111,7 +111,10 @@ fn algorithms_that_do_not_exist() {
     for (value, words) in [
         ("tree", "'tree' is not of the form call=algorithm"),
         ("allreduse=tree", "no call is named allreduse"),
-        ("allreduce=magic", "the algorithms of allreduce are hub, flat, central, tree, chunked"),
+        (
+            "allreduce=magic",
+            "the algorithms of allreduce are combining, flat, central, tree, chunked",
+        ),
         ("allgather=tree", "the algorithms of allgather are flat, single_copy, chunked"),
         ("barrier=tree", "barrier has one algorithm, and no choice"),
         ("allreduce=tree,,", "'' is not of the form"),

@@ -53,7 +53,8 @@ fn processes() -> Result<()> {
 /// knows it.
 fn forced(algorithm: &'static str) -> World {
     let by = |choice: &spmd_core::algorithm::Choice| {
-        let named = |name| choice.ways.iter().any(|way| way.algorithm.name() == name);
+        let named =
+            |name| choice.candidates.iter().any(|candidate| candidate.algorithm.name() == name);
         let other = if algorithm == "tree" { "doubling" } else { algorithm };
         let found = [algorithm, other].into_iter().find(|name| named(*name))?;
         Some((choice.kind.name(), found))

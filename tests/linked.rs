@@ -6,7 +6,7 @@
 mod support;
 
 use spmd::prelude::*;
-use support::{Mpi, across, finish, is_mpi_process, spmdrun_self};
+use support::{Mpi, cluster, finish, is_mpi_process, spmdrun_self};
 
 /// As in `tests/mpi.rs`: the same program, by its own launcher.
 fn mpi() -> Mpi {
@@ -36,7 +36,7 @@ fn spmdrun_finds_the_launcher_of_the_library() -> Result<()> {
 #[test]
 fn large_counts() -> Result<()> {
     for place in [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads")] {
-        across("large_counts", &mpi(), place, &[("SPMD_MPI_COUNT", "100")], large)?;
+        cluster("large_counts", &mpi(), place, &[("SPMD_MPI_COUNT", "100")], large)?;
     }
     Ok(())
 }

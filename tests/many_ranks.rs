@@ -24,8 +24,8 @@ fn peak() -> u64 {
     kilobytes.expect("a number") * 1024
 }
 
-/// Runs the test of this name again in a process of its own, whose peak nothing else raises; whether
-/// this is that process.
+/// Runs the test of this name again in a process of its own, whose peak nothing else raises;
+/// whether this is that process.
 fn in_a_process_of_its_own(test: &str) -> bool {
     const CHILD: &str = "TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
@@ -118,8 +118,8 @@ fn a_split_of_many_threads() {
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }
 
-/// Each has communicators of all of them, of half of them and of few, but no list of its own, and does
-/// not look at all to make one, nor to use the place of one that is gone.
+/// Each has communicators of all of them, of half of them and of few, but no list of its own, and
+/// does not look at all to make one, nor to use the place of one that is gone.
 #[test]
 fn communicators_of_very_many() {
     const RANKS: usize = 20_000;
@@ -151,8 +151,8 @@ fn communicators_of_very_many() {
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }
 
-/// Each is in a communicator of ten, and waits now and then for all: who searches for circles must not
-/// look at all for each of thousands of communicators.
+/// Each is in a communicator of ten, and waits now and then for all: who searches for cycles must
+/// not look at all for each of thousands of communicators.
 #[test]
 fn a_split_into_thousands() {
     if !in_a_process_of_its_own("a_split_into_thousands") {

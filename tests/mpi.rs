@@ -18,7 +18,7 @@ use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
 use spmd_conformance::{communicators, full, messages, random};
 use spmd_core::boot::Alarm;
-use support::{Mpi, across, across_to_its_end, is_mpi_process};
+use support::{Mpi, across_to_its_end, cluster, is_mpi_process};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };
 const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
@@ -36,7 +36,7 @@ fn everywhere(
 ) -> Result<()> {
     for mpi in Mpi::all() {
         for place in places {
-            across(test, &mpi, *place, settings, &body)?;
+            cluster(test, &mpi, *place, settings, &body)?;
         }
     }
     Ok(())
@@ -165,8 +165,8 @@ fn communicators_made_at_a_time() -> Result<()> {
     everywhere("communicators_made_at_a_time", &places, &[], communicators_at_a_time)
 }
 
-/// Libraries don't match calls that wait with calls that don't, so all processes must make the same,
-/// whatever other communicators each of them has.
+/// Libraries don't match calls that wait with calls that don't, so all processes must make the
+/// same, whatever other communicators each of them has.
 #[test]
 fn communicators_held_for_different_times() -> Result<()> {
     let places = [(2, 1, "threads"), (3, 1, "threads")];
@@ -315,7 +315,8 @@ fn flood(ctx: &Ctx, words: usize) -> Result<()> {
     ctx.barrier()
 }
 
-/// Sender and receiver wait for nothing but the data, for longer than the watch takes to find a circle.
+/// Sender and receiver wait for nothing but the data, for longer than the failure detector takes to
+/// find a cycle.
 #[test]
 fn a_message_that_takes_seconds_is_no_deadlock() -> Result<()> {
     everywhere("a_message_that_takes_seconds_is_no_deadlock", &[(2, 1, "threads")], &[], |ctx| {
@@ -340,7 +341,8 @@ fn each_mistake_over(library: &str, test: &str, places: &[Place]) -> Result<()> 
     for mpi in Mpi::all().into_iter().filter(|mpi| mpi.name == library) {
         for &place in places {
             for (index, (name, mistake, words)) in MISTAKES.iter().enumerate() {
-                // Where there are two shapes, each in one of them, over another library in the other.
+                // Where there are two shapes, each in one of them, over another library in the
+                // other.
                 let turn = usize::from((place == FLAT) == (library == "mpich"));
                 if places.len() > 1 && index % 2 != turn && !full() {
                     continue;
@@ -430,7 +432,8 @@ fn errors_of_several_processes_do_not_mix() -> Result<()> {
     Ok(())
 }
 
-/// The ports of this host alone at which this process listens: the watch's, on process 0.
+/// The ports of this host alone at which this process listens: the failure detector's, on process
+/// 0.
 fn listening() -> Vec<u16> {
     let links = std::fs::read_dir("/proc/self/fd").expect("there is one").flatten();
     let own = links.filter_map(|link| std::fs::read_link(link.path()).ok());
@@ -446,10 +449,10 @@ fn listening() -> Vec<u16> {
     table.lines().filter_map(port).collect()
 }
 
-/// Whatever says something to the watch of a job without knowing its secret is sent away, and
-/// whatever says nothing disturbs nobody.
+/// Whatever says something to the failure detector of a job without knowing its secret is sent
+/// away, and whatever says nothing disturbs nobody.
 #[test]
-fn strangers_at_the_watch() -> Result<()> {
+fn strangers_at_the_failure_detector() -> Result<()> {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
@@ -463,10 +466,10 @@ fn strangers_at_the_watch() -> Result<()> {
     ];
     // MPICH's library listens itself, unless the processes share memory alone.
     let settings = [("UCX_TLS", "self,sm")];
-    everywhere("strangers_at_the_watch", &[(2, 1, "threads")], &settings, |ctx| {
+    everywhere("strangers_at_the_failure_detector", &[(2, 1, "threads")], &settings, |ctx| {
         let mut silent = Vec::new();
         if ctx.rank() == 0 {
-            let [port] = listening()[..] else { panic!("the watch alone listens") };
+            let [port] = listening()[..] else { panic!("the failure detector alone listens") };
             let connect = || TcpStream::connect(("127.0.0.1", port));
             for _ in 0..20 {
                 silent.push(connect()?);

@@ -1,6 +1,6 @@
-//! Planes: calls on memory that the arena does not reach, carried out by something else. Here that is a
-//! card that is none: its memory is the host's, under another place, and its kernels are what one rank
-//! does for all.
+//! Planes: calls on memory that the arena does not reach, carried out by something else. Here that
+//! is a card that is none: its memory is the host's, under another place, and its kernels are what
+//! one rank does for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,8 +13,8 @@ use spmd_core::internal::{Args, Blocks, Call, Kind, Plane, fold_ranks};
 /// Memory of the card.
 struct OnCard<T>(Vec<T>);
 
-// SAFETY: the vector is borrowed as the view is; what says that it lies on a card only keeps others from
-// reading it.
+// SAFETY: the vector is borrowed as the view is; what says that it lies on a card only keeps others
+// from reading it.
 unsafe impl<T: Element> Buffer for OnCard<T> {
     type Elem = T;
 
@@ -170,7 +170,8 @@ fn on_card(ctx: &Ctx, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// What neither a plane nor the arena reaches is an error that says so, on the rank that asks for it.
+/// What neither a plane nor the arena reaches is an error that says so, on the rank that asks for
+/// it.
 #[test]
 fn memory_out_of_reach_is_an_error() {
     let refused = |block: Spmd, f: fn(&Ctx) -> Result<()>| {

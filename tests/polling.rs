@@ -1,8 +1,8 @@
-//! Loops that poll with `iprobe` when those who could send have left: which are told so, and which go
-//! on.
+//! Loops that poll with `iprobe` when those who could send have left: which are told so, and which
+//! go on.
 //!
-//! None is told in a process that has threads besides its ranks. The usual harness has such threads,
-//! so this file has a harness that runs each test on the main thread, as a program would.
+//! None is told in a process that has threads besides its ranks. The usual harness has such
+//! threads, so this file has a harness that runs each test on the main thread, as a program would.
 
 use std::time::{Duration, Instant};
 
@@ -123,8 +123,8 @@ fn workers_of_which_one_has_left() {
     ended.unwrap();
 }
 
-/// The way in which a virtual rank waits for a thread of its own, which goes on when all others have
-/// left.
+/// The way in which a virtual rank waits for a thread of its own, which goes on when all others
+/// have left.
 fn until_a_thread_has_finished() {
     let ended = Spmd::new(2).virtual_ranks().workers(1).run(|ctx| {
         let (copy, me) = (ctx.dup()?, ctx.rank());

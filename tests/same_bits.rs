@@ -92,7 +92,7 @@ fn sums_of_f32() -> Result<()> {
     let all: Vec<usize> = (1..=16).collect();
     World::default().everywhere("sums_of_f32", &all, |ctx| sums(ctx, runs))?;
     let some = if full() { &all[..] } else { &[2, 3, 5, 8, 11, 16] };
-    for algorithm in ["flat", "tree", "central", "hub", "chunked"] {
+    for algorithm in ["flat", "tree", "central", "combining", "chunked"] {
         forced(algorithm).everywhere("sums_of_f32", some, |ctx| sums(ctx, runs))?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Calls that go on while their ranks do something else: several of one communicator at a time, ended
-//! in any order, in every place.
+//! Calls that go on while their ranks do something else: several of one communicator at a time,
+//! ended in any order, in every place.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use spmd::Element;
 use spmd::prelude::*;
 use spmd_collectives::internal as verbs;
-use spmd_core::internal::{Blocks, Call, ErasedOp, Kind, Memory, Started, start};
+use spmd_core::internal::{Blocks, Call, ErasedOp, Kind, Memory, StartedCall, start};
 
 use support::World;
 
@@ -29,17 +29,21 @@ fn allreduce<'a, T: Element>(
     comm: &'a Comm,
     buf: &'a mut [T],
     op: ErasedOp<'a>,
-) -> Result<Started<'a>> {
+) -> Result<StartedCall<'a>> {
     let call = Call::new(Kind::Allreduce, Location::caller()).data(T::DTYPE, buf.len()).op(op);
     let buf = memory(buf);
-    // SAFETY: the buffer is borrowed for as long as the call may go on, which ends before it as no test
-    // forgets what it has started.
+    // SAFETY: the buffer is borrowed for as long as the call may go on, which ends before it as no
+    // test forgets what it has started.
     unsafe { start(comm, call, verbs::allreduce(T::DTYPE, op, buf, buf)) }
 }
 
 /// Starts a broadcast, likewise.
 #[track_caller]
-fn broadcast<'a, T: Element>(comm: &'a Comm, buf: &'a mut [T], root: usize) -> Result<Started<'a>> {
+fn broadcast<'a, T: Element>(
+    comm: &'a Comm,
+    buf: &'a mut [T],
+    root: usize,
+) -> Result<StartedCall<'a>> {
     let call = Call::new(Kind::Broadcast, Location::caller()).data(T::DTYPE, buf.len()).root(root);
     // SAFETY: as above.
     unsafe { start(comm, call, verbs::broadcast(T::DTYPE, root, memory(buf))) }
@@ -47,7 +51,7 @@ fn broadcast<'a, T: Element>(comm: &'a Comm, buf: &'a mut [T], root: usize) -> R
 
 /// Starts a barrier, likewise.
 #[track_caller]
-fn barrier(comm: &Comm) -> Result<Started<'_>> {
+fn barrier(comm: &Comm) -> Result<StartedCall<'_>> {
     // SAFETY: it uses no memory.
     unsafe { start(comm, Call::new(Kind::Barrier, Location::caller()), verbs::barrier()) }
 }
@@ -266,7 +270,7 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
             if ctx.rank() == 1 {
                 panic!("deliberate");
             }
-            started.into_iter().try_for_each(Started::wait)
+            started.into_iter().try_for_each(StartedCall::wait)
         });
         let error = failed.expect_err("a rank panicked").to_string();
         assert!(error.contains("rank 1"), "{error}");

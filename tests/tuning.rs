@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use spmd::prelude::*;
-use spmd_core::internal::{Algorithm, CHOICES, Kind, Way};
+use spmd_core::internal::{Algorithm, CHOICES, Candidate, Kind};
 
 use support::{finish, is_process_rank, processes, spmdrun, spmdrun_self};
 
@@ -96,7 +96,7 @@ fn around(ctx: &Ctx, kind: Kind) -> Result<()> {
 #[test]
 fn every_listed_algorithm_serves() -> Result<()> {
     for choice in CHOICES {
-        for Way { algorithm, .. } in choice.ways {
+        for Candidate { algorithm, .. } in choice.candidates {
             let call = choice.kind.name();
             if *algorithm == Algorithm::SingleCopy {
                 // Between processes only: see `single_copy.rs`.
@@ -116,7 +116,7 @@ fn every_listed_algorithm_serves() -> Result<()> {
 fn the_documentation_lists_the_same() {
     let page = include_str!("../docs/algorithms.md").replace(['*', '`'], "");
     for choice in CHOICES {
-        for Way { algorithm, chosen, steps, bytes } in choice.ways {
+        for Candidate { algorithm, chosen, steps, bytes } in choice.candidates {
             let row = format!("| {} | {chosen} | {steps} | {bytes} |\n", algorithm.name());
             assert!(page.contains(&row), "docs/algorithms.md: {row}");
         }
@@ -264,7 +264,7 @@ fn a_bad_file_is_one_error() -> Result<()> {
         (
             &*bad,
             ", line 3: ",
-            "there is no 'ring': the algorithms of reduce are hub, flat, tree, chunked",
+            "there is no 'ring': the algorithms of reduce are combining, flat, tree, chunked",
         ),
         ("/no/such/file", ": ", "cannot be read"),
     ] {

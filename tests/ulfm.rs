@@ -184,7 +184,8 @@ fn a_process_of_several_ranks_fails() -> Result<()> {
     Ok(())
 }
 
-/// That of the rank that runs here; the variable holds `rank step micros`, with `,` between several.
+/// That of the rank that runs here; the variable holds `rank step micros`, with `,` between
+/// several.
 fn doom(rank: usize) -> Option<Doom> {
     let numbers = |doom: &str| -> Vec<u64> {
         doom.split(' ').map(|number| number.parse().expect("a number")).collect()
@@ -370,10 +371,10 @@ fn all_that_live_must_take_part() -> Result<()> {
 
 #[test]
 fn a_mistake_ends_the_job() -> Result<()> {
-    let circle = job("a_mistake_ends_the_job", (3, 1), "circle", |ctx| {
+    let cycle = job("a_mistake_ends_the_job", (3, 1), "circle", |ctx| {
         ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop)
     })?;
-    assert!(circle.is_none_or(|ran| ran.code == Some(101) && ran.err.contains("deadlock")));
+    assert!(cycle.is_none_or(|ran| ran.code == Some(101) && ran.err.contains("deadlock")));
     Ok(())
 }
 
@@ -407,7 +408,7 @@ fn a_status_is_that_of_the_job() -> Result<()> {
 /// Without fault tolerance it is said what is missing.
 #[test]
 fn elsewhere_it_says_what_is_missing() -> Result<()> {
-    support::across(
+    support::cluster(
         "elsewhere_it_says_what_is_missing",
         &Mpi::all().remove(0),
         (2, 1, "threads"),

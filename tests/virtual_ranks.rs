@@ -1,4 +1,5 @@
-//! What virtual ranks, of which many share a thread, do otherwise than others, and what they do alike.
+//! What virtual ranks, of which many share a thread, do otherwise than others, and what they do
+//! alike.
 
 #![cfg(target_os = "linux")]
 
@@ -90,7 +91,7 @@ fn nobody_comes_between_the_calls_of_a_split() {
     ended.unwrap();
 }
 
-/// What to do instead of a join, which holds the worker (`circles.rs`).
+/// What to do instead of a join, which holds the worker (`cycles.rs`).
 #[test]
 fn a_thread_that_is_waited_for_in_the_library() {
     let sums = Spmd::new(2).virtual_ranks().workers(1).run(|ctx| {

@@ -111,9 +111,9 @@ impl Block {
     ) -> Result<()> {
         let shape = self.shape.map(|lines| lines + 2 * RADIUS);
         let other = RADIUS..RADIUS + self.shape[1 - axis];
-        let across =
+        let cluster =
             |lines| if axis == 0 { [lines, other.clone()] } else { [other.clone(), lines] };
-        let (from, into) = (across(from), across(into));
+        let (from, into) = (cluster(from), cluster(into));
         // Neighbours take turns, so that the lines move at once everywhere.
         let sends_first = grid.coords()[axis].is_multiple_of(2);
         for sends in [sends_first, !sends_first] {

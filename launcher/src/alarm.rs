@@ -9,7 +9,7 @@ use crate::event::Event;
 /// Starts to listen, where the job's environment says that somebody does.
 pub(crate) fn listen(environment: &Environment, events: Sender<Event>) -> Result<(), Error> {
     let Some(alarm) = environment.alarm.clone() else { return Ok(()) };
-    let failed = |error| Error::system("listen to the job's watches", error);
+    let failed = |error| Error::system("listen to the job's failure detectors", error);
     let work = move || {
         // The receiver is gone only when the launcher is ending.
         let _ = events.send(Event::Alarm(alarm.wait()));

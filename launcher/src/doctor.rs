@@ -1,5 +1,5 @@
-//! `--doctor`: what this machine offers to a job, and what is missing for the rest; and what a job of
-//! the programs that are named would be.
+//! `--doctor`: what this machine offers to a job, and what is missing for the rest; and what a job
+//! of the programs that are named would be.
 
 mod finding;
 mod mpi;

@@ -124,8 +124,8 @@ impl Environment {
         set
     }
 
-    /// What is set for the launcher of an MPI library, and by it for every process of the job, which
-    /// loads that library unless it is linked with it.
+    /// What is set for the launcher of an MPI library, and by it for every process of the job,
+    /// which loads that library unless it is linked with it.
     pub(crate) fn under_mpi(&self, plan: &Plan, library: Option<&Path>) -> Vec<(String, OsString)> {
         let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));

@@ -65,8 +65,9 @@ fn foreground_is_ours() -> Option<bool> {
 /// How often to look whether the launcher is back in the foreground.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Copies standard input to every pipe, until it ends or nobody reads any more. A rank that does not
-/// read holds up no other before it is [`MOST`] bytes behind; then all wait until it reads on or ends.
+/// Copies standard input to every pipe, until it ends or nobody reads any more. A rank that does
+/// not read holds up no other before it is [`MOST`] bytes behind; then all wait until it reads on
+/// or ends.
 pub(crate) fn forward(pipes: Vec<ChildStdin>) -> Result<(), Error> {
     if pipes.is_empty() {
         return Ok(());

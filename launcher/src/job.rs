@@ -70,7 +70,7 @@ mod elsewhere {
             match *self {}
         }
 
-        pub(crate) fn outlived(&self, _rank: usize) -> bool {
+        pub(crate) fn departed(&self, _rank: usize) -> bool {
             match *self {}
         }
 

@@ -2,12 +2,12 @@
 //!
 //! This library holds what the two binaries share; it has no other use. In the order of a job:
 //! `args` reads the command line, `plan` checks it and finds the programs, `place` says which CPUs
-//! each rank may use (`topology`), `environment` what it finds in its environment (`variables`), `mpi` puts
-//! the job under an MPI library's own launcher where that is asked for, `run` goes from start to end: `job`
-//! makes what the ranks share, `spawn` starts the processes (`process`) under the care of a `watchdog`,
-//! `input` and `output` (`lines`) carry their streams to and from the launcher's own (`streams`), `signals`
-//! and `alarm` make an `event` of what happens, by which `supervise` watches over the job to the end, and
-//! `report` says how it went.
+//! each rank may use (`topology`), `environment` what it finds in its environment (`variables`),
+//! `mpi` puts the job under an MPI library's own launcher where that is asked for, `run` goes from
+//! start to end: `job` makes what the ranks share, `spawn` starts the processes (`process`) under
+//! the care of a `watchdog`, `input` and `output` (`lines`) carry their streams to and from the
+//! launcher's own (`streams`), `signals` and `alarm` make an `event` of what happens, by which
+//! `supervise` watches over the job to the end, and `report` says how it went.
 
 #![cfg_attr(not(unix), allow(dead_code, reason = "process ranks need Unix; see `portable`"))]
 

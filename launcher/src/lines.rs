@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// fill the memory.
 const LONGEST: usize = 1 << 20;
 
-/// What programs buffer of their output where it goes into a pipe is a multiple of this. A part of a
-/// line at the end of so much is no prompt: the rest follows when the next buffer is full.
+/// What programs buffer of their output where it goes into a pipe is a multiple of this. A part of
+/// a line at the end of so much is no prompt: the rest follows when the next buffer is full.
 const BUFFER: usize = 4096;
 
 /// A line, or a part of one.
@@ -155,8 +155,8 @@ fn time_of_day(now: SystemTime) -> String {
 mod tests {
     use super::*;
 
-    /// What is given for these reads: `+` before what goes on a line, `-` after what does not end it.
-    /// An empty read passes on what there is.
+    /// What is given for these reads: `+` before what goes on a line, `-` after what does not end
+    /// it. An empty read passes on what there is.
     fn given(reads: &[&str]) -> Vec<String> {
         let mut assembler = Assembler::default();
         let mut given = Vec::new();

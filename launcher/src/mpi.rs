@@ -3,9 +3,9 @@
 //! The job stays a [`Plan`] of one process, which is the MPI launcher: `spmdrun` starts it and
 //! watches over it as over any process that holds all ranks. In the order of work: `hosts` reads
 //! where ranks are to run, `linked` looks for the library of a program that is linked with one (the
-//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for Slurm's, `probe`
-//! asks them who they are (`library`), `installation` says whether they belong together (`family`), and
-//! `command` writes the command line.
+//! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for
+//! Slurm's, `probe` asks them who they are (`library`), `installation` says whether they belong
+//! together (`family`), and `command` writes the command line.
 
 mod command;
 mod family;
@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::plan::{Plan, Program};
 use crate::variables::OWN;
 
-use command::{App, Wanted};
+use command::{App, MatchPattern};
 pub(crate) use launchers::Kind;
 pub(crate) use library::Library;
 pub(crate) use network::network;
@@ -53,7 +53,7 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     // A program that is linked with its library looks for none.
     let loaded = library.abi.map(|_| library.file.as_path());
     let env = environment.under_mpi(&plan, loaded);
-    let wanted = Wanted {
+    let wanted = MatchPattern {
         apps: plan.programs.iter().map(|program| app(program, each)).collect(),
         hosts,
         bind: &plan.bind,
@@ -101,8 +101,8 @@ fn app(program: &Program, each: usize) -> App<'_> {
     }
 }
 
-/// The variables that a launcher passes on which does not pass on all: ours, those of Rust, and where
-/// libraries lie.
+/// The variables that a launcher passes on which does not pass on all: ours, those of Rust, and
+/// where libraries lie.
 fn passed_on(set: &[(String, std::ffi::OsString)]) -> Vec<String> {
     let here = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let ours = |name: &String| {

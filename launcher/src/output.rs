@@ -1,5 +1,5 @@
-//! The ranks' output: one thread reads every pipe and puts what comes, line by line, on the launcher's
-//! streams.
+//! The ranks' output: one thread reads every pipe and puts what comes, line by line, on the
+//! launcher's streams.
 
 pub(crate) mod files;
 
@@ -35,8 +35,8 @@ pub(crate) fn captured(plan: &Plan) -> bool {
 const PART: Duration = Duration::from_millis(50);
 /// How long it waits while others print, whose lines then break it.
 const PART_AMONG_OTHERS: Duration = Duration::from_millis(500);
-/// How often a pipe is read once the job is over. It holds at most 16 buffers of ours, and what has it
-/// open by then may write for ever.
+/// How often a pipe is read once the job is over. It holds at most 16 buffers of ours, and what has
+/// it open by then may write for ever.
 const LAST_READS: usize = 17;
 /// Bytes that unfinished lines take in all. Where they would take more, parts of lines do not wait.
 const UNFINISHED: usize = 32 << 20;

@@ -24,8 +24,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// never stands behind many.
 const EVENTS: usize = 16;
 
-/// How long the launcher waits for whoever reads its output. It may have stopped reading: a job that
-/// was told to end waits no longer than the grace, and a signal shortens the wait for any.
+/// How long the launcher waits for whoever reads its output. It may have stopped reading: a job
+/// that was told to end waits no longer than the grace, and a signal shortens the wait for any.
 struct Patience {
     until: Option<Instant>,
     /// The signal that has told the job, or the launcher, to end, if there is an end to the wait.

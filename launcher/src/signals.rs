@@ -42,8 +42,8 @@ pub(crate) fn stop() -> Duration {
     before.elapsed()
 }
 
-/// From now on a read of the terminal by this thread is an error while another process group is in the
-/// foreground. Elsewhere it would stop the launcher and all with it.
+/// From now on a read of the terminal by this thread is an error while another process group is in
+/// the foreground. Elsewhere it would stop the launcher and all with it.
 pub(crate) fn survive_terminal_reads() {
     // SAFETY: a set of signals is plain integers, for which all zeros are a value; the calls write
     // nothing but it and this thread's mask, and only fail for what is no signal.

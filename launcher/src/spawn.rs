@@ -123,7 +123,8 @@ fn refused(rank: usize, program: &Program, error: io::Error) -> Error {
 
 /// How many descriptors starting these processes takes at most, with those that are open.
 fn files_needed(plan: &Plan, feeds: &[Feed]) -> usize {
-    // For the program of one that is being started: the other ends of its pipes and an errors' pipe.
+    // For the program of one that is being started: the other ends of its pipes and an errors'
+    // pipe.
     const PASSING: usize = 16;
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count);
     let each = if plan.output_dir.is_some() { 4 } else { 2 };

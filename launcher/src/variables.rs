@@ -1,5 +1,5 @@
-//! Environment variables: those that the launcher alone may set, those that all ranks must have alike,
-//! and how it reads its own.
+//! Environment variables: those that the launcher alone may set, those that all ranks must have
+//! alike, and how it reads its own.
 
 use std::env;
 use std::ffi::OsString;

@@ -152,10 +152,11 @@ impl Allgather for Comm {
         let mut output = Output::new(recv.view_mut())?;
         let dtype = input.dtype();
         let call = Call::new(Kind::Allgatherv, Location::caller()).data(dtype, Call::UNEQUAL);
-        let starts = displacements(&call, counts, self.size(), "receive buffer", output.len())?;
+        let displacements =
+            displacements(&call, counts, self.size(), "receive buffer", output.len())?;
         check::length(&call, "send buffer", input.len(), counts[self.rank()])?;
         let send = input.memory(Blocks::One(input.len()));
-        let args = args(dtype, send, output.memory(Blocks::Varying(&starts)));
+        let args = args(dtype, send, output.memory(Blocks::Varying(&displacements)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
         unsafe { dispatch(self, &call, args)? };
         output.commit();
@@ -211,18 +212,18 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
 ) -> Result<Gathered<S::Elem>> {
     let input = Input::new(send.view())?;
     let counts = allgather_each(comm, call, input.len())?;
-    let starts = offsets(call, &counts)?;
-    let all = starts[comm.size()];
+    let displacements = offsets(call, &counts)?;
+    let all = displacements[comm.size()];
     let mut values = room_for::<S::Elem>(call, all)?;
     let send = input.memory(Blocks::One(input.len()));
-    let recv = Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&starts));
+    let recv = Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&displacements));
     // SAFETY: the vector has room for the blocks, of which this rank's is as long as `input`, and
     // after an allgather without an error holds them.
     unsafe {
         dispatch(comm, call, args(input.dtype(), send, recv))?;
         values.set_len(all);
     }
-    Ok(Gathered::new(values, starts))
+    Ok(Gathered::new(values, displacements))
 }
 
 /// An allgather of this rank's block into those of all.

@@ -217,20 +217,20 @@ pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
     let mut incoming = learn(comm, call, Blocks::Varying(&from))?;
     let mut recv_counts = vec![0; n];
     incoming.iter().for_each(|block| recv_counts[block.peer] = block.count);
-    let starts = offsets(call, &recv_counts)?;
-    incoming.iter_mut().for_each(|block| block.into = starts[block.peer]);
-    let len = starts[n];
+    let displacements = offsets(call, &recv_counts)?;
+    incoming.iter_mut().for_each(|block| block.into = displacements[block.peer]);
+    let len = displacements[n];
     let mut recv = room_for::<S::Elem>(call, len)?;
     let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
     let args = args.send(input.memory(Blocks::Varying(&from)));
-    let args = args.recv(Memory::host(recv.as_mut_ptr().cast(), Blocks::Varying(&starts)));
+    let args = args.recv(Memory::host(recv.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: the vector has room for all counts, and all of it is written, or there is an
     // error; the buffers are held here.
     unsafe {
         dispatch(comm, call, args)?;
         recv.set_len(len);
     }
-    Ok(Gathered::new(recv, starts))
+    Ok(Gathered::new(recv, displacements))
 }
 
 /// Asks every peer for its block: where it is, how long, and how long the peer's buffer is. An

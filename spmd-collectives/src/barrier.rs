@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use spmd_core::internal::{Alone, Args, Call, Collective, Kind, dispatch};
+use spmd_core::internal::{Args, Call, Collective, Kind, SingleRank, dispatch};
 use spmd_core::{Comm, Element, Result};
 
 use crate::sealed::Sealed;
@@ -48,7 +48,8 @@ impl Barrier for Comm {
     }
 }
 
-const BARRIER: Collective = Collective { kind: Kind::Barrier, alone: Alone::Nothing, arena };
+const BARRIER: Collective =
+    Collective { kind: Kind::Barrier, single_rank: SingleRank::Nothing, arena };
 
 /// A barrier.
 #[inline]
@@ -59,8 +60,8 @@ pub fn args() -> Args<'static> {
 /// # Safety
 /// None is needed.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, _: &Args<'_>) -> Result<()> {
-    if comm.has_hub() {
-        return comm.collective_in_hub(call, |round| round.meet());
+    if comm.has_combining() {
+        return comm.collective_combined(call, |round| round.meet());
     }
     comm.collective(call, |round| round.arrive(1))
 }

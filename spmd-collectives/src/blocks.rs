@@ -5,8 +5,8 @@ use spmd_core::{Error, Result};
 
 use crate::check;
 
-/// The displacements of blocks of these lengths, one for each of `ranks`, in the buffer `what` of `len`
-/// elements: where each starts, and after the last the end.
+/// The displacements of blocks of these lengths, one for each of `ranks`, in the buffer `what` of
+/// `len` elements: where each starts, and after the last the end.
 pub(crate) fn displacements(
     call: &Call<'_>,
     counts: &[usize],

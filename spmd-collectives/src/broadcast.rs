@@ -5,18 +5,18 @@ use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
 
 use spmd_core::internal::{
-    Alone, Args, Blocks, Call, Collective, Form, Kind, Memory, PAYLOAD, Round, dispatch,
+    Args, Blocks, Call, Collective, Form, Kind, Memory, PAYLOAD, Round, SingleRank, dispatch,
 };
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
 use crate::data::Output;
 use crate::large::stream::two_segments;
-use crate::large::{Large, RECV, SEND, Way, take};
+use crate::large::{CopyPath, LargeRound, RECV, SEND, take};
 use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 
-/// Most bytes that two processes send through what they share even if the root's buffer can be read in
-/// place. What one has read in place it must ask back to receive into it when roots change.
+/// Most bytes that two processes send through what they share even if the root's buffer can be read
+/// in place. What one has read in place it must ask back to receive into it when roots change.
 const STAGED: usize = 4 << 20;
 
 /// One rank's data for everybody (MPI 5.0 section 6.4).
@@ -106,7 +106,8 @@ impl Broadcast for Comm {
     }
 }
 
-const BROADCAST: Collective = Collective { kind: Kind::Broadcast, alone: Alone::Nothing, arena };
+const BROADCAST: Collective =
+    Collective { kind: Kind::Broadcast, single_rank: SingleRank::Nothing, arena };
 
 /// A broadcast of one block, into `buf`, or on the root from it.
 #[inline]
@@ -120,21 +121,23 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, buf) = (args.dtype, args.root, args.recv.ptr);
     let count = args.recv.blocks.longest();
     let bytes = count * dtype.size as usize;
-    let (fits, hub) = (bytes <= PAYLOAD, comm.fits_hub(bytes, dtype));
+    let (fits, combining) = (bytes <= PAYLOAD, comm.fits_combining(bytes, dtype));
     let default = match comm.size() {
-        _ if hub => Hub,
+        _ if combining => Combining,
         _ if !fits => Chunked,
         ranks if ranks <= comm.one_way_limit() => Flat,
         _ => Tree,
     };
     let choice = choose(comm, Kind::Broadcast, bytes, default, |it| match it {
-        Hub => hub,
+        Combining => combining,
         _ => fits || it == Chunked,
     });
-    if choice == Hub {
+    if choice == Combining {
         // One step; one read of the data a rank. The root does not wait.
         // SAFETY: as the caller promises.
-        return comm.collective_in_hub(call, |hub| unsafe { hub.broadcast(root, buf, bytes) });
+        return comm.collective_combined(call, |combining| unsafe {
+            combining.broadcast(root, buf, bytes)
+        });
     }
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
@@ -162,15 +165,15 @@ unsafe fn flat(
 ) -> Result<()> {
     let bytes = count * dtype.size as usize;
     if round.rank() == root {
-        // SAFETY: the room has that many bytes, and so has `buf`.
-        unsafe { copy_nonoverlapping(buf, round.room(bytes), bytes) };
+        // SAFETY: the payload has that many bytes, and so has `buf`.
+        unsafe { copy_nonoverlapping(buf, round.payload(bytes), bytes) };
         round.publish(1);
         return Ok(());
     }
     round.publish_to(1, root);
     round.wait_for(root, 1)?;
-    // SAFETY: the root has published its room, and `buf` has room for what is in it.
-    unsafe { take(round, dtype, root, round.room_of(root, bytes), buf, count) }
+    // SAFETY: the root has published its payload, and `buf` has room for what is in it.
+    unsafe { take(round, dtype, root, round.payload_of(root, bytes), buf, count) }
 }
 
 /// The root shows its data, all meet over a tree. 2 log₄ n steps; one read of the data a rank.
@@ -186,13 +189,13 @@ unsafe fn tree(
 ) -> Result<()> {
     let bytes = count * dtype.size as usize;
     if round.rank() == root {
-        // SAFETY: the room has that many bytes, and so has `buf`.
-        unsafe { copy_nonoverlapping(buf, round.room(bytes), bytes) };
+        // SAFETY: the payload has that many bytes, and so has `buf`.
+        unsafe { copy_nonoverlapping(buf, round.payload(bytes), bytes) };
         return round.arrive(1);
     }
     round.arrive(1)?;
-    // SAFETY: the root has published its room, and `buf` has room for what is in it.
-    unsafe { take(round, dtype, root, round.room_of(root, bytes), buf, count) }
+    // SAFETY: the root has published its payload, and `buf` has room for what is in it.
+    unsafe { take(round, dtype, root, round.payload_of(root, bytes), buf, count) }
 }
 
 /// Everybody reads the root's data; in one address space the root writes the last part itself. Two
@@ -217,18 +220,19 @@ unsafe fn chunked(
     let pushes = round.one_address_space() && !round.must_check(dtype);
     let open = if !is_root && pushes { whole } else { (null(), 0) };
     let segment = |turn: usize| (turn * step, step.min(count - turn * step));
-    let fill = |large: &Large<'_, '_>, turn: usize| {
+    let fill = |large: &LargeRound<'_, '_>, turn: usize| {
         if is_root {
             let (start, len) = segment(turn);
             // SAFETY: a place has room for a segment, which lies within the buffer.
             unsafe { copy_nonoverlapping(buf.add(start * size), large.place(turn), len * size) }
         }
     };
-    let way = Way::From { rank: root, place: step * size, show: total > STAGED };
+    let path = CopyPath::From { rank: root, place: step * size, show: total > STAGED };
     // SAFETY: the buffers are the caller's; the root does not write its own. They are left after
     // the last meeting, before which the others have read the root's, and the root has written
     // the last part of theirs.
-    let large = unsafe { Large::meet(round, dtype, shown, open, way, |large| fill(large, 0))? };
+    let large =
+        unsafe { LargeRound::meet(round, dtype, shown, open, path, |large| fill(large, 0))? };
     if large.direct {
         // What one core can read of another's cache in a time is limited, and so is what it can
         // write: in one address space the root writes the last part itself.

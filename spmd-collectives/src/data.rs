@@ -92,8 +92,8 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Runs `body`, which sends and receives in different memory, also where a call does both in the same:
-/// then it sends a copy.
+/// Runs `body`, which sends and receives in different memory, also where a call does both in the
+/// same: then it sends a copy.
 ///
 /// # Safety
 /// As [`dispatch`](spmd_core::dispatch::dispatch); the memory is the host's.

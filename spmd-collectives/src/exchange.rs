@@ -6,7 +6,7 @@ use spmd_core::internal::{Args, Incoming, PAYLOAD, Round};
 use spmd_core::{DType, Result};
 
 use crate::large::stream::two_segments;
-use crate::large::{Large, Way, take};
+use crate::large::{CopyPath, LargeRound, take};
 
 /// What a rank puts into an exchange. Memory as the functions here ask for it.
 #[derive(Clone, Copy)]
@@ -17,14 +17,14 @@ pub(crate) struct Exchange {
     pub(crate) total: usize,
     pub(crate) recv: *mut u8,
     /// Whether the ranks' counts fit together.
-    pub(crate) counts: Counts,
+    pub(crate) counts: CountsCheck,
     /// Whether there is a block for each rank of the communicator, which it alone reads.
     pub(crate) by_rank: bool,
 }
 
 /// Whether what each rank sends is what another takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum CountsCheck {
     /// As they make the same call.
     Implied,
     /// What this rank's peers send is what it takes.
@@ -42,19 +42,19 @@ pub(crate) struct Uneven {
     takes: usize,
 }
 
-impl Counts {
+impl CountsCheck {
     /// Of blocks that come, each with what this rank takes.
-    pub(crate) fn of(mut blocks: impl Iterator<Item = (Incoming, usize)>) -> Counts {
+    pub(crate) fn of(mut blocks: impl Iterator<Item = (Incoming, usize)>) -> CountsCheck {
         let uneven = blocks.find(|(block, takes)| block.count != *takes);
-        uneven.map_or(Counts::Fit, |(block, takes)| {
-            Counts::Differ(Uneven { from: block.peer, sends: block.count, takes })
+        uneven.map_or(CountsCheck::Fit, |(block, takes)| {
+            CountsCheck::Differ(Uneven { from: block.peer, sends: block.count, takes })
         })
     }
 
     /// The rank whose block does not fit.
     pub(crate) fn wrong(self) -> Option<usize> {
         match self {
-            Counts::Differ(uneven) => Some(uneven.from),
+            CountsCheck::Differ(uneven) => Some(uneven.from),
             _ => None,
         }
     }
@@ -69,7 +69,7 @@ const SENDS: usize = 3;
 
 impl Exchange {
     /// What a call brings, of `ranks` ranks that hold a block for each other.
-    pub(crate) fn of_ranks(args: &Args<'_>, ranks: usize, counts: Counts) -> Exchange {
+    pub(crate) fn of_ranks(args: &Args<'_>, ranks: usize, counts: CountsCheck) -> Exchange {
         Exchange {
             dtype: args.dtype,
             send: args.send.ptr,
@@ -84,11 +84,11 @@ impl Exchange {
         self.dtype.size as usize
     }
 
-    fn say_agreed(&self, round: &Round<'_>) {
+    fn publish_agreed(&self, round: &Round<'_>) {
         match self.counts {
-            Counts::Implied => {}
-            Counts::Fit => round.set_number(WRONG, 0),
-            Counts::Differ(Uneven { from, sends, takes }) => {
+            CountsCheck::Implied => {}
+            CountsCheck::Fit => round.set_number(WRONG, 0),
+            CountsCheck::Differ(Uneven { from, sends, takes }) => {
                 let takes = u32::try_from(takes).unwrap_or(u32::MAX);
                 round.set_number(WRONG, u64::from(takes) << 32 | (from as u64 + 1));
                 round.set_number(SENDS, sends as u64);
@@ -96,14 +96,14 @@ impl Exchange {
         }
     }
 
-    /// After a meeting: the same error on all ranks, if one of them has found counts to differ. With few
-    /// peers a rank looks at these alone; the others meet once more, and hear of it there.
+    /// After a meeting: the same error on all ranks, if one of them has found counts to differ.
+    /// With few peers a rank looks at these alone; the others meet once more, and hear of it there.
     fn check_agreed(
         &self,
         round: &Round<'_>,
         mut incoming: impl Iterator<Item = Incoming>,
     ) -> Result<()> {
-        if self.counts == Counts::Implied {
+        if self.counts == CountsCheck::Implied {
             return Ok(());
         }
         let wrong = |peer: &usize| round.number_of(*peer, WRONG) != 0;
@@ -123,20 +123,20 @@ impl Exchange {
         )))
     }
 
-    /// Everybody shows its blocks in its room, and reads. One meeting.
+    /// Everybody shows its blocks in its payload, and reads. One meeting.
     ///
     /// # Safety
     /// `send` holds `total` elements, at most [`PAYLOAD`] bytes on every rank; `recv` has room for
     /// all of `incoming`, and is apart from `send`.
-    pub(crate) unsafe fn through_rooms(
+    pub(crate) unsafe fn through_payloads(
         &self,
         round: &Round<'_>,
         incoming: impl Iterator<Item = Incoming> + Clone,
     ) -> Result<()> {
         let (size, bytes) = (self.size(), self.total * self.size());
-        self.say_agreed(round);
-        // SAFETY: the room has that many bytes, and so has `send`.
-        unsafe { std::ptr::copy_nonoverlapping(self.send, round.room(bytes), bytes) };
+        self.publish_agreed(round);
+        // SAFETY: the payload has that many bytes, and so has `send`.
+        unsafe { std::ptr::copy_nonoverlapping(self.send, round.payload(bytes), bytes) };
         round.arrive(1)?;
         self.check_agreed(round, incoming.clone())?;
         for block in incoming {
@@ -144,11 +144,13 @@ impl Exchange {
                 return Err(round.lied(block.peer));
             }
             let own = block.peer == round.rank();
-            let room = if own { self.send } else { round.room_of(block.peer, block.total * size) };
-            // SAFETY: the peer has published its room, in which the block lies, as was just
+            let payload =
+                if own { self.send } else { round.payload_of(block.peer, block.total * size) };
+            // SAFETY: the peer has published its payload, in which the block lies, as was just
             // looked at, and this rank's own lies in `send`; `recv` has room for it.
             unsafe {
-                let (from, into) = (room.add(block.from * size), self.recv.add(block.into * size));
+                let (from, into) =
+                    (payload.add(block.from * size), self.recv.add(block.into * size));
                 take(round, self.dtype, block.peer, from, into, block.count)?;
             }
         }
@@ -176,13 +178,13 @@ impl Exchange {
         let longest = (0..blocks).map(|index| block(index).1).max().unwrap_or(0);
         // Ranks that may have blocks of other lengths must come to the same length of pieces.
         let step = segment.map_or(0, |segment| match round.size() {
-            2 if self.counts == Counts::Implied => {
+            2 if self.counts == CountsCheck::Implied => {
                 two_segments(segment / blocks.max(1), longest * size, size)
             }
             _ => (segment / (blocks.max(1) * size)).max(1),
         });
         round.set_number(LONGEST, longest as u64);
-        self.say_agreed(round);
+        self.publish_agreed(round);
         let send = (self.send, self.total * size);
         let nothing = (std::ptr::null(), 0);
         let own = |block: &Incoming| block.peer == round.rank();
@@ -192,7 +194,7 @@ impl Exchange {
             _ => incoming.clone().filter(own).map(|block| block.index).collect(),
         };
         let piece = |turn: usize, count: usize| count.saturating_sub(turn * step).min(step);
-        let fill = |large: &Large<'_, '_>, turn: usize| {
+        let fill = |large: &LargeRound<'_, '_>, turn: usize| {
             for index in (0..blocks).filter(|index| !kept.contains(index)) {
                 let (offset, count) = block(index);
                 // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
@@ -209,12 +211,12 @@ impl Exchange {
         // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last
         // meeting is after the last read.
         let mut large = unsafe {
-            let way = match segment {
-                None => Way::Kernel,
-                Some(_) if self.by_rank => Way::Pieces(step * size),
-                Some(_) => Way::Staged(blocks * step * size),
+            let path = match segment {
+                None => CopyPath::Kernel,
+                Some(_) if self.by_rank => CopyPath::Pieces(step * size),
+                Some(_) => CopyPath::Staged(blocks * step * size),
             };
-            Large::meet(round, self.dtype, send, nothing, way, |large| fill(large, 0))?
+            LargeRound::meet(round, self.dtype, send, nothing, path, |large| fill(large, 0))?
         };
         let taken = incoming.clone().fold(0usize, |sum, block| sum.saturating_add(block.count));
         large.writes(taken.saturating_mul(size));
@@ -283,8 +285,8 @@ impl Exchange {
     }
 }
 
-/// Whether a block lies within the peer's buffer, and that within `limit` bytes: both may be another
-/// process's word.
+/// Whether a block lies within the peer's buffer, and that within `limit` bytes: both may be
+/// another process's word.
 fn is_within(block: &Incoming, size: usize, limit: usize) -> bool {
     let end = block.from.checked_add(block.count);
     let bytes = block.total.checked_mul(size);

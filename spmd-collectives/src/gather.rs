@@ -154,9 +154,10 @@ impl Gather for Comm {
             return unsafe { dispatch(self, &call, args) };
         }
         let mut output = Output::new(recv.view_mut())?;
-        let starts = displacements(&call, counts, self.size(), "receive buffer", output.len())?;
+        let displacements =
+            displacements(&call, counts, self.size(), "receive buffer", output.len())?;
         check::length(&call, "send buffer", count, counts[root])?;
-        let args = args.recv(output.memory(Blocks::Varying(&starts)));
+        let args = args.recv(output.memory(Blocks::Varying(&displacements)));
         // SAFETY: the buffers hold that many elements, are apart and held here.
         unsafe { dispatch(self, &call, args)? };
         output.commit();
@@ -220,14 +221,14 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
         unsafe { dispatch(comm, call, args)? };
         return Ok(None);
     };
-    let starts = offsets(call, &counts)?;
-    let all = starts[comm.size()];
+    let displacements = offsets(call, &counts)?;
+    let all = displacements[comm.size()];
     let mut values = room_for::<S::Elem>(call, all)?;
-    let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&starts)));
+    let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: the vector has room for the blocks, and after a gather without an error holds them.
     unsafe {
         dispatch(comm, call, args)?;
         values.set_len(all);
     }
-    Ok(Some(Gathered::new(values, starts)))
+    Ok(Some(Gathered::new(values, displacements)))
 }

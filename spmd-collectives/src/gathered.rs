@@ -60,8 +60,8 @@ impl<T> Gathered<T> {
         &self.elements
     }
 
-    /// Where each rank's elements start among all, and after the last where they end: one number more
-    /// than there are ranks (`displs` of MPI).
+    /// Where each rank's elements start among all, and after the last where they end: one number
+    /// more than there are ranks (`displs` of MPI).
     ///
     /// ```
     /// # use spmd_collectives::Allgather;

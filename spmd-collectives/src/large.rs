@@ -8,11 +8,11 @@
 //! read. Two places would do for that; with more of them, and each call beginning at the next,
 //! what is filled has left the nearest cache of the peer that read it, which takes half the time.
 //!
-//! Half of that again it takes to fill what one has just read oneself: to read a line that a peer has
-//! written brings it over, and its writer must ask for it back. So data for one peer go, where there
-//! is such memory, through what the two of them share ([`Round::share`]): results to where the input
-//! was that they were made of, every second piece of an exchange to where the piece before came
-//! from, and what one sends to where the other's was if they take turns.
+//! Half of that again it takes to fill what one has just read oneself: to read a line that a peer
+//! has written brings it over, and its writer must ask for it back. So data for one peer go, where
+//! there is such memory, through what the two of them share ([`Round::share`]): results to where
+//! the input was that they were made of, every second piece of an exchange to where the piece
+//! before came from, and what one sends to where the other's was if they take turns.
 
 mod parts;
 mod places;
@@ -44,14 +44,14 @@ const LEAST_PLACES: usize = 3;
 
 /// How large data go that cannot be read in place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum CopyPath {
     /// Through staging areas with places of so many bytes, the same on all ranks.
     Staged(usize),
     /// The same, where a place has a piece of so many bytes for each peer, and one more.
     Pieces(usize),
-    /// From `rank` to the others through its staging area with places of so many bytes; of two ranks
-    /// through what they share, for which `rank` must be the same on both, and without `show` even
-    /// where its buffer can be read in place.
+    /// From `rank` to the others through its staging area with places of so many bytes; of two
+    /// ranks through what they share, for which `rank` must be the same on both, and without `show`
+    /// even where its buffer can be read in place.
     From { rank: usize, place: usize, show: bool },
     /// Through the kernel.
     Kernel,
@@ -62,7 +62,7 @@ pub(crate) enum Way {
 const ALL: usize = 64 << 20;
 
 /// A round on large data.
-pub(crate) struct Large<'r, 'a> {
+pub(crate) struct LargeRound<'r, 'a> {
     pub(crate) round: &'r Round<'a>,
     pub(crate) dtype: DType,
     /// All peers' buffers can be read in place.
@@ -88,7 +88,7 @@ pub(crate) struct Large<'r, 'a> {
     steps: Cell<usize>,
 }
 
-impl<'r, 'a> Large<'r, 'a> {
+impl<'r, 'a> LargeRound<'r, 'a> {
     /// Exposes this rank's buffers (address and bytes each; may be empty), and meets everybody. If
     /// its data go through the staging area, `fill` is called before that, for the first segment.
     ///
@@ -103,30 +103,32 @@ impl<'r, 'a> Large<'r, 'a> {
         dtype: DType,
         send: (*const u8, usize),
         recv: (*const u8, usize),
-        way: Way,
-        fill: impl FnOnce(&Large<'r, 'a>),
-    ) -> Result<Large<'r, 'a>> {
-        let (place, piece) = match way {
-            Way::Kernel => (0, 0),
-            Way::Staged(place) | Way::From { place, .. } => (place.next_multiple_of(64), 0),
-            Way::Pieces(piece) => {
+        path: CopyPath,
+        fill: impl FnOnce(&LargeRound<'r, 'a>),
+    ) -> Result<LargeRound<'r, 'a>> {
+        let (place, piece) = match path {
+            CopyPath::Kernel => (0, 0),
+            CopyPath::Staged(place) | CopyPath::From { place, .. } => {
+                (place.next_multiple_of(64), 0)
+            }
+            CopyPath::Pieces(piece) => {
                 let piece = piece.next_multiple_of(64);
                 (piece.saturating_mul(round.size() + 1), piece)
             }
         };
-        let kernel = way == Way::Kernel;
+        let kernel = path == CopyPath::Kernel;
         let share = round.share(0, 1 % round.size());
         let most = share.map_or(0, |share| share.1 / LEAST_PLACES);
         let shared = (1..=most).contains(&piece);
         // If the two take turns, the place stays the same; if one goes on sending, it moves on.
         let number = round.number() as usize;
-        let (first, stream) = match way {
-            Way::From { rank, .. } if round.size() == 2 && place <= most => {
+        let (first, stream) = match path {
+            CopyPath::From { rank, .. } if round.size() == 2 && place <= most => {
                 (number.wrapping_sub(rank), share.map(|share| share.0))
             }
             _ => (number, None),
         };
-        let hidden = stream.is_some() && matches!(way, Way::From { show: false, .. });
+        let hidden = stream.is_some() && matches!(path, CopyPath::From { show: false, .. });
         // SAFETY: as the caller promises.
         let (send_shown, recv_shown) = unsafe {
             let shown = !hidden && round.expose(SEND, send.0, send.1);
@@ -134,7 +136,7 @@ impl<'r, 'a> Large<'r, 'a> {
         };
         let place = if shared { piece } else { place };
         let places = AREAS / round.size() / if shared { 2 * piece } else { place.max(1) };
-        let mut large = Large {
+        let mut large = LargeRound {
             round,
             dtype,
             direct: true,
@@ -161,7 +163,7 @@ impl<'r, 'a> Large<'r, 'a> {
         };
         round.set_number(REACHABLE, shown);
         if kernel {
-            round.say_address(SEND, send.0);
+            round.announce_address(SEND, send.0);
             round.arrive(1)?;
         } else {
             large.show_staging(fill)?;
@@ -170,8 +172,8 @@ impl<'r, 'a> Large<'r, 'a> {
         Ok(large)
     }
 
-    fn show_staging(&mut self, fill: impl FnOnce(&Large<'r, 'a>)) -> Result<()> {
-        self.round.say_reading();
+    fn show_staging(&mut self, fill: impl FnOnce(&LargeRound<'r, 'a>)) -> Result<()> {
+        self.round.announce_reading();
         if !self.shared && self.stream.is_none() {
             let area = self.places * self.place;
             self.staging = self.round.staging(area)?;
@@ -191,9 +193,9 @@ impl<'r, 'a> Large<'r, 'a> {
         self.around = goes_around(bytes, self.round.size());
     }
 
-    /// Whether ranks write into each other's buffers: in one address space, if all bytes are values.
-    /// Others are looked at by who receives them, whose buffers are not open: that all ranks go by
-    /// one type here is a matter of a hash.
+    /// Whether ranks write into each other's buffers: in one address space, if all bytes are
+    /// values. Others are looked at by who receives them, whose buffers are not open: that all
+    /// ranks go by one type here is a matter of a hash.
     pub(crate) fn pushes(&self) -> bool {
         self.round.one_address_space() && !self.round.must_check(self.dtype)
     }
@@ -217,8 +219,8 @@ impl<'r, 'a> Large<'r, 'a> {
         count: usize,
     ) -> Result<()> {
         let bytes = count * self.dtype.size as usize;
-        // SAFETY: as the caller promises, and as `reach` has checked. `take` looks at bytes that may
-        // be no values before it gives them to the caller.
+        // SAFETY: as the caller promises, and as `reach` has checked. `take` looks at bytes that
+        // may be no values before it gives them to the caller.
         unsafe {
             if self.direct || self.shows(peer) != NOT {
                 return self.take(peer, self.reach(peer, SEND, total)?.add(offset), into, count);
@@ -226,9 +228,9 @@ impl<'r, 'a> Large<'r, 'a> {
             if !self.round.must_check(self.dtype) {
                 return self.round.read_private(peer, SEND, (offset, total), into, bytes);
             }
-            let mut room = vec![0u8; bytes];
-            self.round.read_private(peer, SEND, (offset, total), room.as_mut_ptr(), bytes)?;
-            self.take(peer, room.as_ptr(), into, count)
+            let mut scratch = vec![0u8; bytes];
+            self.round.read_private(peer, SEND, (offset, total), scratch.as_mut_ptr(), bytes)?;
+            self.take(peer, scratch.as_ptr(), into, count)
         }
     }
 
@@ -265,14 +267,14 @@ impl<'r, 'a> Large<'r, 'a> {
         into: *mut u8,
         count: usize,
     ) -> Result<()> {
-        let mut room = Vec::new();
+        let mut scratch = Vec::new();
         // SAFETY: as the caller promises; what is large enough to go around caches is a peer's, or
         // another buffer of this rank's.
         unsafe {
             if !self.around {
                 return take(self.round, self.dtype, peer, from, into, count);
             }
-            let from = checked(self.round, self.dtype, peer, from, count, &mut room)?;
+            let from = checked(self.round, self.dtype, peer, from, count, &mut scratch)?;
             copy_around(from, into, count * self.dtype.size as usize);
         }
         Ok(())
@@ -284,10 +286,10 @@ pub(crate) fn goes_around(bytes: usize, ranks: usize) -> bool {
     bytes.saturating_mul(ranks) >= ALL
 }
 
-/// As [`Large::take`], for any round.
+/// As [`LargeRound::take`], for any round.
 ///
 /// # Safety
-/// As [`Large::take`].
+/// As [`LargeRound::take`].
 pub(crate) unsafe fn take(
     round: &Round<'_>,
     dtype: DType,
@@ -297,10 +299,10 @@ pub(crate) unsafe fn take(
     count: usize,
 ) -> Result<()> {
     let bytes = count * dtype.size as usize;
-    let mut room = Vec::new();
+    let mut scratch = Vec::new();
     // SAFETY: as the caller promises; memory of a peer is apart from this rank's.
     unsafe {
-        let from = checked(round, dtype, peer, from, count, &mut room)?;
+        let from = checked(round, dtype, peer, from, count, &mut scratch)?;
         if peer == round.rank() {
             std::ptr::copy(from, into, bytes);
         } else {
@@ -310,29 +312,29 @@ pub(crate) unsafe fn take(
     Ok(())
 }
 
-/// A peer's `count` elements at `from`, to fold: in place, or copied to `room` and checked, where
-/// bytes may be no values of their type.
+/// A peer's `count` elements at `from`, to fold: in place, or copied to `scratch` and checked,
+/// where bytes may be no values of their type.
 ///
 /// # Safety
-/// As [`Large::take`]; the result is valid until `room` changes.
+/// As [`LargeRound::take`]; the result is valid until `scratch` changes.
 pub(crate) unsafe fn checked(
     round: &Round<'_>,
     dtype: DType,
     peer: usize,
     from: *const u8,
     count: usize,
-    room: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
 ) -> Result<*const u8> {
     if !round.must_check(dtype) || peer == round.rank() {
         return Ok(from);
     }
     let bytes = count * dtype.size as usize;
-    room.resize(bytes, 0);
+    scratch.resize(bytes, 0);
     // SAFETY: `from` holds `count` elements; what a hostile peer makes of them meanwhile, the
     // copy is some bytes, which are then looked at.
     let valid = unsafe {
-        std::ptr::copy_nonoverlapping(from, room.as_mut_ptr(), bytes);
-        dtype.all_valid(room.as_ptr(), count)
+        std::ptr::copy_nonoverlapping(from, scratch.as_mut_ptr(), bytes);
+        dtype.all_valid(scratch.as_ptr(), count)
     };
-    if valid { Ok(room.as_ptr()) } else { Err(round.invalid(peer)) }
+    if valid { Ok(scratch.as_ptr()) } else { Err(round.invalid(peer)) }
 }

@@ -1,6 +1,5 @@
 //! The collective calls of `spmd`, as traits on [`spmd_core::Comm`].
 
-mod across;
 mod allgather;
 mod allreduce;
 mod alltoall;
@@ -9,6 +8,7 @@ mod blocks;
 mod broadcast;
 mod cartesian;
 mod check;
+mod cluster;
 mod data;
 mod exchange;
 mod free;
@@ -29,14 +29,14 @@ mod sealed;
 mod select;
 mod split;
 
-#[doc(hidden)]
-pub use across::cluster;
 pub use allgather::Allgather;
 pub use allreduce::Allreduce;
 pub use alltoall::Alltoall;
 pub use barrier::Barrier;
 pub use broadcast::Broadcast;
 pub use cartesian::{Cartesian, Topology, dims_create};
+#[doc(hidden)]
+pub use cluster::cluster;
 pub use free::{spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size};
 pub use gather::Gather;
 pub use gathered::Gathered;

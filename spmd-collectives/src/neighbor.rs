@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use spmd_core::internal::{
-    Alone, Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, dispatch,
+    Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, SingleRank, dispatch,
 };
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
@@ -11,7 +11,7 @@ use crate::blocks::displacements;
 use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
-use crate::exchange::{Counts, Exchange};
+use crate::exchange::{CountsCheck, Exchange};
 use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 
@@ -152,10 +152,10 @@ impl Neighbor for Cartesian {
         check::length(&call, "send buffer", len, block * sides(self))?;
         check::length(&call, "receive buffer", output.len(), len)?;
         let incoming = equal(self, sides(self), block);
-        let starts = even(self, block);
+        let displacements = even(self, block);
         let args = Args::new(&NEIGHBOR_ALLTOALL, dtype).incoming(&incoming);
-        let args = args.send(input.memory(Blocks::Varying(&starts)));
-        let args = args.recv(output.memory(Blocks::Varying(&starts)));
+        let args = args.send(input.memory(Blocks::Varying(&displacements)));
+        let args = args.recv(output.memory(Blocks::Varying(&displacements)));
         // SAFETY: the buffers hold a block for each side, and are held here.
         unsafe { dispatch(self, &call, args)? };
         output.commit();
@@ -185,8 +185,8 @@ impl Neighbor for Cartesian {
         let args = Args::new(&NEIGHBOR_ALLTOALLV, dtype).incoming(&incoming);
         let args = args.send(input.memory(Blocks::Varying(&from)));
         let args = args.recv(output.memory(Blocks::Varying(&into)));
-        // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours, or
-        // the exchange gives an error before it moves a byte; the buffers are held here.
+        // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours,
+        // or the exchange gives an error before it moves a byte; the buffers are held here.
         unsafe { dispatch(self, &call, args)? };
         output.commit();
         Ok(())
@@ -205,8 +205,8 @@ fn around(grid: &Cartesian) -> Vec<(usize, usize)> {
     neighbors.filter_map(|(side, rank)| Some((side, rank?))).collect()
 }
 
-/// The blocks of `count` elements that the neighbours have for this rank, each one block of several or,
-/// where each has `blocks` of them, the one for the side on which this rank is.
+/// The blocks of `count` elements that the neighbours have for this rank, each one block of several
+/// or, where each has `blocks` of them, the one for the side on which this rank is.
 fn equal(grid: &Cartesian, blocks: usize, count: usize) -> Vec<Incoming> {
     let block = |(side, peer): (usize, usize)| {
         let index = if blocks == 1 { 0 } else { side ^ 1 };
@@ -226,29 +226,30 @@ const NEIGHBOR_ALLTOALL: Collective = of(Kind::NeighborAlltoall);
 const NEIGHBOR_ALLTOALLV: Collective = of(Kind::NeighborAlltoallv);
 
 const fn of(kind: Kind) -> Collective {
-    Collective { kind, alone: Alone::Same, arena }
+    Collective { kind, single_rank: SingleRank::Same, arena }
 }
 
-/// Everybody shows its blocks, one or one for each side, and reads those that its neighbours have for
-/// it. Small ones of equal length lie in the rooms: one meeting; others are read in place: two.
+/// Everybody shows its blocks, one or one for each side, and reads those that its neighbours have
+/// for it. Small ones of equal length lie in the payloads: one meeting; others are read in place:
+/// two.
 ///
 /// # Safety
-/// As [`dispatch`]: `send` is one block, or one for each side, and `recv` one for each side, given by
-/// their displacements; `incoming` goes where those of `recv` start.
+/// As [`dispatch`]: `send` is one block, or one for each side, and `recv` one for each side, given
+/// by their displacements; `incoming` goes where those of `recv` start.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (blocks, kind) = (args.send.blocks, args.collective.kind);
     let sides = match blocks {
-        Blocks::Varying(starts) => starts.len() - 1,
+        Blocks::Varying(displacements) => displacements.len() - 1,
         _ => 1,
     };
     let varying = kind == Kind::NeighborAlltoallv;
-    let counts = if varying { counts(args) } else { Counts::Implied };
+    let counts = if varying { counts(args) } else { CountsCheck::Implied };
     let exchange = Exchange { by_rank: false, ..Exchange::of_ranks(args, sides, counts) };
     let bytes = exchange.total * args.size();
     let fits = bytes <= PAYLOAD;
     let default = if fits { Flat } else { Chunked };
-    // No rank knows whether blocks of any lengths fit everywhere. What is chosen for this call is how
-    // the lengths travel, which is an exchange of equal blocks.
+    // No rank knows whether blocks of any lengths fit everywhere. What is chosen for this call is
+    // how the lengths travel, which is an exchange of equal blocks.
     let choice = match varying {
         true => Chunked,
         false => choose(comm, call.kind, bytes, default, |it| fits || it == Chunked),
@@ -259,7 +260,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         // exchange before a byte moves.
         unsafe {
             match choice {
-                Flat => exchange.through_rooms(round, incoming),
+                Flat => exchange.through_payloads(round, incoming),
                 _ => {
                     let at = |side| blocks.of(side);
                     exchange.through_buffers(round, Some(comm.segment()), sides, at, incoming)
@@ -270,13 +271,13 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 }
 
 /// Whether what the neighbours send is what this rank takes.
-pub(crate) fn counts(args: &Args<'_>) -> Counts {
+pub(crate) fn counts(args: &Args<'_>) -> CountsCheck {
     let takes = |block: &Incoming| (*block, args.recv.blocks.of(block.side).1);
-    Counts::of(args.incoming.iter().map(takes))
+    CountsCheck::of(args.incoming.iter().map(takes))
 }
 
-/// Asks each neighbour for its block: where it is, how long, and how long its buffer is. An exchange of
-/// its own.
+/// Asks each neighbour for its block: where it is, how long, and how long its buffer is. An
+/// exchange of its own.
 fn learn(
     grid: &Cartesian,
     call: &Call<'_>,
@@ -290,10 +291,10 @@ fn learn(
         .map(|ends| [ends[0], ends[1] - ends[0], total].map(|it| it as u64))
         .collect();
     let mut heard = vec![[0; 3]; sides(grid)];
-    let (mut incoming, starts) = (equal(grid, sides(grid), 1), even(grid, 1));
+    let (mut incoming, displacements) = (equal(grid, sides(grid), 1), even(grid, 1));
     let args = Args::new(&NEIGHBOR_ALLTOALL, Header::DTYPE).incoming(&incoming);
-    let args = args.send(Memory::host(said.as_ptr().cast(), Blocks::Varying(&starts)));
-    let args = args.recv(Memory::host(heard.as_mut_ptr().cast(), Blocks::Varying(&starts)));
+    let args = args.send(Memory::host(said.as_ptr().cast(), Blocks::Varying(&displacements)));
+    let args = args.recv(Memory::host(heard.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: both vectors hold a header for each side.
     unsafe { dispatch(grid, call, args)? };
     for block in &mut incoming {

@@ -111,11 +111,11 @@ pub trait Objects: Sealed {
     where
         T: Serialize + DeserializeOwned;
 
-    /// Gives rank i the i-th of this rank's values, one for each, and gives what each rank has for this
-    /// one, in rank order. All ranks call it.
+    /// Gives rank i the i-th of this rank's values, one for each, and gives what each rank has for
+    /// this one, in rank order. All ranks call it.
     ///
-    /// Errors: as [`crate::Alltoall::alltoallv_vec`]; there is another number of values than of ranks;
-    /// serialisation.
+    /// Errors: as [`crate::Alltoall::alltoallv_vec`]; there is another number of values than of
+    /// ranks; serialisation.
     ///
     /// ```
     /// # use spmd_collectives::Objects;

@@ -8,7 +8,7 @@
 use spmd_core::Result;
 use spmd_core::internal::Round;
 
-use crate::large::{Large, RECV, SEND, Way, checked, part};
+use crate::large::{CopyPath, LargeRound, RECV, SEND, checked, part};
 use crate::reducing::Reduction;
 
 /// A scan under way.
@@ -33,7 +33,7 @@ impl Prefix<'_> {
         ranks * self.reduction.parts(ranks).longest() * self.reduction.size()
     }
 
-    /// Bytes of the room that [`doubling`] needs: the totals of log₂ n blocks.
+    /// Bytes of the payload that [`doubling`] needs: the totals of log₂ n blocks.
     pub(crate) fn doubling_bytes(ranks: usize, bytes: usize) -> Option<usize> {
         bytes.checked_mul(levels(ranks).max(1))
     }
@@ -51,13 +51,13 @@ fn levels(ranks: usize) -> usize {
 /// The prefix's buffers hold the reduction's elements; they are the same or apart.
 pub(crate) unsafe fn flat(round: &Round<'_>, prefix: Prefix<'_>) -> Result<()> {
     let bytes = prefix.reduction.bytes();
-    // SAFETY: the room has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(prefix.send, round.room(bytes), bytes) };
+    // SAFETY: the payload has that many bytes, and so has `send`.
+    unsafe { std::ptr::copy_nonoverlapping(prefix.send, round.payload(bytes), bytes) };
     round.arrive(1)?;
     match prefix.ranks(round.rank()) {
         0 => Ok(()),
         // SAFETY: all have published; `recv` has room.
-        ranks => unsafe { prefix.reduction.fold_rooms(round, ranks, prefix.send, prefix.recv) },
+        ranks => unsafe { prefix.reduction.fold_payloads(round, ranks, prefix.send, prefix.recv) },
     }
 }
 
@@ -67,20 +67,20 @@ pub(crate) unsafe fn flat(round: &Round<'_>, prefix: Prefix<'_>) -> Result<()> {
 /// over its prefix, folded from the right. log₂ n steps; as many reads of the data a rank.
 ///
 /// # Safety
-/// As [`flat`]; the totals fit into a room.
+/// As [`flat`]; the totals fit into a payload.
 pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<()> {
     let Prefix { reduction, own, send, recv } = prefix;
     let (me, n, bytes) = (round.rank(), round.size(), reduction.bytes());
     let steps = levels(n);
     let space = steps.max(1) * bytes;
-    // SAFETY: a room has a place for each of the steps.
+    // SAFETY: a payload has a place for each of the steps.
     let total_of =
-        |rank: usize, step: usize| unsafe { round.room_of(rank, space).add(step * bytes) };
+        |rank: usize, step: usize| unsafe { round.payload_of(rank, space).add(step * bytes) };
     let mut has_result = own;
     let mut copy = Vec::new();
-    // SAFETY: the first place of the room has that many bytes, and so have the buffers.
+    // SAFETY: the first place of the payload has that many bytes, and so have the buffers.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, round.room(space), bytes);
+        std::ptr::copy_nonoverlapping(send, round.payload(space), bytes);
         if own {
             std::ptr::copy(send, recv, bytes);
         }
@@ -102,14 +102,14 @@ pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<(
         round.wait_for(partner, stage)?;
         let theirs = total_of(partner, step);
         // SAFETY: the partner has published this place and does not write it again. Each place
-        // of this rank's own room is written once, before it is published, and the next ones
+        // of this rank's own payload is written once, before it is published, and the next ones
         // are not read by then. `recv` is this rank's own.
         unsafe {
             let theirs =
                 checked(round, reduction.dtype, partner, theirs, reduction.count, &mut copy)?;
             let mine = total_of(me, step);
             if goes_on {
-                let next = round.room(space).add((step + 1) * bytes);
+                let next = round.payload(space).add((step + 1) * bytes);
                 let (left, right) = if right { (theirs, mine) } else { (mine, theirs) };
                 round.operate(reduction.op, || {
                     reduction.op.fold(next, left, right, reduction.count)
@@ -130,8 +130,8 @@ pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<(
 }
 
 /// Ranks work out all prefixes of a [part](Reduction::parts) each of the elements, then every rank
-/// reads its own prefix of these parts. Three meetings, or two a segment where data go through staging; two
-/// reads of the data a rank, and (log₂ n)/2 + 1 folds.
+/// reads its own prefix of these parts. Three meetings, or two a segment where data go through
+/// staging; two reads of the data a rank, and (log₂ n)/2 + 1 folds.
 ///
 /// # Safety
 /// As [`flat`]. In one address space `results` has, on ranks with a part, the bytes of
@@ -145,12 +145,13 @@ pub(crate) unsafe fn chunked(
     let Prefix { reduction, send, recv, .. } = prefix;
     let (n, me, size) = (round.size(), round.rank(), reduction.size());
     let step = (segment / size).max(1).min(reduction.count.max(1));
-    let (results, room) = (results.as_mut_ptr(), results.len());
-    let (input, output) = ((send, reduction.bytes()), (results.cast_const(), room));
+    let (results, payload) = (results.as_mut_ptr(), results.len());
+    let (input, output) = ((send, reduction.bytes()), (results.cast_const(), payload));
     let place = step * size + n * step.div_ceil(n) * size;
     // SAFETY: the buffers outlive the round; the algorithm reads as it meets.
-    let large =
-        unsafe { Large::meet(round, reduction.dtype, input, output, Way::Staged(place), |_| ())? };
+    let large = unsafe {
+        LargeRound::meet(round, reduction.dtype, input, output, CopyPath::Staged(place), |_| ())?
+    };
     if round.one_address_space() {
         let parts = reduction.parts(n);
         let (first, len) = parts.of(me);
@@ -246,7 +247,7 @@ impl Prefix<'_> {
     /// `results` are what [`Prefix::all`] of the peer has written; `into` has room for `len`.
     unsafe fn take_own(
         &self,
-        large: &Large<'_, '_>,
+        large: &LargeRound<'_, '_>,
         peer: usize,
         results: *const u8,
         into: *mut u8,

@@ -148,10 +148,10 @@ impl ReduceScatter for Comm {
         let op = ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
-        let starts = displacements(&call, counts, self.size(), "send buffer", count)?;
+        let displacements = displacements(&call, counts, self.size(), "send buffer", count)?;
         check::length(&call, "receive buffer", output.len(), counts[self.rank()])?;
         let own = Blocks::One(output.len());
-        let (send, recv) = (input.memory(Blocks::Varying(&starts)), output.memory(own));
+        let (send, recv) = (input.memory(Blocks::Varying(&displacements)), output.memory(own));
         // SAFETY: the buffers hold that many elements, and are held here.
         unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
         output.commit();
@@ -181,7 +181,8 @@ impl ReduceScatter for Comm {
     }
 }
 
-/// A reduction of blocks for all ranks, of which this one gets its own, elsewhere or where they start.
+/// A reduction of blocks for all ranks, of which this one gets its own, elsewhere or where they
+/// start.
 #[inline]
 fn args<'a>(dtype: DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     let collective = if send.blocks.vary() { &REDUCE_SCATTERV } else { &REDUCE_SCATTER };

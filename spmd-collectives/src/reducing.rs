@@ -1,13 +1,14 @@
-//! What reductions share: folding what ranks have put into their rooms or into their staging areas.
+//! What reductions share: folding what ranks have put into their payloads or into their staging
+//! areas.
 
 pub(crate) mod tree;
 
 use std::ptr::copy_nonoverlapping;
 
-use spmd_core::internal::{Args, Call, ErasedOp, HubCall, Round, fold_ranks};
+use spmd_core::internal::{Args, Call, CombiningCall, ErasedOp, Round, fold_ranks};
 use spmd_core::{Comm, DType, Result};
 
-use crate::large::{Large, Parts, SEND, Way, checked, part};
+use crate::large::{CopyPath, LargeRound, Parts, SEND, checked, part};
 
 /// Bytes that are folded before they are copied on.
 const BLOCK: usize = 16 << 10;
@@ -48,13 +49,13 @@ impl Reduction<'_> {
         Parts::new(self.count, self.size(), ranks)
     }
 
-    /// Folds the ranks' `send` in their hub, into `recv` where that is not null: all meet once, the
-    /// last of each worker folds for it, the last of all the rest.
+    /// Folds the ranks' `send` in their combining barrier, into `recv` where that is not null: all
+    /// meet once, the last of each worker folds for it, the last of all the rest.
     ///
     /// # Safety
-    /// The hub can fold it ([`Comm::folds_in_hub`]); `send` holds the elements, `recv` has room for
-    /// them or is null.
-    pub(crate) unsafe fn in_hub(
+    /// The combining barrier can fold it ([`Comm::folds_combining`]); `send` holds the elements,
+    /// `recv` has room for them or is null.
+    pub(crate) unsafe fn combined(
         &self,
         comm: &Comm,
         call: &Call<'_>,
@@ -62,18 +63,19 @@ impl Reduction<'_> {
         recv: *mut u8,
     ) -> Result<()> {
         // SAFETY: as the caller promises.
-        let fold =
-            |hub: &HubCall<'_>| unsafe { hub.reduce(self.op, self.size(), self.count, send, recv) };
-        comm.collective_in_hub(call, fold)
+        let fold = |combining: &CombiningCall<'_>| unsafe {
+            combining.reduce(self.op, self.size(), self.count, send, recv)
+        };
+        comm.collective_combined(call, fold)
     }
 
-    /// Folds the inputs of ranks `0..ranks` that lie in their rooms into `out`. This rank's own is
-    /// read at `own`, not in its room: a line that a peer has read may have gone to it.
+    /// Folds the inputs of ranks `0..ranks` that lie in their payloads into `out`. This rank's own
+    /// is read at `own`, not in its payload: a line that a peer has read may have gone to it.
     ///
     /// # Safety
-    /// All these ranks have published their rooms of [`Reduction::bytes`]; `own` and `out` have as
-    /// many, and are the same or apart.
-    pub(crate) unsafe fn fold_rooms(
+    /// All these ranks have published their payloads of [`Reduction::bytes`]; `own` and `out` have
+    /// as many, and are the same or apart.
+    pub(crate) unsafe fn fold_payloads(
         &self,
         round: &Round<'_>,
         ranks: usize,
@@ -81,8 +83,8 @@ impl Reduction<'_> {
         out: *mut u8,
     ) -> Result<()> {
         let me = round.rank();
-        let input = |peer| if peer == me { own } else { round.room_of(peer, self.bytes()) };
-        // SAFETY: rooms hold what their owners published; `out` is this rank's own.
+        let input = |peer| if peer == me { own } else { round.payload_of(peer, self.bytes()) };
+        // SAFETY: payloads hold what their owners published; `out` is this rank's own.
         unsafe { self.fold(round, self.count, ranks, out, input) }
     }
 
@@ -105,11 +107,11 @@ impl Reduction<'_> {
         let mut copies = Vec::new();
         if round.must_check(self.dtype) {
             for peer in 0..ranks {
-                let mut room = Vec::new();
+                let mut scratch = Vec::new();
                 // SAFETY: as the caller promises.
                 let seen =
-                    unsafe { checked(round, self.dtype, peer, input(peer), count, &mut room)? };
-                copies.push((room, seen));
+                    unsafe { checked(round, self.dtype, peer, input(peer), count, &mut scratch)? };
+                copies.push((scratch, seen));
             }
         }
         let mut input = |peer: usize| copies.get(peer).map_or_else(|| input(peer), |copy| copy.1);
@@ -129,7 +131,7 @@ impl Reduction<'_> {
     /// for the share, apart from `out` and from what the fold reads after the same element.
     pub(crate) unsafe fn fold_direct(
         &self,
-        large: &Large<'_, '_>,
+        large: &LargeRound<'_, '_>,
         total: usize,
         share: (usize, usize),
         out: *mut u8,
@@ -148,12 +150,12 @@ impl Reduction<'_> {
         unsafe { self.fold_and_copy(round, &inputs, share.1, out, others) }
     }
 
-    /// Folds `count` elements of each of `inputs`, the ranks', into `out`, and copies that to `others`,
-    /// block by block, while it is in the nearest cache.
+    /// Folds `count` elements of each of `inputs`, the ranks', into `out`, and copies that to
+    /// `others`, block by block, while it is in the nearest cache.
     ///
     /// # Safety
-    /// As [`Reduction::fold`]. Each of `others` has room for the elements, apart from `out` and from
-    /// what the fold reads after the same element.
+    /// As [`Reduction::fold`]. Each of `others` has room for the elements, apart from `out` and
+    /// from what the fold reads after the same element.
     unsafe fn fold_and_copy(
         &self,
         round: &Round<'_>,
@@ -188,8 +190,8 @@ impl Reduction<'_> {
 
     /// How data go for [`Reduction::fold_staged`] of so many ranks: the part of a segment that each
     /// of them folds.
-    pub(crate) fn pieces(&self, step: usize, ranks: usize) -> Way {
-        Way::Pieces(step.div_ceil(ranks) * self.size())
+    pub(crate) fn pieces(&self, step: usize, ranks: usize) -> CopyPath {
+        CopyPath::Pieces(step.div_ceil(ranks) * self.size())
     }
 
     /// The start and length of segment `turn`.
@@ -203,7 +205,7 @@ impl Reduction<'_> {
     /// As [`Reduction::fold_staged`].
     pub(crate) unsafe fn fill(
         &self,
-        large: &Large<'_, '_>,
+        large: &LargeRound<'_, '_>,
         step: usize,
         turn: usize,
         send: *const u8,
@@ -235,7 +237,7 @@ impl Reduction<'_> {
     /// first is filled.
     pub(crate) unsafe fn fold_staged(
         &self,
-        large: &Large<'_, '_>,
+        large: &LargeRound<'_, '_>,
         step: usize,
         root: Option<usize>,
         send: *const u8,
@@ -247,8 +249,8 @@ impl Reduction<'_> {
         let mut inputs = Vec::with_capacity(n);
         for turn in 1..segments + 2 {
             if turn < segments && large.staged {
-                // SAFETY: as the caller promises. What was in this place three turns ago, the others
-                // have taken before the last meeting.
+                // SAFETY: as the caller promises. What was in this place three turns ago, the
+                // others have taken before the last meeting.
                 unsafe { self.fill(large, step, turn, send) };
             }
             if let Some(turn) = turn.checked_sub(1).filter(|turn| *turn < segments) {
@@ -256,11 +258,11 @@ impl Reduction<'_> {
                 let (first, share) = part(count, n, me);
                 let offset = (start + first) * size;
                 inputs.clear();
-                // SAFETY: the others have shown the segment before the last meeting; nobody but this
-                // rank reads its pieces, and their owners show other things there three turns later.
-                // The result, which may lie where such a piece is, has room for the part; what stays on
-                // this rank goes where it belongs at once: of `send`, which may be the same memory,
-                // nobody else reads this part.
+                // SAFETY: the others have shown the segment before the last meeting; nobody but
+                // this rank reads its pieces, and their owners show other things there three turns
+                // later. The result, which may lie where such a piece is, has room for the part;
+                // what stays on this rank goes where it belongs at once: of `send`, which may be
+                // the same memory, nobody else reads this part.
                 unsafe {
                     for peer in 0..n {
                         inputs.push(match peer {

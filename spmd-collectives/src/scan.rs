@@ -3,7 +3,8 @@
 use std::panic::Location;
 
 use spmd_core::internal::{
-    Alone, Args, Blocks, Call, Collective, ErasedOp, FLAT, Form, Kind, Memory, PAYLOAD, dispatch,
+    Args, Blocks, Call, Collective, ErasedOp, FLAT, Form, Kind, Memory, PAYLOAD, SingleRank,
+    dispatch,
 };
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result};
 
@@ -220,10 +221,11 @@ fn scan_call<'a>(
 }
 
 /// Up to how many virtual ranks of a block everybody reads everybody: to meet costs them little.
-const FLAT_IN_HUB: usize = 64;
+const FLAT_COMBINING: usize = 64;
 
-const SCAN: Collective = Collective { kind: Kind::Scan, alone: Alone::Copies, arena };
-const EXSCAN: Collective = Collective { kind: Kind::Exscan, alone: Alone::Nothing, arena };
+const SCAN: Collective = Collective { kind: Kind::Scan, single_rank: SingleRank::Copies, arena };
+const EXSCAN: Collective =
+    Collective { kind: Kind::Exscan, single_rank: SingleRank::Nothing, arena };
 
 /// A scan or exscan, from one place into another, or the same.
 #[inline]
@@ -242,7 +244,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;
     let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
-    let limit = if comm.has_hub() { FLAT_IN_HUB } else { FLAT };
+    let limit = if comm.has_combining() { FLAT_COMBINING } else { FLAT };
     let default = match n {
         n if fits && n <= limit => Flat,
         _ if doubles => Doubling,

@@ -130,7 +130,7 @@ impl Scatter for Comm {
         let mut output = Output::new(recv.view_mut())?;
         let call = Call::new(Kind::Scatterv, Location::caller());
         let call = call.data(output.dtype(), Call::UNEQUAL).root(root);
-        let source = Source::new(self, &call, send, counts, root)?;
+        let source = RootData::new(self, &call, send, counts, root)?;
         if source.is_some() {
             check::length(&call, "receive buffer", output.len(), counts[root])?;
         }
@@ -157,12 +157,12 @@ impl Scatter for Comm {
 }
 
 /// What the root gives.
-struct Source<'a> {
+struct RootData<'a> {
     input: Input<'a>,
     displacements: Vec<usize>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> RootData<'a> {
     /// On the root, the blocks of `send`.
     fn new<S: Buffer + ?Sized>(
         comm: &Comm,
@@ -170,13 +170,13 @@ impl<'a> Source<'a> {
         send: &'a S,
         counts: &[usize],
         root: usize,
-    ) -> Result<Option<Source<'a>>> {
+    ) -> Result<Option<RootData<'a>>> {
         if comm.rank() != root {
             return Ok(None);
         }
         let input = Input::new(send.view())?;
         let displacements = displacements(call, counts, comm.size(), "send buffer", input.len())?;
-        Ok(Some(Source { input, displacements }))
+        Ok(Some(RootData { input, displacements }))
     }
 
     fn blocks(&self) -> Blocks<'_> {
@@ -192,7 +192,7 @@ impl<'a> Source<'a> {
 fn scatter_shares(
     comm: &Comm,
     call: &Call<'_>,
-    source: Option<&Source<'_>>,
+    source: Option<&RootData<'_>>,
     root: usize,
 ) -> Result<Incoming> {
     type Share = [usize; 3];
@@ -235,7 +235,7 @@ pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     counts: &[usize],
     root: usize,
 ) -> Result<Vec<S::Elem>> {
-    let source = Source::new(comm, call, send, counts, root)?;
+    let source = RootData::new(comm, call, send, counts, root)?;
     let share = [scatter_shares(comm, call, source.as_ref(), root)?];
     let count = share[0].count;
     let mut values = room_for::<S::Elem>(call, count)?;

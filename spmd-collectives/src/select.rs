@@ -4,7 +4,7 @@
 
 use spmd_core::Comm;
 pub(crate) use spmd_core::internal::Algorithm;
-use spmd_core::internal::{Kind, ways};
+use spmd_core::internal::{Kind, candidates};
 
 /// Bytes of a block from which processes with cores of their own read it through the kernel.
 pub(crate) const SINGLE_COPY: usize = 512 << 10;
@@ -20,7 +20,10 @@ pub(crate) fn choose(
     default: Algorithm,
     able: impl Fn(Algorithm) -> bool,
 ) -> Algorithm {
-    debug_assert!(ways(kind).iter().any(|way| way.algorithm == default), "{kind:?}: {default:?}");
+    debug_assert!(
+        candidates(kind).iter().any(|candidate| candidate.algorithm == default),
+        "{kind:?}: {default:?}"
+    );
     if comm.has_rules() { by_rule(comm, kind, bytes, default, &able) } else { default }
 }
 

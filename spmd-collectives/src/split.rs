@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use spmd_core::internal::{Call, Common, ErasedOp, Form, Kind, Offer, Part, Round};
+use spmd_core::internal::{Call, Common, ContextOffer, ErasedOp, Form, Kind, Part, Round};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
-use crate::across::moving;
-use crate::across::telling::{Told, tell};
+use crate::cluster::announcing::{AllAnnouncements, announce};
+use crate::cluster::moving;
 use crate::large::take;
 use crate::reducing::Reduction;
 use crate::reducing::tree::tell_down_tree;
@@ -68,9 +68,9 @@ pub trait Split: Sealed {
     /// Makes a communicator of the same ranks: for a library that wants messages of its own, or
     /// a thread that communicates while this one is in use. All ranks call it.
     ///
-    /// A virtual rank must not join such a thread while that may still wait for another rank: `join`
-    /// holds the worker, on which that rank may have to run. The thread's call is an error then, after
-    /// two seconds. Keep in the library until it has finished, as here.
+    /// A virtual rank must not join such a thread while that may still wait for another rank:
+    /// `join` holds the worker, on which that rank may have to run. The thread's call is an error
+    /// then, after two seconds. Keep in the library until it has finished, as here.
     ///
     /// Errors: as [`Split::split`].
     ///
@@ -108,7 +108,7 @@ impl Split for Comm {
         let _held = self.hold(&call)?;
         loop {
             let child = if self.spans_processes() {
-                make_across(self, &call, Some(0), 0, 0)?
+                make_on_cluster(self, &call, Some(0), 0, 0)?
             } else {
                 let (agreed, part) = self.collective(&call, |round| {
                     let agreed = agree(self, round)?;
@@ -135,7 +135,7 @@ pub(crate) fn split(
     let _held = comm.hold(call)?;
     loop {
         let child = if comm.spans_processes() {
-            make_across(comm, call, color, key, digest)?
+            make_on_cluster(comm, call, color, key, digest)?
         } else {
             let groups = |round: &Round<'_>| groups(comm, round, color, key, digest);
             let (agreed, groups) = comm.collective(call, groups)?;
@@ -154,7 +154,7 @@ fn groups(
     color: Option<u32>,
     key: i32,
     digest: u64,
-) -> Result<(Offer, Common<Groups>)> {
+) -> Result<(ContextOffer, Common<Groups>)> {
     round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
     round.set_number(KEY, key as u32 as u64);
     round.set_number(DIGEST, digest);
@@ -215,7 +215,7 @@ impl Groups {
 }
 
 /// [`groups`] and [`make`] where ranks live in several processes: everybody tells all.
-fn make_across(
+fn make_on_cluster(
     comm: &Comm,
     call: &Call<'_>,
     color: Option<u32>,
@@ -223,7 +223,7 @@ fn make_across(
     digest: u64,
 ) -> Result<Option<Option<Comm>>> {
     let words = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
-    let made = tell(comm, call, words, |Told { offer, said }| {
+    let made = announce(comm, call, words, |AllAnnouncements { offer, said }| {
         let first = said[0][2];
         let other = said.iter().position(|[.., digest]| *digest != first);
         let groups = Groups::new(comm, said.iter().map(|[color, key, _]| [*color, *key]));
@@ -245,27 +245,27 @@ const KEY: usize = 2;
 /// The number under which a rank says what it makes.
 const DIGEST: usize = 3;
 
-/// Makes the communicator of a part in which this rank has a number; every rank of `comm` is in this
-/// call. `ranks` are those of the part, where `comm` spans processes. No answer: another thread has
-/// taken some rank's board meanwhile; try again.
+/// Makes the communicator of a part in which this rank has a number; every rank of `comm` is in
+/// this call. `ranks` are those of the part, where `comm` spans processes. No answer: another
+/// thread has taken some rank's area meanwhile; try again.
 fn make(
-    offer: &Offer,
+    offer: &ContextOffer,
     comm: &Comm,
     call: &Call<'_>,
     part: Option<(&Part, usize)>,
     ranks: &[usize],
 ) -> Result<Option<Option<Comm>>> {
-    let board = offer.board(comm, call)?;
+    let area = offer.area(comm, call)?;
     let processes = comm.processes_of(call, ranks)?;
     let child = part.and_then(|part| {
-        // SAFETY: all members have the same list, board and context from the agreement, in which
+        // SAFETY: all members have the same list, area and context from the agreement, in which
         // all ranks took part. What one of them has got is dropped unless all have.
-        unsafe { comm.child(call, part, (board, offer.context()), processes) }
+        unsafe { comm.child(call, part, (area, offer.context()), processes) }
     });
     if part.is_none() {
         comm.skip_contexts(offer.context());
     }
-    // Nobody looks at a page of the board before its owner has cleared it.
+    // Nobody looks at a page of the area before its owner has cleared it.
     let ok = u64::from(child.is_some() || part.is_none());
     let all = match comm.spans_processes() {
         true => moving::agree(comm, call, ok == 1)?,
@@ -278,9 +278,10 @@ fn make(
 }
 
 /// Finds what all ranks can offer.
-fn agree(comm: &Comm, round: &Round<'_>) -> Result<Offer> {
+fn agree(comm: &Comm, round: &Round<'_>) -> Result<ContextOffer> {
     let own = comm.offer();
-    let common = Offer(fold_words(round, own.0, |a, b| Offer(a).and(Offer(b)).0)?);
+    let common =
+        ContextOffer(fold_words(round, own.0, |a, b| ContextOffer(a).and(ContextOffer(b)).0)?);
     if !common.can_include(&own) {
         return Err(round.lied(round.size() - 1));
     }
@@ -297,14 +298,14 @@ fn fold_words<const N: usize>(
     let op = ErasedOp::new::<[u64; N], _>(&op);
     let reduction = Reduction { dtype: <[u64; N]>::DTYPE, op, count: 1 };
     let (bytes, last) = (reduction.bytes(), round.size() - 1);
-    // SAFETY: the room has that many bytes, and so have the words, which any bytes are values
-    // of; the fold is over when everybody has been told, and the last rank's room is written no
+    // SAFETY: the payload has that many bytes, and so have the words, which any bytes are values
+    // of; the fold is over when everybody has been told, and the last rank's payload is written no
     // more.
     unsafe {
-        std::ptr::copy_nonoverlapping(words.as_ptr().cast(), round.room(bytes), bytes);
+        std::ptr::copy_nonoverlapping(words.as_ptr().cast(), round.payload(bytes), bytes);
         reduction.fold_up_tree(round)?;
         tell_down_tree(round)?;
-        let (from, into) = (round.room_of(last, bytes), words.as_mut_ptr().cast());
+        let (from, into) = (round.payload_of(last, bytes), words.as_mut_ptr().cast());
         take(round, reduction.dtype, last, from, into, 1)?;
     }
     Ok(words)

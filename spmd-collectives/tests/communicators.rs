@@ -114,7 +114,7 @@ fn boards_are_used_again() {
     };
     Spmd::new(4).threads().run(cycles).unwrap();
     Spmd::new(4).virtual_ranks().run(cycles).unwrap();
-    // 128 boards a rank here.
+    // 128 areas a rank here.
     let many = |ctx: &Ctx| {
         for turn in 0..300 {
             let half = ctx.split(Some(u32::from(ctx.rank() < 100)), turn)?.unwrap();
@@ -174,7 +174,7 @@ fn thousands_of_virtual_ranks() {
         .unwrap();
 }
 
-/// Agents of one rank that make communicators at once don't get the same board or number.
+/// Agents of one rank that make communicators at once don't get the same area or number.
 #[test]
 fn agents_make_communicators_at_once() {
     let work = |ctx: &Ctx| {

@@ -38,10 +38,10 @@ fn alltoallv<T: Sample>(ctx: &Ctx, most: usize) -> Result<()> {
     let mut recv = buffer::<T>(77, expected.len());
     ctx.alltoallv(&send, &mut recv, &send_counts, &recv_counts)?;
     assert_eq!(recv, expected);
-    let (recv, starts) = ctx.alltoallv_vec(&send, &send_counts)?.into_parts();
+    let (recv, displacements) = ctx.alltoallv_vec(&send, &send_counts)?.into_parts();
     assert_eq!(recv, expected);
-    assert_eq!(starts.len(), n + 1);
-    assert!((0..n).all(|from| starts[from + 1] - starts[from] == recv_counts[from]));
+    assert_eq!(displacements.len(), n + 1);
+    assert!((0..n).all(|from| displacements[from + 1] - displacements[from] == recv_counts[from]));
     Ok(())
 }
 

@@ -1,10 +1,10 @@
-//! Small collectives of virtual ranks, which go through their hub: ranks that run ahead of others,
-//! and what is found when they do not make the same calls.
+//! Small collectives of virtual ranks, which go through their combining barrier: ranks that run
+//! ahead of others, and what is found when they do not make the same calls.
 
 use spmd_collectives::*;
 use spmd_core::{Error, Result, Spmd, Sum, spmd};
 
-/// More calls than the hub keeps on record.
+/// More calls than the combining barrier keeps on record.
 const MANY: usize = 200;
 
 fn each_placement(test: impl Fn(Spmd, usize) -> Result<()>) -> Result<()> {

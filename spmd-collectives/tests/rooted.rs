@@ -82,13 +82,13 @@ fn joined<T: Made>(counts: &[usize]) -> Vec<T> {
     counts.iter().enumerate().flat_map(|(rank, count)| data::<T>(rank, *count)).collect()
 }
 
-fn starts(counts: &[usize]) -> Vec<usize> {
-    let mut starts = vec![0];
-    starts.extend(counts.iter().scan(0, |end, count| {
+fn displacements(counts: &[usize]) -> Vec<usize> {
+    let mut displacements = vec![0];
+    displacements.extend(counts.iter().scan(0, |end, count| {
         *end += count;
         Some(*end)
     }));
-    starts
+    displacements
 }
 
 /// The canonical order, written down once more.
@@ -140,12 +140,15 @@ fn moves<T: Made>(comm: &Comm, count: usize, root: usize) -> Result<()> {
     comm.gatherv(&mine, &mut recv, known, root)?;
     assert_eq!(recv, all[..on_root(all.len())]);
     let got = comm.gatherv_vec(&mine, root)?;
-    assert_eq!(got.map(Gathered::into_parts), (me == root).then(|| (all.clone(), starts(&counts))));
+    assert_eq!(
+        got.map(Gathered::into_parts),
+        (me == root).then(|| (all.clone(), displacements(&counts)))
+    );
 
     let mut recv = vec![T::blank(); all.len()];
     comm.allgatherv(&mine, &mut recv, &counts)?;
     assert_eq!(recv, all);
-    assert_eq!(comm.allgatherv_vec(&mine)?.into_parts(), (all.clone(), starts(&counts)));
+    assert_eq!(comm.allgatherv_vec(&mine)?.into_parts(), (all.clone(), displacements(&counts)));
 
     let mut recv = vec![T::blank(); counts[me]];
     comm.scatterv(&all[..on_root(all.len())], known, &mut recv, root)?;

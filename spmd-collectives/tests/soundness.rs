@@ -137,7 +137,7 @@ fn no_block_opens_inside_an_operation() {
 
 #[test]
 fn a_board_that_is_used_again_does_not_match_its_former_communicator() {
-    // Rank 0 has dropped its end of `pair` and uses all boards for communicators with rank 2, on
+    // Rank 0 has dropped its end of `pair` and uses all areas for communicators with rank 2, on
     // which it calls what rank 1 now calls on `pair`.
     block(3)
         .run(|ctx| {

@@ -10,7 +10,7 @@ pub enum Algorithm {
     Flat,
     Tree,
     Central,
-    Hub,
+    Combining,
     Doubling,
     Chunked,
     SingleCopy,
@@ -25,7 +25,7 @@ impl Algorithm {
             Flat => "flat",
             Tree => "tree",
             Central => "central",
-            Hub => "hub",
+            Combining => "combining",
             Doubling => "doubling",
             Chunked => "chunked",
             SingleCopy => "single_copy",
@@ -41,7 +41,7 @@ pub struct Choice {
     /// The bytes by which it chooses.
     pub by: Size,
     /// Its algorithms: no other is ever chosen.
-    pub ways: &'static [Way],
+    pub candidates: &'static [Candidate],
 }
 
 /// The bytes by which a call chooses its algorithm.
@@ -58,7 +58,7 @@ pub enum Size {
 /// An algorithm of one collective, and what it costs: `n` ranks, `b` bytes of a rank's data, `s` of
 /// a segment, `k` segments.
 #[derive(Debug)]
-pub struct Way {
+pub struct Candidate {
     /// Which.
     pub algorithm: Algorithm,
     /// When it is chosen by default.
@@ -69,17 +69,17 @@ pub struct Way {
     pub bytes: &'static str,
 }
 
-const fn way(
+const fn candidate(
     algorithm: Algorithm,
     chosen: &'static str,
     steps: &'static str,
     bytes: &'static str,
-) -> Way {
-    Way { algorithm, chosen, steps, bytes }
+) -> Candidate {
+    Candidate { algorithm, chosen, steps, bytes }
 }
 
-const fn choice(kind: Kind, by: Size, ways: &'static [Way]) -> Choice {
-    Choice { kind, by, ways }
+const fn choice(kind: Kind, by: Size, candidates: &'static [Candidate]) -> Choice {
+    Choice { kind, by, candidates }
 }
 
 /// Every collective that has a choice. `docs/algorithms.md` holds the same, with explanations.
@@ -104,19 +104,24 @@ pub const CHOICES: &[Choice] = &[
     choice(Kind::NeighborAlltoallv, Size::All, NEIGHBORS),
 ];
 
-const HUB: &str =
+const COMBINING: &str =
     "virtual ranks on the block's communicator, b ≤ 48, workers with a power of two of ranks";
 
-const BROADCAST: &[Way] = &[
-    way(Hub, "virtual ranks on the block's communicator, b ≤ 48", "1; the root does not wait", "b"),
-    way(
+const BROADCAST: &[Candidate] = &[
+    candidate(
+        Combining,
+        "virtual ranks on the block's communicator, b ≤ 48",
+        "1; the root does not wait",
+        "b",
+    ),
+    candidate(
         Flat,
         "b ≤ 4096, n ≤ 16, but not virtual ranks of a block",
         "1; the root does not wait",
         "b",
     ),
-    way(Tree, "b ≤ 4096, other ranks", "1 meeting", "b"),
-    way(
+    candidate(Tree, "b ≤ 4096, other ranks", "1 meeting", "b"),
+    candidate(
         Chunked,
         "b > 4096",
         "2 meetings; staged: 1 meeting, and k steps",
@@ -124,11 +129,11 @@ const BROADCAST: &[Way] = &[
     ),
 ];
 
-const REDUCE: &[Way] = &[
-    way(Hub, HUB, "1 meeting", "b; the last of a worker: b of each of its ranks"),
-    way(Flat, "b ≤ 4096, n ≤ 16", "1; only the root waits", "root: (n − 1) b"),
-    way(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n; root: b more"),
-    way(
+const REDUCE: &[Candidate] = &[
+    candidate(Combining, COMBINING, "1 meeting", "b; the last of a worker: b of each of its ranks"),
+    candidate(Flat, "b ≤ 4096, n ≤ 16", "1; only the root waits", "root: (n − 1) b"),
+    candidate(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n; root: b more"),
+    candidate(
         Chunked,
         "b > 4096",
         "2 meetings; staged: k + 2; two processes: 1 meeting, and k steps",
@@ -136,17 +141,17 @@ const REDUCE: &[Way] = &[
     ),
 ];
 
-const ALLREDUCE: &[Way] = &[
-    way(Hub, HUB, "1 meeting", "b; the last of a worker: b of each of its ranks"),
-    way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks: 4)", "1 meeting", "n b"),
-    way(
+const ALLREDUCE: &[Candidate] = &[
+    candidate(Combining, COMBINING, "1 meeting", "b; the last of a worker: b of each of its ranks"),
+    candidate(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks: 4)", "1 meeting", "n b"),
+    candidate(
         Central,
         "virtual ranks on the block's communicator, b ≤ 4096, n b ≤ 32 KiB",
         "1 meeting",
         "the last to arrive: n b; the others: b",
     ),
-    way(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n, and b"),
-    way(
+    candidate(Tree, "b ≤ 4096, more ranks", "2 log₂ n", "up to b log₂ n, and b"),
+    candidate(
         Chunked,
         "b > 4096",
         "2 meetings; in shared memory 3; staged: k + 2",
@@ -154,15 +159,15 @@ const ALLREDUCE: &[Way] = &[
     ),
 ];
 
-const GATHER: &[Way] = &[
-    way(
+const GATHER: &[Candidate] = &[
+    candidate(
         Flat,
         "b ≤ 4096, n ≤ 16, but not virtual ranks of a block",
         "1; only the root waits",
         "root: (n − 1) b",
     ),
-    way(Tree, "b ≤ 4096, other ranks", "1 meeting", "root: (n − 1) b"),
-    way(
+    candidate(Tree, "b ≤ 4096, other ranks", "1 meeting", "root: (n − 1) b"),
+    candidate(
         Chunked,
         "otherwise",
         "2 meetings; staged: 1 meeting, and k steps",
@@ -170,14 +175,14 @@ const GATHER: &[Way] = &[
     ),
 ];
 
-const GATHERV: &[Way] = &[
-    way(
+const GATHERV: &[Candidate] = &[
+    candidate(
         Flat,
         "n ≤ 16",
         "1 meeting if all blocks are ≤ 4096 bytes, else as chunked",
         "root: the blocks of all",
     ),
-    way(
+    candidate(
         Chunked,
         "otherwise",
         "2 meetings; staged: 1 meeting, and k steps",
@@ -185,26 +190,26 @@ const GATHERV: &[Way] = &[
     ),
 ];
 
-const ALLGATHER: &[Way] = &[
-    way(Flat, "b ≤ 4096", "1 meeting", "(n − 1) b"),
-    way(
+const ALLGATHER: &[Candidate] = &[
+    candidate(Flat, "b ≤ 4096", "1 meeting", "(n − 1) b"),
+    candidate(
         SingleCopy,
         "processes with cores of their own that may read each other's memory, b ≥ 524288, n² b < 2²⁶",
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),
-    way(Chunked, "b > 4096", "2 meetings; staged: k + 1", "(n − 1) b; staged: b copied"),
+    candidate(Chunked, "b > 4096", "2 meetings; staged: k + 1", "(n − 1) b; staged: b copied"),
 ];
 
-const SCATTER: &[Way] = &[
-    way(
+const SCATTER: &[Candidate] = &[
+    candidate(
         Flat,
         "all blocks together ≤ 4096, n ≤ 16, but not virtual ranks of a block",
         "1; the root does not wait",
         "b",
     ),
-    way(Tree, "all blocks together ≤ 4096, other ranks", "1 meeting", "b"),
-    way(
+    candidate(Tree, "all blocks together ≤ 4096, other ranks", "1 meeting", "b"),
+    candidate(
         Chunked,
         "otherwise",
         "2 meetings; staged: 1 meeting, and ⌈n b / s⌉ steps",
@@ -212,31 +217,36 @@ const SCATTER: &[Way] = &[
     ),
 ];
 
-const ALLTOALL: &[Way] = &[
-    way(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
-    way(
+const ALLTOALL: &[Candidate] = &[
+    candidate(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
+    candidate(
         SingleCopy,
         "processes that may read each other's memory, b ≥ 524288 (where they share cores: 32768)",
         "2 meetings",
         "(n − 1) b, through the kernel",
     ),
-    way(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 1", "n b; staged: n b copied"),
+    candidate(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 1", "n b; staged: n b copied"),
 ];
 
-const REDUCE_SCATTER: &[Way] = &[
-    way(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
-    way(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 1", "n b; staged: n b copied"),
+const REDUCE_SCATTER: &[Candidate] = &[
+    candidate(Flat, "all blocks together ≤ 4096", "1 meeting", "n b"),
+    candidate(Chunked, "otherwise", "2 meetings; staged: ⌈n b / s⌉ + 1", "n b; staged: n b copied"),
 ];
 
-const SCAN: &[Way] = &[
-    way(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks of a block: 64)", "1 meeting", "up to n b"),
-    way(Doubling, "b log₂ n ≤ 4096, more ranks", "log₂ n, and 1 meeting", "b log₂ n"),
-    way(Chunked, "otherwise", "3 meetings; staged: 2 k + 2", "2 b; staged: b copied"),
+const SCAN: &[Candidate] = &[
+    candidate(Flat, "b ≤ 4096, n ≤ 16 (virtual ranks of a block: 64)", "1 meeting", "up to n b"),
+    candidate(Doubling, "b log₂ n ≤ 4096, more ranks", "log₂ n, and 1 meeting", "b log₂ n"),
+    candidate(Chunked, "otherwise", "3 meetings; staged: 2 k + 2", "2 b; staged: b copied"),
 ];
 
-const NEIGHBORS: &[Way] = &[
-    way(Flat, "what a rank sends ≤ 4096 bytes in all", "1 meeting", "a block for each neighbour"),
-    way(
+const NEIGHBORS: &[Candidate] = &[
+    candidate(
+        Flat,
+        "what a rank sends ≤ 4096 bytes in all",
+        "1 meeting",
+        "a block for each neighbour",
+    ),
+    candidate(
         Chunked,
         "otherwise, and the blocks of neighbor_alltoallv",
         "2 meetings; staged: ⌈bytes sent / s⌉ + 1",
@@ -245,8 +255,8 @@ const NEIGHBORS: &[Way] = &[
 ];
 
 /// The algorithms of a call; none where it has no choice.
-pub fn ways(kind: Kind) -> &'static [Way] {
-    CHOICES.iter().find(|choice| choice.kind == kind).map_or(&[], |choice| choice.ways)
+pub fn candidates(kind: Kind) -> &'static [Candidate] {
+    CHOICES.iter().find(|choice| choice.kind == kind).map_or(&[], |choice| choice.candidates)
 }
 
 /// The algorithm with this name, of the call with that one. Errors: what is wrong with them, and
@@ -259,9 +269,10 @@ pub fn find(call: &str, algorithm: &str) -> Result<(Kind, Algorithm), String> {
             names.join(", ")
         ));
     };
-    let mut known = ways(kind).iter().map(|way| way.algorithm);
+    let mut known = candidates(kind).iter().map(|candidate| candidate.algorithm);
     known.find(|known| known.name() == algorithm).map(|known| (kind, known)).ok_or_else(|| {
-        let names: Vec<_> = ways(kind).iter().map(|way| way.algorithm.name()).collect();
+        let names: Vec<_> =
+            candidates(kind).iter().map(|candidate| candidate.algorithm.name()).collect();
         match &names[..] {
             [] => format!("{call} has one algorithm, and no choice"),
             _ => format!("the algorithms of {call} are {}", names.join(", ")),

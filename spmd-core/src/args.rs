@@ -1,4 +1,5 @@
-//! What one rank brings to a collective call: memory, its division into blocks, an operation, a root.
+//! What one rank brings to a collective call: memory, its division into blocks, an operation, a
+//! root.
 //!
 //! [`Call`](crate::call::Call) is what all ranks compare, `Args` what each has for itself. Both are
 //! made by the typed method, and below it nothing else travels.
@@ -23,14 +24,14 @@ pub struct Collective {
     /// two of bytes.
     pub kind: Kind,
     /// What is left of it for a rank alone.
-    pub alone: Alone,
+    pub single_rank: SingleRank,
     /// How the arena does it.
     pub arena: Arena,
 }
 
 /// What a rank does that is the only one of its communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
+pub enum SingleRank {
     /// Nothing.
     Nothing,
     /// It takes what it contributes.
@@ -55,9 +56,9 @@ pub struct Args<'a> {
     pub send: Memory<'a>,
     /// Where it gets what it is given; the same as `send` in place.
     pub recv: Memory<'a>,
-    /// The blocks that its peers have for it, where it cannot know them from its own: in a scatter of
-    /// varying blocks the root's, in an alltoall of such all ranks' in an order of its own, of its
-    /// neighbours in a grid what each has.
+    /// The blocks that its peers have for it, where it cannot know them from its own: in a scatter
+    /// of varying blocks the root's, in an alltoall of such all ranks' in an order of its own, of
+    /// its neighbours in a grid what each has.
     pub incoming: &'a [Incoming],
 }
 

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::mode::Mode;
 use crate::plane::Plane;
-use crate::transport::across::Across;
+use crate::transport::cluster::Cluster;
 use crate::transport::shared::memory::Memory;
 pub(crate) use rank::{check_all_received, run_rank};
 pub(crate) use work::{Shared, Work};
@@ -53,13 +53,13 @@ pub(crate) enum Arena {
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
     Given(Memory),
     /// In memory of its own, with the ranks of other processes elsewhere.
-    Across(Arc<Across>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Arena {
-    fn across(&self) -> Option<&Arc<Across>> {
+    fn cluster(&self) -> Option<&Arc<Cluster>> {
         match self {
-            Arena::Across(across) => Some(across),
+            Arena::Cluster(cluster) => Some(cluster),
             _ => None,
         }
     }

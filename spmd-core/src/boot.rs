@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::plane::Plane;
 use crate::settings::Settings;
 pub use crate::settings::{begin_trace, tuned};
-pub use crate::transport::across::Alarm;
+pub use crate::transport::cluster::Alarm;
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::Endpoint;
 use crate::wait;
@@ -30,35 +30,35 @@ pub use job::Job;
 pub use process::Process;
 
 /// What this process is to the launcher.
-enum Entry {
+enum LaunchRole {
     /// There is none, or one that cannot see into the process.
-    Alone,
+    SingleRank,
     /// It runs all ranks.
     #[cfg(target_os = "linux")]
-    All(job::Shown),
+    All(job::VisibleArena),
     /// It runs so many ranks of a world that lives in several processes.
-    Across(Process),
+    Cluster(Process),
     /// It is one rank.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it needs Linux"))]
-    Rank(Place),
+    Rank(LaunchedPlace),
 }
 
 /// This process's place in the launcher's world: its end, and how many blocks it has entered.
-struct Place {
+struct LaunchedPlace {
     endpoint: Arc<Endpoint>,
     blocks: Mutex<u32>,
 }
 
-static ENTRY: OnceLock<std::result::Result<Entry, String>> = OnceLock::new();
+static ENTRY: OnceLock<std::result::Result<LaunchRole, String>> = OnceLock::new();
 
 /// Runs `f` on the ranks of the launched world that this process hosts, and gives their results:
 /// one under `spmdrun` with process ranks, all with thread or virtual ranks, and one, rank 0 of
-/// 1, without a launcher. A program may enter the world several times, on all ranks. It is an error on
-/// a rank, of whichever block and with or without a launcher: a rank opens blocks of its own with
-/// [`spmd`](crate::spmd()).
+/// 1, without a launcher. A program may enter the world several times, on all ranks. It is an error
+/// on a rank, of whichever block and with or without a launcher: a rank opens blocks of its own
+/// with [`spmd`](crate::spmd()).
 ///
-/// It returns when all ranks have left the block, so that nothing is still on the way: on a rank that
-/// has failed, or was stopped, at once. Such a rank can enter the world again, as all do whose
+/// It returns when all ranks have left the block, so that nothing is still on the way: on a rank
+/// that has failed, or was stopped, at once. Such a rank can enter the world again, as all do whose
 /// failure was dealt with: it then waits until the others have left the block before.
 ///
 /// Errors: that of this process's rank, or what stopped it; messages that nobody received; the
@@ -100,27 +100,27 @@ where
         return Err(entered_twice());
     }
     match entered(attach) {
-        Ok(Entry::Rank(place)) => {
+        Ok(LaunchRole::Rank(place)) => {
             let shared = Shared::new(vec![()], |ctx: &Ctx, ()| f(ctx));
             run_as_process(place, &shared, site)?;
             Ok(shared.results())
         }
         #[cfg(target_os = "linux")]
-        Ok(Entry::All(shown)) => {
+        Ok(LaunchRole::All(shown)) => {
             let arena = shown.memory()?.map_or(Arena::Own, Arena::Given);
             alone()?.run_at(site, arena, f)
         }
-        Ok(Entry::Across(process)) => {
+        Ok(LaunchRole::Cluster(process)) => {
             let block = process.block().bind(Settings::from_environment()?.bind);
             process.run_at(site, cluster.into_iter().fold(block, Spmd::plane), f)
         }
-        Ok(Entry::Alone) => alone()?.run_at(site, Arena::Own, f),
+        Ok(LaunchRole::SingleRank) => alone()?.run_at(site, Arena::Own, f),
         Err(text) => Err(Error::boot(text.clone())),
     }
 }
 
 /// Where this process is, found out when it is first asked for.
-fn entered(attach: Attach) -> &'static Result<Entry, String> {
+fn entered(attach: Attach) -> &'static Result<LaunchRole, String> {
     ENTRY.get_or_init(|| {
         enter(attach).map_err(|error| match error {
             Error::Boot(boot) => boot.text,
@@ -136,21 +136,21 @@ fn alone() -> Result<Spmd> {
 }
 
 /// The world that this fabric joins, where there is one.
-fn enter_across(attach: Attach) -> Result<Entry> {
+fn enter_cluster(attach: Attach) -> Result<LaunchRole> {
     let each = positive(variables::RANKS_PER_PROCESS, "a number of ranks")?.unwrap_or(1);
     wait::starting_own_threads(|| match attach()? {
-        None => Ok(Entry::Alone),
-        Some(fabric) => Process::join(fabric, each).map(Entry::Across),
+        None => Ok(LaunchRole::SingleRank),
+        Some(fabric) => Process::join(fabric, each).map(LaunchRole::Cluster),
     })
 }
 
 /// This process with so many ranks, unless it is one of several that were started together: each of
 /// them would be a world of its own.
 #[cfg(target_os = "linux")]
-fn enter_alone(attach: Attach, ranks: usize) -> Result<Entry> {
+fn enter_alone(attach: Attach, ranks: usize) -> Result<LaunchRole> {
     let processes = attach()?.map_or(1, |fabric| fabric.processes());
     if processes == 1 {
-        return Ok(Entry::Alone);
+        return Ok(LaunchRole::SingleRank);
     }
     let (name, each) = (variables::RANKS, variables::RANKS_PER_PROCESS);
     Err(Error::boot(format!(
@@ -161,22 +161,22 @@ fn enter_alone(attach: Attach, ranks: usize) -> Result<Entry> {
 }
 
 #[cfg(target_os = "linux")]
-fn enter(attach: Attach) -> Result<Entry> {
+fn enter(attach: Attach) -> Result<LaunchRole> {
     if let Some(ranks) = Settings::from_environment()?.ranks {
-        return match job::Shown::find(ranks)? {
-            Some(shown) => Ok(Entry::All(shown)),
+        return match job::VisibleArena::find(ranks)? {
+            Some(shown) => Ok(LaunchRole::All(shown)),
             None => enter_alone(attach, ranks),
         };
     }
     let endpoint = job::attach()?.map(Arc::new);
-    let place = |endpoint| Entry::Rank(Place { endpoint, blocks: Mutex::new(0) });
-    endpoint.map_or_else(|| enter_across(attach), |endpoint| Ok(place(endpoint)))
+    let place = |endpoint| LaunchRole::Rank(LaunchedPlace { endpoint, blocks: Mutex::new(0) });
+    endpoint.map_or_else(|| enter_cluster(attach), |endpoint| Ok(place(endpoint)))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn enter(attach: Attach) -> Result<Entry> {
+fn enter(attach: Attach) -> Result<LaunchRole> {
     match variable(variables::ARENA)? {
-        None => enter_across(attach),
+        None => enter_cluster(attach),
         Some(_) => Err(Error::unavailable(
             "a world of process ranks".into(),
             "this system is not Linux".into(),
@@ -192,12 +192,16 @@ fn entered_twice() -> Error {
     Error::argument(why.into())
 }
 
-fn run_as_process(place: &Place, work: &dyn Work, site: &'static Location<'static>) -> Result<()> {
+fn run_as_process(
+    place: &LaunchedPlace,
+    work: &dyn Work,
+    site: &'static Location<'static>,
+) -> Result<()> {
     let Some(mut blocks) = place.blocks.try_lock() else {
         return Err(entered_twice());
     };
     let (endpoint, block) = (&place.endpoint, *blocks + 1);
-    let _running = wait::Running::new(&endpoint.world.running);
+    let _running = wait::RankThread::new(&endpoint.world.running);
     endpoint.wait_for_the_block_before(block, site)?;
     *blocks = block;
     match run_rank(endpoint, &Arc::default(), block, work, 0) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::comm::Comm;
 use crate::comm::beyond::Beyond;
-use crate::current::{self, Current, Entered};
+use crate::current::{self, Current, CurrentGuard};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::transport::shared::Endpoint;
@@ -106,7 +106,7 @@ impl Present {
     }
 
     /// This rank runs here from now on.
-    pub(crate) fn enter(&self) -> Entered<'_> {
+    pub(crate) fn enter(&self) -> CurrentGuard<'_> {
         self.current.enter((&raw const *self).cast())
     }
 }

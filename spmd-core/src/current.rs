@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::null;
 
 use crate::locals::{self, Locals};
-use crate::wait::{current, fleet, set_current};
+use crate::wait::{current, scheduler, set_current};
 
 /// A rank as it runs its closure: what `wait/current.rs` points to meanwhile.
 pub(crate) struct Current {
@@ -26,12 +26,12 @@ impl Current {
     }
 
     /// This is the rank that runs here from now on, as long as what this gives lives.
-    pub(crate) fn enter(&self, above: *const ()) -> Entered<'_> {
+    pub(crate) fn enter(&self, above: *const ()) -> CurrentGuard<'_> {
         self.above.set(above);
         let before = set_current((&raw const *self).cast());
         // On a coroutine, what was there belongs to another one, which may end before this.
-        let before = if fleet::in_coroutine() { null() } else { before };
-        Entered { before, _rank: PhantomData }
+        let before = if scheduler::in_coroutine() { null() } else { before };
+        CurrentGuard { before, _rank: PhantomData }
     }
 
     /// What [`Current::enter`] was given.
@@ -46,12 +46,12 @@ impl Current {
 }
 
 /// Leaves the rank again when dropped.
-pub(crate) struct Entered<'a> {
+pub(crate) struct CurrentGuard<'a> {
     before: *const (),
     _rank: PhantomData<&'a Current>,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CurrentGuard<'_> {
     fn drop(&mut self) {
         set_current(self.before);
     }
@@ -64,9 +64,9 @@ pub(crate) fn with<R>(f: impl FnOnce(Option<&Current>) -> R) -> R {
         return f(None);
     }
     // SAFETY: only `Current::enter` says that a rank runs here (`wait/current.rs`), by a pointer to
-    // itself, which is borrowed until that is taken back (`Entered`), on a stack frame that `f` runs
-    // above. What other coroutines say in between is overwritten when this one goes on, at every
-    // suspension, and a coroutine leaves nothing there when it ends.
+    // itself, which is borrowed until that is taken back (`CurrentGuard`), on a stack frame that
+    // `f` runs above. What other coroutines say in between is overwritten when this one goes on, at
+    // every suspension, and a coroutine leaves nothing there when it ends.
     f(Some(unsafe { &*current }))
 }
 
@@ -75,7 +75,8 @@ pub(crate) fn rank() -> Option<usize> {
     with(|current| current.map(|it| it.rank))
 }
 
-/// The rank that runs here, where the name of its thread does not tell: a virtual rank or a process.
+/// The rank that runs here, where the name of its thread does not tell: a virtual rank or a
+/// process.
 pub(crate) fn unnamed() -> Option<usize> {
     with(|current| {
         let Current { rank, is_thread, .. } = current?;

@@ -1,12 +1,12 @@
-//! Who carries a collective out: the rank by itself where it is alone, a plane that serves the call,
-//! or the arena's algorithms. Nobody else knows.
+//! Who carries a collective out: the rank by itself where it is alone, a plane that serves the
+//! call, or the arena's algorithms. Nobody else knows.
 
-use crate::args::{Alone, Args};
+use crate::args::{Args, SingleRank};
 use crate::call::Call;
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::plane::{Numbered, Planes};
-use crate::wait::Started;
+use crate::wait::StartedCall;
 
 /// Carries a call out.
 ///
@@ -14,15 +14,15 @@ use crate::wait::Started;
 ///
 /// # Safety
 /// `args.send` and `args.recv` are null, or hold the elements of all their blocks, of type
-/// `args.dtype`, until the call returns, in which nobody else touches them: `send` values, `recv` room
-/// for them. They are the same memory, where the call allows that, or apart.
-/// `args.op` is an operation on that type.
+/// `args.dtype`, until the call returns, in which nobody else touches them: `send` values, `recv`
+/// room for them. They are the same memory, where the call allows that, or apart. `args.op` is an
+/// operation on that type.
 #[inline(always)]
 pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
     comm.check_root(call)?;
-    if comm.size() == 1 && args.collective.alone != Alone::Same && args.is_on_host() {
+    if comm.size() == 1 && args.collective.single_rank != SingleRank::Same && args.is_on_host() {
         // SAFETY: as the caller promises.
-        return unsafe { alone(comm, call, args) };
+        return unsafe { single_rank(comm, call, args) };
     }
     if let Some(offload) = comm.offload() {
         // SAFETY: as the caller promises.
@@ -32,16 +32,17 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<(
     unsafe { in_arena(comm, call, &args) }
 }
 
-/// Starts a call, which goes on while the rank does something else: in all its waits, and when it asks
-/// whether the call is over. Whoever carries the call out does so as without a start, on a coroutine.
+/// Starts a call, which goes on while the rank does something else: in all its waits, and when it
+/// asks whether the call is over. Whoever carries the call out does so as without a start, on a
+/// coroutine.
 ///
-/// Errors: as [`dispatch`], of what is wrong at once; the communicator spans processes without common
-/// memory.
+/// Errors: as [`dispatch`], of what is wrong at once; the communicator spans processes without
+/// common memory.
 ///
 /// # Safety
-/// As [`dispatch`], until the call is over. What this gives is dropped, not forgotten, before `comm`
-/// and all that `call` and `args` name, on this thread.
-pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Result<Started<'a>> {
+/// As [`dispatch`], until the call is over. What this gives is dropped, not forgotten, before
+/// `comm` and all that `call` and `args` name, on this thread.
+pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Result<StartedCall<'a>> {
     comm.check_root(&call)?;
     // SAFETY: as the caller promises.
     unsafe { comm.start(&call, move |comm| dispatch(comm, &call, args)) }
@@ -64,10 +65,10 @@ unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
 /// # Safety
 /// As [`dispatch`].
 #[inline(never)]
-unsafe fn alone(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
+unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
     let (send, recv) = (args.send.ptr, args.recv.ptr);
     let (sends, takes) = (args.send.blocks.total(1), args.recv.blocks.total(1));
-    let copies = args.collective.alone == Alone::Copies;
+    let copies = args.collective.single_rank == SingleRank::Copies;
     let count = if send != recv && copies { sends } else { 0 };
     comm.collective(call, |round| {
         if copies && sends != takes {
@@ -76,8 +77,8 @@ unsafe fn alone(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
                  which takes {takes}"
             )));
         }
-        // SAFETY: as the caller promises, both have so many elements; they are not the same, so they
-        // are apart.
+        // SAFETY: as the caller promises, both have so many elements; they are not the same, so
+        // they are apart.
         unsafe { std::ptr::copy_nonoverlapping(send, recv, count * args.size()) };
         Ok(())
     })

@@ -54,7 +54,7 @@ pub enum Error {
     PeerFailed(Box<PeerFailed>),
     /// A rank's closure panicked.
     Panicked(Box<Panicked>),
-    /// Ranks of one communicator disagree, wait for each other in a circle, or wait for a rank
+    /// Ranks of one communicator disagree, wait for each other in a cycle, or wait for a rank
     /// that has left: a mistake in the program. The same fault is seen by all of them.
     Stopped(Box<Stopped>),
     /// A buffer has the wrong number of elements for this call.

@@ -103,7 +103,7 @@ pub enum Fault {
         /// What differs.
         what: String,
     },
-    /// Ranks wait for each other in a circle.
+    /// Ranks wait for each other in a cycle.
     Deadlock {
         /// One line per call in it.
         calls: Vec<String>,
@@ -228,7 +228,7 @@ impl Fault {
 
 /// Says something on standard error, in one piece, as other processes may write to the same. Where
 /// nobody reads it that ends nothing, least of all what is about to end the process.
-pub(crate) fn say(text: std::fmt::Arguments<'_>) {
+pub(crate) fn print(text: std::fmt::Arguments<'_>) {
     let line = format!("spmd: {text}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

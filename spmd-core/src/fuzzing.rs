@@ -3,7 +3,7 @@
 
 use crate::fault::Fault;
 use crate::settings::Settings;
-use crate::transport::across::{packet, watch};
+use crate::transport::cluster::{detector, packet};
 use crate::transport::shared::ring::hostile;
 use crate::tuning;
 
@@ -34,10 +34,10 @@ pub fn settings() {
     }
 }
 
-/// What another process says to a watch.
-pub fn watch(bytes: &[u8]) {
-    watch::hostile::hear(bytes);
-    watch::hostile::look(bytes);
+/// What another process says to a failure detector.
+pub fn detector(bytes: &[u8]) {
+    detector::hostile::receive(bytes);
+    detector::hostile::snapshot(bytes);
 }
 
 /// The text of a fault that a peer has written.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::fault::Fault;
 
 /// Tracks of a communicator, on each of which one started call is under way at a time. Each has a
-/// board of its own.
+/// area of its own.
 pub(crate) const TRACKS: usize = 4;
 
 /// The members of a communicator, in rank order.
@@ -104,8 +104,8 @@ pub(crate) struct Scope {
     pub(crate) context: u64,
     /// Which entry into the world; 1 is the first.
     pub(crate) block: u32,
-    /// Its place on the boards of its members.
-    pub(crate) board: usize,
+    /// Its place on the areas of its members.
+    pub(crate) area: usize,
     pub(crate) group: Group,
     /// Those of its members that share this process's arena, in the same order.
     pub(crate) here: Group,
@@ -115,7 +115,7 @@ pub(crate) struct Scope {
     pub(crate) examined: Cell<u32>,
     /// What has stopped it, once this rank knows.
     pub(crate) fault: OnceCell<Box<Fault>>,
-    /// The rank has the communicator, and with it its page of the board.
+    /// The rank has the communicator, and with it its page of the area.
     pub(crate) held: bool,
     /// Which of the communicator's tracks of started calls it is; 0 for all other calls.
     pub(crate) track: usize,
@@ -123,11 +123,12 @@ pub(crate) struct Scope {
     pub(crate) together: Option<Arc<Together>>,
 }
 
-/// What the ranks of one process have found out about a communicator, so that not each looks at all.
+/// What the ranks of one process have found out about a communicator, so that not each looks at
+/// all.
 #[derive(Debug, Default)]
 pub(crate) struct Together {
     /// How far they have looked for who still uses it.
-    left: Mutex<(Account, usize)>,
+    left: Mutex<(CommRecord, usize)>,
     /// As [`Scope::examined`].
     examined: AtomicU32,
     /// As [`Scope::fault`].
@@ -136,8 +137,8 @@ pub(crate) struct Together {
 
 /// What a communicator came to, by a rank's account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
-    /// How many rounds there were, on its board and on those of its tracks.
+pub(crate) struct CommRecord {
+    /// How many rounds there were, on its area and on those of its tracks.
     pub(crate) rounds: [u64; 1 + TRACKS],
     pub(crate) agreements: u64,
     /// Whether the rank has stopped it.
@@ -148,7 +149,7 @@ impl Together {
     /// Whether all members `here` have left what ended like this. Who has left does not come back.
     pub(crate) fn is_over(
         &self,
-        account: Account,
+        account: CommRecord,
         here: &Group,
         has_left: impl Fn(usize) -> bool,
     ) -> bool {
@@ -167,13 +168,13 @@ impl Together {
 pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 
 impl Scope {
-    pub(crate) fn new(context: u64, block: u32, board: usize, group: Group, here: Group) -> Scope {
+    pub(crate) fn new(context: u64, block: u32, area: usize, group: Group, here: Group) -> Scope {
         let (faults_seen, examined, fault) = Default::default();
         let (held, track, together) = (true, 0, None);
         Scope {
             context,
             block,
-            board,
+            area,
             group,
             here,
             faults_seen,

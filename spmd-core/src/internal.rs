@@ -1,17 +1,17 @@
 //! What the other crates of this workspace are written with. It may change with every version.
 
 pub use crate::algorithm::*;
-pub use crate::args::{Alone, Args, Blocks, Collective, Incoming, Memory};
+pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
 pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
-pub use crate::comm::{Entered, HubCall, Offer, Part, Trial};
+pub use crate::comm::{CallGuard, CombiningCall, ContextOffer, Part, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::{dispatch, start};
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};
 pub use crate::plane::Plane;
-pub use crate::transport::across::Lead;
-pub use crate::transport::fabric::{Extents, Fold, Parts, Step};
-pub use crate::transport::shared::board::{FLAT, LAST_STAGE, Round};
+pub use crate::transport::cluster::Leader;
+pub use crate::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessBlocks};
+pub use crate::transport::shared::collective::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 pub use crate::transport::shared::{Common, packed_if_apart};
-pub use crate::wait::Started;
+pub use crate::wait::StartedCall;

@@ -2,10 +2,10 @@
 //!
 //! # Soundness
 //! Safe code has no undefined behaviour, whatever other ranks do, with one exception: on a virtual
-//! rank, code that leaves a reference to its stack in a thread-local for the time of a closure, as the
-//! crate `scoped-tls` does, must not call this library within that closure. Another rank of the same
-//! thread would find the reference when what it points to is gone. [`rank_local!`] is storage that
-//! each rank has for itself, in every place.
+//! rank, code that leaves a reference to its stack in a thread-local for the time of a closure, as
+//! the crate `scoped-tls` does, must not call this library within that closure. Another rank of the
+//! same thread would find the reference when what it points to is gone. [`rank_local!`] is storage
+//! that each rank has for itself, in every place.
 
 mod affinity;
 pub mod algorithm;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use crate::current;
-use crate::fault::say;
+use crate::fault::print;
 
 thread_local! {
     /// Where the last panic of this thread began.
@@ -24,7 +24,7 @@ pub(crate) fn note_panics() {
             // A thread that is being torn down has no such variable any more.
             let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
             if let Some(rank) = current::unnamed() {
-                say(format_args!("rank {rank} panics:"));
+                print(format_args!("rank {rank} panics:"));
             }
             before(info);
         }));
@@ -43,8 +43,8 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Drops what a panic carried, after its text was taken. If that panics as well, the rank has failed
-/// by the first panic, wherever it runs.
+/// Drops what a panic carried, after its text was taken. If that panics as well, the rank has
+/// failed by the first panic, wherever it runs.
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     // To drop that one might panic again.

@@ -53,18 +53,18 @@ impl Numbered {
     }
 }
 
-/// Carries out collectives of a communicator by means of its own: the native collectives of a library
-/// that joins processes, or kernels on a device. What no plane serves, the arena does.
+/// Carries out collectives of a communicator by means of its own: the native collectives of a
+/// library that joins processes, or kernels on a device. What no plane serves, the arena does.
 ///
 /// A plane is asked by each rank for itself, and all of a communicator must get the same answer: so
-/// that may depend on what all ranks of a call give alike, and on the place of memory, in which they
-/// must agree, too.
+/// that may depend on what all ranks of a call give alike, and on the place of memory, in which
+/// they must agree, too.
 pub trait Plane: fmt::Debug + Send + Sync {
     /// What reports call it.
     fn name(&self) -> &str;
 
-    /// Whether it is for communicators whose ranks live in several processes without common memory, or
-    /// for others.
+    /// Whether it is for communicators whose ranks live in several processes without common memory,
+    /// or for others.
     fn spans_processes(&self) -> bool;
 
     /// Whether it carries out such a call.

@@ -83,7 +83,8 @@ impl TagOrAny for Any {
     }
 }
 
-/// Which numbers there are is fixed here: a source or tag of another kind means nothing to a transport.
+/// Which numbers there are is fixed here: a source or tag of another kind means nothing to a
+/// transport.
 mod sealed {
     pub trait OneOrAny {}
 

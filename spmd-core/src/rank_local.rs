@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::current::with_locals;
 
-/// A static of which every rank has a value of its own, declared by [`rank_local!`](crate::rank_local!).
+/// A static of which every rank has a value of its own, declared by
+/// [`rank_local!`](crate::rank_local!).
 ///
-/// What a `thread_local!` is to threads, this is to ranks: alike whether they are threads, processes
-/// or virtual ranks, many of which share a thread. A thread that is no rank, as one that a rank has
-/// started, has a value of its own, too.
+/// What a `thread_local!` is to threads, this is to ranks: alike whether they are threads,
+/// processes or virtual ranks, many of which share a thread. A thread that is no rank, as one that
+/// a rank has started, has a value of its own, too.
 pub struct RankLocal<T: 'static> {
     init: fn() -> T,
     /// Its place among the values of a rank plus one; 0 until it is first used.
@@ -45,12 +46,12 @@ impl<T: 'static> RankLocal<T> {
         }
     }
 
-    /// Gives this rank's value to `f`, after the initialiser has made it at the first use. The value
-    /// is dropped when the rank's closure has ended, before peers learn that the rank has left: the
-    /// values of a rank in the reverse order of their first use.
+    /// Gives this rank's value to `f`, after the initialiser has made it at the first use. The
+    /// value is dropped when the rank's closure has ended, before peers learn that the rank has
+    /// left: the values of a rank in the reverse order of their first use.
     ///
-    /// Panics when the rank's values are being dropped. Those of a thread that is no rank are dropped
-    /// as it ends, where a panic ends the process.
+    /// Panics when the rank's values are being dropped. Those of a thread that is no rank are
+    /// dropped as it ends, where a panic ends the process.
     ///
     /// ```
     /// # use spmd_core::{Result, Spmd, rank_local};
@@ -78,8 +79,8 @@ impl<T: 'static> RankLocal<T> {
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         with_locals(|locals| {
             let value = locals.get(self.place(), self.init);
-            // SAFETY: the value lies in a box that its owner, a rank or a thread, drops only when all
-            // that it runs has ended, this call among it; it hands out shared references alone.
+            // SAFETY: the value lies in a box that its owner, a rank or a thread, drops only when
+            // all that it runs has ended, this call among it; it hands out shared references alone.
             f(unsafe { &*value })
         })
     }
@@ -202,7 +203,8 @@ mod tests {
         assert!(text.contains("being dropped"), "{text}");
     }
 
-    /// What is dropped because of a panic panics, too: the others still learn that the rank has ended.
+    /// What is dropped because of a panic panics, too: the others still learn that the rank has
+    /// ended.
     #[test]
     fn panics_without_end_while_they_are_dropped() {
         /// Panics with another one.

@@ -37,10 +37,10 @@ const LEAST: usize = 16 << 10;
 /// allocator's as well. Freed memory is kept for later allocations; when it gets more than 64 MiB,
 /// all of it goes back to the system.
 ///
-/// A process that `fork` makes sees the large allocations of its parent, and gets a copy of each page
-/// that it writes: [`std::process::Command`] can be given large arguments. A child that goes on
-/// without `exec` sees in the other pages what the parent writes later, so it must not use what the
-/// parent changes or frees. What the child allocates is the system allocator's.
+/// A process that `fork` makes sees the large allocations of its parent, and gets a copy of each
+/// page that it writes: [`std::process::Command`] can be given large arguments. A child that goes
+/// on without `exec` sees in the other pages what the parent writes later, so it must not use what
+/// the parent changes or frees. What the child allocates is the system allocator's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedAlloc;
 

@@ -1,4 +1,5 @@
-//! The file to which the ranks of a job write their calls down. What it holds: `transport/wrap/trace.rs`.
+//! The file to which the ranks of a job write their calls down. What it holds:
+//! `transport/wrap/trace.rs`.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::fault::say;
+use crate::fault::print;
 
 /// The file that all ranks of a job write to.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl TraceFile {
             return;
         }
         if let Err(error) = locked(&mut self.file.lock(), |file| add(file, lines)) {
-            say(format_args!("the trace {} is not complete: {error}", self.path.display()));
+            print(format_args!("the trace {} is not complete: {error}", self.path.display()));
         }
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use spmd_core::element::DType;
 use spmd_core::op::ErasedOp;
-use spmd_core::transport::fabric::{Processes, Started, Step};
+use spmd_core::transport::fabric::{FabricRequest, NativeCollective, ProcessGroup};
 use spmd_core::{Error, Result};
 
 use crate::meetings::{Key, What};
 use crate::net::State;
 use crate::plan::wrong;
-use crate::processes::Members;
+use crate::processes::LoopbackGroup;
 use crate::sets::Set;
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-impl Members {
+impl LoopbackGroup {
     /// Meets `awaited`, some members of the set, and gives what `decide` makes of those that have
     /// come: all of them, or, if `living` are enough, those that live.
     fn meet<T>(
@@ -85,39 +85,39 @@ impl Members {
     }
 
     /// The set of these members of this one.
-    fn of(&self, state: &mut State, key: &Key, members: &[usize]) -> Members {
+    fn of(&self, state: &mut State, key: &Key, members: &[usize]) -> LoopbackGroup {
         let all = &state.sets[&self.set].members;
         let members = members.iter().map(|member| all[*member]).collect();
         let set = state.make(key, members);
-        Members::new(&self.net, state, self.process, set)
+        LoopbackGroup::new(&self.net, state, self.process, set)
     }
 
     fn next(&self, what: What) -> u64 {
         self.net.enter(self.process).meetings.next(self.set, what, self.rank)
     }
 
-    fn make_subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
+    fn make_subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn ProcessGroup>> {
         let key = (self.set, What::Subset, key.into(), members.to_vec());
         let said = (true, Vec::new());
         let made = |state: &mut State, key: &Key, _: &[usize]| self.of(state, key, members);
         Ok(Arc::new(self.meet(key, (members, false), said, made)?))
     }
 
-    fn make_part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
+    fn make_part(&self, members: &[usize]) -> Result<Option<Arc<dyn ProcessGroup>>> {
         let key = (self.set, What::Part, self.next(What::Part), Vec::new());
         let all: Vec<usize> = (0..self.size).collect();
         let made = |state: &mut State, key: &Key, _: &[usize]| {
             let some = !members.is_empty();
-            some.then(|| Arc::new(self.of(state, key, members)) as Arc<dyn Processes>)
+            some.then(|| Arc::new(self.of(state, key, members)) as Arc<dyn ProcessGroup>)
         };
         self.meet(key, (&all, false), (true, members.to_vec()), made)
     }
 
-    fn make_shrunk(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
+    fn make_shrunk(&self) -> Result<(Arc<dyn ProcessGroup>, Vec<usize>)> {
         let key = (self.set, What::Consensus, self.next(What::Consensus), Vec::new());
         let all: Vec<usize> = (0..self.size).collect();
         let made = |state: &mut State, key: &Key, left: &[usize]| {
-            (Arc::new(self.of(state, key, left)) as Arc<dyn Processes>, left.to_vec())
+            (Arc::new(self.of(state, key, left)) as Arc<dyn ProcessGroup>, left.to_vec())
         };
         self.meet(key, (&all, true), (true, Vec::new()), made)
     }
@@ -133,7 +133,7 @@ impl Members {
     }
 }
 
-impl Processes for Members {
+impl ProcessGroup for LoopbackGroup {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -142,7 +142,7 @@ impl Processes for Members {
         self.size
     }
 
-    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
+    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn ProcessGroup>> {
         if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
             let (me, size) = (self.rank, self.size);
             let why = format!("process {me} of {size} cannot make the set {members:?}");
@@ -155,12 +155,15 @@ impl Processes for Members {
         self.net.plan.folds && op.trusted() && dtype.valid.is_none()
     }
 
-    unsafe fn run(&self, step: Step<'_>) -> Result<()> {
+    unsafe fn run(&self, step: NativeCollective<'_>) -> Result<()> {
         // SAFETY: the caller's contract.
         unsafe { self.make(step) }
     }
 
-    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>> {
+    unsafe fn start<'a>(
+        &'a self,
+        step: NativeCollective<'a>,
+    ) -> Result<Box<dyn FabricRequest + 'a>> {
         // SAFETY: the caller's contract.
         Ok(unsafe { self.begin_polled(step) })
     }
@@ -174,11 +177,11 @@ impl Processes for Members {
         self.net.notify();
     }
 
-    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
+    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn ProcessGroup>>> {
         self.make_part(members)
     }
 
-    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
+    fn shrink(&self) -> Result<(Arc<dyn ProcessGroup>, Vec<usize>)> {
         self.make_shrunk()
     }
 

@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use spmd_core::Result;
-use spmd_core::transport::fabric::{End, Fabric, Processes, Simulated, Started};
+use spmd_core::transport::fabric::{End, Fabric, FabricRequest, ProcessGroup, Simulated};
 
 use crate::net::Net;
 use crate::packets::UNDER_WAY;
-use crate::payloads::{Data, Payload};
-use crate::plan::{Gone, NAME, wrong};
-use crate::processes::Members;
-use crate::transfers::{Given, Taken};
+use crate::payloads::{Payload, PayloadData};
+use crate::plan::{EarlyEnd, NAME, wrong};
+use crate::processes::LoopbackGroup;
+use crate::transfers::{ReceiveRequest, SendRequest};
 
 /// One process's end.
 pub(crate) struct Loopback {
     net: Arc<Net>,
     process: usize,
     receiving: Mutex<()>,
-    world: Arc<Members>,
+    world: Arc<LoopbackGroup>,
     hosts: Vec<u32>,
 }
 
 impl Loopback {
     pub(crate) fn new(net: &Arc<Net>, process: usize) -> Loopback {
-        let world = Arc::new(Members::new(net, &net.enter(process), process, 0));
+        let world = Arc::new(LoopbackGroup::new(net, &net.enter(process), process, 0));
         let hosts = vec![0; net.plan.processes];
         Loopback { net: net.clone(), process, receiving: Mutex::default(), world, hosts }
     }
@@ -34,21 +34,25 @@ impl Loopback {
 
 impl Loopback {
     /// # Safety
-    /// As [`Fabric::give`](spmd_core::transport::fabric::Fabric::give).
+    /// As [`Fabric::issend`].
     unsafe fn give_payload(
         &self,
         to: usize,
         key: u32,
         data: *const u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>> {
+    ) -> Result<Box<dyn FabricRequest>> {
         let mut state = self.net.begin(self.process);
-        let given = Given { net: self.net.clone(), key: (self.process, to, key), taken: false };
+        let given =
+            SendRequest { net: self.net.clone(), key: (self.process, to, key), taken: false };
         let arrival = state.arrival();
         let data = match self.net.plan.survives {
-            // SAFETY: the data are readable during this call, by the caller's contract.
-            true => Data::Copied(unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec()),
-            false => Data::There(data, bytes),
+            true => {
+                // SAFETY: the data are readable during this call, by the caller's contract.
+                let data = unsafe { std::slice::from_raw_parts(data, bytes) };
+                PayloadData::Copied(data.to_vec())
+            }
+            false => PayloadData::There(data, bytes),
         };
         if state.lives(to)
             && state.payloads.0.insert(given.key, Payload { data, arrival }).is_some()
@@ -59,17 +63,17 @@ impl Loopback {
     }
 
     /// # Safety
-    /// As [`Fabric::take`](spmd_core::transport::fabric::Fabric::take).
+    /// As [`Fabric::irecv`].
     unsafe fn take_payload(
         &self,
         from: usize,
         key: u32,
         into: *mut u8,
         bytes: usize,
-    ) -> Box<dyn Started> {
+    ) -> Box<dyn FabricRequest> {
         drop(self.net.begin(self.process));
         let key = (from, self.process, key);
-        Box::new(Taken { net: self.net.clone(), key, into: (into, bytes), taken: false })
+        Box::new(ReceiveRequest { net: self.net.clone(), key, into: (into, bytes), taken: false })
     }
 
     fn send_packet(&self, to: usize, packet: &[u8]) {
@@ -115,7 +119,7 @@ impl Fabric for Loopback {
         NAME
     }
 
-    fn world(&self) -> Arc<dyn Processes> {
+    fn world(&self) -> Arc<dyn ProcessGroup> {
         self.world.clone()
     }
 
@@ -134,24 +138,24 @@ impl Fabric for Loopback {
         self.next_packet(take)
     }
 
-    unsafe fn give(
+    unsafe fn issend(
         &self,
         to: usize,
         key: u32,
         data: *const u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>> {
+    ) -> Result<Box<dyn FabricRequest>> {
         // SAFETY: the caller's contract.
         unsafe { self.give_payload(to, key, data, bytes) }
     }
 
-    unsafe fn take(
+    unsafe fn irecv(
         &self,
         from: usize,
         key: u32,
         into: *mut u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>> {
+    ) -> Result<Box<dyn FabricRequest>> {
         // SAFETY: the caller's contract.
         Ok(unsafe { self.take_payload(from, key, into, bytes) })
     }
@@ -166,8 +170,8 @@ impl Fabric for Loopback {
 
     fn end(&self, end: End) -> ! {
         let how = match end {
-            End::Exit => Gone::Exited(1),
-            End::Kill => Gone::Killed,
+            End::Exit => EarlyEnd::Exited(1),
+            End::Kill => EarlyEnd::Killed,
         };
         self.net.leave(self.process, how)
     }
@@ -184,7 +188,7 @@ impl Fabric for Loopback {
         self.net.connected(self.process, to, connection);
     }
 
-    fn say(&self, text: fmt::Arguments<'_>) {
-        self.net.say(self.process, text);
+    fn print(&self, text: fmt::Arguments<'_>) {
+        self.net.print(self.process, text);
     }
 }

@@ -11,24 +11,24 @@ use spmd_core::{Ctx, Result, Spmd};
 
 use crate::fabric::Loopback;
 use crate::net::Net;
-use crate::plan::{End, Gone, Outcome, Plan};
+use crate::plan::{EarlyEnd, Outcome, Plan, ProcessEnd};
 
-/// How long a job may take: longer than anything that is to be found in one, also with a sanitizer on a
-/// machine that does something else besides.
+/// How long a job may take: longer than anything that is to be found in one, also with a sanitizer
+/// on a machine that does something else besides.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// How a rank of a job acts on its processes, while it runs.
 #[derive(Clone, Default)]
 #[expect(missing_debug_implementations, reason = "of no use without its job")]
-pub struct Handle(Arc<OnceLock<Running>>);
+pub struct Handle(Arc<OnceLock<RunningProcess>>);
 
-struct Running {
+struct RunningProcess {
     net: Arc<Net>,
     joined: Mutex<Vec<Option<Arc<Process>>>>,
 }
 
 impl Handle {
-    fn running(&self) -> &Running {
+    fn running(&self) -> &RunningProcess {
         self.0.get().expect("a handle is used by the ranks of its job")
     }
 
@@ -39,7 +39,7 @@ impl Handle {
 
     /// Kills the process of the rank that calls this.
     pub fn die(&self, process: usize) -> ! {
-        self.running().net.leave(process, Gone::Killed)
+        self.running().net.leave(process, EarlyEnd::Killed)
     }
 
     /// Ends the process of the rank that calls this, as [`std::process::exit`] does.
@@ -47,7 +47,7 @@ impl Handle {
         let running = self.running();
         let joined = running.joined.lock().get(process).cloned().flatten();
         joined.iter().for_each(|joined| joined.exiting(status));
-        running.net.leave(process, Gone::Exited(status))
+        running.net.leave(process, EarlyEnd::Exited(status))
     }
 
     /// From now on two processes get nothing from each other.
@@ -155,8 +155,8 @@ impl Job {
 
     /// Runs `f` on all ranks.
     ///
-    /// A panic, if the job does not end: then something is wrong with the library, whatever the ranks
-    /// do, unless they wait outside it.
+    /// A panic, if the job does not end: then something is wrong with the library, whatever the
+    /// ranks do, unless they wait outside it.
     #[track_caller]
     pub fn run<R, F>(self, f: F) -> Outcome<R>
     where
@@ -167,7 +167,7 @@ impl Job {
         let processes = self.plan.processes;
         let net = Arc::new(Net::new(self.plan.clone(), tell.clone()));
         let joined = Mutex::new((0..processes).map(|_| None).collect());
-        let running = Running { net: net.clone(), joined };
+        let running = RunningProcess { net: net.clone(), joined };
         assert!(self.handle.0.set(running).is_ok(), "a job that has a handle runs once");
         let results: Arc<Results<R>> = Arc::new(Mutex::new((0..processes).map(|_| None).collect()));
         let (job, f) = (Arc::new(self), Arc::new(f));
@@ -199,8 +199,8 @@ impl Job {
         std::mem::take(&mut *job.handle.running().joined.lock());
         let mut results = results.lock();
         let ends = (0..processes).map(|process| match results[process].take() {
-            Some(result) => End::Returned(result),
-            None => End::Gone(net.gone(process).unwrap_or(Gone::Killed)),
+            Some(result) => ProcessEnd::Returned(result),
+            None => ProcessEnd::EarlyEnd(net.gone(process).unwrap_or(EarlyEnd::Killed)),
         });
         Outcome { ends: ends.collect(), said: net.said() }
     }

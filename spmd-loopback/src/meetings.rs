@@ -15,8 +15,8 @@ pub(crate) type Key = (u64, What, u64, Vec<usize>);
 
 /// Meetings that some member has not left.
 #[derive(Default)]
-pub(crate) struct Meetings {
-    pub(crate) open: BTreeMap<Key, Meeting>,
+pub(crate) struct Gatherings {
+    pub(crate) open: BTreeMap<Key, Gathering>,
     /// How many of each kind a member has been at.
     count: BTreeMap<(u64, What, usize), u64>,
     pub(crate) sets: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Meetings {
 
 /// One meeting.
 #[derive(Default)]
-pub(crate) struct Meeting {
+pub(crate) struct Gathering {
     /// What those say who have come, by their numbers in the set.
     pub(crate) said: BTreeMap<usize, (bool, Vec<usize>)>,
     /// Who has been there when nobody was awaited any more.
@@ -34,7 +34,7 @@ pub(crate) struct Meeting {
     pub(crate) left: usize,
 }
 
-impl Meetings {
+impl Gatherings {
     /// Nobody has need of this set any more.
     pub(crate) fn forget(&mut self, set: u64) {
         self.open.retain(|(of, ..), _| *of != set);

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::meetings::Meetings;
+use crate::meetings::Gatherings;
 use crate::packets::Packets;
 use crate::payloads::Payloads;
-use crate::plan::{Gone, Plan};
+use crate::plan::{EarlyEnd, Plan};
 use crate::sets::Set;
 
 /// Bytes that are kept of what processes say.
@@ -29,7 +29,7 @@ pub(crate) struct Net {
 pub(crate) struct State {
     random: Rng,
     delay: Duration,
-    gone: Vec<Option<Gone>>,
+    gone: Vec<Option<EarlyEnd>>,
     /// Who is told which process has gone.
     told: Sender<usize>,
     /// Messages and steps that each process has begun.
@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) packets: Packets,
     pub(crate) payloads: Payloads,
     pub(crate) sets: BTreeMap<u64, Set>,
-    pub(crate) meetings: Meetings,
+    pub(crate) meetings: Gatherings,
     said: String,
 }
 
@@ -63,7 +63,7 @@ impl Net {
             packets: Packets::new(processes),
             payloads: Payloads::default(),
             sets: BTreeMap::from([(0, Set::new((0..processes).collect()))]),
-            meetings: Meetings::default(),
+            meetings: Gatherings::default(),
             said: String::new(),
         };
         Net { plan, state: Mutex::new(state), changed: Condvar::new() }
@@ -92,7 +92,7 @@ impl Net {
         if !self.plan.kills.contains(&due) {
             return state;
         }
-        self.end(&mut state, process, Gone::Killed);
+        self.end(&mut state, process, EarlyEnd::Killed);
         drop(state);
         stay()
     }
@@ -122,7 +122,7 @@ impl Net {
     }
 
     /// Ends a process: it sends and takes nothing any more.
-    fn end(&self, state: &mut State, process: usize, how: Gone) {
+    fn end(&self, state: &mut State, process: usize, how: EarlyEnd) {
         if state.gone[process].is_some() {
             return;
         }
@@ -142,11 +142,11 @@ impl Net {
     }
 
     pub(crate) fn kill(&self, process: usize) {
-        self.end(&mut self.state.lock(), process, Gone::Killed);
+        self.end(&mut self.state.lock(), process, EarlyEnd::Killed);
     }
 
     /// Ends this process, in which the calling thread is.
-    pub(crate) fn leave(&self, process: usize, how: Gone) -> ! {
+    pub(crate) fn leave(&self, process: usize, how: EarlyEnd) -> ! {
         self.end(&mut self.state.lock(), process, how);
         stay()
     }
@@ -155,14 +155,14 @@ impl Net {
     pub(crate) fn abort(&self, process: usize, status: i32) -> ! {
         let mut state = self.enter(process);
         for process in 0..self.plan.processes {
-            self.end(&mut state, process, Gone::Exited(status));
+            self.end(&mut state, process, EarlyEnd::Exited(status));
         }
         drop(state);
         stay()
     }
 
     /// How a process has gone.
-    pub(crate) fn gone(&self, process: usize) -> Option<Gone> {
+    pub(crate) fn gone(&self, process: usize) -> Option<EarlyEnd> {
         self.state.lock().gone[process]
     }
 
@@ -183,7 +183,7 @@ impl Net {
         }
     }
 
-    pub(crate) fn say(&self, process: usize, text: std::fmt::Arguments<'_>) {
+    pub(crate) fn print(&self, process: usize, text: std::fmt::Arguments<'_>) {
         let mut state = self.state.lock();
         if state.gone[process].is_none() && state.said.len() < SAID {
             state.said += &format!("{text}\n");
@@ -258,8 +258,9 @@ fn pair(one: usize, other: usize) -> (usize, usize) {
     (one.min(other), one.max(other))
 }
 
-/// Where the threads of a process stay that has ended: as they run in a process of the system's, and
-/// may be in the middle of anything, they cannot be ended. What lies on their stacks stays there.
+/// Where the threads of a process stay that has ended: as they run in a process of the system's,
+/// and may be in the middle of anything, they cannot be ended. What lies on their stacks stays
+/// there.
 fn stay() -> ! {
     loop {
         std::thread::park();

@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 
 /// How a process has ended before its ranks did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum EarlyEnd {
     /// It was killed.
     Killed,
     /// It has exited with this status, or all processes have been ended with it.
@@ -33,18 +33,18 @@ pub enum Gone {
 
 /// How a process has ended.
 #[derive(Debug)]
-pub enum End<R> {
+pub enum ProcessEnd<R> {
     /// Its ranks have: what they have returned, or what was wrong.
     Returned(Result<Vec<R>>),
     /// It has gone before.
-    Gone(Gone),
+    EarlyEnd(EarlyEnd),
 }
 
 /// How a job has ended.
 #[derive(Debug)]
 pub struct Outcome<R> {
     /// Each process.
-    pub ends: Vec<End<R>>,
+    pub ends: Vec<ProcessEnd<R>>,
     /// What the processes have said of what was wrong, one line each.
     pub said: String,
 }
@@ -52,21 +52,23 @@ pub struct Outcome<R> {
 impl<R> Outcome<R> {
     /// What all ranks have returned, in order.
     ///
-    /// Errors: the first process's that has one; [`Error::Boot`] with what was said, if a process has
-    /// gone.
+    /// Errors: the first process's that has one; [`Error::Boot`] with what was said, if a process
+    /// has gone.
     pub fn results(self) -> Result<Vec<R>> {
         let said = self.said;
         let each = self.ends.into_iter().enumerate().map(|(process, end)| match end {
-            End::Returned(results) => results,
-            End::Gone(how) => Err(Error::boot(format!("process {process}: {how:?}\n{said}"))),
+            ProcessEnd::Returned(results) => results,
+            ProcessEnd::EarlyEnd(how) => {
+                Err(Error::boot(format!("process {process}: {how:?}\n{said}")))
+            }
         });
         Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     /// All that was said, and the errors of all processes.
-    pub fn told(&self) -> String {
+    pub fn printed(&self) -> String {
         let errors = self.ends.iter().filter_map(|end| match end {
-            End::Returned(Err(error)) => Some(format!("{error}\n")),
+            ProcessEnd::Returned(Err(error)) => Some(format!("{error}\n")),
             _ => None,
         });
         self.said.clone() + &errors.collect::<String>()
@@ -74,7 +76,7 @@ impl<R> Outcome<R> {
 
     /// Whether some process has ended otherwise than with the results of its ranks.
     pub fn has_failed(&self) -> bool {
-        !self.ends.iter().all(|end| matches!(end, End::Returned(Ok(_))))
+        !self.ends.iter().all(|end| matches!(end, ProcessEnd::Returned(Ok(_))))
     }
 }
 

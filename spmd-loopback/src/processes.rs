@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spmd_core::Result;
-use spmd_core::transport::fabric::{Started, Step};
+use spmd_core::transport::fabric::{FabricRequest, NativeCollective};
 
 use crate::net::{Net, State};
 use crate::plan::wrong;
@@ -12,7 +12,7 @@ use crate::sets::{Set, UNDER_WAY};
 use crate::steps::{brought, deliver, kind, needs};
 
 /// A set as one of its processes has it.
-pub(crate) struct Members {
+pub(crate) struct LoopbackGroup {
     pub(crate) net: Arc<Net>,
     pub(crate) process: usize,
     pub(crate) set: u64,
@@ -21,20 +21,20 @@ pub(crate) struct Members {
     pub(crate) size: usize,
 }
 
-impl Members {
+impl LoopbackGroup {
     /// The set of this number, as `process` has it, which belongs to it.
-    pub(crate) fn new(net: &Arc<Net>, state: &State, process: usize, set: u64) -> Members {
+    pub(crate) fn new(net: &Arc<Net>, state: &State, process: usize, set: u64) -> LoopbackGroup {
         let members = &state.sets[&set].members;
         let rank = members.iter().position(|member| *member == process);
         let (rank, size) = (rank.expect("it belongs to the set"), members.len());
-        Members { net: net.clone(), process, set, rank, size }
+        LoopbackGroup { net: net.clone(), process, set, rank, size }
     }
 
     /// Makes a step, and waits for it.
     ///
     /// # Safety
-    /// As [`run`](spmd_core::transport::fabric::Processes::run).
-    pub(crate) unsafe fn make(&self, step: Step<'_>) -> Result<()> {
+    /// As [`run`](spmd_core::transport::fabric::ProcessGroup::run).
+    pub(crate) unsafe fn make(&self, step: NativeCollective<'_>) -> Result<()> {
         let mut begun = self.begin(step);
         // SAFETY: the caller's contract.
         self.net.until(self.process, |state| unsafe { begun.look(state, &step) })
@@ -43,13 +43,17 @@ impl Members {
     /// Begins a step.
     ///
     /// # Safety
-    /// As [`start`](spmd_core::transport::fabric::Processes::start).
-    pub(crate) unsafe fn begin_polled<'a>(&'a self, step: Step<'a>) -> Box<dyn Started + 'a> {
-        Box::new(Polled { begun: self.begin(step), step })
+    /// As [`start`](spmd_core::transport::fabric::ProcessGroup::start).
+    pub(crate) unsafe fn begin_polled<'a>(
+        &'a self,
+        step: NativeCollective<'a>,
+    ) -> Box<dyn FabricRequest + 'a> {
+        Box::new(CollectiveRequest { begun: self.begin(step), step })
     }
 
-    fn begin(&self, step: Step<'_>) -> Begun<'_> {
-        // SAFETY: what is readable for the step is until it is complete, by the contract of `start`.
+    fn begin(&self, step: NativeCollective<'_>) -> StartedCollective<'_> {
+        // SAFETY: what is readable for the step is until it is complete, by the contract of
+        // `start`.
         let brought = unsafe { brought(&step, self.rank, self.size) };
         let mut state = self.net.begin(self.process);
         let arrival = state.arrival();
@@ -59,7 +63,7 @@ impl Members {
         (place.brought[self.rank], place.arrivals[self.rank]) = (Some(brought), Some(arrival));
         drop(state);
         self.net.notify();
-        Begun { members: self, number, ended: false }
+        StartedCollective { members: self, number, ended: false }
     }
 }
 
@@ -75,9 +79,9 @@ impl State {
     /// As [`deliver`].
     unsafe fn look(
         &mut self,
-        members: &Members,
+        members: &LoopbackGroup,
         number: u64,
-        step: &Step<'_>,
+        step: &NativeCollective<'_>,
     ) -> Option<Result<()>> {
         let (me, survives) = (members.rank, members.net.plan.survives);
         let set = &self.sets[&members.set];
@@ -107,16 +111,20 @@ impl State {
 }
 
 /// A step that was begun.
-struct Begun<'a> {
-    members: &'a Members,
+struct StartedCollective<'a> {
+    members: &'a LoopbackGroup,
     number: u64,
     ended: bool,
 }
 
-impl Begun<'_> {
+impl StartedCollective<'_> {
     /// # Safety
     /// As [`deliver`].
-    unsafe fn look(&mut self, state: &mut State, step: &Step<'_>) -> Option<Result<()>> {
+    unsafe fn look(
+        &mut self,
+        state: &mut State,
+        step: &NativeCollective<'_>,
+    ) -> Option<Result<()>> {
         // SAFETY: the caller's contract.
         let outcome = unsafe { state.look(self.members, self.number, step)? };
         self.ended = true;
@@ -127,23 +135,23 @@ impl Begun<'_> {
 }
 
 /// A library takes no step back.
-impl Drop for Begun<'_> {
+impl Drop for StartedCollective<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let (net, process) = (&self.members.net, self.members.process);
-            net.say(process, format_args!("a collective step was given up"));
+            net.print(process, format_args!("a collective step was given up"));
             net.abort(process, 1)
         }
     }
 }
 
 /// One that its starter polls.
-struct Polled<'a> {
-    begun: Begun<'a>,
-    step: Step<'a>,
+struct CollectiveRequest<'a> {
+    begun: StartedCollective<'a>,
+    step: NativeCollective<'a>,
 }
 
-impl Started for Polled<'_> {
+impl FabricRequest for CollectiveRequest<'_> {
     fn test(&mut self) -> Result<bool> {
         let members = self.begun.members;
         let mut state = members.net.enter(members.process);
@@ -156,7 +164,7 @@ impl Started for Polled<'_> {
     }
 }
 
-impl Drop for Members {
+impl Drop for LoopbackGroup {
     fn drop(&mut self) {
         let mut state = self.net.lock();
         let set = state.set(self.set);

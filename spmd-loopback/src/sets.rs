@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::steps::Brought;
+use crate::steps::Contribution;
 
 /// How many steps of a set may be under way. A process that is so far ahead of another one waits in
 /// its step, though that may have no need of it.
@@ -19,12 +19,12 @@ pub(crate) struct Set {
     next: Vec<u64>,
     /// The number of the first one that is under way.
     pub(crate) first: u64,
-    pub(crate) steps: VecDeque<Underway>,
+    pub(crate) steps: VecDeque<PendingCollective>,
 }
 
 /// A step that some member has not ended.
-pub(crate) struct Underway {
-    pub(crate) brought: Vec<Option<Brought>>,
+pub(crate) struct PendingCollective {
+    pub(crate) brought: Vec<Option<Contribution>>,
     pub(crate) arrivals: Vec<Option<Instant>>,
     ended: Vec<bool>,
 }
@@ -43,12 +43,12 @@ impl Set {
         while self.first + self.steps.len() as u64 <= number {
             let brought = (0..size).map(|_| None).collect();
             let (arrivals, ended) = (vec![None; size], vec![false; size]);
-            self.steps.push_back(Underway { brought, arrivals, ended });
+            self.steps.push_back(PendingCollective { brought, arrivals, ended });
         }
         number
     }
 
-    pub(crate) fn step(&mut self, number: u64) -> &mut Underway {
+    pub(crate) fn step(&mut self, number: u64) -> &mut PendingCollective {
         &mut self.steps[(number - self.first) as usize]
     }
 
@@ -66,7 +66,7 @@ impl Set {
     }
 
     fn forget_ended(&mut self) {
-        let over = |step: &Underway| {
+        let over = |step: &PendingCollective| {
             step.ended.iter().zip(&self.left).all(|(ended, left)| *ended || *left)
         };
         while self.steps.front().is_some_and(over) {

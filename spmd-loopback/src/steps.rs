@@ -3,41 +3,45 @@
 use std::{ptr, slice};
 
 use spmd_core::Result;
-use spmd_core::transport::fabric::{Extents, Fold, Parts, Step};
+use spmd_core::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessBlocks};
 
 use crate::plan::wrong;
 
-/// What a process brings to a step: of which kind that is, and its data, one piece for each process or
-/// one for all.
-pub(crate) struct Brought {
+/// What a process brings to a step: of which kind that is, and its data, one piece for each process
+/// or one for all.
+pub(crate) struct Contribution {
     pub(crate) kind: (&'static str, usize),
     pieces: Vec<Vec<u8>>,
 }
 
 /// The kind of a step and its root: what must be the same on all processes for them to meet.
-pub(crate) fn kind(step: &Step<'_>) -> (&'static str, usize) {
+pub(crate) fn kind(step: &NativeCollective<'_>) -> (&'static str, usize) {
     match step {
-        Step::Barrier => ("barrier", 0),
-        Step::Broadcast { root, .. } => ("broadcast", *root),
-        Step::Gather { root, .. } => ("gather", *root),
-        Step::Allgather { .. } => ("allgather", 0),
-        Step::Scatter { root, .. } => ("scatter", *root),
-        Step::Alltoall { .. } => ("alltoall", 0),
-        Step::Reduce { root, .. } => ("reduce", *root),
-        Step::Allreduce(_) => ("allreduce", 0),
-        Step::ReduceScatter { .. } => ("reduce_scatter", 0),
-        Step::Scan(_) => ("scan", 0),
-        Step::Exscan(_) => ("exscan", 0),
+        NativeCollective::Barrier => ("barrier", 0),
+        NativeCollective::Broadcast { root, .. } => ("broadcast", *root),
+        NativeCollective::Gather { root, .. } => ("gather", *root),
+        NativeCollective::Allgather { .. } => ("allgather", 0),
+        NativeCollective::Scatter { root, .. } => ("scatter", *root),
+        NativeCollective::Alltoall { .. } => ("alltoall", 0),
+        NativeCollective::Reduce { root, .. } => ("reduce", *root),
+        NativeCollective::Allreduce(_) => ("allreduce", 0),
+        NativeCollective::ReduceScatter { .. } => ("reduce_scatter", 0),
+        NativeCollective::Scan(_) => ("scan", 0),
+        NativeCollective::Exscan(_) => ("exscan", 0),
     }
 }
 
 /// Whether process `me` must have what process `other` brings.
-pub(crate) fn needs(step: &Step<'_>, me: usize, other: usize) -> bool {
+pub(crate) fn needs(step: &NativeCollective<'_>, me: usize, other: usize) -> bool {
     match step {
-        Step::Broadcast { root, .. } | Step::Scatter { root, .. } => other == *root,
-        Step::Gather { root, .. } | Step::Reduce { root, .. } => me == *root,
-        Step::Scan(_) => other <= me,
-        Step::Exscan(_) => other < me,
+        NativeCollective::Broadcast { root, .. } | NativeCollective::Scatter { root, .. } => {
+            other == *root
+        }
+        NativeCollective::Gather { root, .. } | NativeCollective::Reduce { root, .. } => {
+            me == *root
+        }
+        NativeCollective::Scan(_) => other <= me,
+        NativeCollective::Exscan(_) => other < me,
         _ => true,
     }
 }
@@ -46,38 +50,43 @@ pub(crate) fn needs(step: &Step<'_>, me: usize, other: usize) -> bool {
 ///
 /// # Safety
 /// All memory that the step names as readable is.
-pub(crate) unsafe fn brought(step: &Step<'_>, me: usize, size: usize) -> Brought {
+pub(crate) unsafe fn brought(step: &NativeCollective<'_>, me: usize, size: usize) -> Contribution {
     let piece = |data: *const u8, bytes: usize| match bytes {
         0 => Vec::new(),
         // SAFETY: the caller's contract.
         _ => unsafe { slice::from_raw_parts(data, bytes) }.to_vec(),
     };
     let pieces = match step {
-        Step::Broadcast { root, memory, bytes } if *root == me => vec![piece(*memory, *bytes)],
-        Step::Scatter { root, .. } if *root != me => vec![],
-        Step::Barrier | Step::Broadcast { .. } => vec![],
-        Step::Gather { send, .. } | Step::Allgather { send, .. } => vec![piece(send.0, send.1)],
-        Step::Scatter { send, .. } | Step::Alltoall { send, .. } => (0..size)
+        NativeCollective::Broadcast { root, memory, bytes } if *root == me => {
+            vec![piece(*memory, *bytes)]
+        }
+        NativeCollective::Scatter { root, .. } if *root != me => vec![],
+        NativeCollective::Barrier | NativeCollective::Broadcast { .. } => vec![],
+        NativeCollective::Gather { send, .. } | NativeCollective::Allgather { send, .. } => {
+            vec![piece(send.0, send.1)]
+        }
+        NativeCollective::Scatter { send, .. } | NativeCollective::Alltoall { send, .. } => (0
+            ..size)
             .map(|process| {
                 let (start, bytes) = block(send, process);
                 // SAFETY: the block lies within the memory that the step names.
                 piece(unsafe { send.memory.add(start) }, bytes)
             })
             .collect(),
-        Step::Reduce { fold, .. }
-        | Step::Allreduce(fold)
-        | Step::ReduceScatter { fold, .. }
-        | Step::Scan(fold)
-        | Step::Exscan(fold) => vec![piece(fold.send, bytes(fold))],
+        NativeCollective::Reduce { fold, .. }
+        | NativeCollective::Allreduce(fold)
+        | NativeCollective::ReduceScatter { fold, .. }
+        | NativeCollective::Scan(fold)
+        | NativeCollective::Exscan(fold) => vec![piece(fold.send, bytes(fold))],
     };
-    Brought { kind: kind(step), pieces }
+    Contribution { kind: kind(step), pieces }
 }
 
 /// Where the block of a process starts, and its length.
-fn block(parts: &Parts<'_>, process: usize) -> (usize, usize) {
-    match parts.extents {
-        Extents::Equal(bytes) => (process * bytes, bytes),
-        Extents::Listed { bytes, starts } => (starts[process], bytes[process]),
+fn block(parts: &ProcessBlocks<'_>, process: usize) -> (usize, usize) {
+    match parts.layout {
+        BlockLayout::Equal(bytes) => (process * bytes, bytes),
+        BlockLayout::Listed { bytes, displacements } => (displacements[process], bytes[process]),
     }
 }
 
@@ -90,9 +99,9 @@ fn bytes(fold: &Fold<'_>) -> usize {
 /// # Safety
 /// All memory that the step names as writable is, and nobody else uses it.
 pub(crate) unsafe fn deliver(
-    step: &Step<'_>,
+    step: &NativeCollective<'_>,
     me: usize,
-    brought: &[Option<Brought>],
+    brought: &[Option<Contribution>],
 ) -> Result<()> {
     let of = |process: usize, piece: usize| {
         let brought = brought[process].as_ref().and_then(|brought| brought.pieces.get(piece));
@@ -107,7 +116,7 @@ pub(crate) unsafe fn deliver(
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), into, bytes) };
         Ok(())
     };
-    let put_all = |recv: &Parts<'_>, piece: usize| {
+    let put_all = |recv: &ProcessBlocks<'_>, piece: usize| {
         (0..brought.len()).try_for_each(|from| {
             let (start, bytes) = block(recv, from);
             // SAFETY: the block lies within the memory that the step names.
@@ -131,28 +140,34 @@ pub(crate) unsafe fn deliver(
         Ok(sum)
     };
     match step {
-        Step::Barrier => Ok(()),
-        Step::Broadcast { root, .. } | Step::Gather { root, .. } | Step::Reduce { root, .. }
-            if (*root == me) == matches!(step, Step::Broadcast { .. }) =>
+        NativeCollective::Barrier => Ok(()),
+        NativeCollective::Broadcast { root, .. }
+        | NativeCollective::Gather { root, .. }
+        | NativeCollective::Reduce { root, .. }
+            if (*root == me) == matches!(step, NativeCollective::Broadcast { .. }) =>
         {
             Ok(())
         }
-        Step::Broadcast { root, memory, bytes } => put(*root, of(*root, 0), *memory, *bytes),
-        Step::Gather { recv, .. } | Step::Allgather { recv, .. } => put_all(recv, 0),
-        Step::Scatter { root, recv, .. } => put(*root, of(*root, me), recv.0, recv.1),
-        Step::Alltoall { recv, .. } => put_all(recv, me),
-        Step::Reduce { fold, .. } | Step::Allreduce(fold) => {
+        NativeCollective::Broadcast { root, memory, bytes } => {
+            put(*root, of(*root, 0), *memory, *bytes)
+        }
+        NativeCollective::Gather { recv, .. } | NativeCollective::Allgather { recv, .. } => {
+            put_all(recv, 0)
+        }
+        NativeCollective::Scatter { root, recv, .. } => put(*root, of(*root, me), recv.0, recv.1),
+        NativeCollective::Alltoall { recv, .. } => put_all(recv, me),
+        NativeCollective::Reduce { fold, .. } | NativeCollective::Allreduce(fold) => {
             put(0, &folded(fold, brought.len())?, fold.recv, bytes(fold))
         }
-        Step::ReduceScatter { fold, counts } => {
+        NativeCollective::ReduceScatter { fold, counts } => {
             let size = fold.dtype.size as usize;
             let start = counts[..me].iter().sum::<usize>() * size;
             let sum = folded(fold, brought.len())?;
             let bytes = counts[me] * size;
             put(0, sum.get(start..start + bytes).unwrap_or_default(), fold.recv, bytes)
         }
-        Step::Exscan(_) if me == 0 => Ok(()),
-        Step::Scan(fold) => put(0, &folded(fold, me + 1)?, fold.recv, bytes(fold)),
-        Step::Exscan(fold) => put(0, &folded(fold, me)?, fold.recv, bytes(fold)),
+        NativeCollective::Exscan(_) if me == 0 => Ok(()),
+        NativeCollective::Scan(fold) => put(0, &folded(fold, me + 1)?, fold.recv, bytes(fold)),
+        NativeCollective::Exscan(fold) => put(0, &folded(fold, me)?, fold.recv, bytes(fold)),
     }
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spmd_core::transport::fabric::Started;
+use spmd_core::transport::fabric::FabricRequest;
 use spmd_core::{Error, Result};
 
 use crate::net::Net;
-use crate::payloads::{Data, Key};
+use crate::payloads::{Key, PayloadData};
 use crate::plan::wrong;
 
 /// The sender's side.
-pub(crate) struct Given {
+pub(crate) struct SendRequest {
     pub(crate) net: Arc<Net>,
     pub(crate) key: Key,
     pub(crate) taken: bool,
 }
 
-impl Started for Given {
+impl FabricRequest for SendRequest {
     fn test(&mut self) -> Result<bool> {
         let state = self.net.enter(self.key.0);
         // For one that has ended it never is.
@@ -27,25 +27,25 @@ impl Started for Given {
 }
 
 /// A library takes no send back: it goes on with a copy, or the process has to end.
-impl Drop for Given {
+impl Drop for SendRequest {
     fn drop(&mut self) {
         if !self.taken && !self.net.plan.survives && !matches!(self.test(), Ok(true)) {
             let (process, to, _) = self.key;
-            self.net.say(process, format_args!("a payload for process {to} was given up"));
+            self.net.print(process, format_args!("a payload for process {to} was given up"));
             self.net.abort(process, 1)
         }
     }
 }
 
 /// The receiver's side, which can be taken back.
-pub(crate) struct Taken {
+pub(crate) struct ReceiveRequest {
     pub(crate) net: Arc<Net>,
     pub(crate) key: Key,
     pub(crate) into: (*mut u8, usize),
     pub(crate) taken: bool,
 }
 
-impl Started for Taken {
+impl FabricRequest for ReceiveRequest {
     fn test(&mut self) -> Result<bool> {
         let (from, process, _) = self.key;
         let (into, bytes) = self.into;
@@ -60,15 +60,15 @@ impl Started for Taken {
             return Ok(false);
         };
         let (data, there) = match &payload.data {
-            Data::There(data, bytes) => (*data, *bytes),
-            Data::Copied(data) => (data.as_ptr(), data.len()),
+            PayloadData::There(data, bytes) => (*data, *bytes),
+            PayloadData::Copied(data) => (data.as_ptr(), data.len()),
         };
         if there != bytes {
             return Err(too_long(from, there, bytes));
         }
-        // SAFETY: the data are the payload's own, or their sender's, who has kept them until now: it
-        // leaves them under the lock that is held here. The memory is writable for as many bytes until
-        // this is dropped, by the contract of `take`.
+        // SAFETY: the data are the payload's own, or their sender's, who has kept them until now:
+        // it leaves them under the lock that is held here. The memory is writable for as many bytes
+        // until this is dropped, by the contract of `take`.
         unsafe { std::ptr::copy_nonoverlapping(data, into, bytes) };
         self.taken = true;
         drop(state);

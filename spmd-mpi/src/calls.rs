@@ -15,8 +15,8 @@ use crate::provider::{Count, Start, Status};
 /// The functions as methods.
 macro_rules! calls {
     ($($name:ident $symbol:ident $($counted:ident)? ($($arg:ident: $type:ty),*);)*) => {
-        /// All have the library's contract. The errors of `error_string` itself have no words, so that
-        /// it is called through the table.
+        /// All have the library's contract. The errors of `error_string` itself have no words, so
+        /// that it is called through the table.
         #[allow(clippy::missing_safety_doc, clippy::too_many_arguments, dead_code)]
         impl Library {$(
             #[inline(always)]

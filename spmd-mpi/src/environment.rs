@@ -6,8 +6,9 @@ use spmd_core::{Error, Result};
 #[cfg(all(unix, target_pointer_width = "64"))]
 use crate::provider::OTHER_LAUNCHER;
 
-/// Variables that only a process under an MPI launcher has: Hydra's (MPICH, Intel MPI), Slurm's with
-/// `--mpi=pmi2`, PALS' and Flux's; PMIx's (Slurm with `--mpi=pmix`, PRRTE); Open MPI's; MVAPICH's.
+/// Variables that only a process under an MPI launcher has: Hydra's (MPICH, Intel MPI), Slurm's
+/// with `--mpi=pmi2`, PALS' and Flux's; PMIx's (Slurm with `--mpi=pmix`, PRRTE); Open MPI's;
+/// MVAPICH's.
 const RANKS: [&str; 4] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK"];
 
 /// Variables that hold the number of processes. Slurm's `SLURM_NTASKS` is not one of them: a batch
@@ -38,11 +39,11 @@ pub fn check_pairing(
     if size != 1 {
         return Ok(());
     }
-    let started = SIZES.iter().find_map(|name| {
+    let requests = SIZES.iter().find_map(|name| {
         let said = number(&variable(name)?);
         (said > 1).then_some((name, said))
     });
-    let Some((name, said)) = started else { return Ok(()) };
+    let Some((name, said)) = requests else { return Ok(()) };
     Err(Error::unavailable(
         format!("a world of {said} processes"),
         format!(

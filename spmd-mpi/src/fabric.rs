@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::{env, process, ptr};
 
 use parking_lot::Mutex;
-use spmd_core::transport::fabric::{Extents, Fabric, Parts, Processes, Started, Step};
+use spmd_core::transport::fabric::{
+    BlockLayout, Fabric, FabricRequest, NativeCollective, ProcessBlocks, ProcessGroup,
+};
 use spmd_core::{Error, Result};
 
 use crate::environment::check_pairing;
 use crate::handles::Comm;
 use crate::mpi::{Calls, Mpi};
 use crate::packets::Packets;
-use crate::processes::Members;
+use crate::processes::MpiGroup;
 use crate::provider::Run;
-use crate::started::{Begun, Kind, Underway};
-use crate::survive::{self, Gift, Taken};
+use crate::requests::{BorrowedRequest, Kind, OwnedRequest};
+use crate::survive::{self, BufferedReceive, BufferedSend};
 use crate::{provider, steps};
 
 /// A process's MPI. Of its communicators, `world`'s carries collectives, others packets and
@@ -24,7 +26,7 @@ pub struct MpiFabric {
     mpi: &'static Mpi,
     /// The operating system's number of the process that initialised it. A forked one is another.
     process: u32,
-    world: Arc<Members>,
+    world: Arc<MpiGroup>,
     packets: Packets,
     payloads: Comm,
     hosts: Vec<u32>,
@@ -106,7 +108,7 @@ impl MpiFabric {
         check_pairing(size, mpi.name(), |name| env::var(name).ok())?;
         let tags = tags(&mpi.calls()?)?;
         let collectives = mpi.calls()?.duplicate(all)?;
-        let world = Arc::new(Members::new(mpi, &mpi.calls()?, collectives, tags)?);
+        let world = Arc::new(MpiGroup::new(mpi, &mpi.calls()?, collectives, tags)?);
         let hosts = hosts(&mpi.calls()?, &world)?;
         let payloads = mpi.calls()?.duplicate(all)?;
         let calls = mpi.calls()?;
@@ -159,23 +161,24 @@ fn tags(calls: &Calls<'_>) -> Result<u32> {
 }
 
 /// The first process on the host of each. All processes call it together.
-fn hosts(calls: &Calls<'_>, world: &Members) -> Result<Vec<u32>> {
+fn hosts(calls: &Calls<'_>, world: &MpiGroup) -> Result<Vec<u32>> {
     let constants = &calls.constants;
     let (rank, size) = (world.rank(), world.size());
     let mut host = constants.comm_world;
     let mut first = rank as u32;
     let mut hosts = vec![0u32; size];
     let (memory, bytes) = ((&raw mut first).cast::<u8>(), size_of::<u32>());
-    let all = Parts { memory: hosts.as_mut_ptr().cast(), extents: Extents::Equal(bytes) };
+    let all =
+        ProcessBlocks { memory: hosts.as_mut_ptr().cast(), layout: BlockLayout::Equal(bytes) };
     // SAFETY: the communicators are valid; a number goes to every process of a host, and then one
     // from each to an array of as many.
     unsafe {
         let (world, kind) = (constants.comm_world, constants.comm_type_shared);
         calls.comm_split_type(world, kind, rank as c_int, constants.info_null, &mut host)?;
         calls.return_errors(host)?;
-        steps::make(calls, host, 0, Step::Broadcast { root: 0, memory, bytes }, None)?;
+        steps::make(calls, host, 0, NativeCollective::Broadcast { root: 0, memory, bytes }, None)?;
         calls.comm_free(&mut host)?;
-        let step = Step::Allgather { send: (memory, bytes), recv: all };
+        let step = NativeCollective::Allgather { send: (memory, bytes), recv: all };
         steps::make(calls, world, rank, step, None)?;
     }
     Ok(hosts)
@@ -198,7 +201,7 @@ impl Fabric for MpiFabric {
         self.mpi.name()
     }
 
-    fn world(&self) -> Arc<dyn Processes> {
+    fn world(&self) -> Arc<dyn ProcessGroup> {
         self.world.clone()
     }
 
@@ -218,46 +221,48 @@ impl Fabric for MpiFabric {
         self.packets.receive(self.mpi, take)
     }
 
-    unsafe fn give(
+    unsafe fn issend(
         &self,
         to: usize,
         key: u32,
         data: *const u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>> {
+    ) -> Result<Box<dyn FabricRequest>> {
         let calls = self.mpi.calls()?;
-        let mut begun = Begun::new(&calls);
+        let mut begun = OwnedRequest::new(&calls);
         let (to, tag, request) = (to as c_int, self.tag(key), &mut begun.request);
         if calls.survives() {
             // SAFETY: the data are readable during this call, by the caller's contract.
             let copy = unsafe { std::slice::from_raw_parts(data, bytes) }.to_vec();
             let run = Run::of(&calls, bytes)?;
             let (issend, data) = (calls.functions.issend, copy.as_ptr());
-            // SAFETY: the copy stays where it is until the request is complete: `Gift` sees to it.
+            // SAFETY: the copy stays where it is until the request is complete: `BufferedSend` sees
+            // to it.
             let code = unsafe { issend(data, run.count, run.of, to, tag, self.payloads, request) };
             let begins = calls.check_survived("MPI_Issend", code)?;
-            return Ok(Box::new(Gift::new(self.mpi, begun, copy, !begins)));
+            return Ok(Box::new(BufferedSend::new(self.mpi, begun, copy, !begins)));
         }
-        // SAFETY: the data stay readable until the request is complete or `Underway` is dropped,
-        // by the caller's contract. A synchronous send is complete once its receive has begun.
+        // SAFETY: the data stay readable until the request is complete or `BorrowedRequest` is
+        // dropped, by the caller's contract. A synchronous send is complete once its receive has
+        // begun.
         let made = Run::of(&calls, bytes).and_then(|run| unsafe {
             calls.issend(data, run.count, run.of, to, tag, self.payloads, request)
         });
         drop(calls);
         // After an error, too: then dropping it leaves nothing under way.
-        let underway = Underway { mpi: self.mpi, begun, kind: Kind::Give };
+        let underway = BorrowedRequest { mpi: self.mpi, begun, kind: Kind::Send };
         made.map(|()| Box::new(underway) as _)
     }
 
-    unsafe fn take(
+    unsafe fn irecv(
         &self,
         from: usize,
         key: u32,
         into: *mut u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>> {
+    ) -> Result<Box<dyn FabricRequest>> {
         let calls = self.mpi.calls()?;
-        let mut begun = Begun::new(&calls);
+        let mut begun = OwnedRequest::new(&calls);
         let (from, tag, request) = (from as c_int, self.tag(key), &mut begun.request);
         if calls.survives() {
             let run = Run::of(&calls, bytes)?;
@@ -265,17 +270,17 @@ impl Fabric for MpiFabric {
             // SAFETY: as below.
             let code = unsafe { irecv(into, run.count, run.of, from, tag, self.payloads, request) };
             let begins = calls.check_survived("MPI_Irecv", code)?;
-            let underway = Underway { mpi: self.mpi, begun, kind: Kind::Take };
-            return Ok(Box::new(Taken::new(underway, !begins)));
+            let underway = BorrowedRequest { mpi: self.mpi, begun, kind: Kind::Receive };
+            return Ok(Box::new(BufferedReceive::new(underway, !begins)));
         }
-        // SAFETY: the memory stays writable until the request is complete or `Underway` is dropped,
-        // by the caller's contract.
+        // SAFETY: the memory stays writable until the request is complete or `BorrowedRequest` is
+        // dropped, by the caller's contract.
         let made = Run::of(&calls, bytes).and_then(|run| unsafe {
             calls.irecv(into, run.count, run.of, from, tag, self.payloads, request)
         });
         drop(calls);
         // After an error, too: then dropping it leaves nothing under way.
-        let underway = Underway { mpi: self.mpi, begun, kind: Kind::Take };
+        let underway = BorrowedRequest { mpi: self.mpi, begun, kind: Kind::Receive };
         made.map(|()| Box::new(underway) as _)
     }
 

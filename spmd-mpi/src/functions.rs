@@ -67,8 +67,8 @@ macro_rules! table {
     };
 }
 
-/// Gives the macro `then` the functions that are used, each `name symbol(arguments)`; `counted` are those
-/// whose counts are `provider`'s.
+/// Gives the macro `then` the functions that are used, each `name symbol(arguments)`; `counted` are
+/// those whose counts are `provider`'s.
 macro_rules! functions {
     ($then:ident) => {
         $then! {
@@ -114,19 +114,19 @@ macro_rules! functions {
             ibcast MPI_Ibcast counted (data: *mut u8, count: Count, of: Datatype, root: c_int, comm: Comm, request: *mut Request);
             gather MPI_Gather counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm);
             igather MPI_Igather counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
-            gatherv MPI_Gatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, starts: *const Start, to: Datatype, root: c_int, comm: Comm);
-            igatherv MPI_Igatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, starts: *const Start, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
+            gatherv MPI_Gatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, displacements: *const Start, to: Datatype, root: c_int, comm: Comm);
+            igatherv MPI_Igatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, displacements: *const Start, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
             allgather MPI_Allgather counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, comm: Comm);
             iallgather MPI_Iallgather counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, comm: Comm, request: *mut Request);
-            allgatherv MPI_Allgatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, starts: *const Start, to: Datatype, comm: Comm);
+            allgatherv MPI_Allgatherv counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: *const Count, displacements: *const Start, to: Datatype, comm: Comm);
             scatter MPI_Scatter counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm);
             iscatter MPI_Iscatter counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
-            scatterv MPI_Scatterv counted (send: *const u8, sent: *const Count, starts: *const Start, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm);
-            iscatterv MPI_Iscatterv counted (send: *const u8, sent: *const Count, starts: *const Start, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
+            scatterv MPI_Scatterv counted (send: *const u8, sent: *const Count, displacements: *const Start, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm);
+            iscatterv MPI_Iscatterv counted (send: *const u8, sent: *const Count, displacements: *const Start, of: Datatype, recv: *mut u8, received: Count, to: Datatype, root: c_int, comm: Comm, request: *mut Request);
             alltoall MPI_Alltoall counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, comm: Comm);
             ialltoall MPI_Ialltoall counted (send: *const u8, sent: Count, of: Datatype, recv: *mut u8, received: Count, to: Datatype, comm: Comm, request: *mut Request);
-            alltoallv MPI_Alltoallv counted (send: *const u8, sent: *const Count, leaving: *const Start, of: Datatype, recv: *mut u8, received: *const Count, arriving: *const Start, to: Datatype, comm: Comm);
-            ialltoallv MPI_Ialltoallv counted (send: *const u8, sent: *const Count, leaving: *const Start, of: Datatype, recv: *mut u8, received: *const Count, arriving: *const Start, to: Datatype, comm: Comm, request: *mut Request);
+            alltoallv MPI_Alltoallv counted (send: *const u8, sent: *const Count, at_exit: *const Start, of: Datatype, recv: *mut u8, received: *const Count, arriving: *const Start, to: Datatype, comm: Comm);
+            ialltoallv MPI_Ialltoallv counted (send: *const u8, sent: *const Count, at_exit: *const Start, of: Datatype, recv: *mut u8, received: *const Count, arriving: *const Start, to: Datatype, comm: Comm, request: *mut Request);
             reduce MPI_Reduce counted (send: *const u8, recv: *mut u8, count: Count, of: Datatype, op: Op, root: c_int, comm: Comm);
             ireduce MPI_Ireduce counted (send: *const u8, recv: *mut u8, count: Count, of: Datatype, op: Op, root: c_int, comm: Comm, request: *mut Request);
             allreduce MPI_Allreduce counted (send: *const u8, recv: *mut u8, count: Count, of: Datatype, op: Op, comm: Comm);

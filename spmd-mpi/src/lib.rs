@@ -3,8 +3,9 @@
 //! [`attach`] finds an MPI library on the machine, when the program runs: nothing of MPI is needed
 //! to build it. Everything else is behind the interface that it returns.
 //!
-//! With the feature `mpi` the program is linked with the MPI whose `mpicc` is in `PATH`, or is named
-//! by `MPICC`, when it is built, and loads no other: for libraries without the standard ABI of MPI
+//! With the feature `mpi` the program is linked with the MPI whose `mpicc` is in `PATH`, or is
+//! named by `MPICC`, when it is built, and loads no other: for libraries without the standard ABI
+//! of MPI
 //! 5.0, as Open MPI up to 5, MPICH up to 4, and Cray's. To build it needs that `mpicc`, with the
 //! library's headers, and libclang (Debian: `libopenmpi-dev` and `libclang-dev`).
 
@@ -33,7 +34,7 @@ mod packets;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod processes;
 #[cfg(all(unix, target_pointer_width = "64"))]
-mod started;
+mod requests;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod steps;
 #[cfg(all(unix, target_pointer_width = "64"))]
@@ -62,8 +63,8 @@ use spmd_core::{Error, Result};
 /// return the same.
 ///
 /// The library is the one that [`find::here`] finds, by `SPMD_MPI_LIB`, in the loader's folders,
-/// beside the `mpirun` or `mpiexec` on `PATH`, or in the active Python environment. With the feature
-/// `mpi` it is the one that the program is linked with.
+/// beside the `mpirun` or `mpiexec` on `PATH`, or in the active Python environment. With the
+/// feature `mpi` it is the one that the program is linked with.
 ///
 /// # Errors
 /// [`Error::Unavailable`] where there is no library of use, or one that does not belong to the
@@ -85,8 +86,8 @@ pub fn attach() -> Result<Arc<dyn Fabric>> {
     ));
 }
 
-/// [`attach`], where `SPMD_TRANSPORT` says `mpi`, or an MPI launcher has started this process and it
-/// does not say `shm`.
+/// [`attach`], where `SPMD_TRANSPORT` says `mpi`, or an MPI launcher has started this process and
+/// it does not say `shm`.
 ///
 /// # Errors
 /// As [`attach`]; the variable says something else.

@@ -19,8 +19,8 @@ use crate::provider::Status;
 /// Sends that one call looks at.
 const COLLECTED: usize = 4;
 
-/// Sends to one process that MPI has at a time. Open MPI 5 keeps up to 64 KiB for each that nobody has
-/// received, MPICH 5 up to a KiB: what is more waits here.
+/// Sends to one process that MPI has at a time. Open MPI 5 keeps up to 64 KiB for each that nobody
+/// has received, MPICH 5 up to a KiB: what is more waits here.
 const UNDER_WAY: usize = 128;
 
 /// Buffers that are kept for later sends.
@@ -151,8 +151,8 @@ impl Outbox {
         let sent = mpi.check_sent("MPI_Isend", code).map(drop);
         // After an error, too, for the case that it was begun.
         self.queue(to).under_way += 1;
-        let settled = self.settle(mpi, Sending { to, request, buffer });
-        sent.and(settled.map(drop))
+        let kept = self.keep_until_sent(mpi, Sending { to, request, buffer });
+        sent.and(kept.map(drop))
     }
 
     fn queue(&mut self, to: usize) -> &mut Queue {
@@ -164,8 +164,8 @@ impl Outbox {
         for _ in 0..self.sends.len().min(COLLECTED) {
             let Some(send) = self.sends.pop_front() else { break };
             let to = send.to;
-            let settled = self.settle(mpi, send);
-            if matches!(settled, Ok(false)) {
+            let kept = self.keep_until_sent(mpi, send);
+            if matches!(kept, Ok(false)) {
                 continue;
             }
             while self.queue(to).under_way < UNDER_WAY {
@@ -173,14 +173,14 @@ impl Outbox {
                 self.waiting -= 1;
                 self.begin(mpi, comm, to, next)?;
             }
-            settled?;
+            kept?;
         }
         Ok(())
     }
 
     /// Keeps the buffer for as long as MPI reads it; says whether it has done with it. What cannot
     /// arrive any more is done with as well, and so is what has failed.
-    fn settle(&mut self, mpi: &Calls<'_>, mut send: Sending) -> Result<bool> {
+    fn keep_until_sent(&mut self, mpi: &Calls<'_>, mut send: Sending) -> Result<bool> {
         let done = done(mpi, &mut send.request);
         if matches!(done, Ok(Some(false))) {
             self.sends.push_back(send);

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use spmd_core::element::DType;
 use spmd_core::op::ErasedOp;
-use spmd_core::transport::fabric::{Processes, Started, Step};
+use spmd_core::transport::fabric::{FabricRequest, NativeCollective, ProcessGroup};
 use spmd_core::{Error, Result};
 
 use crate::handles::{Comm, Group};
 use crate::mpi::{Calls, Mpi};
 use crate::provider::{bits, pieces};
-use crate::started::{Begun, Kind, Several, Underway};
+use crate::requests::{BorrowedRequest, Kind, OwnedRequest, RequestGroup};
 use crate::steps::make;
 use crate::survive::{missing, numbers};
 use crate::types::native;
 
 /// A communicator of MPI's, private to this library.
-pub struct Members {
+pub struct MpiGroup {
     mpi: &'static Mpi,
     comm: Comm,
     rank: usize,
@@ -26,12 +26,12 @@ pub struct Members {
     tags: u32,
 }
 
-impl Members {
+impl MpiGroup {
     /// The processes of `comm`, which belongs to the result from now on.
-    pub fn new(mpi: &'static Mpi, calls: &Calls<'_>, comm: Comm, tags: u32) -> Result<Members> {
+    pub fn new(mpi: &'static Mpi, calls: &Calls<'_>, comm: Comm, tags: u32) -> Result<MpiGroup> {
         calls.return_errors(comm)?;
         let (rank, size) = calls.rank_and_size(comm)?;
-        Ok(Members { mpi, comm, rank, size, tags })
+        Ok(MpiGroup { mpi, comm, rank, size, tags })
     }
 
     /// Gives `make` the group of these of the processes.
@@ -58,7 +58,7 @@ impl Members {
     }
 }
 
-impl Processes for Members {
+impl ProcessGroup for MpiGroup {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -67,7 +67,7 @@ impl Processes for Members {
         self.size
     }
 
-    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>> {
+    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn ProcessGroup>> {
         if !members.contains(&self.rank) || members.iter().any(|member| *member >= self.size) {
             return Err(Error::argument(format!(
                 "process {} of {} cannot make the set {members:?}",
@@ -81,7 +81,7 @@ impl Processes for Members {
             // SAFETY: the communicator and the group are valid, the handle writable.
             unsafe { calls.comm_create_group(self.comm, group, tag, &mut comm) }
         })?;
-        Ok(Arc::new(Members::new(self.mpi, &calls, comm, self.tags)?))
+        Ok(Arc::new(MpiGroup::new(self.mpi, &calls, comm, self.tags)?))
     }
 
     #[inline]
@@ -89,7 +89,7 @@ impl Processes for Members {
         native(self.mpi.constants(), dtype, op).is_some()
     }
 
-    unsafe fn run(&self, step: Step<'_>) -> Result<()> {
+    unsafe fn run(&self, step: NativeCollective<'_>) -> Result<()> {
         let calls = self.mpi.calls()?;
         let Some(steps) = pieces(self.rank, step)? else {
             // SAFETY: the caller's contract; the step is complete before this returns.
@@ -101,13 +101,16 @@ impl Processes for Members {
         })
     }
 
-    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>> {
+    unsafe fn start<'a>(
+        &'a self,
+        step: NativeCollective<'a>,
+    ) -> Result<Box<dyn FabricRequest + 'a>> {
         let calls = self.mpi.calls()?;
         let begin = |step| {
-            let mut begun = Begun::new(&calls);
+            let mut begun = OwnedRequest::new(&calls);
             // SAFETY: the caller's contract, until the step is complete.
             let made = unsafe { make(&calls, self.comm, self.rank, step, Some(&mut begun)) };
-            (Underway { mpi: self.mpi, begun, kind: Kind::Step }, made)
+            (BorrowedRequest { mpi: self.mpi, begun, kind: Kind::NativeCollective }, made)
         };
         let mut all = Vec::new();
         let made = match pieces(self.rank, step)? {
@@ -128,7 +131,7 @@ impl Processes for Members {
         };
         // What was begun before an error looks after itself when it is dropped, which calls MPI.
         drop(calls);
-        made.map(|()| Box::new(Several(all)) as _)
+        made.map(|()| Box::new(RequestGroup(all)) as _)
     }
 
     fn handle(&self) -> usize {
@@ -141,7 +144,7 @@ impl Processes for Members {
         }
     }
 
-    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>> {
+    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn ProcessGroup>>> {
         let mut calls = self.mpi.calls()?;
         let mut comm = self.comm;
         self.with_group(&mut calls, members, |calls, group| {
@@ -152,14 +155,14 @@ impl Processes for Members {
         if members.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Arc::new(Members::new(self.mpi, &calls, comm, self.tags)?)))
+        Ok(Some(Arc::new(MpiGroup::new(self.mpi, &calls, comm, self.tags)?)))
     }
 
-    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)> {
+    fn shrink(&self) -> Result<(Arc<dyn ProcessGroup>, Vec<usize>)> {
         let (survival, library) = self.mpi.survival().ok_or_else(|| missing(self.mpi))?;
         let comm = survival.shrink(library, self.comm)?;
         let calls = self.mpi.calls()?;
-        let left = Members::new(self.mpi, &calls, comm, self.tags)?;
+        let left = MpiGroup::new(self.mpi, &calls, comm, self.tags)?;
         let numbers = numbers(&calls, comm, self.comm, left.size)?;
         drop(calls);
         Ok((Arc::new(left), numbers))
@@ -175,7 +178,7 @@ impl Processes for Members {
 /// But the standard expects it to be local, and lets what is under way complete; MPICH, Intel MPI
 /// and Open MPI do so. Not to free would end a program that splits some thousand times, for there
 /// are no more communicators than that.
-impl Drop for Members {
+impl Drop for MpiGroup {
     fn drop(&mut self) {
         if let Ok(calls) = self.mpi.calls() {
             // SAFETY: nobody uses the communicator after this. An error could be told to nobody.

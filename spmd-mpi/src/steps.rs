@@ -3,14 +3,14 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use spmd_core::transport::fabric::{Extents, Fold, Step};
+use spmd_core::transport::fabric::{BlockLayout, Fold, NativeCollective};
 use spmd_core::{Error, Result};
 
 use crate::handles::{Comm, Datatype, Op};
 use crate::library::{Constants, Library};
 use crate::provider::Count;
 use crate::provider::{Lists, Run};
-use crate::started::Begun;
+use crate::requests::OwnedRequest;
 use crate::types::native;
 
 /// Makes a step, or begins it if there is a place for its request, for process `rank` of `comm`.
@@ -23,8 +23,8 @@ pub unsafe fn make(
     mpi: &Library,
     comm: Comm,
     rank: usize,
-    step: Step<'_>,
-    begun: Option<&mut Begun>,
+    step: NativeCollective<'_>,
+    begun: Option<&mut OwnedRequest>,
 ) -> Result<()> {
     /// Waits or begins; then the `kept` lists stay with the request.
     macro_rules! call {
@@ -47,102 +47,111 @@ pub unsafe fn make(
     }
     let in_place = mpi.constants.in_place.cast_const();
     match step {
-        Step::Barrier => call!(barrier, ibarrier: comm),
-        Step::Broadcast { root, memory, bytes } => {
+        NativeCollective::Barrier => call!(barrier, ibarrier: comm),
+        NativeCollective::Broadcast { root, memory, bytes } => {
             let run = Run::of(mpi, bytes)?;
             call!(bcast, ibcast: place(memory), run.count, run.of, root as c_int, comm)
         }
-        Step::Gather { root, send, recv } => {
+        NativeCollective::Gather { root, send, recv } => {
             let (root, from, to) = (root as c_int, place(send.0.cast_mut()), place(recv.memory));
             let run = Run::of(mpi, send.1)?;
-            match recv.extents {
-                Extents::Equal(_) => call!(gather, igather:
+            match recv.layout {
+                BlockLayout::Equal(_) => call!(gather, igather:
                     from, run.count, run.of, to, run.count, run.of, root, comm),
-                Extents::Listed { bytes, starts } => {
-                    let all = Lists::of(mpi, bytes, starts)?;
+                BlockLayout::Listed { bytes, displacements } => {
+                    let all = Lists::of(mpi, bytes, displacements)?;
                     call!(gatherv, igatherv:
-                        from, run.count, run.of, to, all.counts, all.starts, all.of, root, comm;
+                        from, run.count, run.of, to, all.counts, all.displacements, all.of, root, comm;
                         all)
                 }
             }
         }
-        Step::Allgather { send, recv } => {
+        NativeCollective::Allgather { send, recv } => {
             // SAFETY: a process's own block lies within the memory.
-            let own = unsafe { recv.memory.add(recv.extents.start(rank)) };
+            let own = unsafe { recv.memory.add(recv.layout.start(rank)) };
             let from = if send.0 == own { in_place } else { place(send.0.cast_mut()) };
             let (to, run) = (place(recv.memory), Run::of(mpi, send.1)?);
-            match (recv.extents, begun) {
-                (Extents::Equal(_), begun) => call!(begun, allgather, iallgather:
+            match (recv.layout, begun) {
+                (BlockLayout::Equal(_), begun) => call!(begun, allgather, iallgather:
                     from, run.count, run.of, to, run.count, run.of, comm),
-                (Extents::Listed { bytes, starts }, None) => {
-                    let all = Lists::of(mpi, bytes, starts)?;
-                    let (counts, starts) = (all.counts, all.starts);
+                (BlockLayout::Listed { bytes, displacements }, None) => {
+                    let all = Lists::of(mpi, bytes, displacements)?;
+                    let (counts, displacements) = (all.counts, all.displacements);
                     // SAFETY: as in `call`.
                     unsafe {
-                        mpi.allgatherv(from, run.count, run.of, to, counts, starts, all.of, comm)
+                        mpi.allgatherv(
+                            from,
+                            run.count,
+                            run.of,
+                            to,
+                            counts,
+                            displacements,
+                            all.of,
+                            comm,
+                        )
                     }
                 }
-                (Extents::Listed { bytes, starts }, Some(begun)) => {
+                (BlockLayout::Listed { bytes, displacements }, Some(begun)) => {
                     let send = (if from == in_place { own } else { send.0.cast_mut() }, send.1);
                     // SAFETY: this function's contract.
-                    unsafe { begin_allgather(mpi, comm, send, (to, bytes, starts), begun) }
+                    unsafe { begin_allgather(mpi, comm, send, (to, bytes, displacements), begun) }
                 }
             }
         }
-        Step::Scatter { root, send, recv } => {
+        NativeCollective::Scatter { root, send, recv } => {
             let (root, from, to) = (root as c_int, place(send.memory), place(recv.0));
             let run = Run::of(mpi, recv.1)?;
-            match send.extents {
-                Extents::Equal(_) => call!(scatter, iscatter:
+            match send.layout {
+                BlockLayout::Equal(_) => call!(scatter, iscatter:
                     from, run.count, run.of, to, run.count, run.of, root, comm),
-                Extents::Listed { bytes, starts } => {
-                    let all = Lists::of(mpi, bytes, starts)?;
+                BlockLayout::Listed { bytes, displacements } => {
+                    let all = Lists::of(mpi, bytes, displacements)?;
                     call!(scatterv, iscatterv:
-                        from, all.counts, all.starts, all.of, to, run.count, run.of, root, comm;
+                        from, all.counts, all.displacements, all.of, to, run.count, run.of, root, comm;
                         all)
                 }
             }
         }
-        Step::Alltoall { send, recv } => {
+        NativeCollective::Alltoall { send, recv } => {
             let (from, to) = (place(send.memory), place(recv.memory));
-            match (send.extents, recv.extents) {
+            match (send.layout, recv.layout) {
                 (
-                    Extents::Listed { bytes: lengths, starts: places },
-                    Extents::Listed { bytes, starts },
+                    BlockLayout::Listed { bytes: lengths, displacements: places },
+                    BlockLayout::Listed { bytes, displacements },
                 ) => {
                     let out = Lists::of(mpi, lengths, places)?;
-                    let come = Lists::of(mpi, bytes, starts)?;
+                    let come = Lists::of(mpi, bytes, displacements)?;
                     call!(alltoallv, ialltoallv:
-                        from, out.counts, out.starts, out.of,
-                        to, come.counts, come.starts, come.of, comm; out, come)
+                        from, out.counts, out.displacements, out.of,
+                        to, come.counts, come.displacements, come.of, comm; out, come)
                 }
-                (Extents::Equal(bytes), _) | (_, Extents::Equal(bytes)) => {
+                (BlockLayout::Equal(bytes), _) | (_, BlockLayout::Equal(bytes)) => {
                     let run = Run::of(mpi, bytes)?;
                     call!(alltoall, ialltoall: from, run.count, run.of, to, run.count, run.of, comm)
                 }
             }
         }
-        Step::Reduce { root, fold } => {
+        NativeCollective::Reduce { root, fold } => {
             let Native { mut from, mut to, count, of, op } = Native::of(&mpi.constants, fold)?;
             if rank != root {
                 (from, to) = (place(fold.send.cast_mut()), ptr::null_mut());
             }
             call!(reduce, ireduce: from, to, count, of, op, root as c_int, comm)
         }
-        Step::Allreduce(fold) => {
+        NativeCollective::Allreduce(fold) => {
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
             call!(allreduce, iallreduce: from, to, count, of, op, comm)
         }
-        Step::ReduceScatter { fold, counts } => {
+        NativeCollective::ReduceScatter { fold, counts } => {
             let Native { from, to, of, op, .. } = Native::of(&mpi.constants, fold)?;
             let each = Lists::of_elements(counts, of);
             call!(reduce_scatter, ireduce_scatter: from, to, each.counts, of, op, comm; each)
         }
-        Step::Scan(fold) => {
+        NativeCollective::Scan(fold) => {
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
             call!(scan, iscan: from, to, count, of, op, comm)
         }
-        Step::Exscan(fold) => {
+        NativeCollective::Exscan(fold) => {
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
             call!(exscan, iexscan: from, to, count, of, op, comm)
         }
@@ -150,8 +159,8 @@ pub unsafe fn make(
 }
 
 /// Begins to bring blocks of different lengths to all: as an alltoall of copies of each. What is
-/// for that, `MPI_Iallgatherv`, sends with Intel MPI 2021.18 as much at a time as the shortest block
-/// is long: single bytes, if one is empty.
+/// for that, `MPI_Iallgatherv`, sends with Intel MPI 2021.18 as much at a time as the shortest
+/// block is long: single bytes, if one is empty.
 ///
 /// # Safety
 /// As [`make`].
@@ -160,24 +169,24 @@ unsafe fn begin_allgather(
     mpi: &Library,
     comm: Comm,
     (send, length): (*mut u8, usize),
-    (to, bytes, starts): (*mut u8, &[usize], &[usize]),
-    begun: &mut Begun,
+    (to, bytes, displacements): (*mut u8, &[usize], &[usize]),
+    begun: &mut OwnedRequest,
 ) -> Result<()> {
     // The block may lie in the memory for all, where it is also received.
     // SAFETY: the caller's contract.
     let copy = Box::<[u8]>::from(unsafe { std::slice::from_raw_parts(send, length) });
     let (lengths, nowhere) = (vec![length; bytes.len()], vec![0; bytes.len()]);
-    let (out, come) = (Lists::of(mpi, &lengths, &nowhere)?, Lists::of(mpi, bytes, starts)?);
+    let (out, come) = (Lists::of(mpi, &lengths, &nowhere)?, Lists::of(mpi, bytes, displacements)?);
     // SAFETY: the caller's contract, and what is made here stays with the request.
     let made = unsafe {
         mpi.ialltoallv(
             place(copy.as_ptr().cast_mut()),
             out.counts,
-            out.starts,
+            out.displacements,
             out.of,
             to,
             come.counts,
-            come.starts,
+            come.displacements,
             come.of,
             comm,
             &mut begun.request,

@@ -4,13 +4,13 @@
 use std::ffi::{c_int, c_void};
 use std::{mem, ptr};
 
-use spmd_core::transport::fabric::Started;
+use spmd_core::transport::fabric::FabricRequest;
 use spmd_core::{Error, Result};
 
 use crate::handles::{Comm, Group};
 use crate::mpi::{Calls, Mpi};
 use crate::packets::done;
-use crate::started::{Begun, Underway};
+use crate::requests::{BorrowedRequest, OwnedRequest};
 use crate::ulfm::symbol;
 
 /// The number in `old` of each process of `new`, all of which are in both.
@@ -74,26 +74,26 @@ pub fn leave_at_exit(leave: fn(c_int)) {
 
 /// A payload's send whose receiver may fail, or give up to take it: MPI takes no send back, so that
 /// it has a copy of its own, which stays with it if it is dropped before its end.
-pub struct Gift {
+pub struct BufferedSend {
     mpi: &'static Mpi,
-    begun: Begun,
+    begun: OwnedRequest,
     data: Vec<u8>,
     lost: bool,
 }
 
-impl Gift {
-    pub fn new(mpi: &'static Mpi, begun: Begun, data: Vec<u8>, lost: bool) -> Gift {
-        Gift { mpi, begun, data, lost }
+impl BufferedSend {
+    pub fn new(mpi: &'static Mpi, begun: OwnedRequest, data: Vec<u8>, lost: bool) -> BufferedSend {
+        BufferedSend { mpi, begun, data, lost }
     }
 }
 
-impl Started for Gift {
+impl FabricRequest for BufferedSend {
     fn test(&mut self) -> Result<bool> {
         test(self.mpi, &mut self.begun, &mut self.lost)
     }
 }
 
-impl Drop for Gift {
+impl Drop for BufferedSend {
     fn drop(&mut self) {
         if !matches!(self.test(), Ok(true)) && !self.lost {
             mem::forget(mem::take(&mut self.data));
@@ -102,24 +102,24 @@ impl Drop for Gift {
 }
 
 /// A payload's receive whose sender may fail: then it is never complete.
-pub struct Taken {
-    underway: Underway,
+pub struct BufferedReceive {
+    underway: BorrowedRequest,
     lost: bool,
 }
 
-impl Taken {
-    pub fn new(underway: Underway, lost: bool) -> Taken {
-        Taken { underway, lost }
+impl BufferedReceive {
+    pub fn new(underway: BorrowedRequest, lost: bool) -> BufferedReceive {
+        BufferedReceive { underway, lost }
     }
 }
 
-impl Started for Taken {
+impl FabricRequest for BufferedReceive {
     fn test(&mut self) -> Result<bool> {
         test(self.underway.mpi, &mut self.underway.begun, &mut self.lost)
     }
 }
 
-fn test(mpi: &Mpi, begun: &mut Begun, lost: &mut bool) -> Result<bool> {
+fn test(mpi: &Mpi, begun: &mut OwnedRequest, lost: &mut bool) -> Result<bool> {
     if *lost {
         return Ok(false);
     }

@@ -49,8 +49,8 @@ kinds! {
 ///
 /// Not so `Min` and `Max` of floats, which say what becomes of NaN and −0, as MPI does not; the
 /// product of complex numbers, for which there are several formulas; the logical operations, whose
-/// true value MPI leaves open; sums of 8 and 16 bits, which Open MPI saturates where it has AVX (its
-/// issue 8045). MPI has no arrays: their operations are not the library's own here.
+/// true value MPI leaves open; sums of 8 and 16 bits, which Open MPI saturates where it has AVX
+/// (its issue 8045). MPI has no arrays: their operations are not the library's own here.
 #[inline]
 pub fn native(mpi: &Constants, dtype: &DType, op: &ErasedOp<'_>) -> Option<(Datatype, Op)> {
     // A type or operation of the program's own may have the name of one of ours.

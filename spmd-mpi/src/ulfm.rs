@@ -1,4 +1,5 @@
-//! The functions proposed to the MPI Forum as "User-Level Failure Mitigation", which Open MPI 5 has.
+//! The functions proposed to the MPI Forum as "User-Level Failure Mitigation", which Open MPI 5
+//! has.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -91,7 +91,8 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Measure over hosts, ranks on each host and sizes, a job under spmdrun for each placement and
     /// benchmark, and draw how it scales. Runs by itself, outside of spmdrun; after an interruption
-    /// the same command goes on: `spmd-perf sweep --hosts n1,n2 --ranks-per-host 1,16 --out results`
+    /// the same command goes on: `spmd-perf sweep --hosts n1,n2 --ranks-per-host 1,16 --out
+    /// results`
     Sweep(Box<SweepArgs>),
     /// Draw the results of several sweeps beside each other, and print how they compare
     Compare {

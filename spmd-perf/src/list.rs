@@ -16,7 +16,7 @@ pub(crate) fn list() -> String {
     let mut text = LEGEND.to_owned();
     for (index, choice) in CHOICES.iter().enumerate() {
         // Collectives with the same algorithms stand together.
-        let same = |other: &Choice| std::ptr::eq(other.ways, choice.ways);
+        let same = |other: &Choice| std::ptr::eq(other.candidates, choice.candidates);
         if index > 0 && same(&CHOICES[index - 1]) {
             continue;
         }
@@ -28,10 +28,11 @@ pub(crate) fn list() -> String {
             Size::Unknown => "ranks alone: they know no size that they agree on",
         };
         let _ = writeln!(text, "\n{} (by {by})", names.join(", "));
-        for way in choice.ways {
-            let _ = writeln!(text, "  {:<9} chosen: {}", way.algorithm.name(), way.chosen);
-            let _ = writeln!(text, "  {:<9} steps:  {}", "", way.steps);
-            let _ = writeln!(text, "  {:<9} bytes:  {}", "", way.bytes);
+        for candidate in choice.candidates {
+            let _ =
+                writeln!(text, "  {:<9} chosen: {}", candidate.algorithm.name(), candidate.chosen);
+            let _ = writeln!(text, "  {:<9} steps:  {}", "", candidate.steps);
+            let _ = writeln!(text, "  {:<9} bytes:  {}", "", candidate.bytes);
         }
     }
     text

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::describe;
 use crate::report::Line;
-use picture::{Across, Panel, Picture, Up};
+use picture::{Cluster, Panel, Picture, Up};
 
 /// Draws what `--json` wrote into these files.
 ///
@@ -47,8 +47,8 @@ fn picture(lines: &[Line]) -> Picture {
         let title = format!("{}, {} ranks", line.collective, line.ranks);
         let at = panels.iter().position(|panel| panel.title == title).unwrap_or_else(|| {
             let what = times_of_what(&line.collective);
-            let (across, up) = (Across::Size, Up::Time);
-            panels.push(Panel { title, across, up, what, points: Vec::new(), held: Vec::new() });
+            let (cluster, up) = (Cluster::Size, Up::Time);
+            panels.push(Panel { title, cluster, up, what, points: Vec::new(), held: Vec::new() });
             panels.len() - 1
         });
         panels[at].points.push((picture.label(&label(line)), line.bytes, line.p50_us));

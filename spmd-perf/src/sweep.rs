@@ -1,5 +1,5 @@
-//! `spmd-perf sweep`: everything, in all placements. Each is a job of its own under `spmdrun`, whose
-//! result is a file; what is there already is not measured again.
+//! `spmd-perf sweep`: everything, in all placements. Each is a job of its own under `spmdrun`,
+//! whose result is a file; what is there already is not measured again.
 
 pub(crate) mod args;
 mod compare;

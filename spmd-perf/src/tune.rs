@@ -1,5 +1,5 @@
-//! `spmd-perf tune`: which algorithm is the fastest for which size on these ranks, and which size of
-//! segments; what comes out goes into a tuning file.
+//! `spmd-perf tune`: which algorithm is the fastest for which size on these ranks, and which size
+//! of segments; what comes out goes into a tuning file.
 
 mod segment;
 mod thresholds;
@@ -26,7 +26,8 @@ const ALLOWED: f64 = 1.15;
 
 /// Measures everything, prints it, and has rank 0 write the file.
 ///
-/// Errors: the ranks do not share memory; a call fails; there is no path to write to, or it cannot be written.
+/// Errors: the ranks do not share memory; a call fails; there is no path to write to, or it cannot
+/// be written.
 pub(crate) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<()> {
     if ctx.size() == 1 {
         return Err("one rank has nothing to choose: spmdrun -n 2 spmd-perf tune".into());
@@ -103,10 +104,10 @@ fn row(
     ctx.try_out(Some(Trial::default()));
     let default = collectives::choice(ctx, bench, bytes)?;
     let mut times: Vec<(Algorithm, f64)> = Vec::new();
-    for way in choice.ways {
-        ctx.try_out(Some(trial(choice.kind, way.algorithm)));
-        if collectives::choice(ctx, bench, bytes)? == Some(way.algorithm) {
-            times.push((way.algorithm, f64::INFINITY));
+    for candidate in choice.candidates {
+        ctx.try_out(Some(trial(choice.kind, candidate.algorithm)));
+        if collectives::choice(ctx, bench, bytes)? == Some(candidate.algorithm) {
+            times.push((candidate.algorithm, f64::INFINITY));
         }
     }
     let default = default.filter(|default| times.iter().any(|(it, _)| it == default));

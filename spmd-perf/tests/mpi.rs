@@ -1,5 +1,5 @@
-//! Everything that `spmd-perf` measures, over each MPI library that is there, with a rank and with two
-//! ranks in each process; and what it refuses there.
+//! Everything that `spmd-perf` measures, over each MPI library that is there, with a rank and with
+//! two ranks in each process; and what it refuses there.
 
 #![cfg(target_os = "linux")]
 

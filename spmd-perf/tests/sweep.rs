@@ -1,4 +1,5 @@
-//! `spmd-perf sweep` over shared memory: it goes on after it was killed, and after jobs have failed.
+//! `spmd-perf sweep` over shared memory: it goes on after it was killed, and after jobs have
+//! failed.
 
 #![cfg(target_os = "linux")]
 

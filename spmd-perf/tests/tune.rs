@@ -56,5 +56,5 @@ fn algorithms_are_named() {
     let refused = perf("threads", &[&measured[..], &["ring"]].concat());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success(), "{said}");
-    assert!(said.contains("the algorithms of reduce are hub, flat, tree, chunked"), "{said}");
+    assert!(said.contains("the algorithms of reduce are combining, flat, tree, chunked"), "{said}");
 }

@@ -12,7 +12,8 @@ use crate::support::is_process_rank;
 use crate::survival::{Doom, STEPS, die, oracle, survive};
 use crate::use_all::use_all;
 
-/// That of the rank that runs here; the variable holds `rank step micros`, with `,` between several.
+/// That of the rank that runs here; the variable holds `rank step micros`, with `,` between
+/// several.
 fn doom() -> Option<Doom> {
     let text = std::env::var(DEED).expect("set by the test");
     let rank: u64 = std::env::var("SPMD_RANK").ok()?.parse().ok()?;

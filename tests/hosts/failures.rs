@@ -34,11 +34,11 @@ const LOST: &[&str] =
 /// though all ranks that it can reach have ended.
 const WAITED: &str = "did not end by itself, and was ended";
 
-/// How long ranks may go on. Five seconds are promised, to which comes what a machine takes on which
-/// much else runs.
+/// How long ranks may go on. Five seconds are promised, to which comes what a machine takes on
+/// which much else runs.
 const BOUND: Duration = Duration::from_secs(6);
-/// How long whatever belongs to the job may go on after that, and how long if MPI's launcher must be
-/// ended, which is given some seconds first to end by itself.
+/// How long whatever belongs to the job may go on after that, and how long if MPI's launcher must
+/// be ended, which is given some seconds first to end by itself.
 const END: Duration = Duration::from_secs(2);
 const ENDED: Duration = Duration::from_secs(9);
 /// How long they are watched, so that a failure says how long it took.
@@ -269,15 +269,15 @@ fn a_circle_on_busy_cores() {
     everywhere(name, |_| (), |ended| ended.check(words));
 }
 
-/// The watch of rank 0 says which rank it was, unless the launcher is faster, which kills that
-/// process, too, and then says itself on which host it was.
+/// The failure detector of rank 0 says which rank it was, unless the launcher is faster, which
+/// kills that process, too, and then says itself on which host it was.
 #[test]
 fn a_kill() {
     everywhere("kill", |_| (), |ended| ended.check(&["rank 2 failed|RUNNING AT beta"]));
 }
 
-/// The watch says what has happened, and so does the last line of `spmdrun`, which ends by itself
-/// whatever MPI's launcher does.
+/// The failure detector says what has happened, and so does the last line of `spmdrun`, which ends
+/// by itself whatever MPI's launcher does.
 #[track_caller]
 fn check_lost(ended: &Ended) {
     ended.check(LOST);

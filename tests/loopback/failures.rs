@@ -16,7 +16,7 @@ const BOUND: Duration = Duration::from_secs(8);
 /// It failed, and said why in these words, each of which may be one of several.
 #[track_caller]
 fn check<R: std::fmt::Debug>(on: &str, ran: &Outcome<R>, words: &[&str]) {
-    let told = ran.told();
+    let told = ran.printed();
     let said = |word: &&str| word.split('|').any(|word| told.contains(word));
     assert!(ran.has_failed() && words.iter().all(said), "{on}: {ran:?}, {words:?} expected");
 }

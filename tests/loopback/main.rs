@@ -1,6 +1,6 @@
-//! Worlds of several processes without common memory, all in this one, joined by queues in its memory
-//! (`spmd-loopback`): what ranks do over MPI, without one, and what networks and processes do at their
-//! worst, by chance that comes from a seed.
+//! Worlds of several processes without common memory, all in this one, joined by queues in its
+//! memory (`spmd-loopback`): what ranks do over MPI, without one, and what networks and processes
+//! do at their worst, by chance that comes from a seed.
 
 #![cfg(target_os = "linux")]
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use spmd::prelude::*;
 use spmd_conformance::full;
-use spmd_loopback::{End, Gone, Handle, Outcome};
+use spmd_loopback::{EarlyEnd, Handle, Outcome, ProcessEnd};
 
 use crate::survival::{Doom, Kill, STEPS, oracle, survive_by};
 use crate::use_all::use_all;
@@ -81,7 +81,7 @@ fn one_fails(ctx: &Ctx, deed: Deed, each: usize, handle: &Handle) -> Result<()> 
 }
 
 fn went_on<R>(ran: &Outcome<R>) -> usize {
-    ran.ends.iter().filter(|end| matches!(end, End::Returned(Ok(_)))).count()
+    ran.ends.iter().filter(|end| matches!(end, ProcessEnd::Returned(Ok(_)))).count()
 }
 
 /// Runs each of these at a time with the others: most of their time is waiting.
@@ -162,8 +162,10 @@ fn two_of_five_are_killed() {
         assert_eq!(went_on(&ran), 3, "turn {turn}, {shape:?}: {ran:?}");
         for end in &ran.ends {
             match end {
-                End::Returned(Ok(hashes)) => assert!(hashes.iter().all(|hash| *hash == expected)),
-                end => assert!(matches!(end, End::Gone(Gone::Killed)), "{end:?}"),
+                ProcessEnd::Returned(Ok(hashes)) => {
+                    assert!(hashes.iter().all(|hash| *hash == expected))
+                }
+                end => assert!(matches!(end, ProcessEnd::EarlyEnd(EarlyEnd::Killed)), "{end:?}"),
             }
         }
     }
@@ -214,8 +216,8 @@ fn one_is_killed_as_it_leaves() {
             // Whether the others had come to their end before decides what they get.
             let told = |error: &Error| matches!(error, Error::PeerFailed(it) if it.rank == 2);
             let fits = match end {
-                End::Returned(result) => result.as_ref().err().is_none_or(told),
-                End::Gone(_) => true,
+                ProcessEnd::Returned(result) => result.as_ref().err().is_none_or(told),
+                ProcessEnd::EarlyEnd(_) => true,
             };
             assert!(fits, "{end:?}");
         }
@@ -262,8 +264,8 @@ fn all_that_live_must_take_part() {
 #[test]
 fn a_mistake_ends_the_job() {
     for shape in [(3, 1, false), (2, 2, true)] {
-        let circle = |ctx: &Ctx| ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop);
-        let ran = quiet(shape).survives().run(circle);
-        assert!(went_on(&ran) == 0 && ran.told().contains("deadlock"), "{ran:?}");
+        let cycle = |ctx: &Ctx| ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop);
+        let ran = quiet(shape).survives().run(cycle);
+        assert!(went_on(&ran) == 0 && ran.printed().contains("deadlock"), "{ran:?}");
     }
 }

@@ -66,7 +66,7 @@ fn all_wait_for_any_until_one_speaks() {
     });
 }
 
-/// Ranks wait in chains for a slow one: long waits, no circle.
+/// Ranks wait in chains for a slow one: long waits, no cycle.
 #[test]
 fn chains_of_waits() {
     fine(12, |ctx| {

@@ -132,7 +132,7 @@ impl Mistake {
         self.each(ranks, texts, |error| matches!(error.fault(), Some(Fault::Mismatch { .. })))
     }
 
-    /// These ranks learn that they wait in a circle.
+    /// These ranks learn that they wait in a cycle.
     #[track_caller]
     pub(crate) fn deadlock(&self, ranks: &[usize], texts: &[&str]) -> &Mistake {
         self.each(ranks, texts, |error| matches!(error.fault(), Some(Fault::Deadlock { .. })))

@@ -1,4 +1,4 @@
-//! Ranks that wait for each other in circles.
+//! Ranks that wait for each other in cycles.
 
 use spmd::prelude::*;
 

@@ -11,7 +11,8 @@ use crate::{FLAT, Place};
 
 const PLACES: [Place; 2] = [FLAT, (2, 2, "threads")];
 
-/// Runs it on every library. A loop is told only where no thread of its process but ranks could act.
+/// Runs it on every library. A loop is told only where no thread of its process but ranks could
+/// act.
 fn everywhere(
     test: &str,
     places: &[Place],
@@ -74,8 +75,8 @@ fn when_everybody_else_has_left() -> Result<()> {
     everywhere(test, &PLACES, program, told("iprobe from any rank"))
 }
 
-/// For longer than it takes to tell a loop: one may be left at any time, and so it is not told while
-/// those for whom it polls are there, though they wait for it. Nor is one that works besides.
+/// For longer than it takes to tell a loop: one may be left at any time, and so it is not told
+/// while those for whom it polls are there, though they wait for it. Nor is one that works besides.
 #[test]
 fn that_end_by_the_clock() -> Result<()> {
     let program = |ctx: &Ctx| {

@@ -9,9 +9,9 @@ use spmd::prelude::*;
 /// What a rank does wrong, and what must be said of it.
 pub type Mistake = (&'static str, fn(&Ctx) -> Result<()>, &'static [&'static str]);
 
-/// Goes on in a process that has this thread alone, as a program has that runs its ranks from `main`; the
-/// other one ends as that does. The library takes the threads of a test's harness for such as may use
-/// a communicator on which nobody waits, and then finds no circle through it.
+/// Goes on in a process that has this thread alone, as a program has that runs its ranks from
+/// `main`; the other one ends as that does. The library takes the threads of a test's harness for
+/// such as may use a communicator on which nobody waits, and then finds no cycle through it.
 pub fn leave_other_threads() {
     // SAFETY: the harness has one other thread, which waits for this one and holds no lock that is
     // needed here.
@@ -23,7 +23,8 @@ pub fn leave_other_threads() {
         return;
     }
     let mut status = 0;
-    // SAFETY: the child is this process's own, and `status` writable; nothing is left to be done here.
+    // SAFETY: the child is this process's own, and `status` writable; nothing is left to be done
+    // here.
     unsafe {
         libc::waitpid(child, &mut status, 0);
         libc::_exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1 })

@@ -245,7 +245,7 @@ pub fn is_mpi_process() -> bool {
 }
 
 /// Runs `body` in a world that lives in several processes, as [`processes`] does.
-pub fn across(
+pub fn cluster(
     test: &str,
     mpi: &Mpi,
     place: (usize, usize, &str),

@@ -1,5 +1,5 @@
-//! The step `linked`: the tests of MPI in a build that is linked with Open MPI, whose versions up to
-//! 5 lack the standard ABI.
+//! The step `linked`: the tests of MPI in a build that is linked with Open MPI, whose versions up
+//! to 5 lack the standard ABI.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,8 +75,9 @@ impl OpenMpi {
     /// The tests, each file by itself.
     fn tests(&self, full: bool) -> Result<Vec<Command>, String> {
         let files = FILES.iter().flat_map(|name| ["--test", name]);
-        // These alone: the generator of the bindings needs features of `syn` that the other members do not
-        // need, with which every procedural macro, and all that uses one, would be compiled again.
+        // These alone: the generator of the bindings needs features of `syn` that the other members
+        // do not need, with which every procedural macro, and all that uses one, would be compiled
+        // again.
         let packages =
             ["--package", "spmd-tests", "--package", "spmd-mpi", "--features", "spmd-tests/mpi"];
         let options: Vec<&str> = packages.into_iter().chain(["--lib"]).chain(files).collect();

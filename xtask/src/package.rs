@@ -40,8 +40,8 @@ pub(crate) fn run() -> Outcome {
     Outcome::of(check)
 }
 
-/// Unpacks all archives of this folder into a workspace, in which each of the crates is what a registry
-/// would have under its name.
+/// Unpacks all archives of this folder into a workspace, in which each of the crates is what a
+/// registry would have under its name.
 fn unpack(folder: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     let entries = fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.path());

@@ -1,6 +1,6 @@
-//! Programs of tests, built and then run apart. With `--workspace` they are built with the features that
-//! the whole workspace has: a part of it by itself would have others, and all that it needs would be
-//! compiled once more.
+//! Programs of tests, built and then run apart. With `--workspace` they are built with the features
+//! that the whole workspace has: a part of it by itself would have others, and all that it needs
+//! would be compiled once more.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

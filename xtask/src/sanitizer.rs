@@ -19,9 +19,9 @@ pub(crate) fn run() -> Outcome {
     if let Err(why) = lend_launcher(&host) {
         return Outcome::failed(why);
     }
-    // At once, so that each is compiled with the same features. `hostile` is a peer that writes where it
-    // must not, among processes; `loopback` are worlds of several processes in one, where an MPI would
-    // read and write what the sanitizer does not see.
+    // At once, so that each is compiled with the same features. `hostile` is a peer that writes
+    // where it must not, among processes; `loopback` are worlds of several processes in one, where
+    // an MPI would read and write what the sanitizer does not see.
     let mut tests = cargo(&["test", "--target", &host, "--features", "corosensei/sanitizer"]);
     let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
     tests.args(packages.iter().flat_map(|it| ["--package", it]));
@@ -39,8 +39,8 @@ fn tests_of(name: &str) -> Vec<String> {
     sources.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect()
 }
 
-/// Puts the launcher that other tests use where these look for it: it does nothing that the sanitizer
-/// is to see.
+/// Puts the launcher that other tests use where these look for it: it does nothing that the
+/// sanitizer is to see.
 fn lend_launcher(host: &str) -> Result<(), String> {
     let build = tools::watch(cargo(&["build", "--workspace", "--bins", "--quiet"]));
     if let Some(wrong) = build.wrong {

@@ -142,7 +142,8 @@ mod tests {
 
     use crate::tools::root;
 
-    /// The programs of these packages lie beside their manifests, where cargo does not look by itself.
+    /// The programs of these packages lie beside their manifests, where cargo does not look by
+    /// itself.
     #[test]
     fn manifests_name_every_program() {
         for (package, inner) in

@@ -1,6 +1,6 @@
 //! `cargo xtask versus`: this project beside Open MPI, MPICH and Intel MPI, in one run, on the
-//! same cores; with `over`, what calls cost over these libraries (`over.rs`); with `--against`, beside
-//! an older commit (`against.rs`).
+//! same cores; with `over`, what calls cost over these libraries (`over.rs`); with `--against`,
+//! beside an older commit (`against.rs`).
 
 mod against;
 mod machine;

@@ -1,5 +1,5 @@
-//! What `--transport mpi` would use: the library, what it is and over which network it goes, and the
-//! launcher that belongs to it; for the programs that are named, if any.
+//! What `--transport mpi` would use: the library, what it is and over which network it goes, and
+//! the launcher that belongs to it; for the programs that are named, if any.
 
 use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use crate::topology::Cpus;
 use super::launchers::Kind;
 
 /// What a job asks of an MPI launcher.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct MatchPattern<'a> {
     pub(crate) apps: Vec<App<'a>>,
     /// Processes on each host, in the order of ranks; empty where no hosts were named.
     pub(crate) hosts: Vec<(String, usize)>,
@@ -61,7 +61,7 @@ impl Line {
 /// The whole command line, without the launcher's own name.
 ///
 /// Errors: the launcher has no word for what is asked.
-pub(crate) fn line(kind: &Kind, wanted: &Wanted<'_>) -> Result<Line, Error> {
+pub(crate) fn line(kind: &Kind, wanted: &MatchPattern<'_>) -> Result<Line, Error> {
     let mut line = Line::default();
     begin(kind, wanted, &mut line);
     bind(kind, wanted, &mut line)?;
@@ -73,7 +73,7 @@ pub(crate) fn line(kind: &Kind, wanted: &Wanted<'_>) -> Result<Line, Error> {
 }
 
 /// What each launcher is always told: chiefly to pass the environment on.
-fn begin(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) {
+fn begin(kind: &Kind, wanted: &MatchPattern<'_>, line: &mut Line) {
     match kind {
         Kind::Hydra | Kind::IntelHydra => line.word("-genvall"),
         Kind::OpenMpi { .. } => {
@@ -90,7 +90,7 @@ fn begin(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) {
 
 /// Without `--bind` nothing is bound, whatever a launcher does by itself. A process of several
 /// ranks gets as many cores.
-fn bind(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> Result<(), Error> {
+fn bind(kind: &Kind, wanted: &MatchPattern<'_>, line: &mut Line) -> Result<(), Error> {
     let k = wanted.per_process;
     match (kind, wanted.bind) {
         (Kind::Hydra, Bind::None) => line.words(&["-bind-to", "none"]),
@@ -173,7 +173,7 @@ fn mask(cpus: &Cpus) -> String {
     (0..=highest).rev().filter_map(|place| char::from_digit(digit(place), 16)).collect()
 }
 
-fn output(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) {
+fn output(kind: &Kind, wanted: &MatchPattern<'_>, line: &mut Line) {
     let dir = wanted.output_dir.as_deref();
     let file = |dir: &Path, rank: &str, stream: &str| dir.join(format!("rank-{rank}.{stream}"));
     match kind {
@@ -222,7 +222,7 @@ fn output(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) {
 
 /// Rank 0 reads standard input by every launcher's own choice, Slurm's excepted; with `none` the
 /// launcher itself gets none.
-fn stdin(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> Result<(), Error> {
+fn stdin(kind: &Kind, wanted: &MatchPattern<'_>, line: &mut Line) -> Result<(), Error> {
     let who = match wanted.stdin {
         Stdin::None => return Ok(()),
         Stdin::All => "all".to_owned(),
@@ -244,7 +244,7 @@ fn stdin(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> Result<(), Error>
 }
 
 /// Names the hosts; says whether each program's part must name its own.
-fn hosts(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> bool {
+fn hosts(kind: &Kind, wanted: &MatchPattern<'_>, line: &mut Line) -> bool {
     let Some((_, most)) = wanted.hosts.first() else { return false };
     let names: Vec<&str> = wanted.hosts.iter().map(|(name, _)| name.as_str()).collect();
     let counted: Vec<String> =
@@ -275,7 +275,12 @@ fn hosts(kind: &Kind, wanted: &Wanted<'_>, line: &mut Line) -> bool {
 }
 
 /// The programs, each with its number of processes, directory and variables.
-fn programs(kind: &Kind, wanted: &Wanted<'_>, placed: bool, line: &mut Line) -> Result<(), Error> {
+fn programs(
+    kind: &Kind,
+    wanted: &MatchPattern<'_>,
+    placed: bool,
+    line: &mut Line,
+) -> Result<(), Error> {
     if matches!(kind, Kind::Srun { .. }) && wanted.apps.len() > 1 {
         return Err(Error::Usage(
             "`:` is not for Slurm's launcher; start one program that branches on its rank".into(),

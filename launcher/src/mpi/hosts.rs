@@ -103,7 +103,8 @@ pub(crate) fn slots(hosts: &[Host]) -> Option<usize> {
     hosts.iter().map(|host| host.slots).sum::<Option<usize>>().filter(|&slots| slots > 0)
 }
 
-/// Variables, or starts of their names, by which batch systems and users name hosts to MPI launchers.
+/// Variables, or starts of their names, by which batch systems and users name hosts to MPI
+/// launchers.
 const NAMED_BY: [&str; 12] = [
     "SLURM_",
     "PBS_",

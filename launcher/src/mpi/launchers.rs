@@ -38,8 +38,8 @@ pub(crate) fn launchers(machine: &dyn Machine, library: &Path) -> Vec<PathBuf> {
     for path in [library.to_path_buf(), machine.real(library)] {
         // A library lies in lib, or in lib/x86_64-linux-gnu or the like.
         for prefix in path.ancestors().skip(2).take(2) {
-            // `/bin` is mostly another name of `/usr/bin`; Open MPI's launcher takes the folder above
-            // that by which it is called for where it is installed, and refuses to be in `/`.
+            // `/bin` is mostly another name of `/usr/bin`; Open MPI's launcher takes the folder
+            // above that by which it is called for where it is installed, and refuses to be in `/`.
             let bin = machine.real(&prefix.join("bin"));
             found.extend(NAMES.map(|name| bin.join(name)));
         }

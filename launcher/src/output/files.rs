@@ -30,8 +30,8 @@ pub(crate) fn of(plan: &Plan, rank: usize) -> Result<[Option<File>; 2], Error> {
     Ok([open("stdout")?, open("stderr")?])
 }
 
-/// Makes or empties a file of output. What is there may be a device, too, but no pipe: that would hold up
-/// the launcher, here until somebody reads it, and later where nobody does.
+/// Makes or empties a file of output. What is there may be a device, too, but no pipe: that would
+/// hold up the launcher, here until somebody reads it, and later where nobody does.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

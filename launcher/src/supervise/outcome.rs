@@ -54,8 +54,8 @@ impl Supervisor<'_> {
         }
         let Some(first) = self.failures.first() else { return Outcome::Success };
         // A failure without whose rank others went on does not count.
-        let outlived = |rank| self.job.is_some_and(|job| job.outlived(rank));
-        let counts = self.failures.iter().find(|(rank, _)| !outlived(*rank));
+        let departed = |rank| self.job.is_some_and(|job| job.departed(rank));
+        let counts = self.failures.iter().find(|(rank, _)| !departed(*rank));
         let (rank, failure) = counts.unwrap_or(first).clone();
         let asked = self.plan.on_failure == OnFailure::Continue;
         if self.finished > 0 && (asked || counts.is_none()) {
@@ -75,8 +75,8 @@ impl Supervisor<'_> {
         Outcome::Failed(self.named_by_job(failure))
     }
 
-    /// The signal that told the job to end, whatever its ranks have made of it. At the time limit it
-    /// is the one that they get then.
+    /// The signal that told the job to end, whatever its ranks have made of it. At the time limit
+    /// it is the one that they get then.
     pub(super) fn told(&self, outcome: &Outcome) -> Option<i32> {
         match outcome {
             Outcome::TimedOut { .. } => Some(SIGTERM),

@@ -2,12 +2,12 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
 use spmd_core::{Comm, DType, Result};
 
 use crate::blocks::differing;
 use crate::large::stream::two_segments;
-use crate::large::{Large, Way, goes_around, take};
+use crate::large::{CopyPath, LargeRound, goes_around, take};
 use crate::select::{Algorithm::*, SINGLE_COPY, choose};
 
 /// A number that every rank says: how many elements it sends.
@@ -16,9 +16,9 @@ const COUNT: usize = 1;
 const COUNTS: usize = 2;
 
 pub(super) const ALLGATHER: Collective =
-    Collective { kind: Kind::Allgather, alone: Alone::Copies, arena };
+    Collective { kind: Kind::Allgather, single_rank: SingleRank::Copies, arena };
 pub(super) const ALLGATHERV: Collective =
-    Collective { kind: Kind::Allgatherv, alone: Alone::Copies, arena };
+    Collective { kind: Kind::Allgatherv, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
 /// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block, as long as this rank's of
@@ -105,14 +105,14 @@ unsafe fn flat(
 ) -> Result<()> {
     let size = dtype.size as usize;
     let bytes = blocks.of(round.rank()).1 * size;
-    // SAFETY: the room has that many bytes, and so has `mine`.
-    unsafe { copy_nonoverlapping(mine, round.room(bytes), bytes) };
+    // SAFETY: the payload has that many bytes, and so has `mine`.
+    unsafe { copy_nonoverlapping(mine, round.payload(bytes), bytes) };
     round.arrive(1)?;
     check_counts(round, blocks)?;
     for peer in others(round) {
         let (start, count) = blocks.of(peer);
-        let from = round.room_of(peer, count * size);
-        // SAFETY: all have published rooms of their blocks' lengths; `recv` has room.
+        let from = round.payload_of(peer, count * size);
+        // SAFETY: all have published payloads of their blocks' lengths; `recv` has room.
         unsafe { take(round, dtype, peer, from, recv.add(start * size), count)? };
     }
     Ok(())
@@ -139,13 +139,13 @@ unsafe fn chunked(
         Some(_) => two_segments(segment, blocks.longest() * size, size),
         None => (segment / size).max(1),
     });
-    let way = match (segment, other) {
-        (None, _) => Way::Kernel,
-        (Some(_), Some(_)) => Way::Pieces(step * size),
-        (Some(_), None) => Way::Staged(step * size),
+    let path = match (segment, other) {
+        (None, _) => CopyPath::Kernel,
+        (Some(_), Some(_)) => CopyPath::Pieces(step * size),
+        (Some(_), None) => CopyPath::Staged(step * size),
     };
     let shown = (mine, own * size);
-    let fill = |large: &Large<'_, '_>, turn: usize| {
+    let fill = |large: &LargeRound<'_, '_>, turn: usize| {
         let start = turn * step;
         if start < own {
             let len = step.min(own - start);
@@ -156,8 +156,9 @@ unsafe fn chunked(
     };
     // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and
     // leaves after the last meeting, before which the others have read it.
-    let mut large =
-        unsafe { Large::meet(round, dtype, shown, (null(), 0), way, |large| fill(large, 0))? };
+    let mut large = unsafe {
+        LargeRound::meet(round, dtype, shown, (null(), 0), path, |large| fill(large, 0))?
+    };
     large.writes((blocks.longest() * size).saturating_mul(round.size()));
     check_counts(round, blocks)?;
     if large.direct || large.kernel {

@@ -1,10 +1,10 @@
 //! The algorithms of allreduce.
 
-use spmd_core::internal::{Alone, Args, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Args, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
 use spmd_core::{Comm, Result};
 
 use crate::data::zeros;
-use crate::large::{Large, RECV};
+use crate::large::{LargeRound, RECV};
 use crate::reducing::Reduction;
 use crate::reducing::tree::tell_down_tree;
 use crate::select::{Algorithm::*, choose};
@@ -14,18 +14,19 @@ use crate::select::{Algorithm::*, choose};
 const CENTRAL: usize = 32 << 10;
 
 pub(super) const ALLREDUCE: Collective =
-    Collective { kind: Kind::Allreduce, alone: Alone::Copies, arena };
+    Collective { kind: Kind::Allreduce, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are one block, the same or apart.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are one block, the same or
+/// apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
-    let central = fits && comm.has_hub();
-    let hub = central && comm.folds_in_hub(reduction.bytes(), reduction.dtype);
-    let default = if hub {
-        Hub
+    let central = fits && comm.has_combining();
+    let combining = central && comm.folds_combining(reduction.bytes(), reduction.dtype);
+    let default = if combining {
+        Combining
     } else if !fits {
         Chunked
     } else if central && reduction.bytes() * comm.size() <= CENTRAL {
@@ -37,12 +38,12 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     };
     let choice = choose(comm, Kind::Allreduce, reduction.bytes(), default, |it| match it {
         Central => central,
-        Hub => hub,
+        Combining => combining,
         _ => fits || it == Chunked,
     });
-    if choice == Hub {
+    if choice == Combining {
         // SAFETY: as the caller promises.
-        return unsafe { reduction.in_hub(comm, call, send, recv) };
+        return unsafe { reduction.combined(comm, call, send, recv) };
     }
     // What a rank folds of a type that must be checked, for the others to read. Not in the body: a
     // round that fails ends only when nobody reads any more, which is after the body has.
@@ -76,18 +77,18 @@ unsafe fn flat(
     recv: *mut u8,
 ) -> Result<()> {
     let bytes = reduction.bytes();
-    // SAFETY: the room has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
+    // SAFETY: the payload has that many bytes, and so has `send`.
+    unsafe { std::ptr::copy_nonoverlapping(send, round.payload(bytes), bytes) };
     round.arrive(1)?;
     // SAFETY: all have published; `recv` has room.
-    unsafe { reduction.fold_rooms(round, round.size(), send, recv) }
+    unsafe { reduction.fold_payloads(round, round.size(), send, recv) }
 }
 
 /// Everybody shows its input; the last to arrive folds all of them before the others go on. One
 /// step; n reads of the data on one rank, one on the others.
 ///
 /// # Safety
-/// As [`arena`], where the ranks have a hub.
+/// As [`arena`], where the ranks have a combining barrier.
 unsafe fn central_fold(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -95,18 +96,19 @@ unsafe fn central_fold(
     recv: *mut u8,
 ) -> Result<()> {
     let bytes = reduction.bytes();
-    let room = round.room(bytes);
-    // SAFETY: the room has that many bytes, and so has `send`; `recv` has room. While one rank
-    // works, the others wait in the meeting. Its room is the result after that, which it does not
-    // write again before all have left this round.
+    let payload = round.payload(bytes);
+    // SAFETY: the payload has that many bytes, and so has `send`; `recv` has room. While one rank
+    // works, the others wait in the meeting. Its payload is the result after that, which it does
+    // not write again before all have left this round.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, room, bytes);
-        let last = round.arrive_and(1, || reduction.fold_rooms(round, round.size(), send, room))?;
+        std::ptr::copy_nonoverlapping(send, payload, bytes);
+        let last =
+            round.arrive_and(1, || reduction.fold_payloads(round, round.size(), send, payload))?;
         crate::large::take(
             round,
             reduction.dtype,
             last,
-            round.room_of(last, bytes),
+            round.payload_of(last, bytes),
             recv,
             reduction.count,
         )
@@ -125,21 +127,21 @@ unsafe fn tree(
     recv: *mut u8,
 ) -> Result<()> {
     let (bytes, last) = (reduction.bytes(), round.size() - 1);
-    // SAFETY: the room has that many bytes, and so has `send`; the fold is over when everybody
-    // has been told, and the last rank's room is written no more.
+    // SAFETY: the payload has that many bytes, and so has `send`; the fold is over when everybody
+    // has been told, and the last rank's payload is written no more.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes);
+        std::ptr::copy_nonoverlapping(send, round.payload(bytes), bytes);
         reduction.fold_up_tree(round)?;
         tell_down_tree(round)?;
-        let from = round.room_of(last, bytes);
+        let from = round.payload_of(last, bytes);
         crate::large::take(round, reduction.dtype, last, from, recv, reduction.count)
     }
 }
 
-/// Ranks fold a [part](Reduction::parts) each of all inputs, and writes it into all results, or where that cannot
-/// be, reads the parts of the others (Rabenseifner's reduce-scatter and allgather, over shared
-/// memory). Two meetings, or one a segment and three more where data go through staging;
-/// 2 (n − 1)/n reads or writes of the data a rank.
+/// Ranks fold a [part](Reduction::parts) each of all inputs, and writes it into all results, or
+/// where that cannot be, reads the parts of the others (Rabenseifner's reduce-scatter and
+/// allgather, over shared memory). Two meetings, or one a segment and three more where data go
+/// through staging; 2 (n − 1)/n reads or writes of the data a rank.
 ///
 /// # Safety
 /// As [`arena`]. `folded` is there if the communicator [closes](Comm::closes) results of this
@@ -162,9 +164,9 @@ unsafe fn chunked(
     // SAFETY: the buffers are the caller's, which outlive the round; the algorithm reads as it
     // meets.
     let large = unsafe {
-        let first = |large: &Large<'_, '_>| reduction.fill(large, step, 0, send);
-        let way = reduction.pieces(step, n);
-        Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
+        let first = |large: &LargeRound<'_, '_>| reduction.fill(large, step, 0, send);
+        let path = reduction.pieces(step, n);
+        LargeRound::meet(round, reduction.dtype, (send, total), shown, path, first)?
     };
     if large.pushes() {
         let mut others = Vec::new();

@@ -2,25 +2,25 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Args, Blocks, Call, Collective, FLAT, Kind, PAYLOAD, Round, SingleRank};
 use spmd_core::{Comm, DType, Result};
 
-use crate::large::{Large, SEND, Way, take};
+use crate::large::{CopyPath, LargeRound, SEND, take};
 use crate::select::{Algorithm::*, choose};
 
 /// A number that every rank says where counts may differ: how many elements it sends.
 const COUNT: usize = 1;
 
 pub(super) const GATHER: Collective =
-    Collective { kind: Kind::Gather, alone: Alone::Copies, arena: equal };
+    Collective { kind: Kind::Gather, single_rank: SingleRank::Copies, arena: equal };
 pub(super) const GATHERV: Collective =
-    Collective { kind: Kind::Gatherv, alone: Alone::Copies, arena: varying };
+    Collective { kind: Kind::Gatherv, single_rank: SingleRank::Copies, arena: varying };
 
 /// Gathers equal blocks.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv` is
-/// one as long for each rank, apart from `send`.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv`
+/// is one as long for each rank, apart from `send`.
 unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, mine, into) = unpack(args);
     let bytes = mine.1 * args.size();
@@ -32,13 +32,13 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     };
     let choice = choose(comm, Kind::Gather, bytes, default, |it| fits || it == Chunked);
     comm.collective(call, |round| {
-        // SAFETY: as the caller promises; what is in a room fits into it.
+        // SAFETY: as the caller promises; what is in a payload fits into it.
         unsafe {
             if choice == Chunked {
                 return chunked(round, comm.segment(), dtype, root, mine, into, false);
             }
             let Some((blocks, recv)) = into else {
-                copy_nonoverlapping(mine.0, round.room(bytes), bytes);
+                copy_nonoverlapping(mine.0, round.payload(bytes), bytes);
                 if choice == Tree {
                     return round.arrive(1);
                 }
@@ -52,7 +52,7 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
                 round.publish_to_each(1, std::iter::empty());
                 round.wait_for_all(1)?;
             }
-            take_rooms(round, dtype, blocks, recv)
+            take_payloads(round, dtype, blocks, recv)
         }
     })
 }
@@ -60,21 +60,21 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// Gathers blocks whose lengths the root alone knows.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv` is
-/// one for each rank, apart from `send`.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv`
+/// is one for each rank, apart from `send`.
 unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, mine, into) = unpack(args);
     let default = if comm.size() <= FLAT { Flat } else { Chunked };
     let choice = choose(comm, Kind::Gatherv, 0, default, |_| true);
     comm.collective(call, |round| {
-        let rooms = choice == Flat;
+        let payloads = choice == Flat;
         // SAFETY: as the caller promises.
-        unsafe { chunked(round, comm.segment(), dtype, root, mine, into, rooms) }
+        unsafe { chunked(round, comm.segment(), dtype, root, mine, into, payloads) }
     })
 }
 
-/// What this rank sends, address and number of elements, and on the root the blocks of all, and where
-/// they go.
+/// What this rank sends, address and number of elements, and on the root the blocks of all, and
+/// where they go.
 #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
 fn unpack<'a>(
     args: &Args<'a>,
@@ -100,11 +100,11 @@ unsafe fn keep_own(
     unsafe { copy_nonoverlapping(mine.0, recv.add(blocks.of(root).0 * size), mine.1 * size) };
 }
 
-/// Copies what the others have in their rooms.
+/// Copies what the others have in their payloads.
 ///
 /// # Safety
-/// The others have published rooms of their blocks' lengths; `recv` has room for all blocks.
-unsafe fn take_rooms(
+/// The others have published payloads of their blocks' lengths; `recv` has room for all blocks.
+unsafe fn take_payloads(
     round: &Round<'_>,
     dtype: DType,
     blocks: Blocks<'_>,
@@ -113,7 +113,7 @@ unsafe fn take_rooms(
     let size = dtype.size as usize;
     for peer in (0..round.size()).filter(|peer| *peer != round.rank()) {
         let (start, count) = blocks.of(peer);
-        let from = round.room_of(peer, count * size);
+        let from = round.payload_of(peer, count * size);
         // SAFETY: as the caller promises.
         unsafe { take(round, dtype, peer, from, recv.add(start * size), count)? };
     }
@@ -121,8 +121,8 @@ unsafe fn take_rooms(
 }
 
 /// The root reads everybody's data. Two meetings, or one and a step a segment where data go
-/// through staging. With `rooms`, blocks that are all small lie in the rooms, and one meeting is
-/// enough.
+/// through staging. With `payloads`, blocks that are all small lie in the payloads, and one meeting
+/// is enough.
 ///
 /// # Safety
 /// As [`varying`].
@@ -133,23 +133,23 @@ unsafe fn chunked(
     root: usize,
     mine: (*const u8, usize),
     into: Option<(Blocks<'_>, *mut u8)>,
-    rooms: bool,
+    payloads: bool,
 ) -> Result<()> {
     let (me, size) = (round.rank(), dtype.size as usize);
     let bytes = mine.1 * size;
     let others = || (0..round.size()).filter(|peer| *peer != root);
     let step = (segment / size).max(1);
     round.set_number(COUNT, mine.1 as u64);
-    if rooms && me != root && bytes <= PAYLOAD {
-        // SAFETY: the room has that many bytes, and so has `mine`.
-        unsafe { copy_nonoverlapping(mine.0, round.room(bytes), bytes) };
+    if payloads && me != root && bytes <= PAYLOAD {
+        // SAFETY: the payload has that many bytes, and so has `mine`.
+        unsafe { copy_nonoverlapping(mine.0, round.payload(bytes), bytes) };
     }
     if let Some((blocks, recv)) = into {
         // SAFETY: as the caller promises.
         unsafe { keep_own(dtype, root, mine, blocks, recv) };
     }
     let shown = if me == root { (null(), 0) } else { (mine.0, bytes) };
-    let fill = |large: &Large<'_, '_>, turn: usize| {
+    let fill = |large: &LargeRound<'_, '_>, turn: usize| {
         let start = turn * step;
         if me != root && start < mine.1 {
             let len = step.min(mine.1 - start);
@@ -160,12 +160,12 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the root has read it.
     let large = unsafe {
-        Large::meet(
+        LargeRound::meet(
             round,
             dtype,
             shown,
             (null(), 0),
-            Way::From { rank: usize::from(root == 0), place: step * size, show: true },
+            CopyPath::From { rank: usize::from(root == 0), place: step * size, show: true },
             |large| fill(large, 0),
         )?
     };
@@ -186,10 +186,10 @@ unsafe fn chunked(
         };
         others().map(count).max().unwrap_or(0)
     };
-    if rooms && longest() <= (PAYLOAD / size) as u64 {
-        // SAFETY: the blocks are as long as the others say, so all are in their rooms.
+    if payloads && longest() <= (PAYLOAD / size) as u64 {
+        // SAFETY: the blocks are as long as the others say, so all are in their payloads.
         return into
-            .map_or(Ok(()), |(blocks, recv)| unsafe { take_rooms(round, dtype, blocks, recv) });
+            .map_or(Ok(()), |(blocks, recv)| unsafe { take_payloads(round, dtype, blocks, recv) });
     }
     if large.direct {
         if let Some((blocks, recv)) = into {

@@ -2,9 +2,9 @@
 
 use spmd_core::Result;
 
-use super::{Large, NOT, SEND, STAGING};
+use super::{LargeRound, NOT, SEND, STAGING};
 
-impl Large<'_, '_> {
+impl LargeRound<'_, '_> {
     /// Where segment `turn` lies in a staging area.
     fn offset(&self, turn: usize) -> usize {
         self.first.wrapping_add(turn) % self.places * self.place
@@ -50,14 +50,14 @@ impl Large<'_, '_> {
         }
     }
 
-    /// [`Large::piece_for`] in an exchange of pieces, in which each is read before the next is
+    /// [`LargeRound::piece_for`] in an exchange of pieces, in which each is read before the next is
     /// shown: every second goes where the peer's came from.
     pub(crate) fn next_for(&self, peer: usize, turn: usize) -> *mut u8 {
         let swapped = (turn % 2 == 1).then(|| self.shared_piece(peer, self.round.rank(), turn - 1));
         swapped.flatten().unwrap_or_else(|| self.piece_for(peer, turn))
     }
 
-    /// [`Large::piece_from`] in such an exchange.
+    /// [`LargeRound::piece_from`] in such an exchange.
     pub(crate) fn next_from(&self, peer: usize, turn: usize) -> Result<*const u8> {
         let swapped = (turn % 2 == 1).then(|| self.shared_piece(self.round.rank(), peer, turn - 1));
         swapped
@@ -65,8 +65,8 @@ impl Large<'_, '_> {
             .map_or_else(|| self.piece_from(peer, turn), |piece| Ok(piece.cast_const()))
     }
 
-    /// Where this rank shows all what it makes of the pieces for it: where the next rank's was, which
-    /// it alone has read, or apart from them.
+    /// Where this rank shows all what it makes of the pieces for it: where the next rank's was,
+    /// which it alone has read, or apart from them.
     pub(crate) fn result(&self, turn: usize) -> *mut u8 {
         let (me, ranks) = (self.round.rank(), self.round.size());
         // SAFETY: a place has a piece more than ranks.
@@ -74,7 +74,7 @@ impl Large<'_, '_> {
         self.shared_piece((me + 1) % ranks, me, turn).unwrap_or_else(staged)
     }
 
-    /// [`Large::result`] of a peer.
+    /// [`LargeRound::result`] of a peer.
     pub(crate) fn result_of(&self, peer: usize, turn: usize) -> Result<*const u8> {
         let ranks = self.round.size();
         match self.shared_piece((peer + 1) % ranks, peer, turn) {

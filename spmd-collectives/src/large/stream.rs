@@ -2,14 +2,14 @@
 
 use spmd_core::Result;
 
-use super::Large;
+use super::LargeRound;
 
 /// Bytes of the shortest segment that is worth a step of its own.
 const LEAST: usize = 16 << 10;
 
-impl Large<'_, '_> {
+impl LargeRound<'_, '_> {
     /// Shows this rank's segments `0..turns` one after the other to `readers`, who
-    /// [`consume`](Large::consume) them, each as soon as its place is free. The first is there.
+    /// [`consume`](LargeRound::consume) them, each as soon as its place is free. The first is there.
     pub(crate) fn produce(
         &self,
         turns: usize,
@@ -51,8 +51,8 @@ impl Large<'_, '_> {
     }
 }
 
-/// Elements of a segment where one rank fills it while others read the one before, or two ranks swap
-/// places: of the usual bytes, but two segments at least.
+/// Elements of a segment where one rank fills it while others read the one before, or two ranks
+/// swap places: of the usual bytes, but two segments at least.
 pub(crate) fn two_segments(segment: usize, total: usize, size: usize) -> usize {
     (segment.min(total.div_ceil(2).max(LEAST)) / size).max(1)
 }

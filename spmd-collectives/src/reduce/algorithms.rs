@@ -2,41 +2,41 @@
 
 use std::ptr::{copy_nonoverlapping, null, null_mut};
 
-use spmd_core::internal::{Alone, Args, Call, Collective, FLAT, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Args, Call, Collective, FLAT, Kind, PAYLOAD, Round, SingleRank};
 use spmd_core::{Comm, Result};
 
 use crate::large::stream::two_segments;
-use crate::large::{Large, RECV, Way, take};
+use crate::large::{CopyPath, LargeRound, RECV, take};
 use crate::reducing::Reduction;
 use crate::reducing::tree::tell_down_tree;
 use crate::select::{Algorithm::*, choose};
 
 pub(super) const REDUCE: Collective =
-    Collective { kind: Kind::Reduce, alone: Alone::Copies, arena };
+    Collective { kind: Kind::Reduce, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send`, and on the root `recv`, are one block, the
-/// same or apart.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send`, and on the root `recv`, are one block,
+/// the same or apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (root, send, recv) = (args.root, args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
-    let hub = comm.folds_in_hub(reduction.bytes(), reduction.dtype);
+    let combining = comm.folds_combining(reduction.bytes(), reduction.dtype);
     let default = match comm.size() {
-        _ if hub => Hub,
+        _ if combining => Combining,
         _ if !fits => Chunked,
         0..=FLAT => Flat,
         _ => Tree,
     };
     let bytes = reduction.bytes();
     let choice = choose(comm, Kind::Reduce, bytes, default, |it| match it {
-        Hub => hub,
+        Combining => combining,
         _ => fits || it == Chunked,
     });
-    if choice == Hub {
+    if choice == Combining {
         let recv = if comm.rank() == root { recv } else { null_mut() };
         // SAFETY: as the caller promises.
-        return unsafe { reduction.in_hub(comm, call, send, recv) };
+        return unsafe { reduction.combined(comm, call, send, recv) };
     }
     comm.collective(call, |round| {
         // SAFETY: as the caller promises.
@@ -64,15 +64,15 @@ unsafe fn flat(
 ) -> Result<()> {
     let (bytes, me) = (reduction.bytes(), round.rank());
     if me != root {
-        // SAFETY: the room has that many bytes, and so has `send`.
-        unsafe { copy_nonoverlapping(send, round.room(bytes), bytes) };
+        // SAFETY: the payload has that many bytes, and so has `send`.
+        unsafe { copy_nonoverlapping(send, round.payload(bytes), bytes) };
         round.publish_to(1, root);
         return Ok(());
     }
     round.publish_to_each(1, std::iter::empty());
     round.wait_for_all(1)?;
-    let input = |peer| if peer == me { send } else { round.room_of(peer, bytes) };
-    // SAFETY: the others have published their rooms; `recv` has room, and is this rank's input
+    let input = |peer| if peer == me { send } else { round.payload_of(peer, bytes) };
+    // SAFETY: the others have published their payloads; `recv` has room, and is this rank's input
     // exactly or apart from it.
     unsafe { reduction.fold(round, reduction.count, round.size(), recv, input) }
 }
@@ -90,23 +90,23 @@ unsafe fn tree(
     recv: *mut u8,
 ) -> Result<()> {
     let (bytes, last) = (reduction.bytes(), round.size() - 1);
-    // SAFETY: the room has that many bytes, and so has `send`; the fold is over when a rank has
-    // been told, and the last rank's room is written no more.
+    // SAFETY: the payload has that many bytes, and so has `send`; the fold is over when a rank has
+    // been told, and the last rank's payload is written no more.
     unsafe {
-        copy_nonoverlapping(send, round.room(bytes), bytes);
+        copy_nonoverlapping(send, round.payload(bytes), bytes);
         reduction.fold_up_tree(round)?;
         tell_down_tree(round)?;
         if round.rank() != root {
             return Ok(());
         }
-        take(round, reduction.dtype, last, round.room_of(last, bytes), recv, reduction.count)
+        take(round, reduction.dtype, last, round.payload_of(last, bytes), recv, reduction.count)
     }
 }
 
-/// Ranks fold a [part](Reduction::parts) each of all inputs: into the root's buffer, if it can be written from
-/// here, else into staging, from where the root takes it. Two meetings, or one a segment and two
-/// more; the inputs are read once, by all ranks together. Of two processes the root alone folds,
-/// as it would read all of the other's input anyway: a meeting, and a step a segment.
+/// Ranks fold a [part](Reduction::parts) each of all inputs: into the root's buffer, if it can be
+/// written from here, else into staging, from where the root takes it. Two meetings, or one a
+/// segment and two more; the inputs are read once, by all ranks together. Of two processes the root
+/// alone folds, as it would read all of the other's input anyway: a meeting, and a step a segment.
 ///
 /// # Safety
 /// As [`arena`].
@@ -123,10 +123,10 @@ unsafe fn chunked(
     // Of two processes the root alone folds what is staged: it would read all of the other's input
     // anyway.
     let two = n == 2 && !round.one_address_space();
-    let (step, way) = match two {
+    let (step, path) = match two {
         true => {
             let step = two_segments(segment / 2, total, size);
-            (step, Way::From { rank: 1 - root, place: step * size, show: true })
+            (step, CopyPath::From { rank: 1 - root, place: step * size, show: true })
         }
         false => {
             let step = reduction.step(segment);
@@ -137,12 +137,12 @@ unsafe fn chunked(
     let shown = if open { (recv.cast_const(), total) } else { (null(), 0) };
     // SAFETY: the buffers are the caller's; the algorithm reads as it meets.
     let large = unsafe {
-        let first = |large: &Large<'_, '_>| match two {
+        let first = |large: &LargeRound<'_, '_>| match two {
             true if me == root => {}
             true => fill(large, reduction, step, 0, send),
             false => reduction.fill(large, step, 0, send),
         };
-        Large::meet(round, reduction.dtype, (send, total), shown, way, first)?
+        LargeRound::meet(round, reduction.dtype, (send, total), shown, path, first)?
     };
     if large.pushes() {
         let mine = reduction.parts(n).of(me);
@@ -174,7 +174,7 @@ unsafe fn chunked(
 /// # Safety
 /// As [`arena`].
 unsafe fn fill(
-    large: &Large<'_, '_>,
+    large: &LargeRound<'_, '_>,
     reduction: Reduction<'_>,
     step: usize,
     turn: usize,
@@ -191,7 +191,7 @@ unsafe fn fill(
 /// # Safety
 /// As [`arena`], of two ranks that have met.
 unsafe fn of_two(
-    large: &Large<'_, '_>,
+    large: &LargeRound<'_, '_>,
     reduction: Reduction<'_>,
     step: usize,
     root: usize,

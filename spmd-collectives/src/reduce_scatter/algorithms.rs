@@ -1,12 +1,12 @@
 //! The algorithms of reduce_scatter.
 
-use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
 use spmd_core::{Comm, Result};
 
 use crate::blocks::differing;
 use crate::data::receiving_elsewhere;
 use crate::large::stream::two_segments;
-use crate::large::{Large, Way};
+use crate::large::{CopyPath, LargeRound};
 use crate::reducing::Reduction;
 use crate::select::{Algorithm::*, choose};
 
@@ -26,13 +26,13 @@ fn check_agreed(round: &Round<'_>, blocks: Blocks<'_>) -> Result<()> {
 }
 
 pub(super) const REDUCE_SCATTER: Collective =
-    Collective { kind: Kind::ReduceScatter, alone: Alone::Copies, arena };
+    Collective { kind: Kind::ReduceScatter, single_rank: SingleRank::Copies, arena };
 pub(super) const REDUCE_SCATTERV: Collective =
-    Collective { kind: Kind::ReduceScatterv, alone: Alone::Copies, arena };
+    Collective { kind: Kind::ReduceScatterv, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is a block for each rank, `recv` one as long
-/// as this rank's, at the start of `send` or apart from it.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is a block for each rank, `recv` one as
+/// long as this rank's, at the start of `send` or apart from it.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     // SAFETY: as the caller promises.
     unsafe { receiving_elsewhere(args, |args| apart(comm, call, args)) }
@@ -72,16 +72,16 @@ unsafe fn flat(
     recv: *mut u8,
 ) -> Result<()> {
     let bytes = reduction.bytes();
-    // SAFETY: the room has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(send, round.room(bytes), bytes) };
+    // SAFETY: the payload has that many bytes, and so has `send`.
+    unsafe { std::ptr::copy_nonoverlapping(send, round.payload(bytes), bytes) };
     round.arrive(1)?;
     check_agreed(round, blocks)?;
     let me = round.rank();
     let (start, count) = blocks.of(me);
-    // SAFETY: all have published rooms of all elements, the block among them, as it is in `send`;
-    // `recv` has room.
+    // SAFETY: all have published payloads of all elements, the block among them, as it is in
+    // `send`; `recv` has room.
     unsafe {
-        let all = |peer| if peer == me { send } else { round.room_of(peer, bytes) };
+        let all = |peer| if peer == me { send } else { round.payload_of(peer, bytes) };
         let input = |peer| all(peer).add(start * reduction.size());
         reduction.fold(round, count, round.size(), recv, input)
     }
@@ -109,7 +109,7 @@ unsafe fn chunked(
     let input = (send, reduction.bytes());
     let nothing = (std::ptr::null(), 0);
     let piece = |turn: usize, count: usize| count.saturating_sub(turn * step).min(step);
-    let fill = |large: &Large<'_, '_>, turn: usize| {
+    let fill = |large: &LargeRound<'_, '_>, turn: usize| {
         for rank in (0..n).filter(|rank| *rank != me) {
             let (first, count) = blocks.of(rank);
             // SAFETY: a place has room for a piece of each block; the piece lies in `send`.
@@ -123,8 +123,8 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, and nobody writes it during the call; the last meeting
     // is after the last read.
     let large = unsafe {
-        let way = Way::Pieces(step * size);
-        Large::meet(round, reduction.dtype, input, nothing, way, |large| fill(large, 0))?
+        let path = CopyPath::Pieces(step * size);
+        LargeRound::meet(round, reduction.dtype, input, nothing, path, |large| fill(large, 0))?
     };
     check_agreed(round, blocks)?;
     if large.direct {

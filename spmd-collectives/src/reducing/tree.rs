@@ -8,14 +8,14 @@ use crate::large::checked;
 
 impl Reduction<'_> {
     /// Folds up a tree in which the block of ranks `lo..hi` is accumulated by rank `hi - 1`, in
-    /// whose room the result lies: log₂ n steps. Rank n - 1 ends with the result of all. (Where
+    /// whose payload the result lies: log₂ n steps. Rank n - 1 ends with the result of all. (Where
     /// ranks share a thread and run in order, nobody waits on the way up.)
     ///
     /// # Safety
-    /// This rank's room of [`Reduction::bytes`] holds its input, and it has not published yet.
+    /// This rank's payload of [`Reduction::bytes`] holds its input, and it has not published yet.
     pub(crate) unsafe fn fold_up_tree(&self, round: &Round<'_>) -> Result<()> {
         let (me, n) = (round.rank(), round.size());
-        let mine = round.room(self.bytes());
+        let mine = round.payload(self.bytes());
         let mut width = 1;
         while width < n {
             let start = me / (2 * width) * (2 * width);
@@ -27,12 +27,12 @@ impl Reduction<'_> {
             if middle < end && me == end - 1 {
                 let left = middle - 1;
                 round.wait_for(left, 1)?;
-                let mut room = Vec::new();
-                let from = round.room_of(left, self.bytes());
-                // SAFETY: the left peer has published its room, and does not write it after.
+                let mut scratch = Vec::new();
+                let from = round.payload_of(left, self.bytes());
+                // SAFETY: the left peer has published its payload, and does not write it after.
                 let from =
-                    unsafe { checked(round, self.dtype, left, from, self.count, &mut room)? };
-                // SAFETY: both rooms hold `count` values; `mine` is only this rank's to write.
+                    unsafe { checked(round, self.dtype, left, from, self.count, &mut scratch)? };
+                // SAFETY: both payloads hold `count` values; `mine` is only this rank's to write.
                 round.operate(self.op, || unsafe { self.op.fold(mine, from, mine, self.count) })?;
             }
             width *= 2;

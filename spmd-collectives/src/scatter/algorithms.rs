@@ -2,16 +2,16 @@
 
 use std::ptr::{copy_nonoverlapping, null};
 
-use spmd_core::internal::{Alone, Args, Blocks, Call, Collective, Kind, PAYLOAD, Round};
+use spmd_core::internal::{Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
 use spmd_core::{Comm, DType, Result};
 
-use crate::large::{Large, SEND, Way, take};
+use crate::large::{CopyPath, LargeRound, SEND, take};
 use crate::select::{Algorithm::*, choose};
 
 pub(super) const SCATTER: Collective =
-    Collective { kind: Kind::Scatter, alone: Alone::Copies, arena };
+    Collective { kind: Kind::Scatter, single_rank: SingleRank::Copies, arena };
 pub(super) const SCATTERV: Collective =
-    Collective { kind: Kind::Scatterv, alone: Alone::Copies, arena };
+    Collective { kind: Kind::Scatterv, single_rank: SingleRank::Copies, arena };
 
 /// A number that the root says where blocks differ: the elements of the longest.
 const LONGEST: usize = 1;
@@ -67,9 +67,10 @@ impl Target {
 }
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): on the root alone, `send` is a block for each rank;
-/// `recv` is one, apart from `send`. Where lengths differ, `incoming` is what the root has told, of a
-/// buffer of fewer bytes than there is memory; all ranks but hostile ones give equal totals.
+/// As [`dispatch`](spmd_core::dispatch::dispatch): on the root alone, `send` is a block for each
+/// rank; `recv` is one, apart from `send`. Where lengths differ, `incoming` is what the root has
+/// told, of a buffer of fewer bytes than there is memory; all ranks but hostile ones give equal
+/// totals.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (kind, dtype, root) = (args.collective.kind, args.dtype, args.root);
     let from = args.send.is_some().then_some((args.send.blocks, args.send.ptr.cast_const()));
@@ -97,7 +98,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// The root puts its own block where it belongs.
 ///
 /// # Safety
-/// As [`scatter`], on the root.
+/// As [`arena`], on the root.
 unsafe fn keep_own(
     dtype: DType,
     root: usize,
@@ -115,7 +116,7 @@ unsafe fn keep_own(
 /// others reads its own. One step, or 2 log₄ n; one copy of all data and one of a block a rank.
 ///
 /// # Safety
-/// As [`scatter`]; all data fit into a room.
+/// As [`arena`]; all data fit into a payload.
 unsafe fn small(
     round: &Round<'_>,
     dtype: DType,
@@ -127,9 +128,9 @@ unsafe fn small(
     let (size, share) = (dtype.size as usize, target.share);
     let bytes = share.all * size;
     if let Some((blocks, from)) = from {
-        // SAFETY: the room has that many bytes, and so has `from`.
+        // SAFETY: the payload has that many bytes, and so has `from`.
         unsafe {
-            copy_nonoverlapping(from, round.room(bytes), bytes);
+            copy_nonoverlapping(from, round.payload(bytes), bytes);
             keep_own(dtype, root, (blocks, from), target);
         }
         if meet {
@@ -145,9 +146,9 @@ unsafe fn small(
         round.wait_for(root, 1)?;
     }
     target.check(round, root)?;
-    // SAFETY: the root has published its room, in which the share lies; there is room for it.
+    // SAFETY: the root has published its payload, in which the share lies; there is room for it.
     unsafe {
-        let from = round.room_of(root, bytes).add(share.start * size);
+        let from = round.payload_of(root, bytes).add(share.start * size);
         take(round, dtype, root, from, target.ptr, share.count)
     }
 }
@@ -173,7 +174,7 @@ unsafe fn chunked(
         unsafe { keep_own(dtype, root, from, target) };
     }
     let shown = from.map_or((null(), 0), |(_, from)| (from, share.all * size));
-    let fill = |large: &Large<'_, '_>, turn: usize| {
+    let fill = |large: &LargeRound<'_, '_>, turn: usize| {
         let Some((blocks, from)) = from else { return };
         for peer in (0..n).filter(|peer| *peer != root) {
             let (first, count) = blocks.of(peer);
@@ -193,8 +194,8 @@ unsafe fn chunked(
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before
     // which the others have read it.
     let large = unsafe {
-        let place = Way::From { rank: root, place: n * step * size, show: true };
-        Large::meet(round, dtype, shown, (null(), 0), place, |large| fill(large, 0))?
+        let place = CopyPath::From { rank: root, place: n * step * size, show: true };
+        LargeRound::meet(round, dtype, shown, (null(), 0), place, |large| fill(large, 0))?
     };
     if me != root {
         target.check(round, root)?;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use parking_lot::Mutex;
 
 use crate::transport::shared::contexts::extra_comms;
-use crate::wait::{self, fleet};
+use crate::wait::{self, scheduler};
 
 /// Ranks that have ended, and the agent that waits for them.
 pub(super) struct Finished {
     count: AtomicUsize,
     word: crate::sync::atomic::AtomicU32,
-    opener: Option<fleet::Home>,
+    opener: Option<scheduler::Home>,
     /// What the opener is while it waits.
     waiting: fn() -> wait::Opener,
     /// The opener does not wait.
@@ -20,7 +20,7 @@ pub(super) struct Finished {
 
 impl Finished {
     pub(super) fn new() -> Finished {
-        let opener = fleet::current();
+        let opener = scheduler::current();
         let waiting = match (wait::current().is_null(), &opener) {
             // No communicator was alive before the ranks ran.
             (true, None) if extra_comms() == 0 => wait::Opener::alone,

@@ -11,10 +11,10 @@ use crate::error::{Error, Result, Unreceived};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
 use crate::panics::{discard, note_panics, panic_text};
-use crate::transport::shared::{Endpoint, Reach, state};
+use crate::transport::shared::{Endpoint, FaultScope, state};
 
-/// What a rank does, the `index`-th of this process: enter the block, run the program's closure, leave
-/// the block, telling the others how it went. A panic is given back as the error side.
+/// What a rank does, the `index`-th of this process: enter the block, run the program's closure,
+/// leave the block, telling the others how it went. A panic is given back as the error side.
 pub(crate) fn run_rank(
     endpoint: &Arc<Endpoint>,
     beyond: &Arc<Beyond>,
@@ -23,7 +23,7 @@ pub(crate) fn run_rank(
     index: usize,
 ) -> std::thread::Result<Result<()>> {
     let (world, rank) = (&endpoint.world, endpoint.rank);
-    world.settle(rank);
+    world.set_home(rank);
     endpoint.enter(block);
     note_panics();
     let present = Present::new(endpoint.clone(), block, beyond.clone());
@@ -47,14 +47,14 @@ pub(crate) fn run_rank(
         Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
     };
     let left = if let Some(fault) = fault {
-        world.raise(Reach::Rank { rank, block }, &fault);
-        beyond.across.iter().for_each(|across| across.fail(&fault));
+        world.raise(FaultScope::Rank { rank, block }, &fault);
+        beyond.cluster.iter().for_each(|cluster| cluster.fail(&fault));
         state::FAILED
     } else {
         state::LEFT
     };
     if world.mode == Mode::Processes {
-        // The board of the next block, which was that of the one before the last: all are through
+        // The area of the next block, which was that of the one before the last: all are through
         // with it, as they have entered the last.
         endpoint.clear_for(block + 1);
     }
@@ -62,8 +62,8 @@ pub(crate) fn run_rank(
     outcome
 }
 
-/// The first panic of a rank with this outcome, which has panicked once more. What comes of dropping
-/// the rest does not matter, but must not pass the end of the block by.
+/// The first panic of a rank with this outcome, which has panicked once more. What comes of
+/// dropping the rest does not matter, but must not pass the end of the block by.
 fn first_panic(
     outcome: std::thread::Result<Result<()>>,
     again: Box<dyn Any + Send>,

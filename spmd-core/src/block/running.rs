@@ -20,10 +20,10 @@ use crate::panics::{discard, panic_text};
 use crate::plane::Planes;
 use crate::settings::{Settings, measured};
 use crate::transport::shared::contexts::RANK_BITS;
-use crate::transport::shared::layout::Layout;
+use crate::transport::shared::layout::ArenaLayout;
 use crate::transport::shared::memory::Memory;
-use crate::transport::shared::{Endpoint, Hub, Reach, World};
-use crate::wait::{self, Fences, Policy, Running, fleet};
+use crate::transport::shared::{CombiningBarrier, Endpoint, FaultScope, World};
+use crate::wait::{self, Fences, Policy, RankThread, scheduler};
 
 /// The most ranks of a block: their numbers are parts of larger ones.
 const MAX_RANKS: usize = 1 << RANK_BITS;
@@ -55,7 +55,7 @@ impl Spmd {
             let (call, meanwhile) = (format!("spmd at {site}"), IN_OPERATION);
             return Err(Error::Reentrant(Box::new(Reentrant { call, meanwhile })));
         }
-        if fleet::in_coroutine() && std::thread::panicking() {
+        if scheduler::in_coroutine() && std::thread::panicking() {
             let why = "a virtual rank that is panicking cannot wait for a block; don't open one in \
                        Drop";
             return Err(Error::misuse("spmd", site, why));
@@ -67,7 +67,7 @@ impl Spmd {
             let why = format!("no thread can be named {:?}, which contains a NUL", self.name);
             return Err(Error::misuse("spmd", site, why));
         }
-        let total = arena.across().map_or(n, |across| across.size());
+        let total = arena.cluster().map_or(n, |cluster| cluster.size());
         if total > MAX_RANKS {
             let why = format!("a block has at most {MAX_RANKS} ranks, not {total}");
             return Err(Error::misuse("spmd", site, why));
@@ -86,15 +86,15 @@ impl Spmd {
         work: &dyn Work,
     ) -> Result<()> {
         let n = self.ranks;
-        let across = arena.across().cloned();
-        let total = across.as_ref().map_or(n, |across| across.size());
+        let cluster = arena.cluster().cloned();
+        let total = cluster.as_ref().map_or(n, |cluster| cluster.size());
         let settings = Settings::from_environment()?;
         let mode = self.mode.or(settings.mode).unwrap_or(Mode::Threads);
         if mode == Mode::Threads {
             check_threads(n)?;
         }
         let cores = settings.cores.unwrap_or_else(wait::cores);
-        let beside = across.as_ref().map_or(1, |across| across.processes_beside());
+        let beside = cluster.as_ref().map_or(1, |cluster| cluster.processes_beside());
         let workers = self.workers.unwrap_or(cores / beside).clamp(1, n);
         let threads = if mode == Mode::Virtual { workers } else { n };
         let elsewhere = (beside - 1) * threads;
@@ -104,7 +104,7 @@ impl Spmd {
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
         let memory = match arena {
             Arena::Given(memory) => memory,
-            _ => Memory::anonymous(Layout::anonymous(total, heap_bytes))?,
+            _ => Memory::anonymous(ArenaLayout::anonymous(total, heap_bytes))?,
         };
         let segment = self.segment.map(|bytes| bytes.max(64)).or(settings.segment);
         let mut tuning = settings.tuning.with(measured(mode, total)?, segment);
@@ -116,19 +116,20 @@ impl Spmd {
         }
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
-        let settled = across.as_ref().map(|across| across.window());
+        let settled = cluster.as_ref().map(|cluster| cluster.window());
         tuning.window = self.window.or(settled).unwrap_or(tuning.window);
-        let hub = (mode == Mode::Virtual && across.is_none()).then(|| Hub::new(n, workers));
-        let local = across.as_ref().map(|across| across.local());
-        let simulated = across.as_ref().and_then(|across| across.fabric.simulated());
-        let world = World::new(memory, mode, policy, timeout, tuning, hub, local);
+        let combining =
+            (mode == Mode::Virtual && cluster.is_none()).then(|| CombiningBarrier::new(n, workers));
+        let local = cluster.as_ref().map(|cluster| cluster.local());
+        let simulated = cluster.as_ref().and_then(|cluster| cluster.fabric.simulated());
+        let world = World::new(memory, mode, policy, timeout, tuning, combining, local);
         let world = world.simulated(simulated);
         let world = Arc::new(world);
         let offload = Planes::of(&self.planes);
-        let beyond = Arc::new(Beyond { across: across.clone(), offload });
+        let beyond = Arc::new(Beyond { cluster: cluster.clone(), offload });
         let ends: Vec<_> =
             world.local().map(|rank| Arc::new(Endpoint::new(world.clone(), rank))).collect();
-        across.iter().for_each(|across| across.enter(&world));
+        cluster.iter().for_each(|cluster| cluster.enter(&world));
         let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
         let body = |index: usize| {
             let result = run_rank(&ends[index], &beyond, 1, work, index);
@@ -141,8 +142,8 @@ impl Spmd {
         };
         match mode {
             // The only rank of this process, which is not to differ from a process rank.
-            Mode::Threads if n == 1 && across.is_some() => {
-                let _running = Running::new(&world.running);
+            Mode::Threads if n == 1 && cluster.is_some() => {
+                let _running = RankThread::new(&world.running);
                 body(0);
             }
             Mode::Virtual => self.run_virtual(&world, settings.stack_size, workers, &body)?,
@@ -150,15 +151,15 @@ impl Spmd {
         }
         let results = results.into_iter().map(|slot| slot.into_inner().expect("every rank ended"));
         let outcome = first_cause(&world, results.collect());
-        if let Some(across) = &across {
+        if let Some(cluster) = &cluster {
             match &outcome {
-                Ok(()) => across.finish(&world, 1, &Call::new(Kind::End, site))?,
-                Err(error) => across.give_up(error),
+                Ok(()) => cluster.finish(&world, 1, &Call::new(Kind::End, site))?,
+                Err(error) => cluster.give_up(error),
             }
         }
         outcome?;
         let end = Call::new(Kind::End, site);
-        for rank in ends.iter().filter(|_| across.as_ref().is_some_and(|it| it.survives())) {
+        for rank in ends.iter().filter(|_| cluster.as_ref().is_some_and(|it| it.survives())) {
             rank.miss_nobody(1, &end)?;
         }
         if !ends.iter().any(|end| end.has_lost()) {
@@ -191,7 +192,7 @@ impl Spmd {
                 }
                 let cores = cores.get(index % cores.len().max(1)).cloned().unwrap_or_default();
                 let finished = &finished;
-                let running = Running::new(&world.running);
+                let running = RankThread::new(&world.running);
                 let spawned = thread.spawn_scoped(scope, move || {
                     let _running = running;
                     let _ended = Ended(finished);
@@ -202,7 +203,7 @@ impl Spmd {
                     // The ranks that do run are told, and end.
                     let cause =
                         Cause::Returned(format!("its thread could not be started: {error}"));
-                    world.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
+                    world.raise(FaultScope::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
                     finished.wait_for(index);
                     return Err(Error::system(
                         format!(
@@ -225,11 +226,11 @@ impl Spmd {
         body: &(dyn Fn(usize) + Sync),
     ) -> Result<()> {
         let bound = self.cores();
-        let mut options = fleet::FleetOptions::new(self.ranks, workers);
-        options.stack_size = self.stack_size.or(stack).unwrap_or(fleet::DEFAULT_STACK_SIZE);
+        let mut options = scheduler::SchedulerOptions::new(self.ranks, workers);
+        options.stack_size = self.stack_size.or(stack).unwrap_or(scheduler::DEFAULT_STACK_SIZE);
         options.name = format!("{} worker ", self.name);
         // Each counts until its thread ends, which may be before the block does.
-        let count = |_| Mutex::new(Some(Running::new(&world.running)));
+        let count = |_| Mutex::new(Some(RankThread::new(&world.running)));
         let running: Vec<_> = (0..workers.clamp(1, self.ranks)).map(count).collect();
         options.bind = Box::new(move |worker| {
             bind_to(bound.get(worker % bound.len().max(1)).map_or(&[], Vec::as_slice));
@@ -239,13 +240,14 @@ impl Spmd {
         options.missing = Box::new(move |index| {
             let rank = shared.local().start + index;
             let cause = Cause::Returned("the system gave it no stack".into());
-            shared.raise(Reach::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
+            shared.raise(FaultScope::Rank { rank, block: 1 }, &Fault::Rank { rank, cause });
         });
         let finished = Finished::new();
         if !world.policy.has_cores_for(workers) {
             options.spins = 0;
         }
-        let panics = fleet::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
+        let panics =
+            scheduler::run(&options, body, &|| finished.one_more(), |_| finished.wait_for(1))?;
         // `body` catches what a rank's own code does; what is left is a rank without a stack.
         match panics.into_iter().flatten().next() {
             Some(panic) => Err(panic_text(&*panic).into()),
@@ -277,8 +279,8 @@ fn check_threads(n: usize) -> Result<()> {
     ))
 }
 
-/// How many threads fit into a process, beyond which the standard library aborts it. Each has a stack
-/// and one for signals, with a guard before each of them: four address ranges.
+/// How many threads fit into a process, beyond which the standard library aborts it. Each has a
+/// stack and one for signals, with a guard before each of them: four address ranges.
 #[cfg(target_os = "linux")]
 fn most_threads() -> usize {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");

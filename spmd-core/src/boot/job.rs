@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
 use crate::settings::{Settings, handed_on};
-use crate::transport::shared::layout::{Agent, Layout, MAGIC};
+use crate::transport::shared::layout::{Agent, ArenaLayout, MAGIC};
 use crate::transport::shared::memory::{Memory, Writable};
-use crate::transport::shared::{Endpoint, Reach, World, state};
+use crate::transport::shared::{Endpoint, FaultScope, World, state};
 use crate::tuning::Tuning;
 use crate::wait::{Fences, Policy, cores};
 
@@ -34,11 +34,11 @@ fn not_ours() -> Error {
     ))
 }
 
-/// The arena that the launcher has made, and its layout: what `layout` gives tells it from the length
-/// of the file, if that may be. `None` without a launcher.
-fn find<F>(layout: impl FnOnce() -> Result<F>) -> Result<Option<(OwnedFd, Layout)>>
+/// The arena that the launcher has made, and its layout: what `layout` gives tells it from the
+/// length of the file, if that may be. `None` without a launcher.
+fn find<F>(layout: impl FnOnce() -> Result<F>) -> Result<Option<(OwnedFd, ArenaLayout)>>
 where
-    F: FnOnce(usize) -> Option<Layout>,
+    F: FnOnce(usize) -> Option<ArenaLayout>,
 {
     let Some(fd) = parsed::<RawFd>(variables::ARENA, "a file descriptor")? else {
         return Ok(None);
@@ -79,7 +79,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
         if rank >= size {
             return Err(Error::boot(format!("rank {rank} of a job of {size} ranks")));
         }
-        Ok(move |bytes| Layout::of_file(size, bytes))
+        Ok(move |bytes| ArenaLayout::of_file(size, bytes))
     };
     let Some((fd, layout)) = find(of_rank)? else { return Ok(None) };
     let size = layout.ranks;
@@ -117,19 +117,19 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
 }
 
 /// The arena in which the launcher can see the ranks that this process runs all by itself.
-pub(super) struct Shown {
+pub(super) struct VisibleArena {
     fd: OwnedFd,
-    layout: Layout,
+    layout: ArenaLayout,
     /// What holds the arena now.
     holder: Mutex<Weak<()>>,
 }
 
-impl Shown {
+impl VisibleArena {
     /// `None` without a launcher.
-    pub(super) fn find(ranks: usize) -> Result<Option<Shown>> {
-        let layout = Layout::anonymous(ranks, 0);
+    pub(super) fn find(ranks: usize) -> Result<Option<VisibleArena>> {
+        let layout = ArenaLayout::anonymous(ranks, 0);
         let found = find(|| Ok(|bytes| (bytes == layout.total_bytes()).then_some(layout)))?;
-        Ok(found.map(|(fd, layout)| Shown { fd, layout, holder: Mutex::default() }))
+        Ok(found.map(|(fd, layout)| VisibleArena { fd, layout, holder: Mutex::default() }))
     }
 
     /// The arena, all zeros again. `None` while an earlier world still has it: a block around this
@@ -157,8 +157,8 @@ fn allow_reading_by_siblings(launcher: u32) {
 }
 
 /// The limit of file sizes forbids the arena.
-fn too_long(layout: Layout) -> Error {
-    let Layout { ranks, .. } = layout;
+fn too_long(layout: ArenaLayout) -> Error {
+    let ArenaLayout { ranks, .. } = layout;
     Error::unavailable(
         format!("shared memory of {ranks} process ranks"),
         format!(
@@ -187,15 +187,15 @@ impl Job {
     ///
     /// Errors: the system refuses memory files of that size.
     pub fn create(ranks: usize) -> Result<Job> {
-        Job::with(Layout::processes(ranks))
+        Job::with(ArenaLayout::processes(ranks))
     }
 
-    /// The same with so many bytes for each rank, as far as these are neither less than it needs nor
-    /// more than it has without.
+    /// The same with so many bytes for each rank, as far as these are neither less than it needs
+    /// nor more than it has without.
     ///
     /// Errors: as [`Job::create`].
     pub fn create_of_size(ranks: usize, each: usize) -> Result<Job> {
-        Job::with(Layout::processes(ranks).with_segments(each))
+        Job::with(ArenaLayout::processes(ranks).with_segments(each))
     }
 
     /// The same for a job whose ranks all run in one process, as threads or virtual ranks: the
@@ -203,10 +203,10 @@ impl Job {
     ///
     /// Errors: as [`Job::create`].
     pub fn create_for_one_process(ranks: usize) -> Result<Job> {
-        Job::with(Layout::anonymous(ranks, 0))
+        Job::with(ArenaLayout::anonymous(ranks, 0))
     }
 
-    fn with(layout: Layout) -> Result<Job> {
+    fn with(layout: ArenaLayout) -> Result<Job> {
         let ranks = layout.ranks;
         let system = |e| Error::system(format!("making the shared arena of {ranks} ranks"), e);
         let fd = rustix::fs::memfd_create("spmd", MemfdFlags::ALLOW_SEALING).map_err(system)?;
@@ -270,8 +270,8 @@ impl Job {
     }
 
     /// Whether others have gone on without the rank.
-    pub fn outlived(&self, rank: usize) -> bool {
-        self.world.memory.bell(rank).outlived.load(Acquire) != 0
+    pub fn departed(&self, rank: usize) -> bool {
+        self.world.memory.bell(rank).departed.load(Acquire) != 0
     }
 
     /// Says that a rank's process is gone, as the kernel has confirmed: records the cause, if
@@ -287,15 +287,15 @@ impl Job {
                 Some(signal) => Cause::Killed(signal),
                 None => Cause::Exited(status.code().unwrap_or(0)),
             };
-            self.world.raise(Reach::Rank { rank, block: 0 }, &Fault::Rank { rank, cause });
+            self.world.raise(FaultScope::Rank { rank, block: 0 }, &Fault::Rank { rank, cause });
         }
         // After the cause, which whoever sees this asks for.
         self.world.memory.bell(rank).dead.store(1, Release);
         self.world.ring_all();
     }
 
-    /// Says that a rank's process is gone, which has left its last block properly. Whoever waits for
-    /// it in another one sees that at its next look.
+    /// Says that a rank's process is gone, which has left its last block properly. Whoever waits
+    /// for it in another one sees that at its next look.
     pub fn ended_well(&self, rank: usize) {
         self.world.memory.bell(rank).dead.store(1, Release);
     }
@@ -304,11 +304,11 @@ impl Job {
     /// words. Ranks without which others have gone on come last, and blocks that all others have
     /// gone on from do not count.
     pub fn first_cause(&self) -> Option<(Option<usize>, String)> {
-        let ranks = (0..self.world.size()).filter(|rank| !self.outlived(*rank));
+        let ranks = (0..self.world.size()).filter(|rank| !self.departed(*rank));
         let oldest = ranks.map(|rank| self.world.block_of(rank)).min().unwrap_or(0);
         let mut faults = self.world.faults();
         faults.retain(|(block, _)| *block == 0 || *block >= oldest);
-        let lasting = |fault: &&Fault| !fault.rank().is_some_and(|rank| self.outlived(rank));
+        let lasting = |fault: &&Fault| !fault.rank().is_some_and(|rank| self.departed(rank));
         let mut faults = faults.iter().map(|(_, fault)| fault);
         let first = faults.clone().next();
         let fault = faults.find(lasting).or(first)?;
@@ -358,15 +358,15 @@ mod tests {
     fn faults_that_no_rank_would_write_are_not_told() {
         let job = Job::create(3).unwrap();
         let exited = |rank| Fault::Rank { rank, cause: Cause::Exited(3) };
-        job.world.raise(Reach::Rank { rank: 0, block: 0 }, &exited(1_000_000));
-        job.world.raise(Reach::All, &exited(usize::MAX));
+        job.world.raise(FaultScope::Rank { rank: 0, block: 0 }, &exited(1_000_000));
+        job.world.raise(FaultScope::All, &exited(usize::MAX));
         assert_eq!(job.first_cause(), None);
         let place = job.world.memory.death(2);
         place.len.store(u32::MAX, Relaxed);
         place.text[0].store(u8::MAX, Relaxed);
         place.state.store(1, Relaxed);
         assert_eq!(job.first_cause(), None);
-        job.world.raise(Reach::Rank { rank: 1, block: 0 }, &exited(1));
+        job.world.raise(FaultScope::Rank { rank: 1, block: 0 }, &exited(1));
         assert_eq!(job.first_cause().unwrap().0, Some(1));
     }
 
@@ -384,7 +384,7 @@ mod tests {
                 std::os::unix::fs::FileExt::write_all_at(&file, &words, start as u64).unwrap();
             }
             for rank in 0..2 {
-                let said = (job.entered(rank), job.finished(rank), job.outlived(rank));
+                let said = (job.entered(rank), job.finished(rank), job.departed(rank));
                 assert!(!job.report(rank).is_empty(), "{said:?}");
             }
             job.died(0, ExitStatus::default());

@@ -8,7 +8,7 @@ use crate::block::Arena;
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::settings::Settings;
-use crate::transport::across::{Across, Joined};
+use crate::transport::cluster::{Cluster, Joined};
 use crate::transport::fabric::Fabric;
 
 /// This process among those that a fabric joins, for its life: or one of several that a fabric
@@ -52,12 +52,12 @@ impl Process {
         F: Fn(&Ctx) -> Result<R> + Sync,
         R: Send,
     {
-        block.run_at(site, Arena::Across(Arc::new(Across::new(&self.0))), f)
+        block.run_at(site, Arena::Cluster(Arc::new(Cluster::new(&self.0))), f)
     }
 
-    /// What is to be done when this process, which is simulated, exits with a status. It comes back if
-    /// the process may end like that; in the middle of a block it may not.
+    /// What is to be done when this process, which is simulated, exits with a status. It comes back
+    /// if the process may end like that; in the middle of a block it may not.
     pub fn exiting(&self, status: i32) {
-        self.0.leaving().exiting(status);
+        self.0.at_exit().exiting(status);
     }
 }

@@ -4,8 +4,8 @@
 //! but not their type; the code below the typed methods takes views. Elements in one piece are
 //! used in place, others are packed into one piece and unpacked from it.
 //!
-//! [`strided()`] and [`subarray()`] make buffers of the columns and blocks of an array, so that a halo
-//! is exchanged without packing by hand.
+//! [`strided()`] and [`subarray()`] make buffers of the columns and blocks of an array, so that a
+//! halo is exchanged without packing by hand.
 
 mod pattern;
 mod place;

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] if `slice` has not as many elements as `shape`, if there is not one range for
-/// each axis, or if one is not within the extent of its axis.
+/// [`Error::Argument`] if `slice` has not as many elements as `shape`, if there is not one range
+/// for each axis, or if one is not within the extent of its axis.
 ///
 /// ```
 /// use spmd_core::buffer::{Buffer, subarray};

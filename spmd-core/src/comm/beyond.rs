@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::transport::across::Across;
+use crate::transport::cluster::Cluster;
 
 /// What a block has beyond its arena, for its communicators.
 #[derive(Clone, Default)]
 pub(crate) struct Beyond {
     /// What joins this process to others without common memory.
-    pub(crate) across: Option<Arc<Across>>,
+    pub(crate) cluster: Option<Arc<Cluster>>,
     /// What carries out calls by other means than the arena.
     pub(crate) offload: Option<Arc<dyn Offload>>,
 }

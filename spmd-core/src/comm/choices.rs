@@ -18,8 +18,8 @@ pub struct Trial {
 
 /// What a communicator knows of choices.
 pub(super) struct Choices {
-    /// Whether there may be rules, or somebody who looks at what is chosen. Without, a call pays for
-    /// one look at this alone: a store more made an allreduce of 8 B of two ranks 10 % slower.
+    /// Whether there may be rules, or somebody who looks at what is chosen. Without, a call pays
+    /// for one look at this alone: a store more made an allreduce of 8 B of two ranks 10 % slower.
     pub(super) ruled: Cell<bool>,
     pub(super) trial: Cell<Option<Trial>>,
     /// What the last call that had a choice took, while `ruled`.

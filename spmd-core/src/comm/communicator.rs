@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use super::beyond::{Beyond, Offload};
 use super::choices::Choices;
-use super::entry::{Entered, User};
 #[cfg(doc)]
-use super::offer::Offer;
+use super::context_offer::ContextOffer;
+use super::entry::{CallGuard, User};
 use super::part::Part;
 use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, RankOutOfRange, Result};
 use crate::group::{Group, Scope, TRACKS};
 use crate::mode::Mode;
-use crate::transport::across::Spread;
-use crate::transport::fabric::Processes;
+use crate::transport::cluster::Hierarchy;
+use crate::transport::fabric::ProcessGroup;
 use crate::transport::registry::Route;
-use crate::transport::shared::board::{Board, FLAT, Round};
-use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, board_of};
+use crate::transport::shared::collective::{CollectiveArea, FLAT, Round};
+use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, area_of};
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Common, Endpoint};
 
@@ -40,10 +40,10 @@ use crate::transport::shared::{Common, Endpoint};
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 ///
-/// As long as a rank has a communicator besides its block's own on which nobody waits, any thread of
-/// its process may be about to use it: one that this library does not know, or one that runs another
-/// rank, which does not wait. A circle of waits through this rank is then not found. A time limit
-/// still bounds them ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
+/// As long as a rank has a communicator besides its block's own on which nobody waits, any thread
+/// of its process may be about to use it: one that this library does not know, or one that runs
+/// another rank, which does not wait. A cycle of waits through this rank is then not found. A time
+/// limit still bounds them ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
 pub struct Comm {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) route: Route,
@@ -52,11 +52,11 @@ pub struct Comm {
     /// This rank among those of its process.
     pub(super) here: usize,
     /// How its ranks lie in processes without common memory.
-    pub(super) spread: Option<Arc<Spread>>,
+    pub(super) hierarchy: Option<Arc<Hierarchy>>,
     pub(super) beyond: Arc<Beyond>,
     /// What carries out its calls by other means than the arena; `None` if nothing does.
     pub(super) offload: Option<Arc<dyn Offload>>,
-    pub(super) board: Board,
+    pub(super) area: CollectiveArea,
     pub(super) notes: [Cell<(usize, u64, Noted)>; 16],
     /// The number of the text that names the call which made it; 0 of the block's own.
     pub(super) origin: u16,
@@ -71,7 +71,7 @@ pub struct Comm {
     pub(super) _part: Option<Common<Part>>,
 }
 
-/// The started calls of a communicator: the same ranks, on boards of their own.
+/// The started calls of a communicator: the same ranks, on areas of their own.
 pub(super) struct Tracks {
     /// On each goes one call after another.
     pub(super) comms: [Comm; TRACKS],
@@ -94,36 +94,36 @@ impl fmt::Debug for Comm {
 impl Comm {
     pub(crate) fn world(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Comm {
         let part = || Part::of(Group::World(endpoint.world.size()));
-        let at = (u64::from(block), board_of(block));
-        let (part, here, spread) = match &beyond.across {
-            Some(across) if across.size() > across.local().len() => {
+        let at = (u64::from(block), area_of(block));
+        let (part, here, hierarchy) = match &beyond.cluster {
+            Some(cluster) if cluster.size() > cluster.local().len() => {
                 let part = Common::of(&endpoint.world, (at.0, WHOLE), part);
-                let processes = across.fabric.world();
-                let spread = part.spread(across, processes, at, endpoint.rank, true);
-                let here = part.here(Some(across));
-                (Some(part), here, Some(spread))
+                let processes = cluster.fabric.world();
+                let hierarchy = part.hierarchy(cluster, processes, at, endpoint.rank, true);
+                let here = part.here(Some(cluster));
+                (Some(part), here, Some(hierarchy))
             }
             _ => (None, Group::World(endpoint.world.size()), None),
         };
         let group = Group::World(endpoint.world.size());
-        let scope = Scope::new(u64::from(block), block, board_of(block), group, here);
+        let scope = Scope::new(u64::from(block), block, area_of(block), group, here);
         let here = scope.here.local(endpoint.rank).expect("a rank lives in its process");
-        let (me, board) = (endpoint.rank, Board::new(board_of(block), u64::from(block)));
-        let route = Route::of(&endpoint, beyond.across.as_ref());
+        let (me, area) = (endpoint.rank, CollectiveArea::new(area_of(block), u64::from(block)));
+        let route = Route::of(&endpoint, beyond.cluster.as_ref());
         let choices = Choices::of(&endpoint.world, endpoint.world.size());
         let (notes, polling, user) = Default::default();
         let origin = 0;
-        let offload = beyond.part(spread.is_some());
+        let offload = beyond.part(hierarchy.is_some());
         Comm {
             endpoint,
             route,
             scope,
             me,
             here,
-            spread,
+            hierarchy,
             beyond,
             offload,
-            board,
+            area,
             notes,
             origin,
             choices,
@@ -203,7 +203,7 @@ impl Comm {
     ) -> Result<R> {
         self.carried(call, || {
             let noted = self.note(call);
-            Round::run(&self.endpoint, &self.scope, &self.board, self.here, call, noted, body)
+            Round::run(&self.endpoint, &self.scope, &self.area, self.here, call, noted, body)
         })
     }
 
@@ -212,7 +212,7 @@ impl Comm {
     ///
     /// Errors: another call is under way, or an operation of a reduction runs.
     #[doc(hidden)]
-    pub fn hold(&self, call: &Call<'_>) -> Result<Entered<'_>> {
+    pub fn hold(&self, call: &Call<'_>) -> Result<CallGuard<'_>> {
         self.user.hold(call)
     }
 
@@ -250,24 +250,24 @@ impl Comm {
     }
 
     /// Up to how many ranks small data that go one way are best shown to those alone who want them:
-    /// beyond that, and in the hub, a meeting of all lets more ranks go on at once.
+    /// beyond that, and in the combining barrier, a meeting of all lets more ranks go on at once.
     #[doc(hidden)]
     pub fn one_way_limit(&self) -> usize {
-        if self.has_hub() { 1 } else { FLAT }
+        if self.has_combining() { 1 } else { FLAT }
     }
 
     /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
     /// ([`Round::arrive_and`]).
     #[doc(hidden)]
     #[inline]
-    pub fn has_hub(&self) -> bool {
-        self.endpoint.hub(&self.scope).is_some()
+    pub fn has_combining(&self) -> bool {
+        self.endpoint.combining(&self.scope).is_some()
     }
 
     /// Whether all ranks know that all may read each other's private memory through the kernel.
     #[doc(hidden)]
     pub fn reads_private(&self) -> bool {
-        self.board.reads_private()
+        self.area.reads_private()
     }
 
     /// Whether the job has more ranks than cores.
@@ -306,38 +306,38 @@ impl Comm {
 #[doc(hidden)]
 impl Comm {
     /// Makes in `call` the communicator of a part of this one, in which this rank is number `me`,
-    /// with what [`Comm::processes_of`] gave for it. `None` if another thread of this rank has taken
-    /// the board since it was free. Members must meet once more before they use it.
+    /// with what [`Comm::processes_of`] gave for it. `None` if another thread of this rank has
+    /// taken the area since it was free. Members must meet once more before they use it.
     ///
-    /// Its number is made of `base`, of this communicator's board and of its lowest world rank,
+    /// Its number is made of `base`, of this communicator's area and of its lowest world rank,
     /// so that of communicators that share a rank no two have the same, even if two threads of
-    /// the rank make them at a time: from communicators on different boards.
+    /// the rank make them at a time: from communicators on different areas.
     ///
     /// # Safety
     /// All members call this with the same arguments but `me`, and use the result only if all of
-    /// them have got one. `board` and `base` are of the [`Offer`] that all ranks of this
+    /// them have got one. `area` and `base` are of the [`ContextOffer`] that all ranks of this
     /// communicator that take part have together, and `me` is this rank's place in `part`.
     pub unsafe fn child(
         &self,
         call: &Call<'_>,
         (part, me): (&Part, usize),
-        (board, base): (usize, u64),
-        processes: Option<Arc<dyn Processes>>,
+        (area, base): (usize, u64),
+        processes: Option<Arc<dyn ProcessGroup>>,
     ) -> Option<Comm> {
         self.skip_contexts(base);
         let group = part.group.clone();
         let lowest = group.lowest();
-        let context = base + ((self.board.index as u64) << RANK_BITS | lowest as u64);
-        if !self.endpoint.take_board(board, context) {
+        let context = base + ((self.area.index as u64) << RANK_BITS | lowest as u64);
+        if !self.endpoint.take_area(area, context) {
             return None;
         }
-        let across = self.beyond.across.as_ref();
-        let spread = processes.zip(across).map(|(processes, across)| {
-            part.spread(across, processes, (context, board), self.endpoint.rank, false)
+        let cluster = self.beyond.cluster.as_ref();
+        let hierarchy = processes.zip(cluster).map(|(processes, cluster)| {
+            part.hierarchy(cluster, processes, (context, area), self.endpoint.rank, false)
         });
-        let here = part.here(across.map(|across| &**across));
+        let here = part.here(cluster.map(|cluster| &**cluster));
         let size = group.len();
-        let scope = Scope::new(context, self.scope.block, board, group, here).within(&self.scope);
+        let scope = Scope::new(context, self.scope.block, area, group, here).within(&self.scope);
         let scope = Scope { together: Some(part.together.clone()), ..scope };
         let here = scope.here.local(self.endpoint.rank)?;
         self.endpoint.opens_comm();
@@ -347,10 +347,10 @@ impl Comm {
             scope,
             me,
             here,
-            offload: self.beyond.part(spread.is_some()),
+            offload: self.beyond.part(hierarchy.is_some()),
             beyond: self.beyond.clone(),
-            spread,
-            board: Board::new(board, context),
+            hierarchy,
+            area: CollectiveArea::new(area, context),
             notes: Default::default(),
             origin: self.endpoint.note_origin(call),
             choices: Choices::of(&self.endpoint.world, size),
@@ -383,17 +383,17 @@ impl Comm {
         self.endpoint.skip_contexts(base + CONTEXT_STEP);
     }
 
-    /// Where this communicator lies on the boards of its members.
+    /// Where this communicator lies on the areas of its members.
     #[must_use]
-    pub fn board(&self) -> usize {
-        self.board.index
+    pub fn area(&self) -> usize {
+        self.area.index
     }
 
     /// Which host this rank is on, as a color for `split`.
     #[must_use]
     pub fn host_color(&self) -> u32 {
-        let across = self.beyond.across.as_ref();
-        across.map_or(0, |across| across.fabric.hosts()[across.fabric.process()])
+        let cluster = self.beyond.cluster.as_ref();
+        cluster.map_or(0, |cluster| cluster.fabric.hosts()[cluster.fabric.process()])
     }
 }
 
@@ -402,9 +402,9 @@ impl Drop for Comm {
         if !self.primary {
             self.endpoint.closes_comm();
             let (world, rank) = (&self.endpoint.world, self.endpoint.rank);
-            self.spread.iter().for_each(|spread| spread.drop_by(world, rank));
+            self.hierarchy.iter().for_each(|hierarchy| hierarchy.drop_by(world, rank));
             let started = self.started.get().map_or([0; TRACKS], |tracks| tracks.rounds());
-            self.endpoint.retire_board(&self.board, &self.scope, started);
+            self.endpoint.retire_area(&self.area, &self.scope, started);
         }
     }
 }

@@ -1,16 +1,16 @@
 //! One call at a time: what every call of a communicator passes on its way in and out.
 //!
 //! A communicator is used by one thread at a time, as it is not `Sync`. On that thread two calls
-//! meet nevertheless where a call runs code of the program's (an operation of a reduction), and where
-//! virtual ranks of a worker share a communicator, in a thread-local or a `Rc`: one of them is
-//! suspended in its call when the other makes one. All state of a communicator, and what keeps a
+//! meet nevertheless where a call runs code of the program's (an operation of a reduction), and
+//! where virtual ranks of a worker share a communicator, in a thread-local or a `Rc`: one of them
+//! is suspended in its call when the other makes one. All state of a communicator, and what keeps a
 //! buffer until no peer reads it, belongs to one call.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::call::Call;
 use crate::error::{Error, Reentrant, Result};
-use crate::wait::{self, fleet};
+use crate::wait::{self, scheduler};
 
 /// Who uses a communicator: one of the values below, or, beyond them, the slot in its worker of the
 /// virtual rank that is between the calls of a longer one. One thread alone looks at it.
@@ -26,12 +26,12 @@ const HOLDING: usize = 2;
 
 /// A call under way, until it is dropped.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct Entered<'a> {
+pub struct CallGuard<'a> {
     /// What to put back; `None` where nothing was noted.
     before: Option<(&'a User, usize)>,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CallGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some((user, before)) = self.before {
@@ -45,39 +45,39 @@ impl User {
     ///
     /// Errors: another one is under way, or an operation of a reduction runs.
     #[inline]
-    pub(super) fn enter(&self, call: &Call<'_>) -> Result<Entered<'_>> {
+    pub(super) fn enter(&self, call: &Call<'_>) -> Result<CallGuard<'_>> {
         if wait::is_in_operation() {
             return Err(reentered(call, IN_OPERATION));
         }
-        if !fleet::in_coroutine() {
-            return Ok(Entered { before: None });
+        if !scheduler::in_coroutine() {
+            return Ok(CallGuard { before: None });
         }
         let before = self.0.load(Relaxed);
         if before != NOBODY && !holds(before) {
             return Err(reentered(call, IN_CALL));
         }
         self.0.store(CALLING, Relaxed);
-        Ok(Entered { before: Some((self, before)) })
+        Ok(CallGuard { before: Some((self, before)) })
     }
 
     /// Keeps others from making calls as long as what this gives lives: between the calls that a
     /// longer one is made of.
     ///
     /// Errors: as [`User::enter`].
-    pub(super) fn hold(&self, call: &Call<'_>) -> Result<Entered<'_>> {
+    pub(super) fn hold(&self, call: &Call<'_>) -> Result<CallGuard<'_>> {
         let entered = self.enter(call)?;
-        if let (Some((user, _)), Some(slot)) = (entered.before, fleet::slot()) {
+        if let (Some((user, _)), Some(slot)) = (entered.before, scheduler::slot()) {
             user.0.store(HOLDING + slot, Relaxed);
         }
         Ok(entered)
     }
 }
 
-/// Whether it is the virtual rank that runs here that holds the communicator. All who can come to one
-/// at a time are of one worker.
+/// Whether it is the virtual rank that runs here that holds the communicator. All who can come to
+/// one at a time are of one worker.
 #[cold]
 fn holds(user: usize) -> bool {
-    fleet::slot().is_some_and(|slot| user == HOLDING + slot)
+    scheduler::slot().is_some_and(|slot| user == HOLDING + slot)
 }
 
 /// Inside what a call was made, and what to do.

@@ -8,8 +8,8 @@ use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
-use crate::transport::message::{Envelope, Manner};
-use crate::transport::pending::Pending;
+use crate::transport::message::{Envelope, SendMode};
+use crate::transport::pending::PendingSend;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
 
@@ -18,8 +18,8 @@ use crate::transport::shared::waiter::Waiter;
 impl Comm {
     /// Sends `buf` to `dest` (MPI 5.0 section 3.2). A message of up to 8 KiB is gone when this
     /// returns; a larger one has been received by then: two ranks that send each other large
-    /// messages before they receive wait for each other (use [`Comm::sendrecv`]). So has a small one
-    /// that finds as many others unreceived as `SPMD_WINDOW` allows (64 MiB).
+    /// messages before they receive wait for each other (use [`Comm::sendrecv`]). So has a small
+    /// one that finds as many others unreceived as `SPMD_WINDOW` allows (64 MiB).
     ///
     /// Errors: `dest` out of range; a rank has failed; `dest` has left.
     ///
@@ -39,7 +39,7 @@ impl Comm {
     /// ```
     #[track_caller]
     pub fn send<B: Buffer + ?Sized>(&self, buf: &B, dest: usize, tag: u32) -> Result<()> {
-        self.send_call(Kind::Send, Manner::Standard, buf.view(), dest, tag, Location::caller())
+        self.send_call(Kind::Send, SendMode::Standard, buf.view(), dest, tag, Location::caller())
     }
 
     /// Sends `buf` to `dest` and returns when the receiver has taken it, however small it is (MPI
@@ -63,13 +63,20 @@ impl Comm {
     /// ```
     #[track_caller]
     pub fn ssend<B: Buffer + ?Sized>(&self, buf: &B, dest: usize, tag: u32) -> Result<()> {
-        self.send_call(Kind::Ssend, Manner::Synchronous, buf.view(), dest, tag, Location::caller())
+        self.send_call(
+            Kind::Ssend,
+            SendMode::Synchronous,
+            buf.view(),
+            dest,
+            tag,
+            Location::caller(),
+        )
     }
 
     fn send_call(
         &self,
         kind: Kind,
-        manner: Manner,
+        mode: SendMode,
         view: View<'_>,
         dest: usize,
         tag: u32,
@@ -80,7 +87,7 @@ impl Comm {
             let waiter = self.waiter(&call)?;
             self.check_rank(&call, "destination", dest)?;
             check_place(&call, view.place())?;
-            let pending = self.post(&view, view.dtype(), dest, tag, manner, &waiter)?;
+            let pending = self.post(&view, view.dtype(), dest, tag, mode, &waiter)?;
             self.complete(pending, &waiter)
         })
     }
@@ -91,9 +98,9 @@ impl Comm {
         dtype: DType,
         dest: usize,
         tag: u32,
-        manner: Manner,
+        mode: SendMode,
         waiter: &Waiter<'_>,
-    ) -> Result<Pending<'a>> {
+    ) -> Result<PendingSend<'a>> {
         let envelope = Envelope {
             context: self.scope.context,
             source: self.endpoint.rank as u32,
@@ -109,11 +116,11 @@ impl Comm {
         let to = self.scope.group.world(dest);
         // SAFETY: callers complete what this gives before they return, or drop it, which takes
         // the buffer back; they hold the buffer's borrow all that time.
-        unsafe { self.route.transport.post(to, envelope, view, manner, waiter) }
+        unsafe { self.route.transport.post(to, envelope, view, mode, waiter) }
     }
 
     /// An error here gives the buffer back before it is returned: dropping `pending` does.
-    fn complete(&self, pending: Pending<'_>, waiter: &Waiter<'_>) -> Result<()> {
+    fn complete(&self, pending: PendingSend<'_>, waiter: &Waiter<'_>) -> Result<()> {
         let result = pending.complete(waiter);
         if let Err(Error::Timeout(_)) = &result {
             waiter.give_up(result.as_ref().unwrap_err());
@@ -229,7 +236,7 @@ impl Comm {
             let waiter = self.waiter(&call)?;
             self.check_rank(&call, "destination", dest)?;
             let pending =
-                self.post(&view, view.dtype(), dest, send_tag, Manner::Detached, &waiter)?;
+                self.post(&view, view.dtype(), dest, send_tag, SendMode::Detached, &waiter)?;
             let received = self.receive(&receive, &mut room, source, recv_tag);
             // Whatever became of the receive, the message is on its way, and its receiver counts
             // on it.
@@ -265,24 +272,25 @@ impl Comm {
         let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
         self.carried(&call, || {
             let waiter = self.waiter(&call)?;
-            let wanted = self.wanted(&call, source, tag)?;
+            let pattern = self.pattern(&call, source, tag)?;
             let transport = &self.route.transport;
-            let peek = || transport.peek(&wanted).transpose();
+            let peek = || transport.peek(&pattern).transpose();
             waiter.ended_by(Agent::MESSAGE);
-            Ok(self.status(&waiter.until_by(wanted.source, peek)??))
+            Ok(self.status(&waiter.until_by(pattern.source, peek)??))
         })
     }
 
     /// Tells what the next message that fits is, if one has come; does not wait (MPI 5.0 section
     /// 3.8.1), and lets other ranks run if none has. A loop that polls with it is no wait, as it may be
-    /// left at any time: a circle of such loops is not found.
+    /// left at any time: a cycle of such loops is not found.
     ///
-    /// Errors: as [`Comm::probe`]. But that it could come from nobody any more, as they have left, is
-    /// an error for a rank alone that has done nothing but poll for such a message and spent three
-    /// seconds within `iprobe`: one that looks between steps of its work gets `None`. So does one that
-    /// may wait for something else, as its process has threads besides ranks, or another rank there
-    /// may have a communicator of it. Where ranks of other processes could send it over MPI, it is
-    /// an error some seconds later, and with `ANY` only if all other ranks of the world have left.
+    /// Errors: as [`Comm::probe`]. But that it could come from nobody any more, as they have left,
+    /// is an error for a rank alone that has done nothing but poll for such a message and spent
+    /// three seconds within `iprobe`: one that looks between steps of its work gets `None`. So does
+    /// one that may wait for something else, as its process has threads besides ranks, or another
+    /// rank there may have a communicator of it. Where ranks of other processes could send it over
+    /// MPI, it is an error some seconds later, and with `ANY` only if all other ranks of the world
+    /// have left.
     ///
     /// ```
     /// # use spmd_core::spmd;
@@ -308,13 +316,13 @@ impl Comm {
         if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
             self.waiter(&call)?;
         }
-        let wanted = self.wanted(&call, source, tag)?;
-        match self.route.transport.peek(&wanted)? {
+        let pattern = self.pattern(&call, source, tag)?;
+        match self.route.transport.peek(&pattern)? {
             Some(envelope) => {
                 self.polled_well();
                 Ok(Some(self.status(&envelope)))
             }
-            None => self.polled_in_vain(begin, &call, &wanted).map(|()| None),
+            None => self.polled_in_vain(begin, &call, &pattern).map(|()| None),
         }
     }
 }
@@ -330,7 +338,7 @@ impl Comm {
             let waiter = self.waiter(call)?;
             self.check_rank(call, "destination", dest)?;
             let view = bytes.view();
-            let pending = self.post(&view, object, dest, tag, Manner::Standard, &waiter)?;
+            let pending = self.post(&view, object, dest, tag, SendMode::Standard, &waiter)?;
             self.complete(pending, &waiter)
         })
     }

@@ -3,50 +3,51 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::group::{Group, Together};
-use crate::transport::across::{Across, Spread};
-use crate::transport::fabric::Processes;
+use crate::transport::cluster::{Cluster, Hierarchy};
+use crate::transport::fabric::ProcessGroup;
 
-/// Ranks of a communicator, in their order in a new one, and what these share of it in this process.
+/// Ranks of a communicator, in their order in a new one, and what these share of it in this
+/// process.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Part {
     pub(super) group: Group,
     pub(super) together: Arc<Together>,
     here: OnceLock<Group>,
-    spread: OnceLock<Arc<Spread>>,
+    hierarchy: OnceLock<Arc<Hierarchy>>,
 }
 
 impl Part {
     pub(super) fn of(group: Group) -> Part {
-        let (here, spread) = Default::default();
-        Part { group, together: Arc::default(), here, spread }
+        let (here, hierarchy) = Default::default();
+        Part { group, together: Arc::default(), here, hierarchy }
     }
 
     /// Those that live in this process.
-    pub(super) fn here(&self, across: Option<&Across>) -> Group {
-        let here = self.here.get_or_init(|| match across {
+    pub(super) fn here(&self, cluster: Option<&Cluster>) -> Group {
+        let here = self.here.get_or_init(|| match cluster {
             None => self.group.clone(),
-            Some(across) => {
-                let local = across.local();
+            Some(cluster) => {
+                let local = cluster.local();
                 Group::of(self.group.iter().filter(|rank| local.contains(rank)))
             }
         });
         here.clone()
     }
 
-    /// How they lie in `processes`, as `rank` sees it, one of them: [`Spread::new`].
-    pub(super) fn spread(
+    /// How they lie in `processes`, as `rank` sees it, one of them: [`Hierarchy::new`].
+    pub(super) fn hierarchy(
         &self,
-        across: &Arc<Across>,
-        processes: Arc<dyn Processes>,
+        cluster: &Arc<Cluster>,
+        processes: Arc<dyn ProcessGroup>,
         at: (u64, usize),
         rank: usize,
         primary: bool,
-    ) -> Arc<Spread> {
-        let make = || Spread::new(across.clone(), &self.group, processes, at, primary);
-        let spread = self.spread.get_or_init(make);
-        if rank == spread.now().lead() {
-            spread.be_known();
+    ) -> Arc<Hierarchy> {
+        let make = || Hierarchy::new(cluster.clone(), &self.group, processes, at, primary);
+        let hierarchy = self.hierarchy.get_or_init(make);
+        if rank == hierarchy.now().leader() {
+            hierarchy.be_known();
         }
-        spread.clone()
+        hierarchy.clone()
     }
 }

@@ -1,8 +1,8 @@
 //! Loops that poll for a message which can never come: all who could send it have gone.
 //!
-//! To ask once more is no mistake: a rank may look for an optional message between steps of its work,
-//! or let others run until a thread of its own has finished. So it is an error only for a rank that
-//! has done nothing else for long, while nobody else could act in its process.
+//! To ask once more is no mistake: a rank may look for an optional message between steps of its
+//! work, or let others run until a thread of its own has finished. So it is an error only for a
+//! rank that has done nothing else for long, while nobody else could act in its process.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -11,20 +11,21 @@ use super::communicator::Comm;
 use crate::call::Call;
 use crate::error::Result;
 use crate::mode::Mode;
-use crate::transport::message::Wanted;
+use crate::transport::message::MatchPattern;
 use crate::transport::shared::polls::Found;
 use crate::wait;
 
 /// How many polls in vain lie between two looks at who has gone.
 const RARELY: u32 = 64;
 impl Comm {
-    /// A poll that began at `begin` ([`Hopeless::begins`]) has found nothing: lets others run, so that
-    /// something may come. An error if nothing can come any more, and the rank does nothing but poll.
+    /// A poll that began at `begin` (`Hopeless::begins`) has found nothing: lets others run, so
+    /// that something may come. An error if nothing can come any more, and the rank does nothing
+    /// but poll.
     pub(super) fn polled_in_vain(
         &self,
         begin: Option<Instant>,
         call: &Call<'_>,
-        wanted: &Wanted,
+        pattern: &MatchPattern,
     ) -> Result<()> {
         // A sender that waits for room in its ring may be the one for whom the awaited one waits.
         self.endpoint.make_room();
@@ -36,9 +37,9 @@ impl Comm {
         }
         let (hopeless, end) = (&self.endpoint.hopeless, Instant::now());
         let waiter = self.waiter(call)?;
-        let elsewhere = waiter.is_for_elsewhere(wanted.source);
-        let mut ready = || self.route.transport.peek(wanted).map_or(true, |it| it.is_some());
-        if !elsewhere && waiter.gone(wanted.source).is_none() {
+        let elsewhere = waiter.is_for_elsewhere(pattern.source);
+        let mut ready = || self.route.transport.peek(pattern).map_or(true, |it| it.is_some());
+        if !elsewhere && waiter.gone(pattern.source).is_none() {
             self.endpoint.acts();
         } else {
             let alone = || self.nobody_else_can_act();
@@ -48,11 +49,11 @@ impl Comm {
                 Some(Found::Hopeless) => {
                     drop(polls);
                     self.endpoint.acts();
-                    waiter.give_up_on(wanted.source, &mut ready)?;
+                    waiter.give_up_on(pattern.source, &mut ready)?;
                     return Ok(());
                 }
                 Some(Found::LeftToOthers) if polls.poller.is_none() => {
-                    polls.poller = self.endpoint.starts_to_poll(&waiter, wanted.source);
+                    polls.poller = self.endpoint.starts_to_poll(&waiter, pattern.source);
                 }
                 Some(Found::LeftToOthers) => {}
                 Some(Found::Alive) => {
@@ -61,15 +62,15 @@ impl Comm {
                 }
             }
             let poller = polls.poller.iter_mut();
-            poller.for_each(|it| self.endpoint.still_polls(it, wanted.source, &mut ready));
+            poller.for_each(|it| self.endpoint.still_polls(it, pattern.source, &mut ready));
         }
         self.let_others_run();
         hopeless.goes_on(Instant::now());
         Ok(())
     }
 
-    /// Whether no thread of this process can do what the rank may be waiting for besides messages: none
-    /// runs but ranks, of which no other one can have a communicator of this rank.
+    /// Whether no thread of this process can do what the rank may be waiting for besides messages:
+    /// none runs but ranks, of which no other one can have a communicator of this rank.
     fn nobody_else_can_act(&self) -> bool {
         let (endpoint, world) = (&self.endpoint, &self.endpoint.world);
         let others = endpoint.extra_comms.load(Relaxed) > usize::from(!self.primary);
@@ -89,7 +90,7 @@ impl Comm {
     fn let_others_run(&self) {
         let polling = &self.polling;
         let in_a_row = polling.in_a_row.get() + 1;
-        if wait::fleet::in_coroutine() || in_a_row >= self.endpoint.world.policy.polls() {
+        if wait::scheduler::in_coroutine() || in_a_row >= self.endpoint.world.policy.polls() {
             polling.in_a_row.set(0);
             wait::relax();
         } else {

@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::element::{DType, Element};
 use crate::error::{ElementType, Error, Result, Truncated};
 use crate::rank::Status;
-use crate::transport::message::{Envelope, Wanted};
+use crate::transport::message::{Envelope, MatchPattern};
 use crate::transport::shared::Arrived;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
@@ -89,17 +89,17 @@ impl Comm {
         }
     }
 
-    pub(super) fn wanted(
+    pub(super) fn pattern(
         &self,
         call: &Call<'_>,
         source: Option<usize>,
         tag: Option<u32>,
-    ) -> Result<Wanted> {
+    ) -> Result<MatchPattern> {
         if let Some(source) = source {
             self.check_rank(call, "source", source)?;
         }
         let source = source.map(|source| self.scope.group.world(source));
-        Ok(Wanted { context: self.scope.context, source, tag })
+        Ok(MatchPattern { context: self.scope.context, source, tag })
     }
 
     fn await_message(
@@ -109,13 +109,13 @@ impl Comm {
         tag: Option<u32>,
         waiter: &Waiter<'_>,
     ) -> Result<Arrived<'_>> {
-        let wanted = self.wanted(call, source, tag)?;
+        let pattern = self.pattern(call, source, tag)?;
         // Most that is received in a row has come: no wait, and no more moves of what it finds.
-        if let Some(arrived) = self.route.transport.take(&wanted)? {
+        if let Some(arrived) = self.route.transport.take(&pattern)? {
             return Ok(arrived);
         }
         waiter.ended_by(Agent::MESSAGE);
-        waiter.until_by(wanted.source, || self.route.transport.take(&wanted).transpose())?
+        waiter.until_by(pattern.source, || self.route.transport.take(&pattern).transpose())?
     }
 
     pub(super) fn status(&self, envelope: &Envelope) -> Status {

@@ -2,9 +2,9 @@
 
 use std::panic::Location;
 
+use super::cluster_agreement::AllProposals;
 use super::communicator::Comm;
-use super::settle::Heard;
-use super::tally::{Proposal, Tally, is_offer};
+use super::tally::{RankProposal, Tally, is_offer};
 use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault, by_call};
@@ -84,7 +84,7 @@ impl Comm {
     ///
     /// Cost: two meetings, and 2 n reads a process.
     ///
-    /// Errors: too many communicators are in use; the ranks wait for each other in a circle; the
+    /// Errors: too many communicators are in use; the ranks wait for each other in a cycle; the
     /// time limit for waiting passed. [`Error::Unavailable`], where ranks live in several processes
     /// joined by an MPI that does not go on when one fails, or where a rank in a process that lives
     /// has left the block. There, a failed rank ends its process.
@@ -131,7 +131,7 @@ impl Comm {
     ///
     /// Errors, the same on all ranks: [`Error::PeerFailed`], if a rank has failed before it took
     /// part, or another one, having learnt of a failure, shrinks the communicator;
-    /// [`Error::Stopped`], if one has left. On one rank: the ranks wait for each other in a circle,
+    /// [`Error::Stopped`], if one has left. On one rank: the ranks wait for each other in a cycle,
     /// or the time limit for waiting passed, after either of which this rank can agree on nothing
     /// more here. [`Error::Unavailable`], as [`Comm::shrink`].
     ///
@@ -146,7 +146,7 @@ impl Comm {
     pub fn agree(&self, flags: u64) -> Result<u64> {
         let call = Call::new(Kind::Agree, Location::caller());
         self.carried(&call, || {
-            let tally = self.propose(&call, Proposal::Flags(flags))?.tally;
+            let tally = self.propose(&call, RankProposal::Flags(flags))?.tally;
             match tally.gone.first() {
                 Some(rank) => Err(self.missing(&call, self.world_rank(*rank))),
                 None if tally.flagged.len() == self.size() => Ok(tally.flags),
@@ -155,36 +155,36 @@ impl Comm {
         })
     }
 
-    /// One try: none if a rank was not there, or another thread has taken some rank's board
+    /// One try: none if a rank was not there, or another thread has taken some rank's area
     /// meanwhile. All ranks that get an answer get the same.
     fn try_shrink(&self, call: &Call<'_>) -> Result<Option<Comm>> {
-        let heard = self.propose(call, Proposal::Offer(self.offer()))?;
-        let tally = &heard.tally;
+        let proposals = self.propose(call, RankProposal::ContextOffer(self.offer()))?;
+        let tally = &proposals.tally;
         // One that has proposed something else will learn that others shrink.
         let Some(common) = tally.offered(self)? else { return Ok(None) };
-        let board = common.board(self, call)?;
+        let area = common.area(self, call)?;
         let me = tally.members.binary_search(&self.me).expect("it has just proposed");
-        // SAFETY: all members have the same proposals before them, and so the same list, board and
+        // SAFETY: all members have the same proposals before them, and so the same list, area and
         // base. What one of them has got is dropped unless all say below that they have one.
-        let child = heard.processes.and_then(|processes| unsafe {
-            self.child(call, (tally.part(self), me), (board, common.context()), processes)
+        let child = proposals.processes.and_then(|processes| unsafe {
+            self.child(call, (tally.part(self), me), (area, common.context()), processes)
         });
-        // Nobody looks at a page of the board before its owner has cleared it.
-        let made = self.propose(call, Proposal::Made(child.is_some()))?.tally.made;
+        // Nobody looks at a page of the area before its owner has cleared it.
+        let made = self.propose(call, RankProposal::Made(child.is_some()))?.tally.made;
         let Some(child) = child.filter(|_| made == tally.members.len()) else { return Ok(None) };
         self.endpoint.go_on(&self.scope, &child.scope, tally.left_behind(self));
         Ok(Some(child))
     }
 
     /// Makes a proposal, and gives those of all ranks.
-    fn propose(&self, call: &Call<'_>, proposal: Proposal) -> Result<Heard> {
+    fn propose(&self, call: &Call<'_>, proposal: RankProposal) -> Result<AllProposals> {
         let words = proposal.to_words();
-        if let Some(spread) = &self.spread {
-            return self.propose_across(spread, call, &words, is_offer);
+        if let Some(hierarchy) = &self.hierarchy {
+            return self.propose_on_cluster(hierarchy, call, &words, is_offer);
         }
         let noted = self.note(call);
-        let tally = self.endpoint.agree_on(&self.scope, &self.board, call, noted, &words)?;
-        Ok(Heard { tally, processes: Some(None) })
+        let tally = self.endpoint.agree_on(&self.scope, &self.area, call, noted, &words)?;
+        Ok(AllProposals { tally, processes: Some(None) })
     }
 
     /// That a rank has ended without taking part.

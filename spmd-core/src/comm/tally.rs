@@ -3,19 +3,19 @@
 use std::sync::OnceLock;
 
 use super::communicator::Comm;
-use super::offer::Offer;
+use super::context_offer::ContextOffer;
 use super::part::Part;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::transport::shared::Gone;
-use crate::transport::shared::board::proposal::{WORDS, Words};
+use crate::transport::shared::EndedRanks;
+use crate::transport::shared::collective::proposal::{WORDS, Words};
 
 /// What a rank says in an agreement.
-pub(super) enum Proposal {
+pub(super) enum RankProposal {
     /// Of [`Comm::agree`].
     Flags(u64),
     /// What it has for the new communicator of [`Comm::shrink`].
-    Offer(Offer),
+    ContextOffer(ContextOffer),
     /// Whether it has made it.
     Made(bool),
 }
@@ -23,26 +23,28 @@ pub(super) enum Proposal {
 const FLAGS: u64 = 1;
 const OFFER: u64 = 2;
 
-impl Proposal {
+impl RankProposal {
     pub(super) fn to_words(&self) -> Words {
         let mut words = [0; WORDS];
         match self {
-            Proposal::Flags(flags) => words[..2].copy_from_slice(&[FLAGS, *flags]),
-            Proposal::Offer(offer) => {
+            RankProposal::Flags(flags) => words[..2].copy_from_slice(&[FLAGS, *flags]),
+            RankProposal::ContextOffer(offer) => {
                 words[0] = OFFER;
                 words[1..].copy_from_slice(&offer.0);
             }
-            Proposal::Made(made) => words[1] = u64::from(*made),
+            RankProposal::Made(made) => words[1] = u64::from(*made),
         }
         words
     }
 
-    fn from_words(words: &Words) -> Proposal {
+    fn from_words(words: &Words) -> RankProposal {
         match words[0] {
-            FLAGS => Proposal::Flags(words[1]),
-            OFFER => Proposal::Offer(Offer(std::array::from_fn(|word| words[word + 1]))),
+            FLAGS => RankProposal::Flags(words[1]),
+            OFFER => RankProposal::ContextOffer(ContextOffer(std::array::from_fn(|word| {
+                words[word + 1]
+            }))),
             // What no rank says counts as a no.
-            _ => Proposal::Made(words[1] == 1),
+            _ => RankProposal::Made(words[1] == 1),
         }
     }
 }
@@ -52,8 +54,8 @@ pub(super) fn is_offer(words: &Words) -> bool {
     words[0] == OFFER
 }
 
-/// What all ranks of a communicator have proposed, by their numbers there: counted once for all ranks
-/// of a process.
+/// What all ranks of a communicator have proposed, by their numbers there: counted once for all
+/// ranks of a process.
 pub(crate) struct Tally {
     /// Those that have ended without a proposal, in order.
     pub(super) gone: Vec<usize>,
@@ -62,7 +64,7 @@ pub(crate) struct Tally {
     pub(super) flags: u64,
     /// Those that have offered something, in order, and what they can offer together.
     pub(super) members: Vec<usize>,
-    common: Option<Offer>,
+    common: Option<ContextOffer>,
     /// One of them whose offer, which may be another process's word, cannot be one.
     unsound: Option<usize>,
     /// How many have made the new communicator.
@@ -71,7 +73,7 @@ pub(crate) struct Tally {
     present: usize,
     part: OnceLock<Part>,
     /// Those that are not among them, once the others go on.
-    left_behind: OnceLock<Gone>,
+    left_behind: OnceLock<EndedRanks>,
     /// Why there is no agreement, where nothing else has stopped the communicator.
     pub(super) veto: OnceLock<Fault>,
 }
@@ -93,20 +95,20 @@ impl From<Vec<Option<Words>>> for Tally {
         };
         for (rank, words) in proposals.iter().enumerate() {
             tally.present += usize::from(words.is_some());
-            match words.as_ref().map(Proposal::from_words) {
+            match words.as_ref().map(RankProposal::from_words) {
                 None => tally.gone.push(rank),
-                Some(Proposal::Flags(flags)) => {
+                Some(RankProposal::Flags(flags)) => {
                     tally.flagged.push(rank);
                     tally.flags &= flags;
                 }
-                Some(Proposal::Offer(offer)) => {
+                Some(RankProposal::ContextOffer(offer)) => {
                     tally.members.push(rank);
                     tally.common = Some(tally.common.map_or(offer, |common| common.and(offer)));
                     if !offer.can_include(&offer) {
                         tally.unsound.get_or_insert(rank);
                     }
                 }
-                Some(Proposal::Made(made)) => tally.made += usize::from(made),
+                Some(RankProposal::Made(made)) => tally.made += usize::from(made),
             }
         }
         tally
@@ -118,7 +120,7 @@ impl Tally {
     /// something else.
     ///
     /// Errors: an offer that cannot be.
-    pub(super) fn offered(&self, comm: &Comm) -> Result<Option<Offer>> {
+    pub(super) fn offered(&self, comm: &Comm) -> Result<Option<ContextOffer>> {
         if self.members.len() < self.present {
             return Ok(None);
         }
@@ -136,10 +138,10 @@ impl Tally {
     }
 
     /// The ranks without which its members go on.
-    pub(super) fn left_behind(&self, comm: &Comm) -> &Gone {
+    pub(super) fn left_behind(&self, comm: &Comm) -> &EndedRanks {
         self.left_behind.get_or_init(|| {
             let ranks = self.gone.iter().map(|rank| comm.world_rank(*rank)).collect();
-            Gone::new(&comm.endpoint.world, ranks)
+            EndedRanks::new(&comm.endpoint.world, ranks)
         })
     }
 }

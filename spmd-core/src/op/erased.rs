@@ -58,8 +58,8 @@ impl<'a> ErasedOp<'a> {
         self.name
     }
 
-    /// A hash of what it is, the same in every process and build: of the name of one of the library's
-    /// own, of name and type of any other, and of an [`Op`](super::Op) of what tells it.
+    /// A hash of what it is, the same in every process and build: of the name of one of the
+    /// library's own, of name and type of any other, and of an [`Op`](super::Op) of what tells it.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id

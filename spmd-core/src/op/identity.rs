@@ -28,8 +28,8 @@ pub(super) fn of_name(name: &str) -> u64 {
     mix(hash(name) ^ GIVEN)
 }
 
-/// The identity of an operation that was made here. The file counts without its folders, as builds of
-/// a program may lie in different ones.
+/// The identity of an operation that was made here. The file counts without its folders, as builds
+/// of a program may lie in different ones.
 #[inline]
 pub(super) fn of_place(place: &Location<'_>) -> u64 {
     let file = place.file();

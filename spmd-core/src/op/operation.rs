@@ -50,7 +50,8 @@ pub trait Operation<T: Element>: Sync {
         Self::NAME
     }
 
-    /// What tells it from other operations: its name, and that of its type without crate and modules.
+    /// What tells it from other operations: its name, and that of its type without crate and
+    /// modules.
     #[doc(hidden)]
     #[inline]
     fn identity(&self) -> u64 {

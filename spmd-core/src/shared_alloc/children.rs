@@ -2,8 +2,8 @@
 //!
 //! The arena itself is not inherited: what a child writes there, it would write into the memory of
 //! a rank. But `Command` may fork (it does so to change the user or group, or where the program
-//! asks for code to run before `exec`), and its child must read arguments and environment, which may
-//! be large allocations. So the child maps its parent's part anew, as a private copy.
+//! asks for code to run before `exec`), and its child must read arguments and environment, which
+//! may be large allocations. So the child maps its parent's part anew, as a private copy.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};

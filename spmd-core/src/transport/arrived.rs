@@ -19,7 +19,7 @@ impl Arrived<'_> {
     ) -> Result<()> {
         let Arrived { envelope, body } = self;
         let taken = match body {
-            Body::Kept(Data::Here(data)) => {
+            Body::UnexpectedMessage(Data::Here(data)) => {
                 assert_eq!(data.len(), envelope.bytes);
                 // SAFETY: the target has room for the envelope's bytes, and the source, a vector
                 // of this rank's own, has as many.
@@ -32,7 +32,7 @@ impl Arrived<'_> {
                 unsafe { data.copy(into) };
                 true
             }
-            Body::Kept(Data::There(data)) => {
+            Body::UnexpectedMessage(Data::There(data)) => {
                 // SAFETY: as above.
                 unsafe { transport.fetch(data, &envelope, into, waiter)? }
             }
@@ -46,7 +46,7 @@ impl Arrived<'_> {
 
     /// Tells the sender of a message that will not be taken that it has been.
     pub(crate) fn refuse(self, transport: &dyn Transport, waiter: &Waiter<'_>) {
-        if let Body::Kept(Data::There(data)) = self.body {
+        if let Body::UnexpectedMessage(Data::There(data)) = self.body {
             transport.refuse(data, &self.envelope, waiter);
         }
     }

@@ -33,14 +33,14 @@ pub trait Fabric: Send + Sync {
     fn name(&self) -> &str;
 
     /// All processes.
-    fn world(&self) -> Arc<dyn Processes>;
+    fn world(&self) -> Arc<dyn ProcessGroup>;
 
     /// Sends a packet of at most [`MAX_PACKET`] bytes, which are copied. Packets to one process
     /// arrive in the order in which they were sent.
     fn send(&self, to: usize, packet: &[u8]) -> Result<()>;
 
-    /// Lets go all packets that wait for earlier ones, before a step in which this process looks after
-    /// none.
+    /// Lets go all packets that wait for earlier ones, before a step in which this process looks
+    /// after none.
     fn flush(&self) -> Result<()>;
 
     /// Calls `take` with the next packet and the process that sent it, if one has come, and says
@@ -51,30 +51,31 @@ pub trait Fabric: Send + Sync {
     ///
     /// # Safety
     /// The data stay alive and unwritten until the result is complete or has been dropped.
-    unsafe fn give(
+    unsafe fn issend(
         &self,
         to: usize,
         key: u32,
         data: *const u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>>;
+    ) -> Result<Box<dyn FabricRequest>>;
 
     /// Begins to receive the payload of exactly `bytes` that is given with this key.
     ///
     /// # Safety
     /// The memory stays alive, and nobody reads or writes it, until the result is complete or has
     /// been dropped.
-    unsafe fn take(
+    unsafe fn irecv(
         &self,
         from: usize,
         key: u32,
         into: *mut u8,
         bytes: usize,
-    ) -> Result<Box<dyn Started>>;
+    ) -> Result<Box<dyn FabricRequest>>;
 
     /// Whether the others may go on when a process fails: then what concerns processes that live
-    /// goes on, what concerns failed ones comes to nothing without an error, but for [`Processes`],
-    /// of which an error says so. What [`Fabric::give`] has begun may then be dropped at any time.
+    /// goes on, what concerns failed ones comes to nothing without an error, but for
+    /// [`ProcessGroup`], of which an error says so. What [`Fabric::issend`] has begun may then be
+    /// dropped at any time.
     fn survives(&self) -> bool;
 
     /// Ends all processes of the world, this one with this status.
@@ -91,7 +92,8 @@ pub trait Fabric: Send + Sync {
         None
     }
 
-    /// Whether this process is there: one that is simulated may go on as a thread when it has ended.
+    /// Whether this process is there: one that is simulated may go on as a thread when it has
+    /// ended.
     fn lives(&self) -> bool {
         true
     }
@@ -101,8 +103,8 @@ pub trait Fabric: Send + Sync {
     fn connected(&self, _to: usize, _connection: &TcpStream) {}
 
     /// Says something to whoever has started the world, in one piece.
-    fn say(&self, text: fmt::Arguments<'_>) {
-        fault::say(text);
+    fn print(&self, text: fmt::Arguments<'_>) {
+        fault::print(text);
     }
 }
 
@@ -147,13 +149,13 @@ pub struct Simulated {
 
 /// Something under way. To drop it before it is complete ends the process, unless it could be
 /// taken back: what is under way uses memory of the caller's.
-pub trait Started {
+pub trait FabricRequest {
     /// Whether it is complete now.
     fn test(&mut self) -> Result<bool>;
 }
 
 /// Some processes of a world, which make collective steps together.
-pub trait Processes: Send + Sync {
+pub trait ProcessGroup: Send + Sync {
     /// This process among them, from 0.
     fn rank(&self) -> usize;
 
@@ -162,22 +164,25 @@ pub trait Processes: Send + Sync {
 
     /// These of the processes, in this order; those make it together and wait for each other.
     /// `key` is the same on all of them, and on no two sets that are made at a time.
-    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn Processes>>;
+    fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn ProcessGroup>>;
 
-    /// Whether [`Step`]s can fold elements of this type with this operation.
+    /// Whether [`NativeCollective`]s can fold elements of this type with this operation.
     fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool;
 
     /// Makes a step together with the others, and waits for them.
     ///
     /// # Safety
     /// All memory that the step names is valid for what it says of it.
-    unsafe fn run(&self, step: Step<'_>) -> Result<()>;
+    unsafe fn run(&self, step: NativeCollective<'_>) -> Result<()>;
 
     /// Begins a step.
     ///
     /// # Safety
-    /// As [`Processes::run`], until the result is complete.
-    unsafe fn start<'a>(&'a self, step: Step<'a>) -> Result<Box<dyn Started + 'a>>;
+    /// As [`ProcessGroup::run`], until the result is complete.
+    unsafe fn start<'a>(
+        &'a self,
+        step: NativeCollective<'a>,
+    ) -> Result<Box<dyn FabricRequest + 'a>>;
 
     /// The library's own handle.
     fn handle(&self) -> usize;
@@ -186,31 +191,31 @@ pub trait Processes: Send + Sync {
     /// this and what follows, [`Fabric::survives`].
     fn revoke(&self);
 
-    /// The set of these processes, in this order, if there are any: all make it together, those that
-    /// are in none with no members. [`Processes::revoke`] ends it.
-    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn Processes>>>;
+    /// The set of these processes, in this order, if there are any: all make it together, those
+    /// that are in none with no members. [`ProcessGroup::revoke`] ends it.
+    fn part(&self, members: &[usize]) -> Result<Option<Arc<dyn ProcessGroup>>>;
 
     /// Those that live, in the same order, and their numbers here. They call it together, and wait
     /// for each other; all of them get the same. Other threads may use the fabric meanwhile.
-    fn shrink(&self) -> Result<(Arc<dyn Processes>, Vec<usize>)>;
+    fn shrink(&self) -> Result<(Arc<dyn ProcessGroup>, Vec<usize>)>;
 
-    /// Whether all that live say `yes`. They call it together, as [`Processes::shrink`].
+    /// Whether all that live say `yes`. They call it together, as [`ProcessGroup::shrink`].
     fn agree(&self, yes: bool) -> Result<bool>;
 }
 
 /// Blocks of memory, one for each process.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
+pub struct ProcessBlocks<'a> {
     /// Where all of them are.
     pub memory: *mut u8,
     /// Which of it is whose.
-    pub extents: Extents<'a>,
+    pub layout: BlockLayout<'a>,
 }
 
 /// Where blocks lie, in bytes. All processes that make a step together know that they are equal, or
 /// none does: libraries have a faster function for that.
 #[derive(Clone, Copy, Debug)]
-pub enum Extents<'a> {
+pub enum BlockLayout<'a> {
     /// All have this length, and lie one after the other in the order of the processes.
     Equal(usize),
     /// The length of each, and where it starts.
@@ -218,26 +223,26 @@ pub enum Extents<'a> {
         /// Bytes.
         bytes: &'a [usize],
         /// From the start of the memory.
-        starts: &'a [usize],
+        displacements: &'a [usize],
     },
 }
 
-impl Parts<'_> {
+impl ProcessBlocks<'_> {
     /// Those of another process, which are equal or not.
     pub fn elsewhere(equal: bool) -> Self {
-        let listed = Extents::Listed { bytes: &[], starts: &[] };
-        let extents = if equal { Extents::Equal(0) } else { listed };
-        Parts { memory: std::ptr::null_mut(), extents }
+        let listed = BlockLayout::Listed { bytes: &[], displacements: &[] };
+        let layout = if equal { BlockLayout::Equal(0) } else { listed };
+        ProcessBlocks { memory: std::ptr::null_mut(), layout }
     }
 }
 
-impl Extents<'_> {
+impl BlockLayout<'_> {
     /// Where the block of a process starts.
     #[inline]
     pub fn start(&self, process: usize) -> usize {
         match self {
-            Extents::Equal(bytes) => process * bytes,
-            Extents::Listed { starts, .. } => starts[process],
+            BlockLayout::Equal(bytes) => process * bytes,
+            BlockLayout::Listed { displacements, .. } => displacements[process],
         }
     }
 }
@@ -253,7 +258,7 @@ pub struct Fold<'a> {
     pub recv: *mut u8,
     /// Elements.
     pub count: usize,
-    /// Their type, for which [`Processes::folds`] holds.
+    /// Their type, for which [`ProcessGroup::folds`] holds.
     pub dtype: &'a DType,
     /// The operation, for which it holds.
     pub op: &'a ErasedOp<'a>,
@@ -262,7 +267,7 @@ pub struct Fold<'a> {
 /// A collective step among processes. Memory is of bytes, where no element type is named.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub enum Step<'a> {
+pub enum NativeCollective<'a> {
     /// All wait for all.
     Barrier,
     /// The root's bytes to all.
@@ -282,14 +287,14 @@ pub enum Step<'a> {
         /// Readable.
         send: (*const u8, usize),
         /// Writable.
-        recv: Parts<'a>,
+        recv: ProcessBlocks<'a>,
     },
     /// Everybody's bytes to all.
     Allgather {
         /// Readable. It may be this process's block of `recv`, on all of them or none.
         send: (*const u8, usize),
         /// Writable.
-        recv: Parts<'a>,
+        recv: ProcessBlocks<'a>,
     },
     /// A block for each from the root. The others know no more of `send` than whether its blocks
     /// are equal.
@@ -297,16 +302,16 @@ pub enum Step<'a> {
         /// Whose.
         root: usize,
         /// Readable.
-        send: Parts<'a>,
+        send: ProcessBlocks<'a>,
         /// Writable.
         recv: (*mut u8, usize),
     },
     /// A block from each for each.
     Alltoall {
         /// Readable.
-        send: Parts<'a>,
+        send: ProcessBlocks<'a>,
         /// Writable.
-        recv: Parts<'a>,
+        recv: ProcessBlocks<'a>,
     },
     /// The fold of everybody's elements to the root, which alone has `recv`.
     Reduce {

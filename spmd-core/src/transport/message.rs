@@ -22,14 +22,14 @@ pub(crate) struct Envelope {
 
 /// What a receive asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct MatchPattern {
     pub(crate) context: u64,
     /// World rank, or any.
     pub(crate) source: Option<usize>,
     pub(crate) tag: Option<u32>,
 }
 
-impl Wanted {
+impl MatchPattern {
     pub(crate) fn fits(&self, envelope: &Envelope) -> bool {
         envelope.context == self.context
             && self.source.is_none_or(|source| source == envelope.source as usize)
@@ -39,7 +39,7 @@ impl Wanted {
 
 /// How a message is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum SendMode {
     /// A small one is gone at once; a large one waits for the receiver.
     Standard,
     /// Waits for the receiver in any case.
@@ -49,12 +49,12 @@ pub(crate) enum Manner {
 }
 
 /// A message that waits until somebody wants it.
-pub(crate) struct Kept {
+pub(crate) struct UnexpectedMessage {
     pub(crate) envelope: Envelope,
     pub(crate) data: Data,
 }
 
-impl Kept {
+impl UnexpectedMessage {
     /// What it takes of the receiver's memory, about, in bytes.
     pub(crate) fn weight(&self) -> usize {
         const BESIDES: usize = 128;

@@ -1,12 +1,12 @@
 //! Transports: how ranks reach each other.
 //!
 //! Every rank has an `Endpoint`, its end of the arena that the ranks of its host share:
-//! there it waits, shows its calls and learns of failures, and on its boards the collectives of
-//! ranks that share an arena run as concrete code (`board/`). What carries messages, and what may
-//! be wrapped around calls, is a `Transport`. `registry.rs` names them all.
+//! there it waits, shows its calls and learns of failures, and on its areas the collectives of
+//! ranks that share an arena run as concrete code (`collective/`). What carries messages, and what
+//! may be wrapped around calls, is a `Transport`. `registry.rs` names them all.
 
-pub(crate) mod across;
 mod arrived;
+pub(crate) mod cluster;
 #[doc(hidden)]
 pub mod fabric;
 pub(crate) mod message;
@@ -21,8 +21,8 @@ use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
 use crate::error::Result;
-use message::{Envelope, Manner, Wanted};
-use pending::Pending;
+use message::{Envelope, MatchPattern, SendMode};
+use pending::PendingSend;
 use shared::Arrived;
 use shared::waiter::Waiter;
 
@@ -38,15 +38,15 @@ pub(crate) trait Transport: Send + Sync {
         to: usize,
         envelope: Envelope,
         data: &View<'_>,
-        manner: Manner,
+        mode: SendMode,
         waiter: &Waiter<'_>,
-    ) -> Result<Pending<'a>>;
+    ) -> Result<PendingSend<'a>>;
 
     /// Takes the first message that fits, if one has come.
-    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>>;
+    fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>>;
 
     /// Looks at the first message that fits, if one has come.
-    fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>>;
+    fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>>;
 
     /// Takes to `into` data that this transport has found and left where their sender has them, and
     /// tells the sender. False if it has withdrawn them.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Transport;
-use super::across::{Across, Remote};
+use super::cluster::{Cluster, Remote};
 use super::shared::Endpoint;
 use super::wrap::{Chaos, Traced};
 
@@ -16,12 +16,15 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The transport that the rank of this end takes, in a world that this joins to others, and what is wrapped around it.
-    pub(crate) fn of(endpoint: &Arc<Endpoint>, across: Option<&Arc<Across>>) -> Route {
+    /// The transport that the rank of this end takes, in a world that this joins to others, and
+    /// what is wrapped around it.
+    pub(crate) fn of(endpoint: &Arc<Endpoint>, cluster: Option<&Arc<Cluster>>) -> Route {
         let tuning = &endpoint.world.tuning;
-        let mut transport: Arc<dyn Transport> = match across {
+        let mut transport: Arc<dyn Transport> = match cluster {
             None => endpoint.clone(),
-            Some(across) => Arc::new(Remote { endpoint: endpoint.clone(), across: across.clone() }),
+            Some(cluster) => {
+                Arc::new(Remote { endpoint: endpoint.clone(), cluster: cluster.clone() })
+            }
         };
         if let Some(seed) = tuning.chaos {
             let (rank, size) = (endpoint.rank, endpoint.world.size());

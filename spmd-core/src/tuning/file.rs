@@ -211,7 +211,7 @@ mod tests {
             (
                 &format!("{start}reduce = [\n  {{ use = \"ring\" }},\n]"),
                 ", line 4",
-                "no 'ring': the algorithms of reduce are hub, flat, tree, chunked",
+                "no 'ring': the algorithms of reduce are combining, flat, tree, chunked",
             ),
             (&format!("{start}barrier = [{{ use = \"tree\" }}]"), ", line 3", "barrier has one"),
             (

@@ -1,17 +1,18 @@
-//! A wait that its first looks have not ended: a thread sleeps on the bell, a coroutine is suspended.
+//! A wait that its first looks have not ended: a thread sleeps on the bell, a coroutine is
+//! suspended.
 
 use std::mem::take;
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;
-use super::fleet::{self, Resumed, Suspension};
-use super::policy::{FIRST_SLEEP, LONGEST_SLEEP, SERVE_EVERY, Watch};
+use super::policy::{FIRST_SLEEP, LONGEST_SLEEP, SERVE_EVERY, WaitHooks};
+use super::scheduler::{self, Resumed, Suspension};
 use super::{current, started};
 use crate::error::{Error, Result};
 
 /// Whether to give up, the condition having been false just now.
-fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<bool> {
-    match watch.interrupted() {
+fn interrupted(hooks: &dyn WaitHooks, ready: &mut dyn FnMut() -> bool) -> Result<bool> {
+    match hooks.interrupted() {
         None => Ok(false),
         Some(_) if ready() => Ok(true),
         Some(error) => Err(error),
@@ -22,7 +23,7 @@ fn interrupted(watch: &dyn Watch, ready: &mut dyn FnMut() -> bool) -> Result<boo
 /// again: polls and yields as at the start of a wait after each time. Whether the wait is over.
 fn serve(
     (spins, yields): (u32, u32),
-    watch: &mut dyn Watch,
+    hooks: &mut dyn WaitHooks,
     ready: &mut dyn FnMut() -> bool,
 ) -> bool {
     let start = Instant::now();
@@ -31,10 +32,10 @@ fn serve(
         if ready() {
             return true;
         }
-        if (idle % SERVE_EVERY == 0 || idle > spins) && watch.serve() {
+        if (idle % SERVE_EVERY == 0 || idle > spins) && hooks.serve() {
             idle = 0;
             // Others may ask without end: the wait's own checks come in time all the same.
-            if watch.interrupted().is_some() || start.elapsed() > FIRST_SLEEP {
+            if hooks.interrupted().is_some() || start.elapsed() > FIRST_SLEEP {
                 return false;
             }
         }
@@ -53,23 +54,23 @@ pub(super) fn wait_as_thread(
     bell: Bell<'_>,
     patience: (u32, u32),
     mut served: bool,
-    watch: &mut dyn Watch,
+    hooks: &mut dyn WaitHooks,
     ready: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
-    watch.asleep();
+    hooks.asleep();
     let start = Instant::now();
     let mut sleep = FIRST_SLEEP;
     let mut checked = Duration::ZERO;
     let mut step = || {
         // Before this one says that it sleeps, which costs a fence on all cores.
-        if (take(&mut served) || watch.serve()) && serve(patience, watch, ready) {
+        if (take(&mut served) || hooks.serve()) && serve(patience, hooks, ready) {
             return Ok(true);
         }
         let ticket = bell.announce_thread();
-        if ready() || interrupted(watch, ready)? {
+        if ready() || interrupted(hooks, ready)? {
             return Ok(true);
         }
-        served = watch.serve();
+        served = hooks.serve();
         if !served {
             bell.sleep(ticket, sleep);
         }
@@ -79,10 +80,10 @@ pub(super) fn wait_as_thread(
         }
         checked = waited;
         sleep = (sleep * 2).min(LONGEST_SLEEP);
-        if ready() || interrupted(watch, ready)? {
+        if ready() || interrupted(hooks, ready)? {
             return Ok(true);
         }
-        watch.overdue(waited, ready)?;
+        hooks.overdue(waited, ready)?;
         Ok(ready())
     };
     let outcome = loop {
@@ -92,34 +93,34 @@ pub(super) fn wait_as_thread(
             Err(error) => break Err(error),
         }
     };
-    watch.awake();
+    hooks.awake();
     outcome
 }
 
-/// Inlined into its caller, as is the suspension into it: see [`fleet::suspend`].
+/// Inlined into its caller, as is the suspension into it: see [`scheduler::suspend`].
 #[inline(always)]
 pub(super) fn wait_as_coroutine<T>(
     bell: Bell<'_>,
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     poll: &mut impl FnMut() -> Option<T>,
 ) -> Result<T> {
-    suspended(bell, watch, poll, || false)
+    suspended(bell, hooks, poll, || false)
 }
 
 /// [`wait_as_coroutine`] of a virtual rank that has started calls: `poll` goes on with them.
-pub(super) fn wait_as_coroutine_beside(
+pub(super) fn wait_as_coroutine_progressing(
     bell: Bell<'_>,
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     poll: &mut impl FnMut() -> Option<()>,
 ) -> Result<()> {
-    suspended(bell, watch, poll, || started::poll(None))
+    suspended(bell, hooks, poll, || started::poll(None))
 }
 
 /// `polls`: nobody tells the coroutine of something that it looks for.
 #[inline(always)]
 fn suspended<T>(
     bell: Bell<'_>,
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     poll: &mut impl FnMut() -> Option<T>,
     polls: impl Fn() -> bool,
 ) -> Result<T> {
@@ -132,14 +133,14 @@ fn suspended<T>(
         {
             break Ok(value);
         }
-        if let Some(error) = watch.interrupted() {
+        if let Some(error) = hooks.interrupted() {
             break poll().ok_or(error);
         }
         if !at_home {
-            watch.serve();
+            hooks.serve();
         }
         let what = if at_home && !polls() { Suspension::Wake } else { Suspension::Poll };
-        let why = current::across(|| fleet::suspend_for(what));
+        let why = current::cluster(|| scheduler::suspend_for(what));
         if let Some(value) = poll() {
             break Ok(value);
         }
@@ -147,14 +148,14 @@ fn suspended<T>(
             Resumed::Woken => {}
             Resumed::Refused => break Err(refused()),
             Resumed::Sweep => {
-                if let Some(outcome) = sweep(watch, &mut start, poll) {
+                if let Some(outcome) = sweep(hooks, &mut start, poll) {
                     break outcome;
                 }
             }
         }
     };
     if start.is_some() {
-        watch.awake();
+        hooks.awake();
     }
     outcome
 }
@@ -172,12 +173,12 @@ fn refused() -> Error {
 #[cold]
 #[inline(never)]
 fn sweep<T>(
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     start: &mut Option<Instant>,
     poll: &mut impl FnMut() -> Option<T>,
 ) -> Option<Result<T>> {
     let mut found = None;
-    let checked = overdue(watch, start, &mut || {
+    let checked = overdue(hooks, start, &mut || {
         found = found.take().or_else(&mut *poll);
         found.is_some()
     });
@@ -188,14 +189,14 @@ fn sweep<T>(
 /// first such look on, as the worker's clock may be older than the wait before.
 #[cold]
 fn overdue(
-    watch: &mut dyn Watch,
+    hooks: &mut dyn WaitHooks,
     start: &mut Option<Instant>,
     ready: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
-    let now = fleet::coarse_now();
+    let now = scheduler::coarse_now();
     let start = *start.get_or_insert(now);
-    if interrupted(watch, ready)? {
+    if interrupted(hooks, ready)? {
         return Ok(());
     }
-    watch.overdue(now.saturating_duration_since(start), ready)
+    hooks.overdue(now.saturating_duration_since(start), ready)
 }

@@ -4,7 +4,7 @@ use crate::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use super::fences::Fences;
-use super::fleet::Home;
+use super::scheduler::Home;
 use super::word::{self, COROUTINE, THREAD};
 
 /// How long those sleep who must look themselves for what they wait for.

@@ -63,7 +63,7 @@ impl Worker {
 
 /// The coroutine that runs.
 #[derive(Clone, Copy)]
-pub(super) struct Running {
+pub(super) struct RunningCoroutine {
     pub(super) slot: usize,
     pub(super) yielder: *const RankYielder,
 }
@@ -72,7 +72,7 @@ pub(super) struct Running {
 pub(super) struct Local {
     pub(super) worker: Arc<Worker>,
     pub(super) ready: LocalSet,
-    pub(super) running: Cell<Running>,
+    pub(super) running: Cell<RunningCoroutine>,
     pub(super) now: Cell<Instant>,
     #[cfg(target_os = "linux")]
     pub(super) stacks: StackFacts,
@@ -91,12 +91,12 @@ thread_local! {
     /// so that code in one may keep the address of this variable across a suspension.
     static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
 
-    /// For the calls that a thread has started which is no worker. It lives as long as the thread, so
-    /// longer than they do: a started call is over before whoever has started it ends.
+    /// For the calls that a thread has started which is no worker. It lives as long as the thread,
+    /// so longer than they do: a started call is over before whoever has started it ends.
     static OF_THREAD: Local = Local {
         worker: Arc::new(Worker::new(1)),
         ready: LocalSet::new(1),
-        running: Cell::new(Running { slot: 0, yielder: ptr::null() }),
+        running: Cell::new(RunningCoroutine { slot: 0, yielder: ptr::null() }),
         now: Cell::new(Instant::now()),
         #[cfg(target_os = "linux")]
         stacks: StackFacts { guards: super::stack::Guards::none(), size: 0, first_rank: 0 },
@@ -118,9 +118,9 @@ impl Local {
     }
 
     /// Runs a coroutine of its own of whoever runs here, which is resumed on this thread alone: the
-    /// coroutine that runs here is the same one afterwards. On a thread that is no worker, it is the
-    /// only one of a worker that nothing wakes.
-    pub(super) fn beside<R>(resume: impl FnOnce() -> R) -> R {
+    /// coroutine that runs here is the same one afterwards. On a thread that is no worker, it is
+    /// the only one of a worker that nothing wakes.
+    pub(super) fn progress<R>(resume: impl FnOnce() -> R) -> R {
         let here = LOCAL.get();
         if here.is_null() {
             return OF_THREAD.with(|local| local.enter(resume));
@@ -135,7 +135,7 @@ impl Local {
 
     /// Says in a coroutine that has just begun beside the one that ran here that it runs here now.
     pub(super) fn runs(yielder: &RankYielder) {
-        Local::with(|local| local.running.set(Running { yielder, ..local.running.get() }));
+        Local::with(|local| local.running.set(RunningCoroutine { yielder, ..local.running.get() }));
     }
 
     /// Reads the clock for [`coarse_now`].
@@ -198,19 +198,19 @@ impl Home {
     pub fn held_up(&self) -> Duration {
         match self.worker.number.load(Relaxed) {
             0 | ENDED => Duration::ZERO,
-            number => super::held::stands_still(number),
+            number => super::blocking::stands_still(number),
         }
     }
 
-    /// Whether the coroutine's worker runs none of its ranks, and will not unless another thread does
-    /// something: it sleeps, has ended, or is held up for so long.
+    /// Whether the coroutine's worker runs none of its ranks, and will not unless another thread
+    /// does something: it sleeps, has ended, or is held up for so long.
     pub fn stands_still(&self, time: Duration) -> bool {
         let ended = self.worker.number.load(Relaxed) == ENDED;
         ended || self.worker.ready.is_asleep() || self.held_up() >= time
     }
 
     /// Whether both live on one worker.
-    pub fn is_beside(&self, other: &Home) -> bool {
+    pub fn is_progressing(&self, other: &Home) -> bool {
         Arc::ptr_eq(&self.worker, &other.worker)
     }
 
@@ -256,8 +256,8 @@ pub fn suspend() -> Resumed {
 /// three times as long.
 #[inline(always)]
 pub fn suspend_for(what: Suspension) -> Resumed {
-    // The panic count belongs to the thread: the next coroutine would find itself unwinding. A started
-    // call only goes back to whoever has started it.
+    // The panic count belongs to the thread: the next coroutine would find itself unwinding. A
+    // started call only goes back to whoever has started it.
     if thread::panicking() && !is_started() {
         return Resumed::Refused;
     }

@@ -1,6 +1,6 @@
-//! What runs on this thread: the rank, as a pointer that means something to the layer above alone, and
-//! the calls that it has started. Both are kept here because ranks that share a thread take turns
-//! where they wait.
+//! What runs on this thread: the rank, as a pointer that means something to the layer above alone,
+//! and the calls that it has started. Both are kept here because ranks that share a thread take
+//! turns where they wait.
 
 use std::cell::Cell;
 use std::ptr::{dangling, null};
@@ -10,8 +10,8 @@ use std::ptr::{dangling, null};
 struct Agent {
     /// What the layer above knows of it; null if it has said nothing.
     rank: *const (),
-    /// What it has started and not ended, as `started.rs` keeps it; null if that is nothing, [`WITHIN`]
-    /// in a started call.
+    /// What it has started and not ended, as `started.rs` keeps it; null if that is nothing,
+    /// [`WITHIN`] in a started call.
     started: *const (),
 }
 
@@ -36,7 +36,8 @@ pub(crate) fn set_current(rank: *const ()) -> *const () {
 /// What a started call has started: none starts another one, or goes on with it.
 pub(super) const WITHIN: *const () = dangling();
 
-/// The calls that whoever runs here has started; null if there are none, or a started call runs here.
+/// The calls that whoever runs here has started; null if there are none, or a started call runs
+/// here.
 #[inline]
 pub(super) fn started() -> *const () {
     let started = CURRENT.get().started;
@@ -64,7 +65,7 @@ pub(super) fn begin() {
 /// Runs a suspension, in which others may run on this thread, and puts back what was said of this
 /// one.
 #[inline]
-pub(super) fn across<R>(suspension: impl FnOnce() -> R) -> R {
+pub(super) fn cluster<R>(suspension: impl FnOnce() -> R) -> R {
     let current = CURRENT.get();
     let result = suspension();
     CURRENT.set(current);

@@ -11,13 +11,13 @@ pub(crate) enum Fences {
     /// The side that comes by often executes none; the other has the kernel execute one on every
     /// core that runs a thread of the ranks (`membarrier`), just before it goes to sleep, say.
     #[cfg(target_os = "linux")]
-    Asymmetric(Reach),
+    Asymmetric(FenceScope),
 }
 
 /// Whose cores the kernel is to reach.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum FenceScope {
     Process,
     /// Those of all processes that have registered.
     Processes,
@@ -30,9 +30,9 @@ impl Fences {
     pub(crate) fn new(processes: bool, alone: bool) -> Fences {
         use rustix::thread::{MembarrierCommand as Command, membarrier};
         let (register, reach) = if processes {
-            (Command::RegisterGlobalExpedited, Reach::Processes)
+            (Command::RegisterGlobalExpedited, FenceScope::Processes)
         } else {
-            (Command::RegisterPrivateExpedited, Reach::Process)
+            (Command::RegisterPrivateExpedited, FenceScope::Process)
         };
         if alone && membarrier(register).is_ok() {
             Fences::Asymmetric(reach)
@@ -64,8 +64,8 @@ impl Fences {
         if let Fences::Asymmetric(reach) = self {
             use rustix::thread::{MembarrierCommand as Command, membarrier};
             let command = match reach {
-                Reach::Process => Command::PrivateExpedited,
-                Reach::Processes => Command::GlobalExpedited,
+                FenceScope::Process => Command::PrivateExpedited,
+                FenceScope::Processes => Command::GlobalExpedited,
             };
             return (0..100).any(|_| {
                 let executed = membarrier(command).is_ok();

@@ -2,16 +2,16 @@
 
 mod asleep;
 pub(crate) mod bell;
-mod beside;
+mod blocking;
 mod coroutine;
 mod current;
 mod fences;
-pub(crate) mod fleet;
-mod held;
 #[cfg(target_os = "linux")]
 mod overflow;
 mod policy;
+mod progress;
 mod ready;
+pub(crate) mod scheduler;
 mod stack;
 mod start;
 mod started;
@@ -23,11 +23,11 @@ mod worker;
 pub(crate) use bell::Bell;
 pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
-pub(crate) use policy::{Policy, Watch, cores};
-pub use start::Started;
+pub(crate) use policy::{Policy, WaitHooks, cores};
+pub use start::StartedCall;
 pub(crate) use start::start;
 pub(crate) use threads::{
-    Opener, Opening, Outsider, Running, all_wait, nobody_else_runs, starting_own_threads,
+    Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };
 pub(crate) use until::{for_own_turn, pause, until, until_done, until_woken};
 
@@ -57,11 +57,11 @@ pub(crate) fn is_in_operation() -> bool {
 
 /// Lets others run, in a loop that polls what nobody tells of.
 pub(crate) fn relax() {
-    match fleet::current() {
+    match scheduler::current() {
         // One that is panicking keeps its worker.
         Some(home) if !std::thread::panicking() => {
             home.wake();
-            current::across(fleet::suspend);
+            current::cluster(scheduler::suspend);
         }
         _ => std::thread::yield_now(),
     }

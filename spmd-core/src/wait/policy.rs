@@ -62,15 +62,15 @@ impl Policy {
 }
 
 /// What a wait must know besides its condition.
-pub(crate) trait Watch {
+pub(crate) trait WaitHooks {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
     fn interrupted(&self) -> Option<Error>;
-    /// A thread says from now on, until [`Watch::awake`], that it sleeps.
+    /// A thread says from now on, until [`WaitHooks::awake`], that it sleeps.
     fn asleep(&mut self) {}
     /// The wait is over, one that was overdue at least once or of a thread that slept.
     fn awake(&mut self);
     /// The wait has lasted this long: puts it on record, and makes the rare checks (peers that
-    /// left, circles, time limits). Called about ten times a second. An error ends the wait.
+    /// left, cycles, time limits). Called about ten times a second. An error ends the wait.
     /// `ready` looks at the condition.
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
     /// Does at once what a peer has asked for that cannot wait until this wait is over: makes room

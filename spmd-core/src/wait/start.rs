@@ -8,15 +8,15 @@ use super::bell::Bell;
 use super::coroutine::{Local, Resumed};
 use super::current::is_started;
 use super::stack::Stacks;
-use super::started::{self, CallCoroutine, Going, STACKS};
+use super::started::{self, CallCoroutine, STACKS, StartedEntry};
 use super::until::until_done;
 use crate::error::{Error, Result};
 
 /// A call that somebody has started. Dropped, it is waited for.
 #[must_use = "dropped, it waits until the call is over"]
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct Started<'a> {
-    going: Rc<Going>,
+pub struct StartedCall<'a> {
+    going: Rc<StartedEntry>,
     bell: Bell<'a>,
     /// What the call uses.
     _uses: PhantomData<&'a ()>,
@@ -32,28 +32,28 @@ pub struct Started<'a> {
 pub(crate) unsafe fn start<'a>(
     bell: Bell<'a>,
     body: impl FnOnce() -> Result<()> + 'a,
-) -> Result<Started<'a>> {
+) -> Result<StartedCall<'a>> {
     if is_started() {
         return Err(Error::argument("a started call cannot start another one".into()));
     }
     let stack = STACKS.with_borrow_mut(Stacks::take);
     let stack = stack.map_err(|error| Error::system("making a stack for a started call", error))?;
     // SAFETY: as the caller promises, what the closure uses lives until the call is over, and so
-    // until the coroutine has ended, which `Going` lets go of only then.
+    // until the coroutine has ended, which `StartedEntry` lets go of only then.
     let coroutine = unsafe {
         CallCoroutine::with_stack_unchecked(stack, move |yielder, _| {
             Local::runs(yielder);
             catch_unwind(AssertUnwindSafe(body))
         })
     };
-    let going = Rc::new(Going::new(coroutine, bell));
+    let going = Rc::new(StartedEntry::new(coroutine, bell));
     if !going.resume(Resumed::Woken) {
         started::insert(going.clone());
     }
-    Ok(Started { going, bell, _uses: PhantomData })
+    Ok(StartedCall { going, bell, _uses: PhantomData })
 }
 
-impl Started<'_> {
+impl StartedCall<'_> {
     /// Goes on with the calls that whoever runs here has started. Whether this one is over.
     pub fn test(&self) -> bool {
         if !self.going.is_over() {
@@ -79,10 +79,10 @@ impl Started<'_> {
     }
 }
 
-impl Drop for Started<'_> {
+impl Drop for StartedCall<'_> {
     fn drop(&mut self) {
-        // Peers may wait for what this rank will not do any more: neither they nor calls that are before
-        // this one may keep it.
+        // Peers may wait for what this rank will not do any more: neither they nor calls that are
+        // before this one may keep it.
         if std::thread::panicking() {
             started::pass(Resumed::Refused);
         }

@@ -1,6 +1,6 @@
 //! The calls that an agent has started and that are not over. Each is a coroutine, which the agent
-//! resumes: in all its waits, for whatever, and when it asks whether the call is over. It runs on no
-//! other thread.
+//! resumes: in all its waits, for whatever, and when it asks whether the call is over. It runs on
+//! no other thread.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::null;
@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// A call that is not over, or whose outcome nobody has taken.
-pub(super) struct Going {
+pub(super) struct StartedEntry {
     coroutine: RefCell<Option<CallCoroutine>>,
     pub(super) outcome: Cell<Option<Outcome>>,
     /// Where the bell lies that whoever brings it further rings.
@@ -39,11 +39,11 @@ pub(super) struct Going {
     refused: Cell<bool>,
 }
 
-impl Going {
-    pub(super) fn new(coroutine: CallCoroutine, bell: Bell<'_>) -> Going {
+impl StartedEntry {
+    pub(super) fn new(coroutine: CallCoroutine, bell: Bell<'_>) -> StartedEntry {
         let (coroutine, outcome) = (RefCell::new(Some(coroutine)), Cell::new(None));
         let (polls, refused) = Default::default();
-        Going { coroutine, outcome, bell: bell.place(), polls, refused }
+        StartedEntry { coroutine, outcome, bell: bell.place(), polls, refused }
     }
 
     /// Goes on with the call; whether it is over now.
@@ -56,7 +56,7 @@ impl Going {
             why => why,
         };
         let before = set_started(WITHIN);
-        let paused = Local::beside(|| coroutine.resume(why));
+        let paused = Local::progress(|| coroutine.resume(why));
         set_started(before);
         match paused {
             CoroutineResult::Yield(what) => {
@@ -80,7 +80,7 @@ impl Going {
 
 /// Those of an agent. There is a set only as long as it is not empty; `current.rs` keeps it.
 struct Set {
-    calls: RefCell<Vec<Rc<Going>>>,
+    calls: RefCell<Vec<Rc<StartedEntry>>>,
     /// When they last made their slow checks.
     swept: Cell<Instant>,
 }
@@ -93,14 +93,14 @@ pub(super) fn any() -> bool {
 
 /// The set of the agent that runs here.
 fn set<'a>() -> Option<&'a Set> {
-    // SAFETY: `insert` alone says what has been started, by a pointer to a set that it has made and that
-    // lives until `pass` takes it back. This module's functions use what they get here no longer than
-    // to their next `pass`. A set belongs to one agent, and so to one thread.
+    // SAFETY: `insert` alone says what has been started, by a pointer to a set that it has made and
+    // that lives until `pass` takes it back. This module's functions use what they get here no
+    // longer than to their next `pass`. A set belongs to one agent, and so to one thread.
     unsafe { current::started().cast::<Set>().as_ref() }
 }
 
 /// Adds a call to those of the agent that runs here, which is no started call.
-pub(super) fn insert(going: Rc<Going>) {
+pub(super) fn insert(going: Rc<StartedEntry>) {
     if let Some(set) = set() {
         set.calls.borrow_mut().push(going);
         return;
@@ -110,8 +110,8 @@ pub(super) fn insert(going: Rc<Going>) {
     set_started(Box::into_raw(set).cast_const().cast());
 }
 
-/// Goes on with each call that whoever runs here has started. Whether one is over by it: then another
-/// one may be able to go on.
+/// Goes on with each call that whoever runs here has started. Whether one is over by it: then
+/// another one may be able to go on.
 pub(super) fn pass(why: Resumed) -> bool {
     let Some(set) = set() else { return false };
     let (mut next, mut ended) = (0, false);
@@ -125,8 +125,8 @@ pub(super) fn pass(why: Resumed) -> bool {
         set.calls.borrow_mut().retain(|going| !going.is_over());
         if set.calls.borrow().is_empty() {
             let set = set_started(null()).cast_mut().cast::<Set>();
-            // SAFETY: `insert` has made it a pointer of a box. It is taken back here alone, and nobody
-            // finds it any more; `set` from above is not used any more.
+            // SAFETY: `insert` has made it a pointer of a box. It is taken back here alone, and
+            // nobody finds it any more; `set` from above is not used any more.
             drop(unsafe { Box::from_raw(set) });
         }
     }
@@ -150,11 +150,11 @@ pub(super) fn go_on() {
     }
 }
 
-/// Whether there is a call of which nobody tells whoever sleeps on the bell at this place, or, without
-/// one, a virtual rank that is suspended.
+/// Whether there is a call of which nobody tells whoever sleeps on the bell at this place, or,
+/// without one, a virtual rank that is suspended.
 pub(super) fn poll(place: Option<usize>) -> bool {
     set().is_some_and(|set| {
-        let untold = |going: &Rc<Going>| match place {
+        let untold = |going: &Rc<StartedEntry>| match place {
             Some(place) => going.bell != place,
             None => going.polls.get(),
         };

@@ -21,18 +21,18 @@ pub(super) fn running() -> usize {
 static COUNTING: Mutex<()> = Mutex::new(());
 
 /// Counts a thread that runs ranks of one world, as long as it lives.
-pub(crate) struct Running(Arc<AtomicUsize>);
+pub(crate) struct RankThread(Arc<AtomicUsize>);
 
-impl Running {
-    pub(crate) fn new(of_world: &Arc<AtomicUsize>) -> Running {
+impl RankThread {
+    pub(crate) fn new(of_world: &Arc<AtomicUsize>) -> RankThread {
         let _counting = COUNTING.lock();
         RUNNING.fetch_add(1, Relaxed);
         of_world.fetch_add(1, Relaxed);
-        Running(of_world.clone())
+        RankThread(of_world.clone())
     }
 }
 
-impl Drop for Running {
+impl Drop for RankThread {
     fn drop(&mut self) {
         let _counting = COUNTING.lock();
         RUNNING.fetch_sub(1, Relaxed);

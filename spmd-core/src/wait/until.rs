@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::asleep::{wait_as_coroutine, wait_as_thread};
 use super::bell::Bell;
-use super::beside::wait_beside;
-use super::policy::{FIRST_SLEEP, Policy, SERVE_EVERY, Watch};
-use super::{current, fleet, started};
+use super::policy::{FIRST_SLEEP, Policy, SERVE_EVERY, WaitHooks};
+use super::progress::wait_progressing;
+use super::{current, scheduler, started};
 use crate::error::{Error, Result};
-use crate::fault::say;
+use crate::fault::print;
 use crate::sync::atomic::AtomicU32;
 
 /// Waits until `poll` gives a value, however this agent waits: a thread spins or yields, then
@@ -19,17 +19,17 @@ use crate::sync::atomic::AtomicU32;
 pub(crate) fn until<T>(
     bell: Bell<'_>,
     policy: &Policy,
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     mut poll: impl FnMut() -> Option<T>,
 ) -> Result<T> {
     if let Some(value) = poll() {
         return Ok(value);
     }
     if started::any() {
-        return until_beside(bell, policy, watch, &mut poll);
+        return until_progressing(bell, policy, hooks, &mut poll);
     }
-    if fleet::in_coroutine() {
-        return wait_as_coroutine(bell, watch, &mut poll);
+    if scheduler::in_coroutine() {
+        return wait_as_coroutine(bell, hooks, &mut poll);
     }
     let (spins, yields) = policy.patience(bell.is_polled());
     // A look at what is polled may itself let others run, who keep a busy core for milliseconds.
@@ -42,7 +42,7 @@ pub(crate) fn until<T>(
             return Ok(value);
         }
         if spin % SERVE_EVERY == 0 {
-            served = watch.serve();
+            served = hooks.serve();
             if served || lasts() {
                 break;
             }
@@ -56,13 +56,13 @@ pub(crate) fn until<T>(
         if let Some(value) = poll() {
             return Ok(value);
         }
-        served |= watch.serve();
-        if served || watch.interrupted().is_some() {
+        served |= hooks.serve();
+        if served || hooks.interrupted().is_some() {
             break;
         }
     }
     let mut found = None;
-    let slow = wait_as_thread(bell, (spins, yields), served, watch, &mut || {
+    let slow = wait_as_thread(bell, (spins, yields), served, hooks, &mut || {
         if found.is_none() {
             found = poll();
         }
@@ -79,13 +79,13 @@ pub(crate) fn until<T>(
 #[inline(always)]
 pub(crate) fn until_woken<T>(
     bell: Bell<'_>,
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     mut poll: impl FnMut() -> Option<T>,
 ) -> Result<T> {
     match poll() {
         Some(value) => Ok(value),
-        None if started::any() => until_beside(bell, &STUBBORN, watch, &mut poll),
-        None => wait_as_coroutine(bell, watch, &mut poll),
+        None if started::any() => until_progressing(bell, &STUBBORN, hooks, &mut poll),
+        None => wait_as_coroutine(bell, hooks, &mut poll),
     }
 }
 
@@ -98,27 +98,27 @@ pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
         if current::is_started() {
             continue;
         }
-        say(format_args!("cannot wait for peers that use memory of this rank; aborting"));
+        print(format_args!("cannot wait for peers that use memory of this rank; aborting"));
         std::process::abort();
     }
 }
 
-/// Waits for so long, while others run on the worker of a virtual rank. Where that is impossible, as
-/// in one that is panicking, the worker waits with it.
+/// Waits for so long, while others run on the worker of a virtual rank. Where that is impossible,
+/// as in one that is panicking, the worker waits with it.
 pub(crate) fn pause(time: Duration) {
     let (start, word) = (Instant::now(), AtomicU32::new(0));
     let left = || time.checked_sub(start.elapsed());
     let over = || left().is_none().then_some(());
     let bell = Bell::new(&word, None).polled(true);
     let waited =
-        fleet::in_coroutine() && until(bell, &Policy::new(1, 0), &mut Stubborn, over).is_ok();
+        scheduler::in_coroutine() && until(bell, &Policy::new(1, 0), &mut Stubborn, over).is_ok();
     if !waited {
         std::thread::sleep(left().unwrap_or_default());
     }
 }
 
-/// Waits in a started call until it has its turn, whatever happens: others that were started before it
-/// use what it will use.
+/// Waits in a started call until it has its turn, whatever happens: others that were started before
+/// it use what it will use.
 pub(crate) fn for_own_turn(bell: Bell<'_>, mut has_turn: impl FnMut() -> bool) {
     // Told to give up, it does so when it has begun.
     while until(bell, &STUBBORN, &mut Stubborn, || has_turn().then_some(())).is_err() {}
@@ -130,7 +130,7 @@ const STUBBORN: Policy = Policy { spins: 100, spins_shared: 100, yields: 0, ..Po
 /// Its watch.
 struct Stubborn;
 
-impl Watch for Stubborn {
+impl WaitHooks for Stubborn {
     fn interrupted(&self) -> Option<Error> {
         None
     }
@@ -142,14 +142,14 @@ impl Watch for Stubborn {
 
 /// [`until`] of whoever has started calls, which go on meanwhile.
 #[cold]
-fn until_beside<T>(
+fn until_progressing<T>(
     bell: Bell<'_>,
     policy: &Policy,
-    watch: &mut impl Watch,
+    hooks: &mut impl WaitHooks,
     poll: &mut impl FnMut() -> Option<T>,
 ) -> Result<T> {
     let mut found = None;
-    let waited = wait_beside(bell, policy, watch, &mut || {
+    let waited = wait_progressing(bell, policy, hooks, &mut || {
         found = found.take().or_else(&mut *poll);
         found.is_some()
     });

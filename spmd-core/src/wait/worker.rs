@@ -12,7 +12,7 @@ use std::{hint, mem, process, ptr, thread};
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::coroutine::{ENDED, Local, Resumed, Running, Suspension, Worker};
+use super::coroutine::{ENDED, Local, Resumed, RunningCoroutine, Suspension, Worker};
 use super::current;
 use super::policy::{POLLED_SPINS, POLLED_YIELDS};
 use super::ready::LocalSet;
@@ -81,7 +81,7 @@ pub(super) fn drive(mut task: Task<'_>) -> Vec<(usize, Payload)> {
     let local = Local {
         worker: task.worker.clone(),
         ready: LocalSet::new(task.ranks.len()),
-        running: Cell::new(Running { slot: 0, yielder: ptr::null() }),
+        running: Cell::new(RunningCoroutine { slot: 0, yielder: ptr::null() }),
         now: Cell::new(now),
         #[cfg(target_os = "linux")]
         stacks: super::coroutine::StackFacts {
@@ -210,7 +210,7 @@ impl Runner<'_> {
         // aborts the process rather than unwind out of it.
         let coroutine = unsafe {
             RankCoroutine::with_stack_unchecked(stack, move |yielder, _| {
-                local.running.set(Running { slot, yielder });
+                local.running.set(RunningCoroutine { slot, yielder });
                 current::begin();
                 catch_unwind(AssertUnwindSafe(|| body(rank))).err()
             })

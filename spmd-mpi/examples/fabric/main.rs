@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use spmd_core::transport::fabric::{Fabric, MAX_PACKET, Processes, Started, Step};
+use spmd_core::transport::fabric::{
+    Fabric, FabricRequest, MAX_PACKET, NativeCollective, ProcessGroup,
+};
 use spmd_core::{Error, Result};
 
 mod steps;
@@ -50,9 +52,9 @@ fn check(name: &str, fabric: &dyn Fabric, run: impl Fn(&dyn Fabric) -> Result<()
     }
 }
 
-fn barrier(world: &dyn Processes) -> Result<()> {
+fn barrier(world: &dyn ProcessGroup) -> Result<()> {
     // SAFETY: a barrier names no memory.
-    unsafe { world.run(Step::Barrier) }
+    unsafe { world.run(NativeCollective::Barrier) }
 }
 
 /// What byte `at` of something that is known by `number` is.
@@ -113,8 +115,8 @@ fn answers(fabric: &dyn Fabric) -> Result<()> {
     Ok(())
 }
 
-fn wait(started: &mut dyn Started) -> Result<()> {
-    while !started.test()? {
+fn wait(requests: &mut dyn FabricRequest) -> Result<()> {
+    while !requests.test()? {
         thread::yield_now();
     }
     Ok(())
@@ -132,8 +134,8 @@ fn payloads(fabric: &dyn Fabric) -> Result<()> {
         let (out, back) = ((all + me * 1000) as u32, (all + peer * 1000) as u32);
         // SAFETY: both live until all are complete, and nobody touches `into`.
         unsafe {
-            began.push_back(fabric.give(peer, out, given.as_ptr(), BYTES)?);
-            began.push_back(fabric.take(peer, back, into.as_mut_ptr(), BYTES)?);
+            began.push_back(fabric.issend(peer, out, given.as_ptr(), BYTES)?);
+            began.push_back(fabric.irecv(peer, back, into.as_mut_ptr(), BYTES)?);
         }
     }
     while let Some(mut one) = began.pop_front() {
@@ -147,12 +149,12 @@ fn payloads(fabric: &dyn Fabric) -> Result<()> {
     let (small, mut into) = ([1u8; 8], [0u8; 8]);
     // SAFETY: both live until both are complete; the memory is used after that.
     let (mut gave, mut took) = unsafe {
-        let mut gave = fabric.give(to, u32::MAX, small.as_ptr(), small.len())?;
+        let mut gave = fabric.issend(to, u32::MAX, small.as_ptr(), small.len())?;
         for _ in 0..1000 {
             assert!(!gave.test()?, "nobody takes it yet");
         }
         barrier(&*fabric.world())?;
-        (gave, fabric.take(from, u32::MAX, into.as_mut_ptr(), into.len())?)
+        (gave, fabric.irecv(from, u32::MAX, into.as_mut_ptr(), into.len())?)
     };
     wait(&mut *took)?;
     wait(&mut *gave)?;
@@ -163,7 +165,7 @@ fn payloads(fabric: &dyn Fabric) -> Result<()> {
 fn abandoned(fabric: &dyn Fabric) -> Result<()> {
     let mut into = [0u8; 64];
     // SAFETY: the memory lives until the receive is dropped.
-    let mut taken = unsafe { fabric.take(0, 77, into.as_mut_ptr(), into.len())? };
+    let mut taken = unsafe { fabric.irecv(0, 77, into.as_mut_ptr(), into.len())? };
     assert!(!taken.test()?);
     drop(taken);
     Ok(())
@@ -197,7 +199,7 @@ fn subsets(fabric: &dyn Fabric) -> Result<()> {
 fn many_subsets(fabric: &dyn Fabric) -> Result<()> {
     let world = fabric.world();
     let everybody: Vec<usize> = (0..world.size()).collect();
-    let mut kept: Vec<Arc<dyn Processes>> = Vec::new();
+    let mut kept: Vec<Arc<dyn ProcessGroup>> = Vec::new();
     for key in 0..5000 {
         let set = world.subset(&everybody, key)?;
         if key % 100 == 0 {

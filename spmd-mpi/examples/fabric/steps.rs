@@ -8,15 +8,17 @@ use num_complex::Complex;
 use spmd_core::Result;
 use spmd_core::element::Element;
 use spmd_core::op::{BitXor, ErasedOp, Max, Min, Operation, Prod, Sum};
-use spmd_core::transport::fabric::{Extents, Fold, Parts, Processes, Step};
+use spmd_core::transport::fabric::{
+    BlockLayout, Fold, NativeCollective, ProcessBlocks, ProcessGroup,
+};
 
 use crate::{data, pattern};
 
 /// All steps among `processes`.
-pub fn all(processes: &dyn Processes) -> Result<()> {
+pub fn all(processes: &dyn ProcessGroup) -> Result<()> {
     for begun in [false, true] {
         let world = World { processes, begun };
-        world.make(Step::Barrier)?;
+        world.make(NativeCollective::Barrier)?;
         for bytes in [0, 1, 8, 1000, 100_000] {
             for root in 0..processes.size() {
                 world.broadcast(root, bytes)?;
@@ -49,7 +51,7 @@ pub fn all(processes: &dyn Processes) -> Result<()> {
 }
 
 struct World<'a> {
-    processes: &'a dyn Processes,
+    processes: &'a dyn ProcessGroup,
     begun: bool,
 }
 
@@ -57,32 +59,32 @@ struct World<'a> {
 struct Blocks {
     memory: Vec<u8>,
     bytes: Vec<usize>,
-    starts: Vec<usize>,
+    displacements: Vec<usize>,
     equal: bool,
 }
 
 impl Blocks {
     /// Empty blocks of these lengths: equal and one after the other, or in reverse order with gaps.
     fn new(bytes: Vec<usize>, equal: bool) -> Blocks {
-        let (mut starts, mut end) = (vec![0; bytes.len()], 0);
+        let (mut displacements, mut end) = (vec![0; bytes.len()], 0);
         for at in 0..bytes.len() {
             let block = if equal { at } else { bytes.len() - 1 - at };
-            starts[block] = end;
+            displacements[block] = end;
             end += bytes[block] + if equal { 0 } else { 3 };
         }
-        Blocks { memory: vec![0xEE; end], bytes, starts, equal }
+        Blocks { memory: vec![0xEE; end], bytes, displacements, equal }
     }
 
-    fn parts(&mut self) -> Parts<'_> {
-        let extents = match self.equal {
-            true => Extents::Equal(self.bytes[0]),
-            false => Extents::Listed { bytes: &self.bytes, starts: &self.starts },
+    fn parts(&mut self) -> ProcessBlocks<'_> {
+        let layout = match self.equal {
+            true => BlockLayout::Equal(self.bytes[0]),
+            false => BlockLayout::Listed { bytes: &self.bytes, displacements: &self.displacements },
         };
-        Parts { memory: self.memory.as_mut_ptr(), extents }
+        ProcessBlocks { memory: self.memory.as_mut_ptr(), layout }
     }
 
     fn block(&mut self, at: usize) -> &mut [u8] {
-        &mut self.memory[self.starts[at]..][..self.bytes[at]]
+        &mut self.memory[self.displacements[at]..][..self.bytes[at]]
     }
 
     fn fill(&mut self, number: impl Fn(usize) -> usize) {
@@ -111,14 +113,14 @@ impl World<'_> {
         self.processes.size()
     }
 
-    fn make(&self, step: Step<'_>) -> Result<()> {
+    fn make(&self, step: NativeCollective<'_>) -> Result<()> {
         // SAFETY: the callers' steps name memory of their own, and wait here.
         unsafe {
             if !self.begun {
                 return self.processes.run(step);
             }
-            let mut started = self.processes.start(step)?;
-            while !started.test()? {
+            let mut requests = self.processes.start(step)?;
+            while !requests.test()? {
                 thread::yield_now();
             }
         }
@@ -132,7 +134,7 @@ impl World<'_> {
 
     fn broadcast(&self, root: usize, bytes: usize) -> Result<()> {
         let mut memory = if self.rank() == root { data(root, bytes) } else { vec![0; bytes] };
-        self.make(Step::Broadcast { root, memory: memory.as_mut_ptr(), bytes })?;
+        self.make(NativeCollective::Broadcast { root, memory: memory.as_mut_ptr(), bytes })?;
         assert_eq!(memory, data(root, bytes));
         Ok(())
     }
@@ -141,8 +143,8 @@ impl World<'_> {
         let length = |of| self.length(of, root, bytes, equal);
         let send = data(self.rank(), length(self.rank()));
         let mut all = Blocks::new((0..self.size()).map(length).collect(), equal);
-        let recv = if self.rank() == root { all.parts() } else { Parts::elsewhere(equal) };
-        self.make(Step::Gather { root, send: (send.as_ptr(), send.len()), recv })?;
+        let recv = if self.rank() == root { all.parts() } else { ProcessBlocks::elsewhere(equal) };
+        self.make(NativeCollective::Gather { root, send: (send.as_ptr(), send.len()), recv })?;
         if self.rank() == root {
             all.check("gather", |of| of);
         }
@@ -155,8 +157,8 @@ impl World<'_> {
         all.fill(|of| of + root);
         let mut into = vec![0; length(self.rank())];
         let recv = (into.as_mut_ptr(), into.len());
-        let send = if self.rank() == root { all.parts() } else { Parts::elsewhere(equal) };
-        self.make(Step::Scatter { root, send, recv })?;
+        let send = if self.rank() == root { all.parts() } else { ProcessBlocks::elsewhere(equal) };
+        self.make(NativeCollective::Scatter { root, send, recv })?;
         assert_eq!(into, data(self.rank() + root, into.len()));
         Ok(())
     }
@@ -170,7 +172,7 @@ impl World<'_> {
             all.block(self.rank()).copy_from_slice(&send);
             source = all.block(self.rank()).as_ptr();
         }
-        self.make(Step::Allgather { send: (source, send.len()), recv: all.parts() })?;
+        self.make(NativeCollective::Allgather { send: (source, send.len()), recv: all.parts() })?;
         all.check("allgather", |of| of);
         Ok(())
     }
@@ -182,7 +184,7 @@ impl World<'_> {
         let mut send = Blocks::new((0..size).map(|to| length(me, to)).collect(), equal);
         let mut recv = Blocks::new((0..size).map(|from| length(from, me)).collect(), equal);
         send.fill(|to| number(me, to));
-        self.make(Step::Alltoall { send: send.parts(), recv: recv.parts() })?;
+        self.make(NativeCollective::Alltoall { send: send.parts(), recv: recv.parts() })?;
         recv.check("alltoall", |from| number(from, me));
         Ok(())
     }
@@ -221,23 +223,23 @@ impl World<'_> {
                 self.make(step(Fold { send: from, recv: into, count, dtype, op }))?;
                 Ok(recv)
             };
-            expect("allreduce", &make(&|fold| Step::Allreduce(fold))?, &total);
-            expect("scan", &make(&|fold| Step::Scan(fold))?, &over(me + 1));
-            let before = make(&|fold| Step::Exscan(fold))?;
+            expect("allreduce", &make(&|fold| NativeCollective::Allreduce(fold))?, &total);
+            expect("scan", &make(&|fold| NativeCollective::Scan(fold))?, &over(me + 1));
+            let before = make(&|fold| NativeCollective::Exscan(fold))?;
             match me {
                 0 if in_place => expect("exscan", &before, &of(0)),
                 0 => expect("exscan", &before, &vec![value(0, 0); count]),
                 _ => expect("exscan", &before, &over(me)),
             }
             for root in 0..size {
-                let reduced = make(&|fold| Step::Reduce { root, fold })?;
+                let reduced = make(&|fold| NativeCollective::Reduce { root, fold })?;
                 match me == root {
                     true => expect("reduce", &reduced, &total),
                     false if in_place => expect("reduce", &reduced, &of(me)),
                     false => expect("reduce", &reduced, &vec![value(0, 0); count]),
                 }
             }
-            let mine = make(&|fold| Step::ReduceScatter { fold, counts: &counts })?;
+            let mine = make(&|fold| NativeCollective::ReduceScatter { fold, counts: &counts })?;
             expect("reduce_scatter", &mine[..counts[me]], &total[first..][..counts[me]]);
         }
         Ok(())

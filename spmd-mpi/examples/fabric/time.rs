@@ -6,7 +6,7 @@ use std::time::Instant;
 use spmd_core::Result;
 use spmd_core::element::Element;
 use spmd_core::op::{ErasedOp, Sum};
-use spmd_core::transport::fabric::{Fabric, Fold, Step};
+use spmd_core::transport::fabric::{Fabric, Fold, NativeCollective};
 
 /// Calls of one measurement.
 const CALLS: usize = 20_000;
@@ -29,12 +29,12 @@ pub fn all(fabric: &dyn Fabric) -> Result<()> {
         // SAFETY: `send` and `recv` hold one element each and outlive the calls.
         unsafe { world.run(step) }
     };
-    let allreduce = best(|| run(Step::Allreduce(black_box(fold))))?;
-    let barrier = best(|| run(Step::Barrier))?;
-    let started = best(|| {
+    let allreduce = best(|| run(NativeCollective::Allreduce(black_box(fold))))?;
+    let barrier = best(|| run(NativeCollective::Barrier))?;
+    let requests = best(|| {
         // SAFETY: as above.
-        let mut started = unsafe { world.start(Step::Allreduce(black_box(fold)))? };
-        while !started.test()? {}
+        let mut requests = unsafe { world.start(NativeCollective::Allreduce(black_box(fold)))? };
+        while !requests.test()? {}
         Ok(())
     })?;
     let me = fabric.process();
@@ -45,10 +45,10 @@ pub fn all(fabric: &dyn Fabric) -> Result<()> {
     };
     if me == 0 {
         println!(
-            "allreduce {allreduce:.0} barrier {barrier:.0} iallreduce {started:.0} packet {one_way:.0} ns"
+            "allreduce {allreduce:.0} barrier {barrier:.0} iallreduce {requests:.0} packet {one_way:.0} ns"
         );
     }
-    run(Step::Barrier)
+    run(NativeCollective::Barrier)
 }
 
 /// The least time of a call.

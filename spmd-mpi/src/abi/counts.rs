@@ -1,7 +1,7 @@
 //! Lengths of memory as MPI's counts: those of the standard ABI can say all of them.
 
 use spmd_core::Result;
-use spmd_core::transport::fabric::Step;
+use spmd_core::transport::fabric::NativeCollective;
 
 use super::types::{Count, Start};
 use crate::handles::Datatype;
@@ -23,36 +23,36 @@ impl Run {
 /// Counts, one for each process, and where the blocks start.
 pub struct Lists {
     pub counts: *const Count,
-    pub starts: *const Start,
+    pub displacements: *const Start,
     pub of: Datatype,
 }
 
 /// What MPI reads until a step is complete: nothing but the step's own slices.
-pub type Kept = ();
+pub type KeptNumbers = ();
 
-/// Lengths are of the size of counts on 64-bit systems, and no memory has more bytes than the signed
-/// type can say.
+/// Lengths are of the size of counts on 64-bit systems, and no memory has more bytes than the
+/// signed type can say.
 const _: () = assert!(size_of::<usize>() == size_of::<Count>());
 
 impl Lists {
     /// The blocks, in bytes.
     #[inline(always)]
-    pub fn of(mpi: &Library, bytes: &[usize], starts: &[usize]) -> Result<Lists> {
-        let (counts, starts) = (bytes.as_ptr().cast(), starts.as_ptr().cast());
-        Ok(Lists { counts, starts, of: mpi.constants.byte })
+    pub fn of(mpi: &Library, bytes: &[usize], displacements: &[usize]) -> Result<Lists> {
+        let (counts, displacements) = (bytes.as_ptr().cast(), displacements.as_ptr().cast());
+        Ok(Lists { counts, displacements, of: mpi.constants.byte })
     }
 
     /// So many elements of a type, one block after the other.
     #[inline(always)]
     pub fn of_elements(counts: &[usize], of: Datatype) -> Lists {
-        Lists { counts: counts.as_ptr().cast(), starts: std::ptr::null(), of }
+        Lists { counts: counts.as_ptr().cast(), displacements: std::ptr::null(), of }
     }
 
-    pub fn keep(self) -> Kept {}
+    pub fn keep(self) -> KeptNumbers {}
 }
 
 /// The steps that make up one which is too large for a call of MPI: none is.
 #[inline(always)]
-pub fn pieces(_: usize, _: Step<'_>) -> Result<Option<Vec<Step<'static>>>> {
+pub fn pieces(_: usize, _: NativeCollective<'_>) -> Result<Option<Vec<NativeCollective<'static>>>> {
     Ok(None)
 }

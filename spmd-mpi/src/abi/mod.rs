@@ -16,7 +16,7 @@ use crate::library::Library;
 use crate::named::{file_of, place, product};
 #[cfg(test)]
 pub use constants::constants;
-pub use counts::{Kept, Lists, Run, pieces};
+pub use counts::{KeptNumbers, Lists, Run, pieces};
 pub use types::{Count, Start, Status, bits, raw};
 
 mod constants;

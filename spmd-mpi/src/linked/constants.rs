@@ -49,8 +49,8 @@ pub fn constants() -> Option<Constants> {
     })
 }
 
-/// `MPI_IN_PLACE`, which no binding for Rust has: in C it is a pointer made from a number. Which one
-/// depends on whose header the library has, and that is seen by what `MPI_COMM_WORLD` is.
+/// `MPI_IN_PLACE`, which no binding for Rust has: in C it is a pointer made from a number. Which
+/// one depends on whose header the library has, and that is seen by what `MPI_COMM_WORLD` is.
 fn in_place() -> Option<*mut u8> {
     // SAFETY: see above.
     let world = bits(unsafe { c::RSMPI_COMM_WORLD });

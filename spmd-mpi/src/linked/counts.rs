@@ -42,25 +42,25 @@ impl<'a> Run<'a> {
 /// Counts, one for each process, and where the blocks start.
 pub struct Lists<'a> {
     pub counts: *const Count,
-    pub starts: *const Start,
+    pub displacements: *const Start,
     pub of: Datatype,
-    numbers: Kept,
+    numbers: KeptNumbers,
     _made: Option<Made<'a>>,
 }
 
 /// What MPI reads until a step is complete: the counts, and after them the starts.
-pub type Kept = Vec<c_int>;
+pub type KeptNumbers = Vec<c_int>;
 
 impl<'a> Lists<'a> {
     /// The blocks in bytes, or in the largest unit that divides all lengths and starts. The other
     /// processes may take another one: what goes between them is bytes.
     #[inline(always)]
-    pub fn of(mpi: &'a Library, bytes: &[usize], starts: &[usize]) -> Result<Lists<'a>> {
+    pub fn of(mpi: &'a Library, bytes: &[usize], displacements: &[usize]) -> Result<Lists<'a>> {
         let highest = |unit: usize| {
-            let all = bytes.iter().chain(starts);
+            let all = bytes.iter().chain(displacements);
             all.copied().max().unwrap_or(0) / unit
         };
-        let all = bytes.iter().chain(starts);
+        let all = bytes.iter().chain(displacements);
         if highest(1) <= most() {
             let numbers = all.map(|number| *number as c_int).collect();
             return Ok(Lists::with(numbers, bytes.len(), mpi.constants.byte, None));
@@ -81,12 +81,17 @@ impl<'a> Lists<'a> {
         Lists::with(numbers, counts.len(), of, None)
     }
 
-    fn with(numbers: Kept, counts: usize, of: Datatype, made: Option<Made<'a>>) -> Lists<'a> {
-        let starts = numbers[counts..].as_ptr();
-        Lists { counts: numbers.as_ptr(), starts, of, numbers, _made: made }
+    fn with(
+        numbers: KeptNumbers,
+        counts: usize,
+        of: Datatype,
+        made: Option<Made<'a>>,
+    ) -> Lists<'a> {
+        let displacements = numbers[counts..].as_ptr();
+        Lists { counts: numbers.as_ptr(), displacements, of, numbers, _made: made }
     }
 
-    pub fn keep(self) -> Kept {
+    pub fn keep(self) -> KeptNumbers {
         self.numbers
     }
 }
@@ -102,16 +107,17 @@ impl<'a> Made<'a> {
     fn of(mpi: &'a Library, bytes: usize) -> Result<Made<'a>> {
         let most = most();
         let pieces = || (0..bytes).step_by(most);
-        let starts: Vec<rsmpi::ffi::MPI_Aint> = pieces().map(|start| start as _).collect();
+        let displacements: Vec<rsmpi::ffi::MPI_Aint> = pieces().map(|start| start as _).collect();
         let lengths: Vec<c_int> = pieces().map(|start| most.min(bytes - start) as c_int).collect();
         let mut made = Made { mpi, of: mpi.constants.byte };
-        let (count, byte, new) = (starts.len() as c_int, mpi.constants.byte.0, &mut made.of.0);
+        let (count, byte, new) =
+            (displacements.len() as c_int, mpi.constants.byte.0, &mut made.of.0);
         // SAFETY: there are `count` lengths and starts, and `new` is writable.
         let code = unsafe {
             rsmpi::ffi::MPI_Type_create_hindexed(
                 count,
                 lengths.as_ptr(),
-                starts.as_ptr(),
+                displacements.as_ptr(),
                 byte,
                 new,
             )

@@ -8,7 +8,7 @@ use spmd_core::{Error, Result};
 use crate::functions::Functions;
 use crate::library::Library;
 use crate::named::{file_of, place, product};
-pub use counts::{Kept, Lists, Run};
+pub use counts::{KeptNumbers, Lists, Run};
 pub use pieces::pieces;
 pub use types::{Count, Start, Status, bits, raw};
 

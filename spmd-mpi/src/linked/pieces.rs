@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use spmd_core::transport::fabric::{Fold, Step};
+use spmd_core::transport::fabric::{Fold, NativeCollective};
 use spmd_core::{Error, Result};
 
 use super::counts::most;
@@ -10,13 +10,16 @@ use super::counts::most;
 /// The steps that make up one which is too large for a call of MPI; all processes find the same.
 /// None where one call will do.
 #[inline(always)]
-pub fn pieces(rank: usize, step: Step<'_>) -> Result<Option<Vec<Step<'_>>>> {
+pub fn pieces(
+    rank: usize,
+    step: NativeCollective<'_>,
+) -> Result<Option<Vec<NativeCollective<'_>>>> {
     match step {
-        Step::Reduce { fold, .. }
-        | Step::Allreduce(fold)
-        | Step::ReduceScatter { fold, .. }
-        | Step::Scan(fold)
-        | Step::Exscan(fold)
+        NativeCollective::Reduce { fold, .. }
+        | NativeCollective::Allreduce(fold)
+        | NativeCollective::ReduceScatter { fold, .. }
+        | NativeCollective::Scan(fold)
+        | NativeCollective::Exscan(fold)
             if fold.count > most() =>
         {
             split(rank, step).map(Some)
@@ -26,13 +29,15 @@ pub fn pieces(rank: usize, step: Step<'_>) -> Result<Option<Vec<Step<'_>>>> {
 }
 
 #[cold]
-fn split(rank: usize, step: Step<'_>) -> Result<Vec<Step<'_>>> {
+fn split(rank: usize, step: NativeCollective<'_>) -> Result<Vec<NativeCollective<'_>>> {
     Ok(match step {
-        Step::Reduce { root, fold } => cut(fold).map(|fold| Step::Reduce { root, fold }).collect(),
-        Step::Allreduce(fold) => cut(fold).map(Step::Allreduce).collect(),
-        Step::Scan(fold) => cut(fold).map(Step::Scan).collect(),
-        Step::Exscan(fold) => cut(fold).map(Step::Exscan).collect(),
-        Step::ReduceScatter { fold, counts } => scattered(rank, fold, counts)?,
+        NativeCollective::Reduce { root, fold } => {
+            cut(fold).map(|fold| NativeCollective::Reduce { root, fold }).collect()
+        }
+        NativeCollective::Allreduce(fold) => cut(fold).map(NativeCollective::Allreduce).collect(),
+        NativeCollective::Scan(fold) => cut(fold).map(NativeCollective::Scan).collect(),
+        NativeCollective::Exscan(fold) => cut(fold).map(NativeCollective::Exscan).collect(),
+        NativeCollective::ReduceScatter { fold, counts } => scattered(rank, fold, counts)?,
         other => vec![other],
     })
 }
@@ -48,7 +53,11 @@ fn cut(fold: Fold<'_>) -> impl Iterator<Item = Fold<'_>> {
 }
 
 /// A reduce to each process.
-fn scattered<'a>(rank: usize, fold: Fold<'a>, counts: &[usize]) -> Result<Vec<Step<'a>>> {
+fn scattered<'a>(
+    rank: usize,
+    fold: Fold<'a>,
+    counts: &[usize],
+) -> Result<Vec<NativeCollective<'a>>> {
     if fold.send == fold.recv.cast_const() {
         return Err(Error::unavailable(
             format!("a reduce_scatter in place of {} elements", fold.count),
@@ -62,7 +71,7 @@ fn scattered<'a>(rank: usize, fold: Fold<'a>, counts: &[usize]) -> Result<Vec<St
         let send = fold.send.wrapping_add(start * fold.dtype.size as usize);
         let recv = if root == rank { fold.recv } else { ptr::null_mut() };
         let own = Fold { send, recv, count, ..fold };
-        steps.extend(cut(own).map(|fold| Step::Reduce { root, fold }));
+        steps.extend(cut(own).map(|fold| NativeCollective::Reduce { root, fold }));
         start += count;
     }
     Ok(steps)

@@ -140,8 +140,8 @@ fn since(before: &[Interface], now: Vec<Interface>) -> Vec<Interface> {
     left
 }
 
-/// Libraries that this process has loaded and through which MPI reaches a network: libfabric and its
-/// providers, UCX and its transports, and what they stand on.
+/// Libraries that this process has loaded and through which MPI reaches a network: libfabric and
+/// its providers, UCX and its transports, and what they stand on.
 pub(super) fn network_libraries() -> Vec<String> {
     const NAMES: [&str; 8] =
         ["libfabric", "-fi.so", "libucp", "libuct", "libpsm", "libibverbs", "libmlx", "libcxi"];

@@ -1,4 +1,5 @@
-//! The axes: where sizes, ranks, times and rates lie on logarithmic scales, and how their ticks read.
+//! The axes: where sizes, ranks, times and rates lie on logarithmic scales, and how their ticks
+//! read.
 
 use std::ops::Range;
 

@@ -31,7 +31,7 @@ const COLOURS: [RGBColor; 8] = [
 
 /// What lies along the horizontal axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Across {
+pub(crate) enum Cluster {
     Size,
     Ranks,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Up {
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
-    pub(crate) across: Across,
+    pub(crate) cluster: Cluster,
     pub(crate) up: Up,
     /// What the vertical axis is called.
     pub(crate) what: &'static str,
@@ -127,17 +127,17 @@ impl Panel {
             .light_line_style(RGBColor(238, 238, 238))
             .bold_line_style(RGBColor(205, 205, 205))
             .label_style((FONT, 14))
-            .x_label_formatter(&|x| match self.across {
-                Across::Size => axes::bytes(steps.at(*x)),
-                Across::Ranks => steps.at(*x).to_string(),
+            .x_label_formatter(&|x| match self.cluster {
+                Cluster::Size => axes::bytes(steps.at(*x)),
+                Cluster::Ranks => steps.at(*x).to_string(),
             })
             .y_label_formatter(&|y| match self.up {
                 Up::Time => axes::time(*y),
                 Up::Rate => axes::rate(*y),
             })
-            .x_desc(match self.across {
-                Across::Size => "size",
-                Across::Ranks => "ranks",
+            .x_desc(match self.cluster {
+                Cluster::Size => "size",
+                Cluster::Ranks => "ranks",
             })
             .y_desc(self.what)
             .draw()?;

@@ -8,8 +8,8 @@ use super::scaling::{self, Named};
 use crate::plot::axes::{bytes, height, three_digits, time};
 use crate::report::Line;
 
-/// Draws all of these sweeps into pictures there, and prints a table: the time of the first, and how
-/// many times as long each other took.
+/// Draws all of these sweeps into pictures there, and prints a table: the time of the first, and
+/// how many times as long each other took.
 ///
 /// Errors: a folder cannot be read or has no results; the pictures cannot be written.
 pub(crate) fn compare(folders: &[PathBuf], out: &Path) -> Result<(), String> {

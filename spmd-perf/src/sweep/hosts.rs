@@ -15,7 +15,8 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// Those of the command line; none, where it names none.
     ///
-    /// Errors: the hostfile cannot be read or names none; something else stands where a host should.
+    /// Errors: the hostfile cannot be read or names none; something else stands where a host
+    /// should.
     pub(crate) fn new(args: &SweepArgs) -> Result<Hosts, String> {
         if let Some(path) = &args.hostfile {
             let shown = path.display();

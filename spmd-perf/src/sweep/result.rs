@@ -147,7 +147,8 @@ impl Record {
         files.iter().map(|file| Record::read(file)).collect()
     }
 
-    /// Writes it beside its place, and then moves it there: whoever looks sees all of it or nothing.
+    /// Writes it beside its place, and then moves it there: whoever looks sees all of it or
+    /// nothing.
     ///
     /// Errors: it cannot be written.
     pub(crate) fn write(&self, file: &Path) -> Result<(), String> {
@@ -163,8 +164,8 @@ impl Record {
         written().map_err(|error| format!("{} cannot be written: {error}", file.display()))
     }
 
-    /// Why its figures are not to be drawn beside those of another as if they were of one sweep: they
-    /// are of another library, or of another build of this program.
+    /// Why its figures are not to be drawn beside those of another as if they were of one sweep:
+    /// they are of another library, or of another build of this program.
     pub(crate) fn differs_from(&self, other: &Record) -> Option<String> {
         let facts = |it: &Record| {
             let machine = it.machine.clone()?;

@@ -40,7 +40,8 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Finds `spmdrun` beside this program, else in `PATH`, and asks it about MPI, if that is needed.
+    /// Finds `spmdrun` beside this program, else in `PATH`, and asks it about MPI, if that is
+    /// needed.
     ///
     /// Errors: it is at neither place.
     pub(crate) fn new(timeout: f64, mpi: bool) -> Result<Runner, String> {
@@ -105,8 +106,8 @@ impl Runner {
         output.map_err(|error| format!("cannot start {}: {error}", self.spmdrun.display()))
     }
 
-    /// Asks `spmdrun` whether a job can be started at all: whether the hosts are known, and there is
-    /// an MPI.
+    /// Asks `spmdrun` whether a job can be started at all: whether the hosts are known, and there
+    /// is an MPI.
     ///
     /// Errors: what it answers.
     pub(crate) fn check(&self, job: &Job) -> Result<(), String> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::placement::Placement;
 use super::result::Record;
 use crate::plot::axes;
-use crate::plot::picture::{Across, Panel, Picture, Up};
+use crate::plot::picture::{Cluster, Panel, Picture, Up};
 use crate::plot::times_of_what;
 use crate::report::Line;
 
@@ -85,8 +85,8 @@ impl Names {
     }
 }
 
-/// On several hosts, a line goes through the numbers of hosts, and each number of ranks on a host has
-/// its own; on one, it goes through the numbers of ranks.
+/// On several hosts, a line goes through the numbers of hosts, and each number of ranks on a host
+/// has its own; on one, it goes through the numbers of ranks.
 fn picture(bench: &str, found: &[Found]) -> Picture {
     let mut picture = Picture::default();
     let sizes: BTreeSet<usize> = found.iter().map(|it| it.line.bytes).collect();
@@ -98,7 +98,7 @@ fn picture(bench: &str, found: &[Found]) -> Picture {
             0 => bench.to_owned(),
             _ => format!("{bench} of {}", axes::bytes(bytes)),
         };
-        let mut panel = panel(bench, title, Across::Ranks);
+        let mut panel = panel(bench, title, Cluster::Ranks);
         for it in found.iter().filter(|it| it.line.bytes == bytes) {
             let value = value(&panel, it.line);
             panel.points.push((picture.label(&it.label), it.placement.ranks(), value));
@@ -116,7 +116,7 @@ fn picture(bench: &str, found: &[Found]) -> Picture {
     let mut panels = Vec::new();
     for (count, what) in parts.into_iter().filter(|_| sizes.len() > 1) {
         let plural = if count == 1 { "" } else { "s" };
-        let mut panel = panel(bench, format!("{bench}, {count} {what}{plural}"), Across::Size);
+        let mut panel = panel(bench, format!("{bench}, {count} {what}{plural}"), Cluster::Size);
         for it in found.iter().filter(|it| part(it) == (count, what)) {
             let value = value(&panel, it.line);
             panel.points.push((picture.label(&it.label), it.line.bytes, value));
@@ -128,7 +128,7 @@ fn picture(bench: &str, found: &[Found]) -> Picture {
     picture.add_rows(panels);
     if picture.rows.is_empty() {
         // One size on one number of ranks: a point is all there is.
-        let mut panel = panel(bench, bench.to_owned(), Across::Ranks);
+        let mut panel = panel(bench, bench.to_owned(), Cluster::Ranks);
         let points =
             found.iter().map(|it| (&it.label, it.placement.ranks(), value(&panel, it.line)));
         panel.points =
@@ -139,13 +139,13 @@ fn picture(bench: &str, found: &[Found]) -> Picture {
 }
 
 /// An empty panel. Messages are seen as a rate; collectives, too, against their size.
-fn panel(bench: &str, title: String, across: Across) -> Panel {
-    let (up, what) = match (bench, across) {
+fn panel(bench: &str, title: String, cluster: Cluster) -> Panel {
+    let (up, what) = match (bench, cluster) {
         ("bandwidth" | "bidirectional" | "message-rate", _) => (Up::Rate, "bandwidth"),
-        ("barrier" | "latency", _) | (_, Across::Ranks) => (Up::Time, times_of_what(bench)),
+        ("barrier" | "latency", _) | (_, Cluster::Ranks) => (Up::Time, times_of_what(bench)),
         _ => (Up::Rate, "bus bandwidth"),
     };
-    Panel { title, across, up, what, points: Vec::new(), held: Vec::new() }
+    Panel { title, cluster, up, what, points: Vec::new(), held: Vec::new() }
 }
 
 fn value(panel: &Panel, line: &Line) -> f64 {

@@ -129,7 +129,7 @@ impl Case<'_> {
         call: &mut dyn FnMut(&dyn Buffer<Elem = T>) -> Result<R>,
     ) -> Result<R> {
         match self.layout_here() {
-            Layout::Gaps => call(&strided(&spread(from), from.len(), 1, 3)?),
+            Layout::Gaps => call(&strided(&hierarchy(from), from.len(), 1, 3)?),
             Layout::Shared => call(&self.shared(from)?),
             Layout::Dense | Layout::Mixed => call(&from),
         }
@@ -144,7 +144,7 @@ impl Case<'_> {
     ) -> Result<()> {
         match self.layout_here() {
             Layout::Gaps => {
-                let mut wide = spread(values);
+                let mut wide = hierarchy(values);
                 call(&mut strided_mut(&mut wide, values.len(), 1, 3)?)?;
                 *values = unspread(&wide)?;
             }
@@ -173,8 +173,8 @@ impl Case<'_> {
         self.check_with(what, got, expected, |a, b| bytes(&[*a]) == bytes(&[*b]))
     }
 
-    /// An error unless `got` is `expected`, the result of an operation of this name: to the last bit,
-    /// but for the order of a sum or product that an MPI folds as it likes.
+    /// An error unless `got` is `expected`, the result of an operation of this name: to the last
+    /// bit, but for the order of a sum or product that an MPI folds as it likes.
     pub fn check_fold<T: Sample>(
         &self,
         what: &str,
@@ -223,7 +223,7 @@ type Exchange<'a, T> =
     dyn Fn(&dyn Buffer<Elem = T>, &mut dyn BufferMut<Elem = T>) -> Result<()> + 'a;
 
 /// The elements, with two others after each.
-fn spread<T: Sample>(values: &[T]) -> Vec<T> {
+fn hierarchy<T: Sample>(values: &[T]) -> Vec<T> {
     let mut wide = vec![T::made(3); 3 * values.len()];
     for (value, wide) in values.iter().zip(wide.chunks_mut(3)) {
         wide[0] = *value;
@@ -231,7 +231,7 @@ fn spread<T: Sample>(values: &[T]) -> Vec<T> {
     wide
 }
 
-/// Undoes [`spread`]; an error if what lies between has changed.
+/// Undoes [`hierarchy`]; an error if what lies between has changed.
 fn unspread<T: Sample>(wide: &[T]) -> Result<Vec<T>> {
     let between = [T::made(3); 2];
     if wide.chunks(3).any(|chunk| bytes(&chunk[1..]) != bytes(&between)) {

@@ -14,7 +14,7 @@ use crate::full;
 
 /// One step. Numbers that choose among things are taken modulo how many there are.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum NativeCollective {
     Collective {
         comm: usize,
         form: usize,
@@ -53,7 +53,7 @@ pub enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = NativeCollective> {
     let number = || 0..64usize;
     let count = || {
         prop_oneof![
@@ -64,26 +64,33 @@ fn step() -> impl Strategy<Value = Step> {
         ]
     };
     let collective = (number(), 0..1000usize, count(), number(), number()).prop_map(
-        |(comm, form, count, root, layout)| Step::Collective { comm, form, count, root, layout },
+        |(comm, form, count, root, layout)| NativeCollective::Collective {
+            comm,
+            form,
+            count,
+            root,
+            layout,
+        },
     );
-    let message = (number(), number(), number(), count(), 0..6usize)
-        .prop_map(|(comm, from, to, count, delay)| Step::Message { comm, from, to, count, delay });
-    let shift =
-        (number(), number(), count()).prop_map(|(comm, by, count)| Step::Shift { comm, by, count });
+    let message = (number(), number(), number(), count(), 0..6usize).prop_map(
+        |(comm, from, to, count, delay)| NativeCollective::Message { comm, from, to, count, delay },
+    );
+    let shift = (number(), number(), count())
+        .prop_map(|(comm, by, count)| NativeCollective::Shift { comm, by, count });
     let split = (number(), 1..4u32, any::<bool>())
-        .prop_map(|(comm, colors, reversed)| Step::Split { comm, colors, reversed });
+        .prop_map(|(comm, colors, reversed)| NativeCollective::Split { comm, colors, reversed });
     prop_oneof![
         20 => collective,
         10 => message,
         3 => shift,
-        1 => number().prop_map(|comm| Step::Dup { comm }),
+        1 => number().prop_map(|comm| NativeCollective::Dup { comm }),
         2 => split,
-        2 => number().prop_map(|comm| Step::Drop { comm }),
-        2 => number().prop_map(|rank| Step::Late { rank }),
+        2 => number().prop_map(|comm| NativeCollective::Drop { comm }),
+        2 => number().prop_map(|rank| NativeCollective::Late { rank }),
     ]
 }
 
-fn program() -> impl Strategy<Value = Vec<Step>> {
+fn program() -> impl Strategy<Value = Vec<NativeCollective>> {
     prop::collection::vec(step(), 1..40)
 }
 
@@ -103,7 +110,7 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 /// Runs random programs by `run`; the error is that of the shortest that fails, with the program.
-pub fn explore(cases: u32, mut run: impl FnMut(&[Step]) -> Result<()>) -> Result<()> {
+pub fn explore(cases: u32, mut run: impl FnMut(&[NativeCollective]) -> Result<()>) -> Result<()> {
     let run = std::cell::RefCell::new(&mut run);
     let outcome = runner(cases).run(&program(), |steps| {
         (run.borrow_mut())(&steps).map_err(|error| TestCaseError::fail(error.to_string()))
@@ -116,7 +123,7 @@ pub fn explore(cases: u32, mut run: impl FnMut(&[Step]) -> Result<()>) -> Result
 }
 
 /// Some programs, the same in every process.
-pub fn fixed(cases: u32) -> Vec<Vec<Step>> {
+pub fn fixed(cases: u32) -> Vec<Vec<NativeCollective>> {
     let rng = proptest::test_runner::TestRng::deterministic_rng(Default::default());
     let mut runner = TestRunner::new_with_rng(config(cases), rng);
     let one = |_| program().new_tree(&mut runner).expect("nothing is rejected").current();
@@ -141,7 +148,7 @@ struct Machine<'a> {
 }
 
 /// Runs a program on this rank.
-pub fn execute(ctx: &Ctx, steps: &[Step]) -> Result<()> {
+pub fn execute(ctx: &Ctx, steps: &[NativeCollective]) -> Result<()> {
     let mut machine = Machine { ctx, comms: vec![Some(ctx.dup()?)], underway: Vec::new() };
     for (number, step) in steps.iter().enumerate() {
         machine.receive_until(number, None)?;
@@ -174,19 +181,19 @@ impl Machine<'_> {
         self.comms[comm].as_ref().expect("chosen among those that are there")
     }
 
-    fn step(&mut self, number: usize, step: &Step) -> Result<()> {
+    fn step(&mut self, number: usize, step: &NativeCollective) -> Result<()> {
         match *step {
-            Step::Collective { comm, form, count, root, layout } => {
+            NativeCollective::Collective { comm, form, count, root, layout } => {
                 let comm = self.at(self.comm(comm));
                 let (root, layout) = (root % comm.size(), LAYOUTS[layout % LAYOUTS.len()]);
                 let ctx = Some(self.ctx);
                 let seed = number as u64;
                 collective(&Case { ctx, comm, count, root, layout, seed }, form)
             }
-            Step::Message { comm, from, to, count, delay } => {
+            NativeCollective::Message { comm, from, to, count, delay } => {
                 self.message(number, self.comm(comm), (from, to), count, delay)
             }
-            Step::Shift { comm, by, count } => {
+            NativeCollective::Shift { comm, by, count } => {
                 let comm = self.at(self.comm(comm));
                 let (n, me, tag) = (comm.size(), comm.rank(), tag(number));
                 let (to, from) = ((me + by) % n, (me + n - by % n) % n);
@@ -194,12 +201,12 @@ impl Machine<'_> {
                 comm.sendrecv(&data(tag, me, count), to, tag, &mut got, from, tag)?;
                 check(got == data(tag, from, count), "sendrecv", step)
             }
-            Step::Dup { comm } => {
+            NativeCollective::Dup { comm } => {
                 let copy = self.at(self.comm(comm)).dup()?;
                 self.comms.push(Some(copy));
                 Ok(())
             }
-            Step::Split { comm, colors, reversed } => {
+            NativeCollective::Split { comm, colors, reversed } => {
                 let comm = self.at(self.comm(comm));
                 let me = comm.rank() as i32;
                 let key = if reversed { -me } else { me };
@@ -208,7 +215,7 @@ impl Machine<'_> {
                 self.comms.push(part);
                 Ok(())
             }
-            Step::Drop { comm } => {
+            NativeCollective::Drop { comm } => {
                 let comm = self.comm(comm);
                 if comm > 0 {
                     self.receive_until(usize::MAX, Some(comm))?;
@@ -216,7 +223,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
-            Step::Late { rank } => {
+            NativeCollective::Late { rank } => {
                 if self.ctx.rank() == rank % self.ctx.size() {
                     for _ in 0..50 {
                         self.ctx.iprobe(ANY, u32::MAX)?;

@@ -1,4 +1,4 @@
-//! Files and their imports as a graph: circles, and the arrows that close them.
+//! Files and their imports as a graph: cycles, and the arrows that close them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use petgraph::visit::EdgeRef;
 
 use crate::modules::Tree;
 
-/// Shows the circles of a crate; their number.
+/// Shows the cycles of a crate; their number.
 pub(crate) fn report(root: &str, tree: &Tree) -> usize {
     let graph = graph(tree);
-    let circles: Vec<_> = tarjan_scc(&graph).into_iter().filter(|files| files.len() > 1).collect();
-    println!("{root}: {} files, {} circles", tree.files.len(), circles.len());
-    for circle in &circles {
-        println!("  {} files import each other; these imports go back up:", circle.len());
+    let cycles: Vec<_> = tarjan_scc(&graph).into_iter().filter(|files| files.len() > 1).collect();
+    println!("{root}: {} files, {} cycles", tree.files.len(), cycles.len());
+    for cycle in &cycles {
+        println!("  {} files import each other; these imports go back up:", cycle.len());
         let within = graph.filter_map(
-            |node, file| circle.contains(&node).then_some(*file),
+            |node, file| cycle.contains(&node).then_some(*file),
             |_, names| Some(names),
         );
         let mut back: Vec<String> = greedy_feedback_arc_set(&within)
@@ -34,7 +34,7 @@ pub(crate) fn report(root: &str, tree: &Tree) -> usize {
         back.sort();
         back.iter().for_each(|line| println!("{line}"));
     }
-    circles.len()
+    cycles.len()
 }
 
 /// Shows every import of a crate.

@@ -12,8 +12,8 @@ use crate::imports::{self, Imports, Place};
 pub(crate) struct Tree {
     /// The file of each module, as an index into `files`; modules within a file have that file.
     modules: HashMap<Place, usize>,
-    /// What each module binds by `use`: the name, and the path that it stands for, or those where that
-    /// depends on what is built.
+    /// What each module binds by `use`: the name, and the path that it stands for, or those where
+    /// that depends on what is built.
     bound: HashMap<Place, HashMap<String, Vec<Place>>>,
     pub(crate) files: Vec<File>,
 }
@@ -79,8 +79,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The files that define what `path` names within the module `within`; none where that is not of
-    /// this crate, or is a module itself.
+    /// The files that define what `path` names within the module `within`; none where that is not
+    /// of this crate, or is a module itself.
     pub(crate) fn defines(&self, within: &[String], path: &[String]) -> Vec<usize> {
         let mut files = Vec::new();
         self.resolve(within, path, 0, &mut files);

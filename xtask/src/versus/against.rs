@@ -1,5 +1,6 @@
-//! `cargo xtask versus --against REF`: this checkout beside an older commit, built beside it, row by
-//! row in turn. Peers are not needed; where MPI libraries can be had, calls over them are compared, too.
+//! `cargo xtask versus --against REF`: this checkout beside an older commit, built beside it, row
+//! by row in turn. Peers are not needed; where MPI libraries can be had, calls over them are
+//! compared, too.
 
 use std::fmt::Write;
 use std::fs;

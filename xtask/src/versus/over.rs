@@ -1,5 +1,5 @@
-//! `cargo xtask versus over`: what calls cost over MPI. Each library's own loop of a call beside the
-//! same loop over that library, and several ranks in each of a few processes beside as many
+//! `cargo xtask versus over`: what calls cost over MPI. Each library's own loop of a call beside
+//! the same loop over that library, and several ranks in each of a few processes beside as many
 //! processes.
 
 use std::fmt::Write;

@@ -1,10 +1,10 @@
-//! The public surface of the crates that programs use, a line an item: `spmd-surface` writes it into
-//! `docs/surface/`, so that a change of it is seen where the change is read; `spmd-surface --check`
-//! says where those files are not what the crates are.
+//! The public surface of the crates that programs use, a line an item: `spmd-surface` writes it
+//! into `docs/surface/`, so that a change of it is seen where the change is read; `spmd-surface
+//! --check` says where those files are not what the crates are.
 //!
-//! It is what `rustdoc` writes as JSON, without what is hidden from the documentation, and without what
-//! is implemented for every type. That format belongs to one version of Rust: with another, the exit
-//! status is [`SKIPPED`].
+//! It is what `rustdoc` writes as JSON, without what is hidden from the documentation, and without
+//! what is implemented for every type. That format belongs to one version of Rust: with another,
+//! the exit status is [`SKIPPED`].
 
 use std::collections::BTreeSet;
 use std::env;

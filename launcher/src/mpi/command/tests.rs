@@ -14,8 +14,8 @@ fn app(processes: usize) -> App<'static> {
     App { processes, path: Path::new("/app"), arguments: &[], env: &[], cwd: None }
 }
 
-fn wanted(processes: usize) -> Wanted<'static> {
-    Wanted {
+fn wanted(processes: usize) -> MatchPattern<'static> {
+    MatchPattern {
         apps: vec![app(processes)],
         hosts: Vec::new(),
         bind: &Bind::None,
@@ -30,7 +30,7 @@ fn wanted(processes: usize) -> Wanted<'static> {
 }
 
 /// Variables and words, as a shell would be given them.
-fn text(kind: &Kind, wanted: &Wanted<'_>) -> String {
+fn text(kind: &Kind, wanted: &MatchPattern<'_>) -> String {
     let line = line(kind, wanted).unwrap();
     let env = line.env.iter().map(|(name, value)| format!("{name}={}", value.display()));
     let words = line.arguments.iter().map(|word| word.display().to_string());
@@ -115,10 +115,10 @@ fn binding() {
         (&list, 1, &srun(), "--cpu-bind=mask_cpu:0x3,0x210"),
     ];
     for (bind, per_process, kind, expected) in cases {
-        let text = text(kind, &Wanted { bind, per_process, ..wanted(2) });
+        let text = text(kind, &MatchPattern { bind, per_process, ..wanted(2) });
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    let wanted = Wanted { bind: &list, ..wanted(2) };
+    let wanted = MatchPattern { bind: &list, ..wanted(2) };
     assert!(line(&OPEN_5, &wanted).unwrap_err().to_string().contains("--bind core"));
 }
 
@@ -139,17 +139,17 @@ fn output_and_input() {
     ];
     for (kind, expected) in cases {
         let stdin = if *kind == HYDRA { Stdin::Rank(0) } else { Stdin::All };
-        let wanted = Wanted { tag: true, output_dir: Some("/d".into()), stdin, ..wanted(2) };
+        let wanted = MatchPattern { tag: true, output_dir: Some("/d".into()), stdin, ..wanted(2) };
         let text = text(kind, &wanted);
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    let wanted = Wanted { stdin: Stdin::All, ..wanted(2) };
+    let wanted = MatchPattern { stdin: Stdin::All, ..wanted(2) };
     assert!(line(&HYDRA, &wanted).unwrap_err().to_string().contains("--stdin"));
 }
 
 #[test]
 fn reports_of_bindings() {
-    let wanted = Wanted { report_bindings: true, ..wanted(1) };
+    let wanted = MatchPattern { report_bindings: true, ..wanted(1) };
     for (kind, expected) in [
         (&HYDRA, "HYDRA_TOPO_DEBUG=1"),
         (&INTEL, "I_MPI_DEBUG=4"),

@@ -22,8 +22,8 @@ pub(crate) mod idle {
 /// Which of the records are in use, and who uses the rank's communicators besides its own agent.
 pub(super) struct Agents {
     used: AtomicU32,
-    /// Agents without a record, because too many wait at once, or because they are started calls, beside
-    /// which their rank may do anything.
+    /// Agents without a record, because too many wait at once, or because they are started calls,
+    /// beside which their rank may do anything.
     unrecorded: AtomicU32,
     /// Agents on record that wait on a communicator besides the block's own.
     on_extra: AtomicU32,

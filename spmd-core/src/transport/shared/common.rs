@@ -15,8 +15,8 @@ pub struct Common<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> Common<T> {
-    /// What a rank has made of this before, or what `make` makes now. Ranks that hold it at a time have
-    /// the same.
+    /// What a rank has made of this before, or what `make` makes now. Ranks that hold it at a time
+    /// have the same.
     pub(crate) fn of(world: &Arc<World>, key: Key, make: impl FnOnce() -> T) -> Common<T> {
         let mut known = world.commons.0.lock();
         let made = known.get(&key).and_then(Weak::upgrade);
@@ -54,14 +54,14 @@ impl<T: Send + Sync + 'static> Drop for Common<T> {
 mod tests {
     use super::*;
     use crate::mode::Mode;
-    use crate::transport::shared::layout::Layout;
+    use crate::transport::shared::layout::ArenaLayout;
     use crate::transport::shared::memory::Memory;
     use crate::tuning::Tuning;
     use crate::wait::Policy;
 
     #[test]
     fn it_is_made_once_while_somebody_holds_it() {
-        let memory = Memory::anonymous(Layout::anonymous(1, 1 << 20)).unwrap();
+        let memory = Memory::anonymous(ArenaLayout::anonymous(1, 1 << 20)).unwrap();
         let (mode, policy) = (Mode::Threads, Policy::new(1, 0));
         let world = World::new(memory, mode, policy, None, Tuning::default(), None, None);
         let world = Arc::new(world);

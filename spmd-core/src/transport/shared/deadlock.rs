@@ -1,4 +1,4 @@
-//! Finds ranks that wait for each other in a circle.
+//! Finds ranks that wait for each other in a cycle.
 //!
 //! From one sleeper, the ranks that could release it are followed through the records of
 //! [`super::layout::Agent`]. If every rank reached sleeps or has ended, none of them can act: the
@@ -9,13 +9,13 @@
 //! was released in between would have another epoch.
 //!
 //! Of the ranks that wait for each other one searches for all, the one that is *first* in an order
-//! by a hash of the ranks: a search that comes to a rank before its own leaves the rest to that one,
-//! if that waits in the same communicator. Then it sees all that it depends on itself, and no more:
-//! what an [`Agent::ANY`] stands for depends on the communicator of who searches. In a circle of n, a
-//! search so comes to some log n ranks, where each of thousands that looked at all would take longer
-//! than the program. A search that must come to all ranks of the process, whatever these wait for, is
-//! one for all of them ([`Wide`]): they take turns, in a small part of the time, and go on from what
-//! the one before has found.
+//! by a hash of the ranks: a search that comes to a rank before its own leaves the rest to that
+//! one, if that waits in the same communicator. Then it sees all that it depends on itself, and no
+//! more: what an [`Agent::ANY`] stands for depends on the communicator of who searches. In a cycle
+//! of n, a search so comes to some log n ranks, where each of thousands that looked at all would
+//! take longer than the program. A search that must come to all ranks of the process, whatever
+//! these wait for, is one for all of them ([`Wide`]): they take turns, in a small part of the time,
+//! and go on from what the one before has found.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -66,27 +66,27 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A circle of waits.
-pub(super) struct Circle {
+/// A cycle of waits.
+pub(super) struct Cycle {
     pub(super) fault: Fault,
-    /// Waits of others that must be told, as what stops the communicator of this rank's wait does not
-    /// end them. One for each communicator: its owner stops that.
+    /// Waits of others that must be told, as what stops the communicator of this rank's wait does
+    /// not end them. One for each communicator: its owner stops that.
     pub(super) others: Vec<Wait>,
 }
 
 /// How many waits a verdict can name. Who is not named is told with others of its communicator, or
-/// learns that a rank has ended, or finds what is left of the circle.
+/// learns that a rank has ended, or finds what is left of the cycle.
 const NAMED: usize = 60;
 
 impl Endpoint {
-    /// Looks for a circle that the wait in this record of the rank is in. Gives a suspicion to bring
+    /// Looks for a cycle that the wait in this record of the rank is in. Gives a suspicion to bring
     /// along next time.
     pub(super) fn search_deadlock(
         &self,
         scope: &Scope,
         slot: usize,
         earlier: Option<Suspicion>,
-    ) -> Result<Option<Suspicion>, Circle> {
+    ) -> Result<Option<Suspicion>, Cycle> {
         let Some((waits, mut turn)) = self.closed_set(scope) else { return Ok(None) };
         let earlier = turn.as_mut().map_or(earlier, |turn| turn.wide.earlier.take());
         let mut keep = |suspicion| match &mut turn {
@@ -125,11 +125,12 @@ impl Endpoint {
             (rank, at) != (self.rank, slot) && (!known || agent.steadfast.load(Relaxed) != 0)
         });
         others.truncate(NAMED);
-        Err(Circle { fault, others })
+        Err(Cycle { fault, others })
     }
 
-    /// All waits that the waits of this rank depend on, sorted, with the turn that this took if these
-    /// are the waits of all ranks; `None` if a rank among them can still act, or searches for all.
+    /// All waits that the waits of this rank depend on, sorted, with the turn that this took if
+    /// these are the waits of all ranks; `None` if a rank among them can still act, or searches for
+    /// all.
     fn closed_set(&self, scope: &Scope) -> Option<(Vec<Wait>, Option<Turn<'_>>)> {
         let world = &self.world;
         let mut turn: Option<Turn<'_>> = None;
@@ -208,8 +209,9 @@ impl Endpoint {
     }
 
     /// Shows who besides the waits on record may use a communicator of this rank: one that the
-    /// program made, on which nobody waits, may be in the hands of any thread of this process. Where
-    /// all of these run ranks of this world, or wait for a block to end, these ranks are asked.
+    /// program made, on which nobody waits, may be in the hands of any thread of this process.
+    /// Where all of these run ranks of this world, or wait for a block to end, these ranks are
+    /// asked.
     pub(super) fn show_idle_agents(&self) {
         let world = &self.world;
         let who = if self.agents.has_unrecorded() {

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::atomic::Ordering::*;
 
-use super::contexts::board_of;
+use super::contexts::area_of;
 use super::endpoint::Endpoint;
 use super::layout::SLOTS;
 use super::waiter::Waiter;
@@ -14,8 +14,8 @@ use crate::fault::Fault;
 use crate::group::{Group, Scope};
 
 impl Endpoint {
-    /// Waits until every rank that this one has not gone on without has left `block`, as it has. Whoever fails in the
-    /// meantime ends the wait with an error.
+    /// Waits until every rank that this one has not gone on without has left `block`, as it has.
+    /// Whoever fails in the meantime ends the wait with an error.
     pub(crate) fn wait_for_the_end(
         &self,
         block: u32,
@@ -42,11 +42,11 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Waits until every rank that lives has ended the block before `block`, as this one has. Who has
-    /// left that properly has waited for it already. What stays of that block, as it was stopped, is
-    /// then dropped.
+    /// Waits until every rank that lives has ended the block before `block`, as this one has. Who
+    /// has left that properly has waited for it already. What stays of that block, as it was
+    /// stopped, is then dropped.
     ///
-    /// The places that a block uses, boards and those for failures, serve later ones as well: so
+    /// The places that a block uses, areas and those for failures, serve later ones as well: so
     /// nobody is more than one block ahead of anybody.
     pub(crate) fn wait_for_the_block_before(
         &self,
@@ -56,7 +56,7 @@ impl Endpoint {
         let Some(before) = block.checked_sub(1).filter(|before| *before > 0) else { return Ok(()) };
         let call = Call::new(Kind::Start, site);
         let world = Group::World(self.world.size());
-        let scope = Scope::new(before.into(), before, board_of(before), world.clone(), world);
+        let scope = Scope::new(before.into(), before, area_of(before), world.clone(), world);
         let scope = Scope { held: false, ..scope };
         self.wait_for_ends(before, &call, &scope, |waiter| waiter.despite_failures())?;
         self.forget_messages(block);
@@ -100,14 +100,14 @@ impl World {
     /// Complains if the ranks, all of which have left `block`, made different collective calls
     /// on its communicator: those in which not all ranks meet may have passed each other.
     pub(crate) fn check_calls(&self, block: u32, call: &Call<'_>) -> Result<()> {
-        let page = |rank: usize| self.memory.board(rank, board_of(block));
+        let page = |rank: usize| self.memory.area(rank, area_of(block));
         let slot = |rank: usize, round: u64| &page(rank).slots[(round % SLOTS as u64) as usize];
-        let rounds = |rank: usize| match &self.hub {
-            Some(hub) => hub.begun_by(rank),
+        let rounds = |rank: usize| match &self.combining {
+            Some(combining) => combining.begun_by(rank),
             None => page(rank).done.0.load(Acquire),
         };
-        let print = |rank: usize, round| match &self.hub {
-            Some(hub) => hub.fingerprint_of(rank, round).unwrap_or(0),
+        let print = |rank: usize, round| match &self.combining {
+            Some(combining) => combining.fingerprint_of(rank, round).unwrap_or(0),
             None => slot(rank, round).fingerprint.load(Relaxed),
         };
         let first = self.local().start;
@@ -124,8 +124,8 @@ impl World {
             None => (common + 1, "one rank made more calls than another"),
         };
         let ranks = self.local().filter(|rank| rounds(*rank) >= round);
-        let calls = ranks.filter_map(|rank| match &self.hub {
-            Some(hub) => self.hub_call(hub, rank, round),
+        let calls = ranks.filter_map(|rank| match &self.combining {
+            Some(combining) => self.combining_call(combining, rank, round),
             None => Some((rank, self.describe(rank, &slot(rank, round).call))),
         });
         let fault = Fault::Mismatch { calls: crate::fault::by_call(calls), what: what.into() };

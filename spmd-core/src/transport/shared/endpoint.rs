@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicUsize;
 use parking_lot::Mutex;
 
 use super::agents::{Agents, Wait};
+use super::combining::CombiningBarrier;
 use super::contexts::Contexts;
-use super::hub::Hub;
-use super::inbox::Inbox;
+use super::departed::Departed;
 use super::member::Member;
-use super::outlived::Outlived;
 use super::polls::Hopeless;
 use super::ring::RingWriter;
+use super::unexpected::UnexpectedMessages;
 use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
@@ -26,11 +26,11 @@ pub(crate) struct Endpoint {
     /// Live communicators besides the block's own: other threads may hold them.
     pub(crate) extra_comms: AtomicUsize,
     pub(crate) hopeless: Hopeless,
-    pub(super) inbox: Mutex<Inbox>,
+    pub(super) inbox: Mutex<UnexpectedMessages>,
     /// Rings to other processes, made at the first message.
     pub(super) rings: Box<[Mutex<Option<RingWriter>>]>,
     pub(super) contexts: Mutex<Contexts>,
-    pub(super) outlived: Mutex<Outlived>,
+    pub(super) departed: Mutex<Departed>,
     /// The last faults that have stopped communicators of this rank.
     pub(super) told: Mutex<VecDeque<Fault>>,
     /// Waits of others that this rank has ended, as long as they do not know.
@@ -48,26 +48,26 @@ impl Deref for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(world: Arc<World>, rank: usize) -> Endpoint {
-        let boards = world.memory.layout.boards;
+        let areas = world.memory.layout.areas;
         let rings = if world.queue(rank).is_none() { world.size() } else { 0 };
         Endpoint {
             member: Member::new(world, rank),
             agents: Agents::new(),
             extra_comms: AtomicUsize::new(0),
             hopeless: Hopeless::default(),
-            inbox: Mutex::new(Inbox::new()),
+            inbox: Mutex::new(UnexpectedMessages::new()),
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
-            contexts: Mutex::new(Contexts::new(boards)),
-            outlived: Mutex::default(),
+            contexts: Mutex::new(Contexts::new(areas)),
+            departed: Mutex::default(),
             told: Mutex::default(),
             condemned: Mutex::default(),
         }
     }
 
-    /// Where the ranks of this communicator meet, if they are virtual and it is the block's own: for
-    /// one call at a time.
+    /// Where the ranks of this communicator meet, if they are virtual and it is the block's own:
+    /// for one call at a time.
     #[inline]
-    pub(crate) fn hub(&self, scope: &Scope) -> Option<&Hub> {
-        self.world.hub.as_ref().filter(|_| scope.is_primary() && scope.track == 0)
+    pub(crate) fn combining(&self, scope: &Scope) -> Option<&CombiningBarrier> {
+        self.world.combining.as_ref().filter(|_| scope.is_primary() && scope.track == 0)
     }
 }

@@ -8,18 +8,18 @@
 //! | a rank's process is gone | `Memory::death` of the rank, by the launcher | never |
 //! | everything stops | the last of these | never |
 //! | a rank has failed in a block | its `Memory::failure` of the block | three blocks later |
-//! | a rank stops a block's own communicator | its page of that board | three blocks later |
-//! | a rank stops another communicator | its page of that board | with the board |
-//! | a rank ends a circle of waits | its `Memory::verdict` | when these waits are over |
+//! | a rank stops a block's own communicator | its page of that area | three blocks later |
+//! | a rank stops another communicator | its page of that area | with the area |
+//! | a rank ends a cycle of waits | its `Memory::verdict` | when these waits are over |
 //!
 //! **Who still needs it.** Only ranks that are in the block, or have the communicator, look for a
 //! fault, and each keeps what it has found (`Scope::fault`). A rank enters a block when all that
 //! live have ended the block before, and clears the places of the next one when it leaves: those of
 //! the block before the last, from which all have returned, as they have entered the last
-//! (`ending.rs`). It uses the board of a communicator again when each other member has dropped the
+//! (`ending.rs`). It uses the area of a communicator again when each other member has dropped the
 //! communicator, or has left its last round and says on its own page that it knows the fault, or is
 //! dead (`contexts.rs`): a
-//! member that is half a second late, or computes for an hour, holds one board, no more. A verdict
+//! member that is half a second late, or computes for an hour, holds one area, no more. A verdict
 //! names waits, which their owners end (`deadlock.rs`). So a place that somebody may look for is
 //! never cleared, and there is one for every fault: of a rank in a block, and of a rank in a
 //! communicator, there is one that counts.
@@ -40,7 +40,7 @@ mod notices;
 mod place;
 mod stops;
 
-use super::contexts::{BLOCK_BOARDS, board_of};
+use super::contexts::{BLOCK_AREAS, area_of};
 use super::layout::{FAULT_BYTES, FaultPlace};
 use super::world::World;
 use crate::fault::Fault;
@@ -50,7 +50,7 @@ use place::next_number;
 
 /// Whom a fault stops, whoever raises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum FaultScope {
     /// Every communicator of this block that holds the rank. `block` 0: of every block.
     Rank { rank: usize, block: u32 },
     /// Every communicator.
@@ -59,12 +59,14 @@ pub(crate) enum Reach {
 
 impl World {
     /// Records a fault and wakes everybody.
-    pub(crate) fn raise(&self, reach: Reach, fault: &Fault) {
+    pub(crate) fn raise(&self, reach: FaultScope, fault: &Fault) {
         let memory = &self.memory;
         let (place, stops, by) = match reach {
-            Reach::Rank { rank, block: 0 } => (memory.death(rank), 0, rank as u32),
-            Reach::Rank { rank, block } => (memory.failure(rank, block), block.into(), rank as u32),
-            Reach::All => (memory.death(self.size()), 0, EVERYBODY),
+            FaultScope::Rank { rank, block: 0 } => (memory.death(rank), 0, rank as u32),
+            FaultScope::Rank { rank, block } => {
+                (memory.failure(rank, block), block.into(), rank as u32)
+            }
+            FaultScope::All => (memory.death(self.size()), 0, EVERYBODY),
         };
         if self.record(place, stops, by, fault) {
             self.ring_all();
@@ -127,9 +129,9 @@ impl World {
     /// the block that each stops, 0 for all. For reports: it looks at all ranks.
     pub(crate) fn faults(&self) -> Vec<(u32, Fault)> {
         let of_rank = |rank: usize| {
-            let blocks = 0..BLOCK_BOARDS as u32;
+            let blocks = 0..BLOCK_AREAS as u32;
             let failures = blocks.clone().map(move |block| self.memory.failure(rank, block));
-            let own = blocks.map(move |block| &self.memory.board(rank, board_of(block)).fault);
+            let own = blocks.map(move |block| &self.memory.area(rank, area_of(block)).fault);
             failures.chain(own).chain([self.memory.death(rank)])
         };
         let places = (0..self.size()).flat_map(of_rank).chain([self.memory.death(self.size())]);

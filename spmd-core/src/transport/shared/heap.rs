@@ -50,7 +50,7 @@ impl Free {
     }
 
     /// Notes the last ones with all others.
-    fn settle(&mut self) {
+    fn insert_recent(&mut self) {
         for (start, end) in std::mem::take(&mut self.recent).into_iter().flatten() {
             self.insert(start, end);
         }
@@ -122,7 +122,7 @@ impl SegmentHeap {
             clear(start, start + need);
             return Some(start);
         }
-        free.settle();
+        free.insert_recent();
         let start = free.all.best_of(need)?;
         free.all.remove(start, start + need, |_, _| {});
         free.used.remove(start, start + need, clear);
@@ -138,7 +138,7 @@ impl SegmentHeap {
             return true;
         }
         let mut free = self.ranges();
-        free.settle();
+        free.insert_recent();
         let fits = new == old || free.all.contains(old, new);
         if fits && new > old {
             free.all.remove(old, new, |_, _| {});
@@ -234,7 +234,7 @@ impl Drop for Block {
 mod tests {
     use super::*;
     use crate::mode::Mode;
-    use crate::transport::shared::layout::Layout;
+    use crate::transport::shared::layout::ArenaLayout;
     use crate::transport::shared::memory::Memory;
     use crate::tuning::Tuning;
     use crate::wait::Policy;
@@ -242,7 +242,7 @@ mod tests {
     const HEAP: usize = 512 << 20;
 
     fn heap() -> Arc<SegmentHeap> {
-        let memory = Memory::anonymous(Layout::anonymous(1, HEAP)).unwrap();
+        let memory = Memory::anonymous(ArenaLayout::anonymous(1, HEAP)).unwrap();
         let policy = Policy::new(1, 0);
         let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None, None);
         Arc::new(SegmentHeap::new(Arc::new(world), 0))

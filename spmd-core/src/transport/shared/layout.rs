@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! control   header | bells, one line pair a rank | deaths | notices    all ranks write
-//! segment r head   | text table | boards | failures | ring table       rank r writes, all read
+//! segment r head   | text table | areas | failures | ring table       rank r writes, all read
 //!           shares, one a peer                       rank r and that peer write, all read
 //!           heap                                     rank r writes, all read
 //! ```
@@ -11,9 +11,9 @@
 use crate::sync::atomic::{AtomicU8 as SharedU8, AtomicU32 as SharedU32, AtomicU64 as SharedU64};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-use super::board::proposal::Proposal;
+use super::collective::proposal::Proposal;
 use super::record::CallRecord;
-use super::ring::format::{LANES, RING_BYTES};
+use super::ring::format::{RENDEZVOUS, RING_BYTES};
 use crate::group::TRACKS;
 use crate::text::Table;
 
@@ -22,7 +22,7 @@ pub(crate) const MAGIC: u64 = 0x7370_6d64_6172_656e;
 const PAGE: usize = 4096;
 const COLORS: usize = 32;
 
-/// Slots of a board: collectives that may be under way on one communicator at once.
+/// Slots of an area: collectives that may be under way on one communicator at once.
 pub(crate) const SLOTS: usize = 4;
 /// Bytes that travel in a slot's first cache line.
 pub(crate) const INLINE: usize = 48;
@@ -67,7 +67,7 @@ pub(crate) struct BellLine {
     /// 1 once the kernel has confirmed that the rank's process is gone.
     pub(crate) dead: AtomicU32,
     /// 1 once others have gone on without the rank, which has ended its block.
-    pub(crate) outlived: AtomicU32,
+    pub(crate) departed: AtomicU32,
     /// 1 while a sender waits for room in its ring to the rank.
     pub(crate) crowded: crate::sync::atomic::AtomicU32,
 }
@@ -75,8 +75,8 @@ pub(crate) struct BellLine {
 /// A place for one fault. `faults.rs` says whose there are, and when a place is used again.
 #[repr(C, align(64))]
 pub(crate) struct FaultPlace<const N: usize = FAULT_BYTES> {
-    /// 0 empty, `u32::MAX` being written, else the number, in the order of all faults, of the one that
-    /// is here.
+    /// 0 empty, `u32::MAX` being written, else the number, in the order of all faults, of the one
+    /// that is here.
     pub(crate) state: SharedU32,
     pub(crate) len: SharedU32,
     /// The communicator or the block that it stops; 0 for all.
@@ -162,7 +162,7 @@ pub(crate) struct Exposed {
 
 /// What one rank shows on one communicator.
 #[repr(C, align(128))]
-pub(crate) struct BoardPage {
+pub(crate) struct CollectivePage {
     /// The communicator that the owner uses it for; 0 for none that can be dropped.
     pub(crate) context: Word,
     /// The last round that the owner has left.
@@ -197,12 +197,12 @@ pub(crate) struct Ack {
     pub(crate) head: AtomicU64,
     /// 1 while the receiver keeps as much from this sender as its window allows.
     pub(crate) full: AtomicU64,
-    pub(crate) lanes: [LaneAck; LANES],
+    pub(crate) all_rendezvous: [RendezvousAck; RENDEZVOUS],
 }
 
-/// How far a receiver is with the large message of one lane.
+/// How far a receiver is with the large message of one rendezvous.
 #[repr(C)]
-pub(crate) struct LaneAck {
+pub(crate) struct RendezvousAck {
     /// The number of the message that is being read, 0 for none.
     pub(crate) reading: SharedU64,
     /// The number of the last one that has been read or refused.
@@ -213,10 +213,10 @@ pub(crate) struct LaneAck {
 
 /// The sizes of an arena; the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct ArenaLayout {
     pub(crate) ranks: usize,
     /// Communicators that a rank can have at a time.
-    pub(crate) boards: usize,
+    pub(crate) areas: usize,
     pub(crate) segment_bytes: usize,
     /// Bytes before the first segment.
     pub(crate) control_bytes: usize,
@@ -240,15 +240,15 @@ const STAGING: usize = 64 << 20;
 /// Ranks of one process have rings up to this many.
 const RINGED: usize = 256;
 
-impl Layout {
+impl ArenaLayout {
     /// The arena of ranks that share an address space, with a heap of `heap_bytes` besides what
     /// rings need: none where buffers can be reached where they are.
-    pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> Layout {
-        let boards = if ranks <= 256 { 1024 } else { 128 };
+    pub(crate) fn anonymous(ranks: usize, heap_bytes: usize) -> ArenaLayout {
+        let areas = if ranks <= 256 { 1024 } else { 128 };
         let control_bytes = control_bytes(ranks);
         let rings = ranks <= RINGED;
         let mut layout =
-            Layout { ranks, boards, segment_bytes: 0, control_bytes, rings, share_bytes: 0 };
+            ArenaLayout { ranks, areas, segment_bytes: 0, control_bytes, rings, share_bytes: 0 };
         let rings = if layout.rings { ranks * RING_BYTES } else { 0 };
         layout.segment_bytes = layout.heap_offset() + rings + heap_bytes.next_multiple_of(PAGE);
         layout
@@ -257,28 +257,28 @@ impl Layout {
     /// The arena of process ranks, sparse: 64 GiB of address space a rank, less where there are
     /// many.
     #[cfg(target_os = "linux")]
-    pub(crate) fn processes(ranks: usize) -> Layout {
+    pub(crate) fn processes(ranks: usize) -> ArenaLayout {
         const TOTAL: usize = 16 << 40;
         let segment_bytes = (TOTAL / ranks.max(1)).min(64 << 30) / PAGE * PAGE;
         let control_bytes = control_bytes(ranks);
         let share_bytes = if ranks <= SHARING { SHARE } else { 0 };
-        Layout { ranks, boards: 1024, segment_bytes, control_bytes, rings: true, share_bytes }
+        ArenaLayout { ranks, areas: 1024, segment_bytes, control_bytes, rings: true, share_bytes }
     }
 
     /// The same with segments of so many bytes, as far as these are neither too few for what ranks
     /// need nor more than before.
     #[cfg(target_os = "linux")]
-    pub(crate) fn with_segments(self, bytes: usize) -> Layout {
+    pub(crate) fn with_segments(self, bytes: usize) -> ArenaLayout {
         let least = (self.heap_offset() + self.ranks * RING_BYTES).next_multiple_of(PAGE) + STAGING;
         let segment_bytes = bytes.max(least).min(self.segment_bytes) / PAGE * PAGE;
-        Layout { segment_bytes, ..self }
+        ArenaLayout { segment_bytes, ..self }
     }
 
     /// The layout of an arena of process ranks whose file is so long, if it can be one.
     #[cfg(target_os = "linux")]
-    pub(crate) fn of_file(ranks: usize, bytes: usize) -> Option<Layout> {
+    pub(crate) fn of_file(ranks: usize, bytes: usize) -> Option<ArenaLayout> {
         // A number that somebody else has written: sums of so many fit.
-        let layout = Some(ranks).filter(|ranks| *ranks <= 1 << 20).map(Layout::processes)?;
+        let layout = Some(ranks).filter(|ranks| *ranks <= 1 << 20).map(ArenaLayout::processes)?;
         let segments = bytes.checked_sub(layout.control_bytes)?;
         let layout = layout.with_segments(segments / ranks);
         (layout.total_bytes() == bytes).then_some(layout)
@@ -326,8 +326,8 @@ impl Layout {
 
     /// With those of the tracks.
     #[inline]
-    pub(crate) fn all_boards(&self) -> usize {
-        self.boards * (1 + TRACKS)
+    pub(crate) fn all_areas(&self) -> usize {
+        self.areas * (1 + TRACKS)
     }
 
     // Offsets within a segment's records.
@@ -338,21 +338,21 @@ impl Layout {
     }
 
     #[inline]
-    pub(crate) fn board_offset(&self, board: usize) -> usize {
+    pub(crate) fn area_offset(&self, area: usize) -> usize {
         self.text_offset()
             + size_of::<Table>().next_multiple_of(128)
-            + board * size_of::<BoardPage>()
+            + area * size_of::<CollectivePage>()
     }
 
-    /// The board of such a track (1 and up) of started calls, of the communicator whose other calls are
-    /// on this board.
+    /// The area of such a track (1 and up) of started calls, of the communicator whose other calls
+    /// are on this area.
     #[inline]
-    pub(crate) fn board_of_track(&self, board: usize, track: usize) -> usize {
-        self.boards * track + board
+    pub(crate) fn area_of_track(&self, area: usize, track: usize) -> usize {
+        self.areas * track + area
     }
 
     pub(crate) fn failure_offset(&self, place: usize) -> usize {
-        self.board_offset(self.all_boards()) + place * size_of::<FaultPlace>()
+        self.area_offset(self.all_areas()) + place * size_of::<FaultPlace>()
     }
 
     pub(crate) fn verdict_offset(&self) -> usize {
@@ -416,15 +416,15 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Slot, exposed), 128);
         assert!(size_of::<Head>() <= PAGE);
         let layouts = [
-            Layout::anonymous(4096, 0),
+            ArenaLayout::anonymous(4096, 0),
             #[cfg(target_os = "linux")]
-            Layout::processes(1),
+            ArenaLayout::processes(1),
             #[cfg(target_os = "linux")]
-            Layout::processes(SHARING),
+            ArenaLayout::processes(SHARING),
             #[cfg(target_os = "linux")]
-            Layout::processes(4096),
+            ArenaLayout::processes(4096),
             #[cfg(target_os = "linux")]
-            Layout::processes(SHARING).with_segments(1),
+            ArenaLayout::processes(SHARING).with_segments(1),
         ];
         for layout in layouts {
             assert!(layout.heap_offset() <= layout.segment_bytes);
@@ -444,14 +444,15 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_file_tells_its_layout() {
         for (ranks, each) in [(1, 0), (2, 1 << 30), (128, 300 << 20), (4096, usize::MAX)] {
-            let layout = Layout::processes(ranks).with_segments(each);
+            let layout = ArenaLayout::processes(ranks).with_segments(each);
             let bytes = layout.total_bytes();
-            assert_eq!(Layout::of_file(ranks, bytes), Some(layout), "{ranks} {each}");
+            assert_eq!(ArenaLayout::of_file(ranks, bytes), Some(layout), "{ranks} {each}");
             for wrong in [0, 4096, bytes - 1, bytes + 1, usize::MAX] {
-                assert_eq!(Layout::of_file(ranks, wrong), None, "{ranks} {each} {wrong}");
+                assert_eq!(ArenaLayout::of_file(ranks, wrong), None, "{ranks} {each} {wrong}");
             }
         }
-        let (usual, least) = (Layout::processes(2), Layout::processes(2).with_segments(0));
+        let (usual, least) =
+            (ArenaLayout::processes(2), ArenaLayout::processes(2).with_segments(0));
         assert_eq!(usual.with_segments(usize::MAX), usual);
         assert!(least.segment_bytes >= least.heap_offset() + STAGING);
         assert!(least.total_bytes() < 1 << 30, "{least:?}");

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use super::endpoint::Endpoint;
-use super::inbox::{Arrived, Body, Inbox, Lent};
-use super::ring::{Letter, Place};
+use super::ring::{DataPlace, RingMessage};
+use super::unexpected::{Arrived, Body, Lent, UnexpectedMessages};
 use crate::error::Result;
-use crate::transport::message::{Data, Envelope, Wanted};
+use crate::transport::message::{Data, Envelope, MatchPattern};
 
 impl Endpoint {
     /// Takes the first message that fits, if one has come.
-    pub(super) fn take_message(&self, wanted: &Wanted) -> Result<Option<Arrived<'_>>> {
+    pub(super) fn take_message(&self, pattern: &MatchPattern) -> Result<Option<Arrived<'_>>> {
         let mut inbox = self.inbox.lock();
-        if let Some(kept) = inbox.take_kept(self, wanted) {
+        if let Some(kept) = inbox.take_unexpected(self, pattern) {
             return Ok(Some(Arrived::from(kept)));
         }
         if let Some(queue) = self.world.queue(self.rank) {
@@ -20,29 +20,29 @@ impl Endpoint {
                 return Ok(None);
             }
             let before = inbox.waiting.len();
-            self.collect(&mut inbox, wanted.source)?;
-            let found = inbox.take_kept(self, wanted);
+            self.collect(&mut inbox, pattern.source)?;
+            let found = inbox.take_unexpected(self, pattern);
             if inbox.waiting.len() > before {
                 self.ring_other_agents();
             }
             return Ok(found.map(Arrived::from));
         }
-        for source in self.sources(wanted.source) {
-            while let Some(letter) = inbox.next(self, source)? {
-                if !wanted.fits(&letter.envelope) {
-                    inbox.keep(self, source, letter)?;
+        for source in self.sources(pattern.source) {
+            while let Some(message) = inbox.next(self, source)? {
+                if !pattern.fits(&message.envelope) {
+                    inbox.keep(self, source, message)?;
                     self.ring_other_agents();
                     continue;
                 }
-                let Letter { envelope, body, end } = letter;
+                let RingMessage { envelope, body, end } = message;
                 let body = match body {
-                    Place::Ring(data) => {
+                    DataPlace::Ring(data) => {
                         let bytes = envelope.bytes;
                         Body::Lent(Lent { inbox, member: self, source, data, bytes, end })
                     }
-                    Place::Lane(large) => {
+                    DataPlace::Rendezvous(large) => {
                         inbox.pass(self, source, end);
-                        Body::Kept(Data::There(Box::new(large)))
+                        Body::UnexpectedMessage(Data::There(Box::new(large)))
                     }
                 };
                 return Ok(Some(Arrived { envelope, body }));
@@ -68,24 +68,24 @@ impl Endpoint {
         source.map_or(0..self.world.size(), |source| source..source + 1)
     }
 
-    /// Looks at the first message that fits, if one has come. It stays where it is: most are received
-    /// next, from a ring without a copy more.
-    pub(super) fn peek_message(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
+    /// Looks at the first message that fits, if one has come. It stays where it is: most are
+    /// received next, from a ring without a copy more.
+    pub(super) fn peek_message(&self, pattern: &MatchPattern) -> Result<Option<Envelope>> {
         self.make_room();
         let mut inbox = self.inbox.lock();
         if self.world.queue(self.rank).is_some() {
-            self.collect(&mut inbox, wanted.source)?;
+            self.collect(&mut inbox, pattern.source)?;
         }
-        if let Some(index) = inbox.position(wanted) {
+        if let Some(index) = inbox.position(pattern) {
             return Ok(Some(inbox.waiting[index].envelope));
         }
         if self.world.queue(self.rank).is_none() {
-            for source in self.sources(wanted.source) {
-                while let Some(letter) = inbox.next(self, source)? {
-                    if wanted.fits(&letter.envelope) {
-                        return Ok(Some(letter.envelope));
+            for source in self.sources(pattern.source) {
+                while let Some(message) = inbox.next(self, source)? {
+                    if pattern.fits(&message.envelope) {
+                        return Ok(Some(message.envelope));
                     }
-                    inbox.keep(self, source, letter)?;
+                    inbox.keep(self, source, message)?;
                     self.ring_other_agents();
                 }
             }
@@ -112,9 +112,9 @@ impl Endpoint {
         Ok(first.map(|first| (count, first)))
     }
 
-    /// Drops the messages of blocks before `block`, which all ranks have ended: one that was stopped
-    /// leaves some. What is of this block comes from ranks that have entered it already, and is of its
-    /// own communicator, as this rank is in no other yet.
+    /// Drops the messages of blocks before `block`, which all ranks have ended: one that was
+    /// stopped leaves some. What is of this block comes from ranks that have entered it already,
+    /// and is of its own communicator, as this rank is in no other yet.
     pub(super) fn forget_messages(&self, block: u32) {
         self.collect_all();
         let mut inbox = self.inbox.lock();
@@ -132,18 +132,18 @@ impl Endpoint {
     }
 
     /// Moves what has come (from one source, or all) into the inbox.
-    fn collect(&self, inbox: &mut Inbox, source: Option<usize>) -> Result<()> {
+    fn collect(&self, inbox: &mut UnexpectedMessages, source: Option<usize>) -> Result<()> {
         if let Some(queue) = self.world.queue(self.rank) {
             queue.drain(&mut inbox.waiting);
             return Ok(());
         }
         for source in self.sources(source) {
-            while let Some(letter) = inbox.next(self, source)? {
-                inbox.keep(self, source, letter)?;
+            while let Some(message) = inbox.next(self, source)? {
+                inbox.keep(self, source, message)?;
             }
             // Its sender may wait for room.
             if let Some(Some(reader)) = inbox.readers.get_mut(source) {
-                reader.tell(self, source);
+                reader.acknowledge(self, source);
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::text::Table;
 /// An arena as one process has mapped it.
 pub(crate) struct Memory {
     base: NonNull<u8>,
-    pub(crate) layout: Layout,
+    pub(crate) layout: ArenaLayout,
     backing: Backing,
     /// What others see as long as this mapping lives.
     _lease: Option<Arc<()>>,
@@ -43,7 +43,7 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Zeroed memory for ranks that share this address space.
     #[cfg(target_os = "linux")]
-    pub(crate) fn anonymous(layout: Layout) -> Result<Memory> {
+    pub(crate) fn anonymous(layout: ArenaLayout) -> Result<Memory> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing one.
         let base = unsafe {
@@ -66,8 +66,8 @@ impl Memory {
 
     /// Zeroed memory for ranks that share this address space.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn anonymous(layout: Layout) -> Result<Memory> {
-        let shape = std::alloc::Layout::from_size_align(layout.total_bytes(), 4096)
+    pub(crate) fn anonymous(layout: ArenaLayout) -> Result<Memory> {
+        let shape = std::alloc::ArenaLayout::from_size_align(layout.total_bytes(), 4096)
             .map_err(|_| Error::argument(format!("too many ranks: {}", layout.ranks)))?;
         // SAFETY: the size is not zero, the header alone being a page.
         let base = unsafe { std::alloc::alloc_zeroed(shape) };
@@ -80,7 +80,7 @@ impl Memory {
     #[cfg(target_os = "linux")]
     pub(crate) fn map(
         fd: rustix::fd::BorrowedFd<'_>,
-        layout: Layout,
+        layout: ArenaLayout,
         writable: Writable,
     ) -> Result<Memory> {
         use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect};
@@ -194,7 +194,7 @@ impl Memory {
         self.in_segment(rank, self.layout.failure_offset(block as usize % FAILURES))
     }
 
-    /// Where a rank tells others that they wait in a circle.
+    /// Where a rank tells others that they wait in a cycle.
     pub(crate) fn verdict(&self, rank: usize) -> &FaultPlace {
         self.in_segment(rank, self.layout.verdict_offset())
     }
@@ -214,9 +214,9 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn board(&self, rank: usize, board: usize) -> &BoardPage {
-        assert!(board < self.layout.all_boards());
-        self.in_segment(rank, self.layout.board_offset(board))
+    pub(crate) fn area(&self, rank: usize, area: usize) -> &CollectivePage {
+        assert!(area < self.layout.all_areas());
+        self.in_segment(rank, self.layout.area_offset(area))
     }
 
     /// What `receiver` tells `sender`.
@@ -289,8 +289,9 @@ impl Drop for Memory {
             }
             #[cfg(not(target_os = "linux"))]
             Backing::Allocated => {
-                let shape = std::alloc::Layout::from_size_align(self.layout.total_bytes(), 4096)
-                    .expect("it was allocated with this layout");
+                let shape =
+                    std::alloc::ArenaLayout::from_size_align(self.layout.total_bytes(), 4096)
+                        .expect("it was allocated with this layout");
                 // SAFETY: allocated in `anonymous` with this layout, and freed once.
                 unsafe { std::alloc::dealloc(self.base.as_ptr(), shape) }
             }

@@ -1,5 +1,5 @@
-//! A loop of polls on record, from one poll to the next: for the watch of a job over MPI, which learns
-//! whether those have left whom the loop waits for.
+//! A loop of polls on record, from one poll to the next: for the failure detector of a job over
+//! MPI, which learns whether those have left whom the loop waits for.
 
 use std::sync::atomic::Ordering::*;
 
@@ -15,8 +15,8 @@ impl Endpoint {
     /// Puts on record that the rank polls for a message from the world rank `on` (`None`: from any
     /// one), in this call and others like it; unless too many of its agents wait already.
     ///
-    /// Where another communicator is in use than the block's own, it counts as one that any rank here
-    /// may use: the record may outlive it.
+    /// Where another communicator is in use than the block's own, it counts as one that any rank
+    /// here may use: the record may outlive it.
     pub(crate) fn starts_to_poll(&self, waiter: &Waiter<'_>, on: Option<usize>) -> Option<Poller> {
         let Some(slot) = self.agents.claim(false) else {
             self.agents.give_back(None, false);

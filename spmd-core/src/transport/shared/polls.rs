@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
-/// After how much time within polls a loop is looked at. The second look in a row that finds that it
-/// can but poll ends it: what somebody did before the first one, the loop has seen by then.
+/// After how much time within polls a loop is looked at. The second look in a row that finds that
+/// it can but poll ends it: what somebody did before the first one, the loop has seen by then.
 const STRETCH: Duration = Duration::from_millis(1500);
 
-/// A poll may take as little as the loop around it. No step of a program's work takes less than this.
+/// A poll may take as little as the loop around it. No step of a program's work takes less than
+/// this.
 const NOTHING: Duration = Duration::from_nanos(100);
 
 /// The record of a loop.
@@ -88,8 +89,8 @@ impl Loop {
         })
     }
 
-    /// Takes note of a poll. The time in which others were let run is theirs, and a look at the clock
-    /// is nothing that the program does.
+    /// Takes note of a poll. The time in which others were let run is theirs, and a look at the
+    /// clock is nothing that the program does.
     fn polls(&mut self, begin: Instant, end: Instant) {
         let since = begin.saturating_duration_since(self.last);
         self.between += since.saturating_sub(look_at_the_clock());
@@ -115,8 +116,8 @@ impl Hopeless {
         self.some.load(Relaxed).then(Instant::now)
     }
 
-    /// A poll ends for those who have gone, or live elsewhere. Gives the loop, and what it is found to
-    /// be, if it is time to look at it.
+    /// A poll ends for those who have gone, or live elsewhere. Gives the loop, and what it is found
+    /// to be, if it is time to look at it.
     pub(crate) fn polled(
         &self,
         (begin, end): (Option<Instant>, Instant),

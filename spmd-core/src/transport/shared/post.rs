@@ -1,14 +1,14 @@
 //! Sending: a small message is put into the receiver's queue or ring, a large one is offered, or
-//! goes by a lane (`lane.rs`).
+//! goes by a rendezvous (`rendezvous.rs`).
 
 use std::any::Any;
 
 use parking_lot::MutexGuard;
 
 use super::endpoint::Endpoint;
-use super::inbox::Arrived;
-use super::offer::{Handover, Offer};
-use super::ring::{EAGER, Large, RingWriter};
+use super::loan::{BufferBorrow, BufferLoan};
+use super::ring::{EAGER, RendezvousReceive, RingWriter};
+use super::unexpected::Arrived;
 use super::waiter::Waiter;
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
@@ -16,8 +16,8 @@ use crate::call::Call;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::transport::Transport;
-use crate::transport::message::{Data, Envelope, Kept, Manner, Wanted};
-use crate::transport::pending::Pending;
+use crate::transport::message::{Data, Envelope, MatchPattern, SendMode, UnexpectedMessage};
+use crate::transport::pending::PendingSend;
 use crate::wait;
 
 impl Transport for Endpoint {
@@ -26,18 +26,19 @@ impl Transport for Endpoint {
         to: usize,
         envelope: Envelope,
         data: &View<'_>,
-        manner: Manner,
+        mode: SendMode,
         waiter: &Waiter<'_>,
-    ) -> Result<Pending<'a>> {
-        let eager = envelope.bytes <= EAGER && manner != Manner::Synchronous;
+    ) -> Result<PendingSend<'a>> {
+        let eager = envelope.bytes <= EAGER && mode != SendMode::Synchronous;
         if let Some(queue) = self.world.queue(to) {
             if eager && !queue.is_full() {
-                let lasting = queue.push(Kept { envelope, data: Data::Here(packed(data)?) });
+                let lasting =
+                    queue.push(UnexpectedMessage { envelope, data: Data::Here(packed(data)?) });
                 self.world.bell(to).ring();
                 if lasting {
                     wait::relax();
                 }
-                return Ok(Pending::Done);
+                return Ok(PendingSend::Done);
             }
             if eager {
                 waiter.beyond_window();
@@ -49,10 +50,11 @@ impl Transport for Endpoint {
             );
             // SAFETY: `ptr` leads to the viewed buffer, which the caller keeps, or to
             // `packed`, which the offer keeps; dropping the offer withdraws it.
-            let (offer, handover) = unsafe { Offer::new(self, to, (ptr, envelope.bytes), packed) };
-            queue.push(Kept { envelope, data: Data::There(Box::new(handover)) });
+            let (loan, handover) =
+                unsafe { BufferLoan::new(self, to, (ptr, envelope.bytes), packed) };
+            queue.push(UnexpectedMessage { envelope, data: Data::There(Box::new(handover)) });
             self.world.bell(to).ring();
-            return Ok(Pending::Underway(Box::new(offer)));
+            return Ok(PendingSend::SenderSide(Box::new(loan)));
         }
         if eager {
             let mut pack = |room: *mut u8| {
@@ -69,20 +71,20 @@ impl Transport for Endpoint {
             let sent =
                 waiter.until_by(Some(to), || self.with_ring(to, &mut send).transpose())??;
             if sent {
-                return Ok(Pending::Done);
+                return Ok(PendingSend::Done);
             }
             waiter.beyond_window();
         }
-        let pending = self.post_in_lane(to, envelope, data, manner, waiter)?;
-        Ok(Pending::Underway(Box::new(pending)))
+        let pending = self.send_by_rendezvous(to, envelope, data, mode, waiter)?;
+        Ok(PendingSend::SenderSide(Box::new(pending)))
     }
 
-    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
-        self.take_message(wanted)
+    fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
+        self.take_message(pattern)
     }
 
-    fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
-        self.peek_message(wanted)
+    fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>> {
+        self.peek_message(pattern)
     }
 
     unsafe fn fetch(
@@ -92,7 +94,7 @@ impl Transport for Endpoint {
         into: *mut u8,
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
-        match there.downcast::<Handover>() {
+        match there.downcast::<BufferBorrow>() {
             // SAFETY: the target is valid for so many bytes, as the caller promises.
             Ok(handover) => Ok(unsafe { handover.fetch(envelope, into, &self.world) }),
             // SAFETY: as above.
@@ -101,7 +103,7 @@ impl Transport for Endpoint {
     }
 
     fn refuse(&self, there: Box<dyn Any + Send>, envelope: &Envelope, waiter: &Waiter<'_>) {
-        match there.downcast::<Handover>() {
+        match there.downcast::<BufferBorrow>() {
             Ok(handover) => handover.refuse(envelope, &self.world),
             Err(there) => large(there).refuse(envelope, waiter),
         }
@@ -112,8 +114,8 @@ impl Transport for Endpoint {
     }
 }
 
-/// Data in a lane: what does not lie in a buffer that was handed over.
-fn large(there: Box<dyn Any + Send>) -> Large {
+/// Data in a rendezvous: what does not lie in a buffer that was handed over.
+fn large(there: Box<dyn Any + Send>) -> RendezvousReceive {
     *there.downcast().expect("a transport is given what it has found")
 }
 

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use parking_lot::Mutex;
 
-use crate::transport::message::Kept;
+use crate::transport::message::UnexpectedMessage;
 
 /// Bytes after which a sender lets others run: its receiver may share its thread.
 const TURN: usize = 64 << 10;
 
 pub(crate) struct Queue {
-    arrived: Mutex<VecDeque<Kept>>,
+    arrived: Mutex<VecDeque<UnexpectedMessage>>,
     /// What the messages in `arrived` take; changed under its lock.
     queued: AtomicUsize,
     /// What those take that the receiver has taken out of it and keeps; changed by that alone.
@@ -34,7 +34,7 @@ impl Queue {
 
     /// Adds a message, whether the window is full or not. Whether many lie there by now, so that
     /// others are to be let run.
-    pub(crate) fn push(&self, message: Kept) -> bool {
+    pub(crate) fn push(&self, message: UnexpectedMessage) -> bool {
         let weight = message.weight();
         let mut arrived = self.arrived.lock();
         arrived.push_back(message);
@@ -56,7 +56,7 @@ impl Queue {
     }
 
     /// Moves what has arrived to the end of `waiting`.
-    pub(super) fn drain(&self, waiting: &mut VecDeque<Kept>) {
+    pub(super) fn drain(&self, waiting: &mut VecDeque<UnexpectedMessage>) {
         let mut arrived = self.arrived.lock();
         let queued = self.queued.swap(0, Relaxed);
         self.kept.store(self.kept.load(Relaxed) + queued, Release);

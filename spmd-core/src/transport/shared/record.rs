@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::call::Call;
 
-/// Set beside the kind of a send that waits because its receiver keeps as much as its window allows.
+/// Set beside the kind of a send that waits because its receiver keeps as much as its window
+/// allows.
 pub(super) const BEYOND: u64 = 1 << 15;
 
 /// What is said of such a send, after the call.

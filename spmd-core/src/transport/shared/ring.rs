@@ -1,5 +1,5 @@
-//! Messages between processes or threads: a byte ring from each sender to each receiver that it has written
-//! to, in the sender's segment, made at the first message.
+//! Messages between processes or threads: a byte ring from each sender to each receiver that it has
+//! written to, in the sender's segment, made at the first message.
 //!
 //! A record is a header line and its data, on 64-byte boundaries. The header's first word, its
 //! stamp, is the record's position plus one, written last; before that, the stamp of the next
@@ -7,7 +7,7 @@
 //! own segment ([`super::layout::Ack`]) how far it has read: after each sixteenth of the ring, and
 //! where the sender asks.
 //!
-//! Data above [`EAGER`] do not go through the ring: the record names one of some *lanes*, in
+//! Data above [`EAGER`] do not go through the ring: the record names one of some *rendezvous*, in
 //! which the sender shows where the data are (in its segment, or in the memory of the same
 //! process: read there; in private memory: through a staging area, piece after piece, or by
 //! `process_vm_readv`).
@@ -36,12 +36,12 @@ pub(super) struct RingWriter {
     full: bool,
     /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
     cleared: u64,
-    pub(super) lanes: [LaneState; LANES],
+    pub(super) all_rendezvous: [RendezvousState; RENDEZVOUS],
 }
 
-/// What the sender keeps of a lane for itself.
+/// What the sender keeps of a rendezvous for itself.
 #[derive(Default)]
-pub(super) struct LaneState {
+pub(super) struct RendezvousState {
     pub(super) busy: bool,
     /// Busy only until the receiver has taken the last message from the staging area.
     pub(super) handed: bool,
@@ -51,9 +51,9 @@ pub(super) struct LaneState {
 
 /// A large message, as the receiver has it in hand.
 #[derive(Clone, Copy)]
-pub(crate) struct Large {
+pub(crate) struct RendezvousReceive {
     pub(super) source: usize,
-    pub(super) lane: usize,
+    pub(super) rendezvous: usize,
     pub(super) number: u64,
 }
 
@@ -68,13 +68,13 @@ impl RingWriter {
             head: 0,
             full: false,
             cleared: 0,
-            lanes: std::array::from_fn(|_| LaneState::default()),
+            all_rendezvous: std::array::from_fn(|_| RendezvousState::default()),
         })
     }
 
-    pub(super) fn lane(&self, lane: usize) -> &Lane {
+    pub(super) fn rendezvous(&self, rendezvous: usize) -> &Rendezvous {
         // SAFETY: the block begins with a RingHead of atomics, and lives as long as `self`.
-        unsafe { &(&*self.block.pointer().cast::<RingHead>()).lanes[lane] }
+        unsafe { &(&*self.block.pointer().cast::<RingHead>()).all_rendezvous[rendezvous] }
     }
 
     fn record(&self, position: u64) -> &Record {
@@ -117,17 +117,17 @@ impl RingWriter {
         Ok(self.full)
     }
 
-    /// Writes a record, if there is room: `None` if not, and the receiver knows that some is wanted.
-    /// `pack` writes the data of an eager one.
+    /// Writes a record, if there is room: `None` if not, and the receiver knows that some is
+    /// wanted. `pack` writes the data of an eager one.
     pub(super) fn write(
         &mut self,
         member: &Member,
         receiver: usize,
         envelope: &Envelope,
-        lane: Option<(usize, u64)>,
+        rendezvous: Option<(usize, u64)>,
         pack: &mut dyn FnMut(*mut u8),
     ) -> Result<Option<()>> {
-        let need = LINE + if lane.is_some() { 0 } else { following(envelope.bytes as u64) };
+        let need = LINE + if rendezvous.is_some() { 0 } else { following(envelope.bytes as u64) };
         let to_end = RING - self.position % RING;
         let skip = if need > to_end { to_end } else { 0 };
         // Two lines more, whose stamps are cleared.
@@ -146,16 +146,16 @@ impl RingWriter {
         }
         let base = self.block.pointer();
         let record = self.record(self.position);
-        let kind = match lane {
+        let kind = match rendezvous {
             // SAFETY: the place has room for the data, in the record or behind it within the
             // ring: `need <= to_end` now.
             None => unsafe {
                 pack(data_of(record_at(base, self.position), envelope.bytes as u64));
                 EAGER_RECORD
             },
-            Some((lane, number)) => {
+            Some((rendezvous, number)) => {
                 record.data[0].store(number, Relaxed);
-                LARGE_RECORD | (lane as u64) << 48
+                LARGE_RECORD | (rendezvous as u64) << 48
             }
         };
         let site = u64::from(envelope.file) << 32 | u64::from(envelope.line);
@@ -219,11 +219,11 @@ impl RingReader {
         }
     }
 
-    /// The lane of a large message of this source.
-    pub(super) fn lane(&self, lane: usize) -> &Lane {
+    /// The rendezvous of a large message of this source.
+    pub(super) fn rendezvous(&self, rendezvous: usize) -> &Rendezvous {
         // SAFETY: the ring, checked to lie within the arena, begins with a RingHead of atomics;
         // the arena is mapped as long as the member that owns this reader.
-        unsafe { &(&*self.base.cast::<RingHead>()).lanes[lane] }
+        unsafe { &(&*self.base.cast::<RingHead>()).all_rendezvous[rendezvous] }
     }
 
     /// Whether a message has come.
@@ -236,7 +236,7 @@ impl RingReader {
 
     /// The next message, if there is one; [`RingReader::pass`] comes after it. Its numbers may be
     /// anything: they are checked here.
-    pub(super) fn next(&mut self, member: &Member, source: usize) -> Result<Option<Letter>> {
+    pub(super) fn next(&mut self, member: &Member, source: usize) -> Result<Option<RingMessage>> {
         let corrupt = |what| Err(Error::corrupt(source, what));
         loop {
             if !self.has_next() {
@@ -259,15 +259,15 @@ impl RingReader {
                 }
                 EAGER_RECORD if bytes <= EAGER as u64 && following(bytes) <= to_end => {
                     // SAFETY: what follows is in the ring, as just checked.
-                    (Place::Ring(unsafe { data_of(place, bytes) }), following(bytes))
+                    (DataPlace::Ring(unsafe { data_of(place, bytes) }), following(bytes))
                 }
                 LARGE_RECORD => {
-                    let lane = (kind >> 48 & 0xff) as usize;
-                    if lane >= LANES {
-                        return corrupt("a message names a lane that does not exist");
+                    let rendezvous = (kind >> 48 & 0xff) as usize;
+                    if rendezvous >= RENDEZVOUS {
+                        return corrupt("a message names a rendezvous that does not exist");
                     }
                     let number = record.data[0].load(Relaxed);
-                    (Place::Lane(Large { source, lane, number }), 0)
+                    (DataPlace::Rendezvous(RendezvousReceive { source, rendezvous, number }), 0)
                 }
                 _ => return corrupt("a message has an impossible header"),
             };
@@ -283,22 +283,23 @@ impl RingReader {
                 count,
                 bytes: bytes as usize,
             };
-            return Ok(Some(Letter { envelope, body, end: self.position + LINE + used }));
+            return Ok(Some(RingMessage { envelope, body, end: self.position + LINE + used }));
         }
     }
 
-    /// Goes on to the record at `end`. The sender is told of each [`TELL`] bytes: a line that it has just
-    /// looked at is expensive to write, and what is left of the ring is room for any message.
+    /// Goes on to the record at `end`. The sender is told of each [`TELL`] bytes: a line that it
+    /// has just looked at is expensive to write, and what is left of the ring is room for any
+    /// message.
     #[inline]
     pub(super) fn pass(&mut self, member: &Member, source: usize, end: u64) {
         self.position = end;
         if end - self.told >= TELL {
-            self.tell(member, source);
+            self.acknowledge(member, source);
         }
     }
 
     /// Tells the sender how far this rank has read: it may write over that.
-    pub(super) fn tell(&mut self, member: &Member, source: usize) {
+    pub(super) fn acknowledge(&mut self, member: &Member, source: usize) {
         if self.told == self.position {
             return;
         }
@@ -311,16 +312,16 @@ impl RingReader {
 }
 
 /// A message in a ring.
-pub(super) struct Letter {
+pub(super) struct RingMessage {
     pub(super) envelope: Envelope,
-    pub(super) body: Place,
+    pub(super) body: DataPlace,
     /// Where the next record begins.
     pub(super) end: u64,
 }
 
 /// Where its data are.
-pub(super) enum Place {
+pub(super) enum DataPlace {
     /// The envelope's bytes, in the ring; any bytes, whatever the sender does to them meanwhile.
     Ring(*const u8),
-    Lane(Large),
+    Rendezvous(RendezvousReceive),
 }

@@ -1,4 +1,4 @@
-//! What a search for circles of waits has found so far (`deadlock.rs`).
+//! What a search for cycles of waits has found so far (`deadlock.rs`).
 
 use std::time::Instant;
 

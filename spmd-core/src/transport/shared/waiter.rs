@@ -19,8 +19,8 @@ use crate::fault::{Cause, Fault};
 use crate::group::{Group, Scope};
 use crate::mode::Mode;
 use crate::panics::panic_text;
-use crate::wait::fleet::Home;
-use crate::wait::{self, Bell, Watch};
+use crate::wait::scheduler::Home;
+use crate::wait::{self, Bell, WaitHooks};
 
 /// One call that may have to wait.
 pub(crate) struct Waiter<'a> {
@@ -107,7 +107,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// The call, with why it waits where that is not plain.
-    fn told(&self) -> String {
+    fn described(&self) -> String {
         let beyond = self.beyond_window.get().then_some(BEYOND_WINDOW);
         format!("{}{}", self.call, beyond.unwrap_or_default())
     }
@@ -128,7 +128,7 @@ impl<'a> Waiter<'a> {
     #[inline]
     pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         let endpoint = self.endpoint;
-        let mut watching = Watching { waiter: self, late: || Ok(()) };
+        let mut watching = WaiterHooks { waiter: self, late: || Ok(()) };
         let bell = endpoint.bell().polled(self.polled);
         wait::until(bell, &endpoint.world.policy, &mut watching, poll)
     }
@@ -143,7 +143,7 @@ impl<'a> Waiter<'a> {
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         let policy = &self.endpoint.world.policy;
-        wait::until(bell, policy, &mut Watching { waiter: self, late }, poll)
+        wait::until(bell, policy, &mut WaiterHooks { waiter: self, late }, poll)
     }
 
     /// Waits until `gone`, whatever happens: for peers that still use this rank's memory.
@@ -177,7 +177,7 @@ impl<'a> Waiter<'a> {
         found.map(|fault| Error::stopped(fault, self.call))
     }
 
-    /// The verdict that this wait is in a circle, if another rank has found that. A rank that has
+    /// The verdict that this wait is in a cycle, if another rank has found that. A rank that has
     /// just learnt that others ended asks this first: they may have ended because of it.
     fn verdict(&self) -> Option<Fault> {
         let slot = self.slot.get()??;
@@ -274,7 +274,7 @@ impl<'a> Waiter<'a> {
         if let Some(error) = self.stopped() {
             return Err(error);
         }
-        let waiting = format!("rank {}: {}", self.endpoint.rank, self.told());
+        let waiting = format!("rank {}: {}", self.endpoint.rank, self.described());
         Err(self.stop(&match self.endpoint.world.block_of(rank) < self.scope.block {
             true => Fault::Absent { rank, waiting },
             false => Fault::Left { rank, waiting },
@@ -287,13 +287,13 @@ impl<'a> Waiter<'a> {
 const HELD_UP: Duration = Duration::from_secs(2);
 
 impl Waiter<'_> {
-    /// Complains, on a thread of the program's own that uses a communicator of a virtual rank, if the
-    /// rank that it waits for cannot run, because another one of its worker waits outside the library,
-    /// and nobody is left who could end that wait: all workers stand still, and all other threads wait
-    /// in the library, between two looks the same ones.
+    /// Complains, on a thread of the program's own that uses a communicator of a virtual rank, if
+    /// the rank that it waits for cannot run, because another one of its worker waits outside the
+    /// library, and nobody is left who could end that wait: all workers stand still, and all other
+    /// threads wait in the library, between two looks the same ones.
     fn held_up(&self, on: u32) -> Result<()> {
         let world = &self.endpoint.world;
-        if world.mode != Mode::Virtual || wait::fleet::in_coroutine() || on == Agent::ANY {
+        if world.mode != Mode::Virtual || wait::scheduler::in_coroutine() || on == Agent::ANY {
             return Ok(());
         }
         let before = self.standstill.take();
@@ -343,7 +343,7 @@ impl Waiter<'_> {
         }
         let slot = self.endpoint.agents.claim(!self.scope.is_primary());
         self.slot.set(Some(slot));
-        if !wait::fleet::in_coroutine() && current::rank().is_none() {
+        if !wait::scheduler::in_coroutine() && current::rank().is_none() {
             self.outsider.set(Some(wait::Outsider::new()));
         }
         slot.into_iter().for_each(|slot| self.write_to(slot));
@@ -381,8 +381,8 @@ impl Endpoint {
 }
 
 impl World {
-    /// Whether the rank has a wait in this communicator on record; `None` if it has none of its own, so
-    /// that it can act.
+    /// Whether the rank has a wait in this communicator on record; `None` if it has none of its
+    /// own, so that it can act.
     pub(super) fn waits_in(&self, rank: usize, context: u64) -> Option<bool> {
         let (mut own, mut here) = (false, false);
         for agent in &self.memory.head(rank).agents {
@@ -398,7 +398,7 @@ impl World {
     fn stands_still(&self) -> bool {
         let mut before: Option<&Home> = None;
         self.local().filter_map(|rank| self.home(rank)).all(|home| {
-            let same = before.replace(home).is_some_and(|before| before.is_beside(home));
+            let same = before.replace(home).is_some_and(|before| before.is_progressing(home));
             same || home.stands_still(HELD_UP)
         })
     }
@@ -410,13 +410,13 @@ impl World {
     }
 }
 
-/// The watch of a wait.
-pub(crate) struct Watching<'w, 'a, L> {
+/// The hooks of a wait.
+pub(crate) struct WaiterHooks<'w, 'a, L> {
     pub(crate) waiter: &'w Waiter<'a>,
     pub(crate) late: L,
 }
 
-impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
+impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
     #[inline]
     fn interrupted(&self) -> Option<Error> {
         self.waiter.stopped()
@@ -466,7 +466,7 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
                 _ => "any rank".into(),
             };
             return Err(Error::Timeout(Box::new(Timeout {
-                call: waiter.told(),
+                call: waiter.described(),
                 waiting_for,
                 limit,
             })));
@@ -494,8 +494,8 @@ impl<L: FnMut() -> Result<()>> Watch for Watching<'_, '_, L> {
                 Ok(())
             }
             // One that it cannot tell to the others now is found again.
-            Err(circle) if !ready() && waiter.endpoint.condemn(&circle.others, &circle.fault) => {
-                Err(waiter.stop(&circle.fault))
+            Err(cycle) if !ready() && waiter.endpoint.condemn(&cycle.others, &cycle.fault) => {
+                Err(waiter.stop(&cycle.fault))
             }
             Err(_) => Ok(()),
         }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::clock::clock_ms;
+use super::combining::CombiningBarrier;
 use super::commons::Commons;
-use super::hub::Hub;
 use super::memory::Memory;
 use super::queue::Queue;
 use super::suspicion::Wide;
 use crate::mode::Mode;
 use crate::transport::fabric::Simulated;
 use crate::tuning::Tuning;
-use crate::wait::fleet::{self, Home};
+use crate::wait::scheduler::{self, Home};
 use crate::wait::{self, Bell, Policy};
 
 /// What all ranks of one world share, as this process sees it.
@@ -29,7 +29,7 @@ pub(crate) struct World {
     /// Where virtual ranks live, each known once it has started.
     pub(super) homes: Box<[OnceLock<Home>]>,
     /// Where virtual ranks meet.
-    pub(super) hub: Option<Hub>,
+    pub(super) combining: Option<CombiningBarrier>,
     /// A rank that was still in its block when somebody looked last.
     pub(super) seen: AtomicUsize,
     /// Whether ranks of this process have taken part in an agreement.
@@ -38,7 +38,7 @@ pub(crate) struct World {
     pub(super) sleeping_threads: AtomicUsize,
     /// Ranks of this process that wait until nobody uses their memory.
     pub(super) taking_back: AtomicUsize,
-    /// Searches for circles among all ranks of this process.
+    /// Searches for cycles among all ranks of this process.
     pub(super) wide: Mutex<Wide>,
     /// Threads of this process that run ranks of this world.
     pub(crate) running: Arc<AtomicUsize>,
@@ -68,7 +68,7 @@ impl World {
         policy: Policy,
         timeout: Option<Duration>,
         tuning: Tuning,
-        hub: Option<Hub>,
+        combining: Option<CombiningBarrier>,
         local: Option<Range<usize>>,
     ) -> World {
         let ranks = memory.layout.ranks;
@@ -84,7 +84,7 @@ impl World {
             policy,
             timeout,
             tuning,
-            hub,
+            combining,
             seen: AtomicUsize::new(0),
             agreeing: AtomicBool::new(false),
             sleeping_threads: AtomicUsize::new(0),
@@ -114,8 +114,8 @@ impl World {
         }
     }
 
-    /// Where every thread of this process runs ranks of this world, or waits in the library: how many
-    /// of the program's own threads have ended such a wait so far.
+    /// Where every thread of this process runs ranks of this world, or waits in the library: how
+    /// many of the program's own threads have ended such a wait so far.
     pub(super) fn all_wait(&self) -> Option<usize> {
         let counted = self.simulated.is_none();
         counted.then(|| wait::all_wait(&self.running)).flatten()
@@ -143,8 +143,8 @@ impl World {
     }
 
     /// The coroutine that runs here is the home of `rank`.
-    pub(crate) fn settle(&self, rank: usize) {
-        if let (Some(place), Some(home)) = (self.homes.get(rank), fleet::current()) {
+    pub(crate) fn set_home(&self, rank: usize) {
+        if let (Some(place), Some(home)) = (self.homes.get(rank), scheduler::current()) {
             let _ = place.set(home);
         }
     }
@@ -161,20 +161,21 @@ impl World {
             Mode::Processes => Bell::shared(word).with(self.policy.fences),
             Mode::Threads => Bell::new(word, None).with(self.policy.fences),
             Mode::Virtual => {
-                let one_worker = self.hub.as_ref().is_some_and(Hub::has_one_worker);
+                let one_worker =
+                    self.combining.as_ref().is_some_and(CombiningBarrier::has_one_worker);
                 Bell::new(word, self.homes[rank].get()).unasked(one_worker)
             }
         }
     }
 
-    /// Wakes all who sleep in the hub, after a change there.
+    /// Wakes all who sleep in the combining barrier, after a change there.
     #[inline]
-    pub(crate) fn ring_hub(&self, hub: &Hub) {
-        let one_worker = hub.has_one_worker();
+    pub(crate) fn ring_combining(&self, combining: &CombiningBarrier) {
+        let one_worker = combining.has_one_worker();
         if !one_worker {
             self.publish();
         }
-        for (word, first) in hub.bells() {
+        for (word, first) in combining.bells() {
             let bell = Bell::common(word, self.homes[first].get());
             bell.unasked(one_worker).ring_after_fence();
         }
@@ -186,7 +187,7 @@ impl World {
         self.policy.fences.light();
     }
 
-    /// Wakes every agent of every rank, those too that wait in the hub.
+    /// Wakes every agent of every rank, those too that wait in the combining barrier.
     pub(crate) fn ring_all(&self) {
         self.publish();
         if self.wake_workers() {
@@ -195,15 +196,16 @@ impl World {
         self.local().for_each(|rank| self.bell(rank).unasked(true).ring_after_fence());
     }
 
-    /// Wakes every agent of every rank by a look at each worker, where all agents that sleep are virtual
-    /// ranks: when all of thousands fail, each of them wakes all. A thread that says later than this
-    /// looks that it sleeps, looks itself, before it does, at what was changed before this.
+    /// Wakes every agent of every rank by a look at each worker, where all agents that sleep are
+    /// virtual ranks: when all of thousands fail, each of them wakes all. A thread that says later
+    /// than this looks that it sleeps, looks itself, before it does, at what was changed before
+    /// this.
     fn wake_workers(&self) -> bool {
-        let Some(hub) = &self.hub else { return false };
+        let Some(combining) = &self.combining else { return false };
         let started = |rank: usize| self.homes[rank].get().is_some();
-        let woken = self.sleeping_threads.load(Relaxed) == 0 && hub.firsts().all(started);
+        let woken = self.sleeping_threads.load(Relaxed) == 0 && combining.firsts().all(started);
         if woken {
-            hub.firsts().for_each(|rank| self.wake_worker_of(rank));
+            combining.firsts().for_each(|rank| self.wake_worker_of(rank));
         }
         woken
     }

@@ -12,8 +12,8 @@ use crate::call::Call;
 use crate::error::Result;
 use crate::hash::mix;
 use crate::transport::Transport;
-use crate::transport::message::{Envelope, Manner, Wanted};
-use crate::transport::pending::Pending;
+use crate::transport::message::{Envelope, MatchPattern, SendMode};
+use crate::transport::pending::PendingSend;
 use crate::transport::shared::Arrived;
 use crate::transport::shared::waiter::Waiter;
 use crate::wait;
@@ -45,7 +45,7 @@ impl Chaos {
     fn pause(&self) {
         match self.below(16) {
             0..8 => {}
-            15 if !wait::fleet::in_coroutine() => {
+            15 if !wait::scheduler::in_coroutine() => {
                 std::thread::sleep(LONGEST * self.below(100) as u32 / 100);
             }
             _ => (0..self.below(TURNS)).for_each(|_| wait::relax()),
@@ -59,32 +59,32 @@ impl Transport for Chaos {
         to: usize,
         envelope: Envelope,
         data: &View<'_>,
-        manner: Manner,
+        mode: SendMode,
         waiter: &Waiter<'_>,
-    ) -> Result<Pending<'a>> {
+    ) -> Result<PendingSend<'a>> {
         // SAFETY: as the caller promises.
-        let pending = unsafe { self.inner.post(to, envelope, data, manner, waiter) };
+        let pending = unsafe { self.inner.post(to, envelope, data, mode, waiter) };
         self.pause();
         pending
     }
 
     /// From any source: from one at random, of those that have a message here.
-    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
-        if wanted.source.is_none() {
+    fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
+        if pattern.source.is_none() {
             let first = self.below(self.ranks as u64) as usize;
             for step in 0..self.ranks {
                 let source = Some((first + step) % self.ranks);
-                let arrived = self.inner.take(&Wanted { source, ..*wanted })?;
+                let arrived = self.inner.take(&MatchPattern { source, ..*pattern })?;
                 if arrived.is_some() {
                     return Ok(arrived);
                 }
             }
         }
-        self.inner.take(wanted)
+        self.inner.take(pattern)
     }
 
-    fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
-        self.inner.peek(wanted)
+    fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>> {
+        self.inner.peek(pattern)
     }
 
     unsafe fn fetch(

@@ -17,8 +17,8 @@ use crate::element::DType;
 use crate::error::Result;
 use crate::trace_file::TraceFile;
 use crate::transport::Transport;
-use crate::transport::message::{Envelope, Manner, Wanted};
-use crate::transport::pending::Pending;
+use crate::transport::message::{Envelope, MatchPattern, SendMode};
+use crate::transport::pending::PendingSend;
 use crate::transport::shared::Arrived;
 use crate::transport::shared::waiter::Waiter;
 
@@ -111,19 +111,19 @@ impl Transport for Traced {
         to: usize,
         envelope: Envelope,
         data: &View<'_>,
-        manner: Manner,
+        mode: SendMode,
         waiter: &Waiter<'_>,
-    ) -> Result<Pending<'a>> {
+    ) -> Result<PendingSend<'a>> {
         // SAFETY: as the caller promises.
-        unsafe { self.inner.post(to, envelope, data, manner, waiter) }
+        unsafe { self.inner.post(to, envelope, data, mode, waiter) }
     }
 
-    fn take<'a>(&'a self, wanted: &Wanted) -> Result<Option<Arrived<'a>>> {
-        self.inner.take(wanted)
+    fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
+        self.inner.take(pattern)
     }
 
-    fn peek(&self, wanted: &Wanted) -> Result<Option<Envelope>> {
-        self.inner.peek(wanted)
+    fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>> {
+        self.inner.peek(pattern)
     }
 
     unsafe fn fetch(

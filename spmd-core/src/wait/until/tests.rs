@@ -7,7 +7,7 @@ use crate::wait::relax;
 /// Ends a wait when it is put on record.
 struct OnRecord;
 
-impl Watch for OnRecord {
+impl WaitHooks for OnRecord {
     fn interrupted(&self) -> Option<Error> {
         None
     }

@@ -103,14 +103,14 @@ mod tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    struct Log {
+    struct NoticeLog {
         claimed: AtomicU32,
         ready: AtomicU32,
         notices: [AtomicU64; 2],
         places: [FaultPlace<1>; 2],
     }
 
-    impl Log {
+    impl NoticeLog {
         fn raise(&self, by: usize) {
             let number = || next_number(&self.claimed);
             let number = self.places[by].put(0, &[by as u8], number).unwrap();
@@ -142,7 +142,7 @@ mod tests {
         model.preemption_bound = Some(2);
         model.check(|| {
             let word = || AtomicU32::new(0);
-            let log = Arc::new(Log {
+            let log = Arc::new(NoticeLog {
                 claimed: word(),
                 ready: word(),
                 notices: [AtomicU64::new(0), AtomicU64::new(0)],

@@ -46,7 +46,8 @@ impl<const N: usize> FaultPlace<N> {
     }
 
     /// Whether all that was read after [`FaultPlace::number`] is of the fault with this number: no
-    /// other one ever has it, and who has seen a part of a later one sees this word as that left it.
+    /// other one ever has it, and who has seen a part of a later one sees this word as that left
+    /// it.
     fn is_still(&self, number: u32) -> bool {
         fence(Acquire);
         self.state.load(Relaxed) == number

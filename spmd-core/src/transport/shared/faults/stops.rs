@@ -47,7 +47,7 @@ impl World {
             [
                 self.memory.death(rank),
                 self.memory.failure(rank, scope.block),
-                &self.memory.board(rank, scope.board).fault,
+                &self.memory.area(rank, scope.area).fault,
             ]
         });
         let (context, block) = (scope.context, u64::from(scope.block));
@@ -57,8 +57,8 @@ impl World {
         all.into_iter().chain(places.into_iter().flatten()).filter(its)
     }
 
-    /// What fault `number` of `by` says of this communicator, if that concerns it: of one that is no
-    /// member, nothing does.
+    /// What fault `number` of `by` says of this communicator, if that concerns it: of one that is
+    /// no member, nothing does.
     fn concerning(&self, scope: &Scope, number: u32, by: u32) -> Option<Fault> {
         if by != EVERYBODY && scope.group.local(by as usize).is_none() {
             return None;
@@ -105,7 +105,7 @@ impl Endpoint {
         told.truncate(TOLD - 1);
         told.push_front(fault.clone());
         if scope.held {
-            let page = self.world.memory.board(self.rank, scope.board);
+            let page = self.world.memory.area(self.rank, scope.area);
             page.told.0.store(1, Release);
         }
         Some(fault)
@@ -121,14 +121,14 @@ impl Endpoint {
         if !scope.held {
             return;
         }
-        let page = self.world.memory.board(self.rank, scope.board);
+        let page = self.world.memory.area(self.rank, scope.area);
         if self.world.record(&page.fault, scope.context, self.rank as u32, fault) {
             self.world.ring_all();
         }
     }
 
-    /// Ends these waits of others by `fault`; whether it could: the owners of those that it has ended
-    /// before must know.
+    /// Ends these waits of others by `fault`; whether it could: the owners of those that it has
+    /// ended before must know.
     pub(in crate::transport::shared) fn condemn(&self, waits: &[Wait], fault: &Fault) -> bool {
         if waits.is_empty() {
             return true;

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicU64;
 
 /// Large messages that one rank can have under way to another at once, each sent by another
 /// thread of it: more than threads wait for each other in a sensible program, as one that waits
-/// for a lane may be the one whose message the receiver wants first.
-pub(crate) const LANES: usize = 64;
+/// for a rendezvous may be the one whose message the receiver wants first.
+pub(crate) const RENDEZVOUS: usize = 64;
 
 /// Bytes of data that travel in the ring itself at most.
 pub(crate) const EAGER: usize = 8 * 1024;
@@ -13,15 +13,15 @@ pub(in super::super) const RING: u64 = 64 * 1024;
 /// Bytes that a receiver reads before it says so.
 pub(super) const TELL: u64 = RING / 16;
 pub(super) const LINE: u64 = 64;
-// With what its receiver has not told of, a ring has room for the longest message, for what is skipped
-// before it, and for lines that are cleared.
+// With what its receiver has not told of, a ring has room for the longest message, for what is
+// skipped before it, and for lines that are cleared.
 const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 2 * LINE <= RING);
-/// Bytes of a lane's staging area, and of one piece of it.
+/// Bytes of a rendezvous's staging area, and of one piece of it.
 pub(in super::super) const STAGING: usize = 16 * PIECE;
 pub(in super::super) const PIECE: usize = 16 * 1024;
 
-/// Where in a lane's staging area the bytes from `done` on of its message `number` go. Each begins
-/// at another piece: lines that the receiver has just read take twice as long to write.
+/// Where in a rendezvous's staging area the bytes from `done` on of its message `number` go. Each
+/// begins at another piece: lines that the receiver has just read take twice as long to write.
 pub(in super::super) fn staged_at(number: u64, done: usize) -> usize {
     // An odd number of pieces, so that all of the 16 have their turn.
     (number as usize).wrapping_mul(5 * PIECE).wrapping_add(done) % STAGING
@@ -35,7 +35,7 @@ pub(super) const SKIP_RECORD: u64 = 3 << 56;
 #[repr(C, align(64))]
 pub(in super::super) struct Record {
     pub(in super::super) stamp: AtomicU64,
-    /// `kind << 56 | lane << 48 | file << 32 | line`.
+    /// `kind << 56 | rendezvous << 48 | file << 32 | line`.
     pub(in super::super) kind: AtomicU64,
     pub(in super::super) context: AtomicU64,
     /// `size << 32 | tag`, the size that of one element in bytes.
@@ -43,7 +43,7 @@ pub(in super::super) struct Record {
     pub(in super::super) dtype: AtomicU64,
     /// `dtype_text << 48 | count`; of a record to be skipped, the bytes behind this line.
     pub(in super::super) count: AtomicU64,
-    /// The data, if they fit; else they follow. Of a large message: its number in the lane.
+    /// The data, if they fit; else they follow. Of a large message: its number in the rendezvous.
     pub(in super::super) data: [AtomicU64; 2],
 }
 
@@ -52,7 +52,7 @@ pub(super) const COUNT: u64 = (1 << 48) - 1;
 
 /// Where the data of a large message are, as its sender shows it.
 #[repr(C, align(64))]
-pub(in super::super) struct Lane {
+pub(in super::super) struct Rendezvous {
     /// The message it is for.
     pub(in super::super) number: AtomicU64,
     /// Offset of the data in the sender's segment; 0: they come through the staging area.
@@ -69,7 +69,7 @@ pub(in super::super) struct Lane {
 
 #[repr(C, align(4096))]
 pub(super) struct RingHead {
-    pub(super) lanes: [Lane; LANES],
+    pub(super) all_rendezvous: [Rendezvous; RENDEZVOUS],
 }
 
 pub(super) const RING_OFFSET: usize = size_of::<RingHead>();

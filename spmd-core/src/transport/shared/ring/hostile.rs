@@ -7,7 +7,7 @@ use super::format::RING_OFFSET;
 use super::*;
 use crate::mode::Mode;
 use crate::text::TABLE_BYTES;
-use crate::transport::shared::layout::Layout;
+use crate::transport::shared::layout::ArenaLayout;
 use crate::transport::shared::memory::Memory;
 use crate::transport::shared::record::CallRecord;
 use crate::transport::shared::{Endpoint, World};
@@ -18,7 +18,7 @@ use crate::wait::Policy;
 fn endpoint() -> &'static Endpoint {
     static END: OnceLock<Endpoint> = OnceLock::new();
     END.get_or_init(|| {
-        let memory = Memory::anonymous(Layout::anonymous(1, 1 << 20)).expect("a megabyte");
+        let memory = Memory::anonymous(ArenaLayout::anonymous(1, 1 << 20)).expect("a megabyte");
         let policy = Policy::new(1, 0);
         let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None, None);
         Endpoint::new(Arc::new(world), 0)
@@ -42,16 +42,16 @@ pub(crate) fn read(bytes: &[u8]) {
         unsafe { &*record_at(base, start) }.stamp.store(start + 1, Relaxed);
         let Ok(found) = reader.next(endpoint, 0) else { return };
         // A record that was to be skipped.
-        let Some(letter) = found else { continue };
-        match letter.body {
-            Place::Lane(large) => assert!(large.lane < LANES),
-            Place::Ring(from) => {
-                let (at, length) = (from as usize - base as usize, letter.envelope.bytes);
+        let Some(message) = found else { continue };
+        match message.body {
+            DataPlace::Rendezvous(large) => assert!(large.rendezvous < RENDEZVOUS),
+            DataPlace::Ring(from) => {
+                let (at, length) = (from as usize - base as usize, message.envelope.bytes);
                 assert!(at >= RING_OFFSET && at + length <= RING_BYTES);
             }
         }
-        assert!(letter.end > reader.position);
-        reader.pass(endpoint, 0, letter.end);
+        assert!(message.end > reader.position);
+        reader.pass(endpoint, 0, message.end);
     }
 }
 

@@ -1,0 +1,199 @@
+//! Collectives of a communicator whose ranks live in several processes.
+
+use std::sync::Arc;
+
+use super::communicator::Comm;
+use crate::call::Call;
+use crate::error::Result;
+use crate::transport::cluster::Leader;
+use crate::transport::fabric::ProcessGroup;
+
+impl Comm {
+    /// Whether its ranks live in several processes without common memory.
+    #[doc(hidden)]
+    #[inline]
+    pub fn spans_processes(&self) -> bool {
+        self.hierarchy.is_some()
+    }
+
+    /// The handle by which an MPI library knows the processes of this communicator, for calls of
+    /// MPI by the program itself: the bits of an `MPI_Comm` of MPI's standard ABI. `None` where
+    /// ranks share memory. Any rank may call it.
+    ///
+    /// The handle is good as long as this communicator. MPI serves one thread at a time here
+    /// (`MPI_THREAD_SERIALIZED`): no rank of the process makes a call of this library meanwhile.
+    /// What goes over it must not be mixed up with this library's own: use `MPI_Comm_dup` of it.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// // Threads need no MPI.
+    /// assert_eq!(spmd(2, |ctx| Ok(ctx.mpi_handle()))?, [None; 2]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn mpi_handle(&self) -> Option<usize> {
+        self.hierarchy.as_ref().map(|hierarchy| hierarchy.processes.handle())
+    }
+
+    /// What joins its ranks: `shm`, or `mpi`.
+    #[doc(hidden)]
+    pub fn transport(&self) -> &'static str {
+        if self.beyond.cluster.is_some() { "mpi" } else { "shm" }
+    }
+
+    /// What joins its processes, in that library's own words. `None` where ranks share memory.
+    #[doc(hidden)]
+    pub fn library(&self) -> Option<&str> {
+        self.beyond.cluster.as_ref().map(|cluster| cluster.fabric.name())
+    }
+
+    /// Whether a library beneath must not fold in an order of its own.
+    #[doc(hidden)]
+    pub fn is_reproducible(&self) -> bool {
+        self.endpoint.world.tuning.reproducible
+    }
+
+    /// Runs a collective of ranks that live in several processes: in each, `leader` on one of them,
+    /// while the others wait. All ranks call it, in the same order, with a `P` of the same type.
+    ///
+    /// # Safety
+    /// What `leader` does with the `P`s of all ranks of its process is sound as long as these are
+    /// in this call.
+    #[doc(hidden)]
+    pub unsafe fn collective_on_cluster<P: Copy>(
+        &self,
+        call: &Call<'_>,
+        part: P,
+        leader: impl FnOnce(&Leader<'_, P>) -> Result<()>,
+    ) -> Result<()> {
+        let hierarchy = self.hierarchy.as_ref().expect("the communicator spans processes");
+        self.collective(call, |round| {
+            if round.size() == 1 {
+                // SAFETY: there is nobody else.
+                unsafe { round.all_met() };
+                return hierarchy.leader(round, &[&raw const part], leader);
+            }
+            // SAFETY: it stays where it is until this call of `collective` is over, or nobody reads
+            // it any more; nobody writes it.
+            unsafe { round.expose(PART, (&raw const part).cast(), size_of::<P>()) };
+            let rules = rules(call);
+            round.set_number(RULES, rules);
+            if round.rank() != 0 {
+                round.publish_to(1, 0);
+                round.wait_for(0, 2)?;
+                // SAFETY: the leader has met all ranks in stage 1 before it came to stage 2.
+                unsafe { round.all_met() };
+                return Ok(());
+            }
+            round.publish(1);
+            round.wait_for_all(1)?;
+            if (0..round.size()).any(|peer| round.number_of(peer, RULES) != rules) {
+                return Err(round.disagree("different element types"));
+            }
+            let parts = (0..round.size()).map(|peer| match peer {
+                0 => Ok(&raw const part),
+                _ => {
+                    let shown = round.reach(peer, PART, size_of::<P>())?;
+                    shown.map(|place| place.cast()).ok_or_else(|| round.lied(peer))
+                }
+            });
+            let parts = parts.collect::<Result<Vec<*const P>>>()?;
+            hierarchy.leader(round, &parts, leader)?;
+            // SAFETY: as just met.
+            unsafe { round.all_met() };
+            round.publish(2);
+            Ok(())
+        })
+    }
+}
+
+/// By which the leader writes into the buffers of others. That they make the same call is a matter
+/// of a hash; that the leader looks at what their type has to be looked at must not be.
+fn rules(call: &Call<'_>) -> u64 {
+    let (size, checked) = call.dtype.map_or((0, false), |it| (it.size, it.valid.is_some()));
+    call.kind as u64 | u64::from(checked) << 8 | u64::from(size) << 32
+}
+
+/// The number under which a rank says its rules.
+const RULES: usize = 0;
+
+/// What a rank gives and gets when sets of processes are made.
+#[derive(Clone, Copy)]
+struct Made {
+    members: *const usize,
+    count: usize,
+    out: *mut Option<Arc<dyn ProcessGroup>>,
+}
+
+impl Comm {
+    /// The processes that hold these ranks of this communicator: `None` where it does not span
+    /// processes, or `members` is empty. All ranks of it call this, those with the same members get
+    /// the same.
+    #[doc(hidden)]
+    pub fn processes_of(
+        &self,
+        call: &Call<'_>,
+        members: &[usize],
+    ) -> Result<Option<Arc<dyn ProcessGroup>>> {
+        let mut result = None;
+        if !self.spans_processes() {
+            return Ok(result);
+        }
+        let out = &raw mut result;
+        let made = Made { members: members.as_ptr(), count: members.len(), out };
+        // SAFETY: the members and the result of each rank stay where they are during the call, in
+        // which the leader alone touches them.
+        unsafe { self.collective_on_cluster(call, made, make_processes)? };
+        Ok(result)
+    }
+}
+
+/// Makes the sets of processes for which there are members here.
+fn make_processes(leader: &Leader<'_, Made>) -> Result<()> {
+    leader.in_turn(|| make_in_turn(leader))
+}
+
+/// Makes them in the same order everywhere, so that no two processes wait for each other. Where
+/// others go on when a process fails, all make each set together: only that can be ended.
+fn make_in_turn(leader: &Leader<'_, Made>) -> Result<()> {
+    // SAFETY: `Comm::processes_of` keeps them.
+    let members = |made: &Made| unsafe { std::slice::from_raw_parts(made.members, made.count) };
+    let mut parts: Vec<Made> = leader.parts().filter(|made| made.count > 0).collect();
+    parts.sort_unstable_by_key(|made| members(made)[0]);
+    let groups = parts.chunk_by(|one, other| members(one)[0] == members(other)[0]);
+    // Those of one process have an arena.
+    let groups = groups.filter(|group| processes_of(leader, members(&group[0])).len() > 1);
+    let (together, all) = (leader.hierarchy.cluster().survives(), &leader.hierarchy.processes);
+    let mut groups = groups.peekable();
+    loop {
+        let mine = groups.peek().map_or(NO_GROUP, |group| members(&group[0])[0] as u64);
+        let next = if together { leader.least(mine)? } else { mine };
+        if next == NO_GROUP {
+            return Ok(());
+        }
+        let group = groups.next_if(|_| mine == next).unwrap_or_default();
+        let processes = group.first().map_or(vec![], |made| processes_of(leader, members(made)));
+        let set = match together {
+            true => all.part(&processes),
+            false => all.subset(&processes, next as u32).map(Some),
+        };
+        let set = set.map_err(|error| leader.explain(error))?;
+        for made in group {
+            // SAFETY: as above.
+            unsafe { *made.out = set.clone() };
+        }
+    }
+}
+
+/// More than any rank.
+const NO_GROUP: u64 = u64::MAX;
+
+/// The processes that hold these ranks, in the order of their lowest.
+fn processes_of(leader: &Leader<'_, Made>, group: &[usize]) -> Vec<usize> {
+    let mut seen = vec![false; leader.processes()];
+    let processes = group.iter().map(|rank| leader.process_of(*rank));
+    processes.filter(|process| !std::mem::replace(&mut seen[*process], true)).collect()
+}
+
+/// Which of a rank's exposures is its `P`.
+const PART: usize = 0;

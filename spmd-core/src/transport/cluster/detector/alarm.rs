@@ -1,0 +1,139 @@
+//! How a detector tells `spmdrun` what has stopped the job, as an MPI launcher may wait for ever
+//! for a host that has fallen silent, and must be ended then.
+//!
+//! `spmdrun` listens, on this host alone if the job is, and has the job's environment say where,
+//! with a secret. Whoever knows that says it, and what it has found. Nothing is answered; what
+//! those may cost who do not know it, `acceptor.rs` says.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::acceptor::{Acceptor, Bounds, await_any, same};
+use super::address::{addresses, any_address, secret};
+use crate::environment::variables;
+use crate::error::{Error, Result};
+use crate::fault::Fault;
+
+/// How long it may take to reach `spmdrun`, and whoever knows the secret to say the next piece.
+const REACH: Duration = Duration::from_secs(1);
+/// Bytes of the secret, and of what is said at most.
+const KEY: usize = 32;
+const MOST: u64 = 64 << 10;
+
+/// The end of `spmdrun`.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct Alarm {
+    acceptor: Mutex<Acceptor<KEY>>,
+    port: u16,
+    near: bool,
+    key: String,
+}
+
+impl Alarm {
+    /// For a job that is on this host alone, if it is `near`.
+    ///
+    /// Errors: the system gives no socket.
+    pub fn new(near: bool) -> Result<Alarm> {
+        let failed = |error| Error::system("listening to the job's failure detectors", error);
+        let address = if near { Ipv4Addr::LOCALHOST.into() } else { any_address() };
+        let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let acceptor = Mutex::new(Acceptor::new(listener, Bounds::BRISK).map_err(failed)?);
+        Ok(Alarm { acceptor, port, near, key: format!("{:016x}{:016x}", secret(), secret()) })
+    }
+
+    /// What [`variables::ALARM`] is to say in the job's environment: the secret, and all addresses
+    /// at which this may be reached.
+    pub fn place(&self) -> String {
+        let mut all: Vec<IpAddr> =
+            addresses().into_iter().map(|it| IpAddr::from(it).to_canonical()).collect();
+        if self.near || all.is_empty() {
+            all = vec![Ipv4Addr::LOCALHOST.into()];
+        }
+        let all =
+            all.into_iter().map(|address| format!(",{}", SocketAddr::new(address, self.port)));
+        self.key.clone() + &all.collect::<String>()
+    }
+
+    /// Waits until a detector says what has stopped the job: for ever, if none does.
+    pub fn wait(&self) -> String {
+        let mut acceptor = self.acceptor.lock();
+        loop {
+            await_any(&acceptor.descriptors(), acceptor.patience());
+            let known = acceptor.admit(|key| same(key, self.key.as_bytes()));
+            if let Some(text) = known.into_iter().find_map(|(stream, _)| receive(stream)) {
+                return text;
+            }
+        }
+    }
+}
+
+/// What is said by who knows the secret; what has come of it, if it is broken off.
+fn receive(stream: TcpStream) -> Option<String> {
+    stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(REACH))).ok()?;
+    let mut text = Vec::new();
+    let _ = stream.take(MOST).read_to_end(&mut text);
+    (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// `spmdrun`, as the detectors reach it.
+pub(super) struct Launcher {
+    key: String,
+    places: Vec<SocketAddr>,
+}
+
+impl Launcher {
+    /// As the environment says; none if something else has started the job.
+    pub(super) fn find() -> Option<Launcher> {
+        Launcher::parse(&std::env::var(variables::ALARM).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Launcher> {
+        let (key, places) = text.split_once(',')?;
+        let places = places.split(',').map(|place| place.parse().ok()).collect::<Option<_>>()?;
+        Some(Launcher { key: key.to_owned(), places })
+    }
+
+    /// Says what has stopped the job, at all addresses together, as some may not be reached. It
+    /// does not wait for that.
+    pub(super) fn notify(&self, fault: &Fault) {
+        for &place in &self.places {
+            let text = format!("{}{fault}", self.key);
+            let tell = move || {
+                // If it cannot be told, its user ends the job, as without it.
+                let stream = TcpStream::connect_timeout(&place, REACH);
+                let _ = stream.and_then(|mut stream| stream.write_all(text.as_bytes()));
+            };
+            let _ = std::thread::Builder::new().name("spmd alarm".into()).spawn(tell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Cause;
+
+    #[test]
+    fn only_who_knows_the_secret_is_heard() {
+        let alarm = Alarm::new(true).expect("sockets can be made");
+        let place = alarm.place();
+        let fault = Fault::Rank { rank: 2, cause: Cause::Lost };
+        let launcher = Launcher::parse(&place).expect("it says where");
+        assert!(Launcher::parse("").is_none() && Launcher::parse("key,nowhere").is_none());
+        let stranger = Launcher { key: "0".repeat(KEY), places: launcher.places.clone() };
+        let wrong = Fault::Rank { rank: 3, cause: Cause::Lost };
+        std::thread::scope(|scope| {
+            let heard = scope.spawn(|| alarm.wait());
+            stranger.notify(&wrong);
+            // Those that say nothing at all do not keep others out for long.
+            let connect = |_| TcpStream::connect(launcher.places[0]).expect("it listens");
+            let _silent: Vec<TcpStream> = (0..2 * Bounds::BRISK.places).map(connect).collect();
+            launcher.notify(&fault);
+            assert_eq!(heard.join().expect("it does not panic"), fault.to_string());
+        });
+    }
+}

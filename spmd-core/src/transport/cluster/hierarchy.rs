@@ -1,0 +1,103 @@
+//! How the ranks of a communicator lie in several processes, in each of which one leads
+//! (`leader.rs`).
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::joined::Cluster;
+use super::leader_group::Leaders;
+use super::now::Now;
+use crate::group::Group;
+use crate::transport::fabric::ProcessGroup;
+use crate::transport::shared::World;
+
+/// How the ranks of a communicator lie in processes.
+pub(crate) struct Hierarchy {
+    pub(super) cluster: Arc<Cluster>,
+    leaders: Arc<Leaders>,
+    /// Of each process that holds some, the ranks, ascending, as the communicator numbers them.
+    pub(super) members: Vec<Vec<usize>>,
+    /// Of each rank, which of those processes holds it.
+    pub(super) places: Vec<usize>,
+    /// The ranks of each process follow those of the one before.
+    pub(super) ordered: bool,
+    /// Whether this is the block's own communicator, and each process has one rank.
+    pub(super) lone_ranks: bool,
+    /// Whether steps hold their process up, which costs less than to ask again and again whether
+    /// they are complete. All processes do the same, since libraries take the two for different
+    /// calls. It must be known of each that nobody else in it can be waited for: that no other
+    /// communicator has been made since all had none.
+    pub(super) blocking: AtomicBool,
+}
+
+impl Deref for Hierarchy {
+    type Target = Leaders;
+
+    #[inline]
+    fn deref(&self) -> &Leaders {
+        &self.leaders
+    }
+}
+
+impl Hierarchy {
+    /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
+    /// their lowest, in the communicator of this number and area, which is the block's own if it is
+    /// `primary`. Its leader makes it [known](Hierarchy::be_known).
+    pub(crate) fn new(
+        cluster: Arc<Cluster>,
+        group: &Group,
+        processes: Arc<dyn ProcessGroup>,
+        (context, area): (u64, usize),
+        primary: bool,
+    ) -> Arc<Hierarchy> {
+        let (members, places) = Hierarchy::lay_out(&cluster, group);
+        let homes = members.iter().map(|ranks| cluster.process_of(group.world(ranks[0]))).collect();
+        let ordered = members.iter().flatten().copied().eq(0..group.len());
+        let leads: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
+        let leader = leads[processes.rank()] as usize;
+        let now = Now::new(context, area, leader, leads);
+        let lone_ranks = primary && cluster.each == 1 && !cluster.survives();
+        let blocking = AtomicBool::new(lone_ranks);
+        let leaders = Arc::new(Leaders::new(processes, homes, now, primary));
+        Arc::new(Hierarchy { cluster, leaders, members, places, ordered, lone_ranks, blocking })
+    }
+
+    /// Has the failure detector look at it.
+    pub(crate) fn be_known(&self) {
+        self.cluster.register(&self.leaders);
+    }
+
+    /// Of each of those, the ranks, ascending, as the communicator numbers them.
+    pub(crate) fn members(&self) -> &[Vec<usize>] {
+        &self.members
+    }
+
+    /// `rank` is through with this communicator.
+    pub(crate) fn drop_by(&self, world: &World, rank: usize) {
+        if rank == self.now().leader() {
+            self.cluster.close_account(world, &self.leaders);
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// The ranks of each process that holds some of a group, and of each rank the process.
+    fn lay_out(cluster: &Cluster, group: &Group) -> (Vec<Vec<usize>>, Vec<usize>) {
+        let mut number = vec![usize::MAX; cluster.fabric.processes()];
+        let mut members = Vec::<Vec<usize>>::new();
+        let mut places = Vec::with_capacity(group.len());
+        for (rank, member) in group.iter().enumerate() {
+            let process = cluster.process_of(member);
+            if number[process] == usize::MAX {
+                number[process] = members.len();
+                members.push(Vec::new());
+            }
+            members[number[process]].push(rank);
+            places.push(number[process]);
+        }
+        (members, places)
+    }
+}

@@ -1,0 +1,83 @@
+//! A communicator's place on the areas of its members.
+
+use std::cell::{Cell, RefCell};
+
+use crate::call::Call;
+use crate::hash::mix;
+use crate::transport::shared::heap::Block;
+
+/// Whether the ranks of a communicator may read each other's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Unknown,
+    /// This rank has tried.
+    Tried(bool),
+    /// All ranks know: all may, or not all.
+    Agreed(bool),
+}
+
+/// A communicator's place on the areas of its members, and how far this rank is.
+pub(crate) struct CollectiveArea {
+    pub(crate) index: usize,
+    pub(super) round: Cell<u64>,
+    /// Every peer is known to have left this round.
+    pub(super) settled: Cell<u64>,
+    /// The fingerprint of all calls so far.
+    pub(super) history: Cell<u64>,
+    /// How many agreements this rank has begun; `None` once it has left one before its end.
+    pub(super) agreements: Cell<Option<u64>>,
+    pub(super) staging: RefCell<Option<Block>>,
+    pub(super) reading: Cell<Reading>,
+}
+
+/// Where among its communicator's calls one is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    /// The fingerprint of all that were not started.
+    history: u64,
+    reads_private: bool,
+}
+
+impl CollectiveArea {
+    /// A place for the communicator of this number, which is part of all its fingerprints: a
+    /// peer that still holds the communicator that was here before must not take one for the
+    /// other.
+    pub(crate) fn new(index: usize, context: u64) -> CollectiveArea {
+        let (round, settled, staging) = Default::default();
+        let reading = Cell::new(Reading::Unknown);
+        let (history, agreements) = (Cell::new(context), Cell::new(Some(0)));
+        CollectiveArea { index, round, settled, history, agreements, staging, reading }
+    }
+
+    /// Whether all ranks know that all may read each other's private memory.
+    pub(crate) fn reads_private(&self) -> bool {
+        self.reading.get() == Reading::Agreed(true)
+    }
+
+    /// The number of this rank's next round, and the fingerprint of all calls with this one.
+    #[inline]
+    pub(crate) fn next(&self, call: &Call<'_>) -> (u64, u64) {
+        let round = self.round.get() + 1;
+        self.round.set(round);
+        let fingerprint = mix(self.history.get() ^ call.fingerprint());
+        self.history.set(fingerprint);
+        (round, fingerprint)
+    }
+
+    /// What all ranks know that start a call now, between the same others.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { history: self.history.get(), reads_private: self.reads_private() }
+    }
+
+    /// The next call here was started at this moment of the communicator's other calls, as number
+    /// `start` of those that were started.
+    pub(crate) fn follows(&self, moment: Moment, start: u64) {
+        self.history.set(mix(self.history.get() ^ mix(moment.history ^ start)));
+        self.reading.set(Reading::Agreed(moment.reads_private));
+    }
+
+    /// How many rounds this rank has begun.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.round.get()
+    }
+}
