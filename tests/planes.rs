@@ -57,7 +57,7 @@ impl Plane for Card {
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-        comm.collective(call, |round| {
+        comm.internals().collective(call, |round| {
             let size = size_of::<Args<'_>>();
             // SAFETY: it stays where it is until all have met twice, and nobody writes it.
             unsafe { round.expose(0, std::ptr::from_ref(args).cast(), size) };

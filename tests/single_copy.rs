@@ -23,7 +23,8 @@ fn block(rank: usize, turn: usize, count: usize) -> impl Iterator<Item = f64> {
 fn exchange(ctx: &Comm, count: usize) -> Result<usize> {
     let (n, me) = (ctx.size(), ctx.rank());
     let mut single = 0;
-    let mut note = || single += usize::from(ctx.last_choice() == Some(Algorithm::SingleCopy));
+    let mut note =
+        || single += usize::from(ctx.internals().last_choice() == Some(Algorithm::SingleCopy));
     for turn in 0..6 {
         let mine: Vec<f64> = block(me, turn, count).collect();
         let mut all = vec![0.0; n * count];
@@ -50,14 +51,14 @@ fn exchange(ctx: &Comm, count: usize) -> Result<usize> {
 fn from_the_third_call_on() -> Result<()> {
     processes("from_the_third_call_on", 2, &[], |ctx| {
         // Nothing is tried out, but what is chosen is noted.
-        ctx.try_out(Some(Trial::default()));
+        ctx.internals().try_out(Some(Trial::default()));
         assert_eq!(exchange(ctx, SMALL)?, 0);
         // Ranks that share a core allgather through staging areas.
         let all = std::thread::available_parallelism()?.get() > 1;
         assert_eq!(exchange(ctx, LARGE)?, if all { 18 } else { 6 });
         // A communicator finds out anew.
         let copy = ctx.dup()?;
-        copy.try_out(Some(Trial::default()));
+        copy.internals().try_out(Some(Trial::default()));
         assert_eq!(exchange(&copy, LARGE)?, if all { 16 } else { 5 });
         Ok(())
     })
@@ -75,7 +76,7 @@ fn where_it_is_forced() -> Result<()> {
 #[test]
 fn not_where_it_is_denied() -> Result<()> {
     processes("not_where_it_is_denied", 2, &[("SPMD_SINGLE_COPY", "0")], |ctx| {
-        ctx.try_out(Some(Trial::default()));
+        ctx.internals().try_out(Some(Trial::default()));
         assert_eq!(exchange(ctx, LARGE)?, 0);
         Ok(())
     })
@@ -88,7 +89,7 @@ fn not_where_one_rank_denies_it() -> Result<()> {
         unsafe { std::env::set_var("SPMD_SINGLE_COPY", "0") };
     }
     processes("not_where_one_rank_denies_it", 2, &[], |ctx| {
-        ctx.try_out(Some(Trial::default()));
+        ctx.internals().try_out(Some(Trial::default()));
         assert_eq!(exchange(ctx, LARGE)?, 0);
         Ok(())
     })

@@ -12,7 +12,7 @@ fn every_kind_of_world() -> Result<()> {
     let world = support::World { segment: Some(256), ..Default::default() };
     world.everywhere("every_kind_of_world", &[1, 3], |ctx| {
         entered.fetch_add(1, Relaxed);
-        assert_eq!(ctx.segment(), 256);
+        assert_eq!(ctx.internals().segment(), 256);
         assert_eq!(ctx.allreduce_value(ctx.rank() + 1, Sum)?, ctx.size() * (ctx.size() + 1) / 2);
         Ok(())
     })?;

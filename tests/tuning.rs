@@ -87,9 +87,12 @@ fn around(ctx: &Ctx, kind: Kind) -> Result<()> {
         _ => ring.neighbor_alltoallv(&[me; 2], &mut got, &[1; 2], &[1; 2])?,
     }
     assert_eq!(got, [(me + n - 1) % n, (me + 1) % n]);
-    assert!(ring.last_choice().is_some());
+    assert!(ring.internals().last_choice().is_some());
     // For whoever looks at the block's own.
-    ring.last_choice().into_iter().for_each(|choice| ctx.note_choice(choice));
+    ring.internals()
+        .last_choice()
+        .into_iter()
+        .for_each(|choice| ctx.internals().note_choice(choice));
     Ok(())
 }
 
@@ -104,7 +107,7 @@ fn every_listed_algorithm_serves() -> Result<()> {
             }
             Spmd::new(4).virtual_ranks().force(choice.kind, *algorithm).run(|ctx| {
                 make(ctx, choice.kind)?;
-                assert_eq!(ctx.last_choice(), Some(*algorithm), "{call}");
+                assert_eq!(ctx.internals().last_choice(), Some(*algorithm), "{call}");
                 Ok(())
             })?;
         }
@@ -149,7 +152,7 @@ fn taken(comm: &Comm, bytes: usize) -> Result<Option<Algorithm>> {
     let mut sum = vec![1u8; bytes];
     comm.allreduce_in_place(&mut sum, Sum)?;
     assert_eq!(sum, vec![comm.size() as u8; bytes]);
-    Ok(comm.last_choice())
+    Ok(comm.internals().last_choice())
 }
 
 fn follows_the_file(ctx: &Ctx) -> Result<()> {
@@ -161,7 +164,7 @@ fn follows_the_file(ctx: &Ctx) -> Result<()> {
         assert_eq!(taken(ctx, bytes)?, Some(expected), "{bytes} bytes, {:?}", ctx.mode());
     }
     ctx.broadcast(&mut [0], 0)?;
-    assert_eq!(ctx.last_choice(), Some(Chunked));
+    assert_eq!(ctx.internals().last_choice(), Some(Chunked));
     // It says nothing of fewer ranks.
     let pair = ctx.split((ctx.rank() < 2).then_some(0), 0)?;
     pair.iter().try_for_each(|pair| {
@@ -175,7 +178,7 @@ fn a_file_is_followed() -> Result<()> {
     if is_process_rank() {
         return run(|ctx| {
             if ctx.mode() == spmd::Mode::Processes {
-                assert_eq!(ctx.segment(), 4096);
+                assert_eq!(ctx.internals().segment(), 4096);
             }
             follows_the_file(ctx)
         })
@@ -202,7 +205,10 @@ fn what_is_forced_wins() -> Result<()> {
     processes("what_is_forced_wins", 3, &settings, |ctx| {
         assert_eq!(taken(ctx, 8)?, Some(Algorithm::Flat));
         ctx.broadcast(&mut [0], 0)?;
-        assert_eq!((ctx.last_choice(), ctx.segment()), (Some(Algorithm::Chunked), 8192));
+        assert_eq!(
+            (ctx.internals().last_choice(), ctx.internals().segment()),
+            (Some(Algorithm::Chunked), 8192)
+        );
         Ok(())
     })?;
     processes("what_is_forced_wins", 3, &[("SPMD_TUNING", "none")], |ctx| {

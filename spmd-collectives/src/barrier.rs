@@ -60,8 +60,8 @@ pub fn args() -> Args<'static> {
 /// # Safety
 /// None is needed.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, _: &Args<'_>) -> Result<()> {
-    if comm.has_combining() {
-        return comm.collective_combined(call, |round| round.meet());
+    if comm.internals().has_combining() {
+        return comm.internals().collective_combined(call, |round| round.meet());
     }
-    comm.collective(call, |round| round.arrive(1))
+    comm.internals().collective(call, |round| round.arrive(1))
 }

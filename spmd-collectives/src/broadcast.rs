@@ -121,11 +121,11 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, buf) = (args.dtype, args.root, args.recv.ptr);
     let count = args.recv.blocks.longest();
     let bytes = count * dtype.size as usize;
-    let (fits, combining) = (bytes <= PAYLOAD, comm.fits_combining(bytes, dtype));
+    let (fits, combining) = (bytes <= PAYLOAD, comm.internals().fits_combining(bytes, dtype));
     let default = match comm.size() {
         _ if combining => Combining,
         _ if !fits => Chunked,
-        ranks if ranks <= comm.one_way_limit() => Flat,
+        ranks if ranks <= comm.internals().one_way_limit() => Flat,
         _ => Tree,
     };
     let choice = choose(comm, Kind::Broadcast, bytes, default, |it| match it {
@@ -135,17 +135,17 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if choice == Combining {
         // One step; one read of the data a rank. The root does not wait.
         // SAFETY: as the caller promises.
-        return comm.collective_combined(call, |combining| unsafe {
+        return comm.internals().collective_combined(call, |combining| unsafe {
             combining.broadcast(root, buf, bytes)
         });
     }
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
                 Flat => flat(round, dtype, count, root, buf),
                 Tree => tree(round, dtype, count, root, buf),
-                _ => chunked(round, comm.segment(), dtype, count, root, buf),
+                _ => chunked(round, comm.internals().segment(), dtype, count, root, buf),
             }
         }
     })

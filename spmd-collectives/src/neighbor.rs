@@ -255,7 +255,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         false => choose(comm, call.kind, bytes, default, |it| fits || it == Chunked),
     };
     let incoming = args.incoming.iter().copied();
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises; blocks of other lengths than `recv` has room for end the
         // exchange before a byte moves.
         unsafe {
@@ -263,7 +263,13 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
                 Flat => exchange.through_payloads(round, incoming),
                 _ => {
                     let at = |side| blocks.of(side);
-                    exchange.through_buffers(round, Some(comm.segment()), sides, at, incoming)
+                    exchange.through_buffers(
+                        round,
+                        Some(comm.internals().segment()),
+                        sides,
+                        at,
+                        incoming,
+                    )
                 }
             }
         }

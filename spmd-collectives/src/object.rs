@@ -249,7 +249,7 @@ impl Objects for Comm {
 
     fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()> {
         let call = message_call::<T>(Kind::Send, Location::caller(), Some(dest), Some(tag));
-        self.send_bytes(&call, &encode(&call, value)?, dest, tag)
+        self.internals().send_bytes(&call, &encode(&call, value)?, dest, tag)
     }
 
     fn recv_object<T: DeserializeOwned>(
@@ -259,7 +259,7 @@ impl Objects for Comm {
     ) -> Result<(T, Status)> {
         let (source, tag) = (source.source(), tag.tag());
         let call = message_call::<T>(Kind::Recv, Location::caller(), source, tag);
-        let (bytes, status) = self.recv_bytes(&call, source, tag)?;
+        let (bytes, status) = self.internals().recv_bytes(&call, source, tag)?;
         let call = call.message(Some(status.source()), Some(status.tag()));
         Ok((decode(&call, &bytes)?, status))
     }

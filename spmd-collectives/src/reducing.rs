@@ -66,7 +66,7 @@ impl Reduction<'_> {
         let fold = |combining: &CombiningCall<'_>| unsafe {
             combining.reduce(self.op, self.size(), self.count, send, recv)
         };
-        comm.collective_combined(call, fold)
+        comm.internals().collective_combined(call, fold)
     }
 
     /// Folds the inputs of ranks `0..ranks` that lie in their payloads into `out`. This rank's own

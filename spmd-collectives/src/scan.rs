@@ -244,7 +244,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let prefix = Prefix { reduction, own, send, recv };
     let fits = bytes <= PAYLOAD;
     let doubles = Prefix::doubling_bytes(n, bytes).is_some_and(|bytes| bytes <= PAYLOAD);
-    let limit = if comm.has_combining() { FLAT_COMBINING } else { FLAT };
+    let limit = if comm.internals().has_combining() { FLAT_COMBINING } else { FLAT };
     let default = match n {
         n if fits && n <= limit => Flat,
         _ if doubles => Doubling,
@@ -257,16 +257,17 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     });
     // What a rank works out for the others, for them to read. Not in the body: a round that fails
     // ends only when nobody reads any more, which is after the body has.
-    let works =
-        choice == Chunked && comm.one_address_space() && reduction.parts(n).of(comm.rank()).1 > 0;
+    let works = choice == Chunked
+        && comm.internals().one_address_space()
+        && reduction.parts(n).of(comm.rank()).1 > 0;
     let mut results = zeros(if works { prefix.results(n) } else { 0 })?;
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises; `results` has the room, and outlives the round.
         unsafe {
             match choice {
                 Flat => flat(round, prefix),
                 Doubling => doubling(round, prefix),
-                _ => chunked(round, comm.segment(), prefix, &mut results),
+                _ => chunked(round, comm.internals().segment(), prefix, &mut results),
             }
         }
     })

@@ -24,7 +24,7 @@ pub(crate) fn choose(
         candidates(kind).iter().any(|candidate| candidate.algorithm == default),
         "{kind:?}: {default:?}"
     );
-    if comm.has_rules() { by_rule(comm, kind, bytes, default, &able) } else { default }
+    if comm.internals().has_rules() { by_rule(comm, kind, bytes, default, &able) } else { default }
 }
 
 #[cold]
@@ -35,8 +35,8 @@ fn by_rule(
     default: Algorithm,
     able: &dyn Fn(Algorithm) -> bool,
 ) -> Algorithm {
-    let ruled = comm.rule(kind, bytes);
+    let ruled = comm.internals().rule(kind, bytes);
     let choice = ruled.filter(|algorithm| able(*algorithm)).unwrap_or(default);
-    comm.note_choice(choice);
+    comm.internals().note_choice(choice);
     choice
 }

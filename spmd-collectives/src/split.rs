@@ -99,20 +99,20 @@ impl Split for Comm {
 
     fn split_host(&self) -> Result<Comm> {
         let call = Call::new(Kind::Split, Location::caller()).form(Form::SplitHost);
-        let own = split(self, &call, Some(self.host_color()), 0, 0)?;
+        let own = split(self, &call, Some(self.internals().host_color()), 0, 0)?;
         Ok(own.expect("a rank with a color is in a communicator"))
     }
 
     fn dup(&self) -> Result<Comm> {
         let call = Call::new(Kind::Dup, Location::caller());
-        let _held = self.hold(&call)?;
+        let _held = self.internals().hold(&call)?;
         loop {
-            let child = if self.spans_processes() {
+            let child = if self.internals().spans_processes() {
                 make_on_cluster(self, &call, Some(0), 0, 0)?
             } else {
-                let (agreed, part) = self.collective(&call, |round| {
+                let (agreed, part) = self.internals().collective(&call, |round| {
                     let agreed = agree(self, round)?;
-                    Ok((agreed, round.common(|| self.part_of_all())))
+                    Ok((agreed, round.common(|| self.internals().part_of_all())))
                 })?;
                 make(&agreed, self, &call, Some((&part, self.rank())), &[])?
             };
@@ -132,13 +132,13 @@ pub(crate) fn split(
     key: i32,
     digest: u64,
 ) -> Result<Option<Comm>> {
-    let _held = comm.hold(call)?;
+    let _held = comm.internals().hold(call)?;
     loop {
-        let child = if comm.spans_processes() {
+        let child = if comm.internals().spans_processes() {
             make_on_cluster(comm, call, color, key, digest)?
         } else {
             let groups = |round: &Round<'_>| groups(comm, round, color, key, digest);
-            let (agreed, groups) = comm.collective(call, groups)?;
+            let (agreed, groups) = comm.internals().collective(call, groups)?;
             make(&agreed, comm, call, groups.part(comm), &[])?
         };
         if let Some(child) = child {
@@ -197,7 +197,7 @@ impl Groups {
                 places[*rank] = Some((groups.len(), number));
             }
             start = range.end;
-            groups.push((range.clone(), comm.part_of(&ranks[range])));
+            groups.push((range.clone(), comm.internals().part_of(&ranks[range])));
         }
         Groups { ranks, groups, places }
     }
@@ -256,22 +256,22 @@ fn make(
     ranks: &[usize],
 ) -> Result<Option<Option<Comm>>> {
     let area = offer.area(comm, call)?;
-    let processes = comm.processes_of(call, ranks)?;
+    let processes = comm.internals().processes_of(call, ranks)?;
     let child = part.and_then(|part| {
         // SAFETY: all members have the same list, area and context from the agreement, in which
         // all ranks took part. What one of them has got is dropped unless all have.
-        unsafe { comm.child(call, part, (area, offer.context()), processes) }
+        unsafe { comm.internals().child(call, part, (area, offer.context()), processes) }
     });
     if part.is_none() {
-        comm.skip_contexts(offer.context());
+        comm.internals().skip_contexts(offer.context());
     }
     // Nobody looks at a page of the area before its owner has cleared it.
     let ok = u64::from(child.is_some() || part.is_none());
-    let all = match comm.spans_processes() {
+    let all = match comm.internals().spans_processes() {
         true => moving::agree(comm, call, ok == 1)?,
         false => {
             let all = |round: &Round<'_>| fold_words(round, [ok], |[a], [b]| [a & b]);
-            comm.collective(call, all)? == [1]
+            comm.internals().collective(call, all)? == [1]
         }
     };
     Ok(all.then_some(child))
@@ -279,7 +279,7 @@ fn make(
 
 /// Finds what all ranks can offer.
 fn agree(comm: &Comm, round: &Round<'_>) -> Result<ContextOffer> {
-    let own = comm.offer();
+    let own = comm.internals().offer();
     let common =
         ContextOffer(fold_words(round, own.0, |a, b| ContextOffer(a).and(ContextOffer(b)).0)?);
     if !common.can_include(&own) {

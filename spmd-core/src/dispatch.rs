@@ -19,7 +19,7 @@ use crate::wait::StartedCall;
 /// operation on that type.
 #[inline(always)]
 pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
-    comm.check_root(call)?;
+    comm.internals().check_root(call)?;
     if comm.size() == 1 && args.collective.single_rank != SingleRank::Same && args.is_on_host() {
         // SAFETY: as the caller promises.
         return unsafe { single_rank(comm, call, args) };
@@ -43,7 +43,7 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<(
 /// As [`dispatch`], until the call is over. What this gives is dropped, not forgotten, before
 /// `comm` and all that `call` and `args` name, on this thread.
 pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Result<StartedCall<'a>> {
-    comm.check_root(&call)?;
+    comm.internals().check_root(&call)?;
     // SAFETY: as the caller promises.
     unsafe { comm.start(&call, move |comm| dispatch(comm, &call, args)) }
 }
@@ -70,7 +70,7 @@ unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()
     let (sends, takes) = (args.send.blocks.total(1), args.recv.blocks.total(1));
     let copies = args.collective.single_rank == SingleRank::Copies;
     let count = if send != recv && copies { sends } else { 0 };
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         if copies && sends != takes {
             return Err(round.disagree(&format!(
                 "different counts: rank 0 of the communicator sends {sends} elements to rank 0, \

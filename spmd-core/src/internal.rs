@@ -4,7 +4,7 @@ pub use crate::algorithm::*;
 pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
 pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
-pub use crate::comm::{CallGuard, CombiningCall, ContextOffer, Part, Trial};
+pub use crate::comm::{CallGuard, CombiningCall, ContextOffer, Internals, Part, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::{dispatch, start};
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};

@@ -47,7 +47,7 @@ pub(crate) fn time_fresh(ctx: &Ctx, bench: Bench, bytes: usize, effort: Effort) 
 pub(crate) fn choice(ctx: &Ctx, bench: Bench, bytes: usize) -> Result<Option<Algorithm>> {
     let mut subject = Collective::<f64>::new(ctx, bench, bytes, Operator::Sum, Memory::Vec)?;
     subject.call(ctx, 0)?;
-    Ok(ctx.last_choice())
+    Ok(ctx.internals().last_choice())
 }
 
 struct Collective<T: Number> {

@@ -55,7 +55,7 @@ impl Begun {
         Ok(all.map(|all| Machine {
             spmd_perf: env!("CARGO_PKG_VERSION").into(),
             rustc: env!("SPMD_PERF_RUSTC").into(),
-            library: ctx.library().map(str::to_owned),
+            library: ctx.internals().library().map(str::to_owned),
             network_libraries: host::network_libraries(),
             hosts: all.into_iter().flatten().collect(),
         }))

@@ -88,7 +88,7 @@ fn forced(tasks: &[Task], algorithm: &str) -> std::result::Result<String, String
 fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     let mut lines: Vec<Line> = Vec::new();
     let mut wrong = 0;
-    if let (Some(algorithm), true) = (&args.algorithm, ctx.spans_processes()) {
+    if let (Some(algorithm), true) = (&args.algorithm, ctx.internals().spans_processes()) {
         return Err(format!(
             "--algorithm {algorithm}: between these processes the MPI library chooses how; drop it, or \
              measure ranks that share memory (spmdrun --transport shm)"

@@ -49,7 +49,7 @@ impl Line {
             collective: bench.name(),
             ranks,
             mode: ctx.mode().to_string(),
-            transport: ctx.transport().into(),
+            transport: ctx.internals().transport().into(),
             bytes,
             iterations: measured.iterations,
             min_us: measured.min,

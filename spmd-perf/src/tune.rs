@@ -32,7 +32,7 @@ pub(crate) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<()> {
     if ctx.size() == 1 {
         return Err("one rank has nothing to choose: spmdrun -n 2 spmd-perf tune".into());
     }
-    if ctx.spans_processes() {
+    if ctx.internals().spans_processes() {
         return Err("between these processes the MPI library chooses how, and a tuning file says \
                     nothing of that; tune ranks that share memory: spmdrun --transport shm -n 2 \
                     spmd-perf tune"
@@ -101,11 +101,11 @@ fn row(
     bytes: usize,
     by: usize,
 ) -> Result<Row> {
-    ctx.try_out(Some(Trial::default()));
+    ctx.internals().try_out(Some(Trial::default()));
     let default = collectives::choice(ctx, bench, bytes)?;
     let mut times: Vec<(Algorithm, f64)> = Vec::new();
     for candidate in choice.candidates {
-        ctx.try_out(Some(trial(choice.kind, candidate.algorithm)));
+        ctx.internals().try_out(Some(trial(choice.kind, candidate.algorithm)));
         if collectives::choice(ctx, bench, bytes)? == Some(candidate.algorithm) {
             times.push((candidate.algorithm, f64::INFINITY));
         }
@@ -118,7 +118,7 @@ fn row(
     for _ in 0..2 {
         for _ in 0..args.rounds {
             for ((algorithm, _), times) in row.times.iter().zip(&mut rounds) {
-                ctx.try_out(Some(trial(choice.kind, *algorithm)));
+                ctx.internals().try_out(Some(trial(choice.kind, *algorithm)));
                 times.push(collectives::time_fresh(ctx, bench, bytes, effort)?);
             }
         }
@@ -130,7 +130,7 @@ fn row(
             break;
         }
     }
-    ctx.try_out(None);
+    ctx.internals().try_out(None);
     Ok(row)
 }
 

@@ -30,14 +30,14 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let fits = bytes <= PAYLOAD;
     // What goes around caches, the kernel does not.
     let wide = goes_around(bytes.saturating_mul(comm.size()), comm.size());
-    let single = !comm.shares_cores() && bytes >= SINGLE_COPY && !wide;
+    let single = !comm.internals().shares_cores() && bytes >= SINGLE_COPY && !wide;
     let default = match fits {
         true => Flat,
-        false if single && comm.reads_private() => SingleCopy,
+        false if single && comm.internals().reads_private() => SingleCopy,
         false => Chunked,
     };
     let choice = choose(comm, kind, bytes, default, |it| match it {
-        SingleCopy => comm.reads_private(),
+        SingleCopy => comm.internals().reads_private(),
         _ => fits || it == Chunked,
     });
     let (start, count) = blocks.of(comm.rank());
@@ -46,7 +46,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         // SAFETY: both have room for this rank's block, and are apart, as they are not the same.
         unsafe { copy_nonoverlapping(mine, own, count * dtype.size as usize) };
     }
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         if blocks.vary() {
             round.set_number(COUNT, count as u64);
             round.set_number(COUNTS, blocks.digest());
@@ -56,7 +56,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
             match choice {
                 Flat => flat(round, dtype, blocks, mine, recv),
                 SingleCopy => chunked(round, None, dtype, blocks, mine, recv),
-                _ => chunked(round, Some(comm.segment()), dtype, blocks, mine, recv),
+                _ => chunked(round, Some(comm.internals().segment()), dtype, blocks, mine, recv),
             }
         }
     })

@@ -23,15 +23,15 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
-    let central = fits && comm.has_combining();
-    let combining = central && comm.folds_combining(reduction.bytes(), reduction.dtype);
+    let central = fits && comm.internals().has_combining();
+    let combining = central && comm.internals().folds_combining(reduction.bytes(), reduction.dtype);
     let default = if combining {
         Combining
     } else if !fits {
         Chunked
     } else if central && reduction.bytes() * comm.size() <= CENTRAL {
         Central
-    } else if comm.size() <= comm.flat_limit() {
+    } else if comm.size() <= comm.internals().flat_limit() {
         Flat
     } else {
         Tree
@@ -47,19 +47,27 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     }
     // What a rank folds of a type that must be checked, for the others to read. Not in the body: a
     // round that fails ends only when nobody reads any more, which is after the body has.
-    let chunked_closed = !matches!(choice, Flat | Tree | Central) && comm.closes(reduction.dtype);
+    let chunked_closed =
+        !matches!(choice, Flat | Tree | Central) && comm.internals().closes(reduction.dtype);
     let mut folded = match chunked_closed {
         true => Some(zeros(reduction.parts(comm.size()).of(comm.rank()).1 * reduction.size())?),
         false => None,
     };
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises; `folded` is this rank's part, and outlives the round.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, send, recv),
                 Tree => tree(round, reduction, send, recv),
                 Central => central_fold(round, reduction, send, recv),
-                _ => chunked(round, comm.segment(), reduction, send, recv, folded.as_deref_mut()),
+                _ => chunked(
+                    round,
+                    comm.internals().segment(),
+                    reduction,
+                    send,
+                    recv,
+                    folded.as_deref_mut(),
+                ),
             }
         }
     })

@@ -36,8 +36,8 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         Incoming { peer, side: 0, index: me, from: me * count, total, into: peer * count, count }
     });
     let choice = choose_by_size(comm, args, total * args.size());
-    let segment = (choice != SingleCopy).then(|| comm.segment());
-    comm.collective(call, |round| {
+    let segment = (choice != SingleCopy).then(|| comm.internals().segment());
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
@@ -61,9 +61,9 @@ unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let exchange = Exchange::of_ranks(args, comm.size(), counts(args));
     let largest = args.incoming.iter().map(|block| block.total).max().unwrap_or(0);
     let choice = choose_by_size(comm, args, largest.saturating_mul(args.size()));
-    let segment = (choice != SingleCopy).then(|| comm.segment());
+    let segment = (choice != SingleCopy).then(|| comm.internals().segment());
     let incoming = args.incoming.iter().copied();
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises; blocks of other lengths than `recv` has room for end the
         // exchange before a byte moves.
         unsafe {
@@ -89,14 +89,14 @@ const SHARED_SINGLE_COPY: usize = 32 << 10;
 
 fn choose_by_size(comm: &Comm, args: &Args<'_>, bytes: usize) -> Algorithm {
     let fits = bytes <= PAYLOAD;
-    let least = if comm.shares_cores() { SHARED_SINGLE_COPY } else { SINGLE_COPY };
+    let least = if comm.internals().shares_cores() { SHARED_SINGLE_COPY } else { SINGLE_COPY };
     let default = match fits {
         true => Flat,
-        false if bytes / comm.size() >= least && comm.reads_private() => SingleCopy,
+        false if bytes / comm.size() >= least && comm.internals().reads_private() => SingleCopy,
         false => Chunked,
     };
     choose(comm, args.collective.kind, bytes, default, |it| match it {
-        SingleCopy => comm.reads_private(),
+        SingleCopy => comm.internals().reads_private(),
         _ => fits || it == Chunked,
     })
 }

@@ -43,11 +43,11 @@ pub(crate) fn announce<T: Send + Sync>(
     make: impl FnOnce(AllAnnouncements) -> T,
 ) -> Result<Arc<T>> {
     let mut made = None;
-    let announcement = Announcement { offer: comm.offer(), words, made: &raw mut made };
+    let announcement = Announcement { offer: comm.internals().offer(), words, made: &raw mut made };
     // SAFETY: each rank's place for what is made stays where it is during the call, in which the
     // leader alone writes it.
     unsafe {
-        comm.collective_on_cluster(call, announcement, |leader| {
+        comm.internals().collective_on_cluster(call, announcement, |leader| {
             let made = Arc::new(make(announce_on_cluster(leader)?));
             // SAFETY: as above.
             leader.parts().for_each(|part| *part.made = Some(made.clone()));

@@ -35,7 +35,7 @@ impl<'a> FoldBuffers<'a> {
 type Leading<'r> = Leader<'r, FoldBuffers<'r>>;
 
 fn is_native(comm: &Comm, leader: &Leading<'_>, reduction: &Reduction<'_>) -> bool {
-    !comm.is_reproducible() && leader.folds(&reduction.dtype, &reduction.op)
+    !comm.internals().is_reproducible() && leader.folds(&reduction.dtype, &reduction.op)
 }
 
 /// The elements of a reduction, for a step.
@@ -51,7 +51,7 @@ pub(super) unsafe fn allreduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
     let (reduction, buffers) = (&Reduction::of(args), FoldBuffers::new(args));
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             if !is_native(comm, leader, reduction) {
                 return in_order(leader, reduction, None);
             }
@@ -81,7 +81,7 @@ pub(super) unsafe fn reduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Re
     let buffers = FoldBuffers { recv, ..FoldBuffers::new(args) };
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             let to = leader.process_of(root);
             if !is_native(comm, leader, reduction) {
                 return in_order(leader, reduction, Some(to));
@@ -210,7 +210,7 @@ pub(super) unsafe fn reduce_scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_
     let FoldBuffers { send, recv, .. } = buffers;
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             if blocks.vary() {
                 agree_on_blocks(leader)?;
             }
@@ -306,7 +306,7 @@ pub(super) unsafe fn scan(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Resu
     let (FoldBuffers { send, recv, .. }, own) = (buffers, args.collective.kind == Kind::Scan);
     // SAFETY: all ranks' buffers hold the elements, and are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             if leader.is_flat() && is_native(comm, leader, reduction) {
                 return native_scan(leader, reduction, own, send, recv);
             }

@@ -60,7 +60,7 @@ pub(super) unsafe fn gather(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Re
     let equal = args.collective.kind == Kind::Gather;
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             if !equal {
                 agree_on_counts(leader, Some(root))?;
             }
@@ -89,7 +89,7 @@ pub(super) unsafe fn allgather(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
     let equal = !args.recv.blocks.vary();
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             if !equal {
                 agree_on_counts(leader, None)?;
             }
@@ -164,7 +164,7 @@ pub(super) unsafe fn scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> R
     let size = dtype.size as usize;
     // SAFETY: all ranks' buffers and blocks are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buffers, |leader| {
+        comm.internals().collective_on_cluster(call, buffers, |leader| {
             let to = leader.process_of(root);
             let mine: usize = leader.parts().map(|part| part.count * size).sum();
             let only = leader.parts().next().filter(|_| leader.parts().len() == 1);

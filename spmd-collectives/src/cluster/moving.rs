@@ -10,7 +10,7 @@ use super::packed::{Lengths, Packed, check_values, is_even};
 /// The leaders meet when all ranks of their processes have come, and compare all calls so far.
 pub(super) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
     // SAFETY: no memory is named.
-    unsafe { comm.collective_on_cluster(call, (), |leader| leader.meet()) }
+    unsafe { comm.internals().collective_on_cluster(call, (), |leader| leader.meet()) }
 }
 
 /// Whether all ranks say yes.
@@ -57,7 +57,7 @@ pub(super) unsafe fn broadcast(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
     let bytes = count * dtype.size as usize;
     // SAFETY: all ranks' buffers hold that many bytes, and are held during the call.
     unsafe {
-        comm.collective_on_cluster(call, buf, |leader| {
+        comm.internals().collective_on_cluster(call, buf, |leader| {
             let (from, mine) = (leader.process_of(root), leader.process());
             let here = leader.members(mine).iter().position(|rank| *rank == root).unwrap_or(0);
             let first = leader.parts().nth(here).expect("a process holds the ranks that it says");
@@ -87,7 +87,9 @@ pub(super) unsafe fn broadcast(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
 pub(super) unsafe fn alltoall(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     // SAFETY: all ranks' buffers hold their blocks, and are held during the call, as are the
     // displacements.
-    unsafe { comm.collective_on_cluster(call, *args, |leader| exchange(leader, args.dtype)) }
+    unsafe {
+        comm.internals().collective_on_cluster(call, *args, |leader| exchange(leader, args.dtype))
+    }
 }
 
 /// [`alltoall`] of blocks whose lengths peers have told: all know whether one of them has found

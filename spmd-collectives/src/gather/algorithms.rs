@@ -27,15 +27,15 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => Chunked,
-        ranks if ranks <= comm.one_way_limit() => Flat,
+        ranks if ranks <= comm.internals().one_way_limit() => Flat,
         _ => Tree,
     };
     let choice = choose(comm, Kind::Gather, bytes, default, |it| fits || it == Chunked);
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises; what is in a payload fits into it.
         unsafe {
             if choice == Chunked {
-                return chunked(round, comm.segment(), dtype, root, mine, into, false);
+                return chunked(round, comm.internals().segment(), dtype, root, mine, into, false);
             }
             let Some((blocks, recv)) = into else {
                 copy_nonoverlapping(mine.0, round.payload(bytes), bytes);
@@ -66,10 +66,10 @@ unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, mine, into) = unpack(args);
     let default = if comm.size() <= FLAT { Flat } else { Chunked };
     let choice = choose(comm, Kind::Gatherv, 0, default, |_| true);
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         let payloads = choice == Flat;
         // SAFETY: as the caller promises.
-        unsafe { chunked(round, comm.segment(), dtype, root, mine, into, payloads) }
+        unsafe { chunked(round, comm.internals().segment(), dtype, root, mine, into, payloads) }
     })
 }
 

@@ -21,7 +21,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (root, send, recv) = (args.root, args.send.ptr.cast_const(), args.recv.ptr);
     let fits = reduction.bytes() <= PAYLOAD;
-    let combining = comm.folds_combining(reduction.bytes(), reduction.dtype);
+    let combining = comm.internals().folds_combining(reduction.bytes(), reduction.dtype);
     let default = match comm.size() {
         _ if combining => Combining,
         _ if !fits => Chunked,
@@ -38,13 +38,13 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         // SAFETY: as the caller promises.
         return unsafe { reduction.combined(comm, call, send, recv) };
     }
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, root, send, recv),
                 Tree => tree(round, reduction, root, send, recv),
-                _ => chunked(round, comm.segment(), reduction, root, send, recv),
+                _ => chunked(round, comm.internals().segment(), reduction, root, send, recv),
             }
         }
     })

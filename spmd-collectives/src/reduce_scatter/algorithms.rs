@@ -47,13 +47,13 @@ unsafe fn apart(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let default = if fits { Flat } else { Chunked };
     let bytes = reduction.bytes();
     let choice = choose(comm, args.collective.kind, bytes, default, |it| fits || it == Chunked);
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         round.set_number(DIGEST, blocks.digest());
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, blocks, send, recv),
-                _ => chunked(round, comm.segment(), reduction, blocks, send, recv),
+                _ => chunked(round, comm.internals().segment(), reduction, blocks, send, recv),
             }
         }
     })

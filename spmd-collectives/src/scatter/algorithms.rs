@@ -79,17 +79,17 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let fits = bytes <= PAYLOAD;
     let default = match comm.size() {
         _ if !fits => Chunked,
-        ranks if ranks <= comm.one_way_limit() => Flat,
+        ranks if ranks <= comm.internals().one_way_limit() => Flat,
         _ => Tree,
     };
     let choice = choose(comm, kind, bytes, default, |it| fits || it == Chunked);
-    comm.collective(call, |round| {
+    comm.internals().collective(call, |round| {
         // SAFETY: as the caller promises.
         unsafe {
             match choice {
                 Flat => small(round, dtype, root, from, target, false),
                 Tree => small(round, dtype, root, from, target, true),
-                _ => chunked(round, comm.segment(), dtype, root, from, target),
+                _ => chunked(round, comm.internals().segment(), dtype, root, from, target),
             }
         }
     })

@@ -3,19 +3,13 @@
 use std::sync::Arc;
 
 use super::communicator::Comm;
+use super::internals::Internals;
 use crate::call::Call;
 use crate::error::Result;
 use crate::transport::cluster::Leader;
 use crate::transport::fabric::ProcessGroup;
 
 impl Comm {
-    /// Whether its ranks live in several processes without common memory.
-    #[doc(hidden)]
-    #[inline]
-    pub fn spans_processes(&self) -> bool {
-        self.hierarchy.is_some()
-    }
-
     /// The handle by which an MPI library knows the processes of this communicator, for calls of
     /// MPI by the program itself: the bits of an `MPI_Comm` of MPI's standard ABI. `None` where
     /// ranks share memory. Any rank may call it.
@@ -34,23 +28,28 @@ impl Comm {
     pub fn mpi_handle(&self) -> Option<usize> {
         self.hierarchy.as_ref().map(|hierarchy| hierarchy.processes.handle())
     }
+}
+
+impl<'a> Internals<'a> {
+    /// Whether its ranks live in several processes without common memory.
+    #[inline]
+    pub fn spans_processes(self) -> bool {
+        self.0.hierarchy.is_some()
+    }
 
     /// What joins its ranks: `shm`, or `mpi`.
-    #[doc(hidden)]
-    pub fn transport(&self) -> &'static str {
-        if self.beyond.cluster.is_some() { "mpi" } else { "shm" }
+    pub fn transport(self) -> &'static str {
+        if self.0.beyond.cluster.is_some() { "mpi" } else { "shm" }
     }
 
     /// What joins its processes, in that library's own words. `None` where ranks share memory.
-    #[doc(hidden)]
-    pub fn library(&self) -> Option<&str> {
-        self.beyond.cluster.as_ref().map(|cluster| cluster.fabric.name())
+    pub fn library(self) -> Option<&'a str> {
+        self.0.beyond.cluster.as_ref().map(|cluster| cluster.fabric.name())
     }
 
     /// Whether a library beneath must not fold in an order of its own.
-    #[doc(hidden)]
-    pub fn is_reproducible(&self) -> bool {
-        self.endpoint.world.tuning.reproducible
+    pub fn is_reproducible(self) -> bool {
+        self.0.endpoint.world.tuning.reproducible
     }
 
     /// Runs a collective of ranks that live in several processes: in each, `leader` on one of them,
@@ -59,14 +58,13 @@ impl Comm {
     /// # Safety
     /// What `leader` does with the `P`s of all ranks of its process is sound as long as these are
     /// in this call.
-    #[doc(hidden)]
     pub unsafe fn collective_on_cluster<P: Copy>(
-        &self,
+        self,
         call: &Call<'_>,
         part: P,
         leader: impl FnOnce(&Leader<'_, P>) -> Result<()>,
     ) -> Result<()> {
-        let hierarchy = self.hierarchy.as_ref().expect("the communicator spans processes");
+        let hierarchy = self.0.hierarchy.as_ref().expect("the communicator spans processes");
         self.collective(call, |round| {
             if round.size() == 1 {
                 // SAFETY: there is nobody else.
@@ -125,13 +123,12 @@ struct Made {
     out: *mut Option<Arc<dyn ProcessGroup>>,
 }
 
-impl Comm {
+impl Internals<'_> {
     /// The processes that hold these ranks of this communicator: `None` where it does not span
     /// processes, or `members` is empty. All ranks of it call this, those with the same members get
     /// the same.
-    #[doc(hidden)]
     pub fn processes_of(
-        &self,
+        self,
         call: &Call<'_>,
         members: &[usize],
     ) -> Result<Option<Arc<dyn ProcessGroup>>> {

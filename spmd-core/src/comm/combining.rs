@@ -5,6 +5,7 @@ use std::ptr::copy_nonoverlapping;
 use std::time::Duration;
 
 use super::communicator::Comm;
+use super::internals::Internals;
 use crate::call::Call;
 use crate::element::DType;
 use crate::error::{Error, Result};
@@ -25,52 +26,47 @@ pub struct CombiningCall<'a> {
     fingerprint: u64,
 }
 
-impl Comm {
+impl<'a> Internals<'a> {
     /// Whether so many bytes a rank, of a type of which any bytes are a value, can go through the
-    /// combining barrier ([`Comm::collective_combined`]).
-    #[doc(hidden)]
+    /// combining barrier ([`Internals::collective_combined`]).
     #[inline]
-    pub fn fits_combining(&self, bytes: usize, dtype: DType) -> bool {
-        bytes <= FEW && self.has_combining() && !self.endpoint.must_check(dtype)
+    pub fn fits_combining(self, bytes: usize, dtype: DType) -> bool {
+        bytes <= FEW && self.has_combining() && !self.0.endpoint.must_check(dtype)
     }
 
     /// Whether the combining barrier folds such a reduction ([`CombiningCall::reduce`]).
-    #[doc(hidden)]
     #[inline]
-    pub fn folds_combining(&self, bytes: usize, dtype: DType) -> bool {
+    pub fn folds_combining(self, bytes: usize, dtype: DType) -> bool {
         self.fits_combining(bytes, dtype)
-            && self.endpoint.combining(&self.scope).is_some_and(CombiningBarrier::has_trees)
+            && self.0.endpoint.combining(&self.0.scope).is_some_and(CombiningBarrier::has_trees)
     }
 
     /// Whether all ranks can read each other's buffers where they are, as they share an address
     /// space.
-    #[doc(hidden)]
-    pub fn one_address_space(&self) -> bool {
-        self.endpoint.world.one_address_space()
+    pub fn one_address_space(self) -> bool {
+        self.0.endpoint.world.one_address_space()
     }
 
     /// Whether ranks of one address space write into nobody's results of this type, as such data
     /// are checked by who gets them.
-    #[doc(hidden)]
-    pub fn closes(&self, dtype: DType) -> bool {
-        self.one_address_space() && self.endpoint.must_check(dtype)
+    pub fn closes(self, dtype: DType) -> bool {
+        self.one_address_space() && self.0.endpoint.must_check(dtype)
     }
 
-    /// [`Comm::collective`] in the combining barrier. Panics where the ranks have none
-    /// ([`Comm::has_combining`]).
-    #[doc(hidden)]
+    /// [`Internals::collective`] in the combining barrier. Panics where the ranks have none
+    /// ([`Internals::has_combining`]).
     #[inline]
-    pub fn collective_combined<'a, R>(
-        &'a self,
+    pub fn collective_combined<R>(
+        self,
         call: &'a Call<'a>,
         body: impl FnOnce(&CombiningCall<'a>) -> Result<R>,
     ) -> Result<R> {
         let combining =
-            self.endpoint.combining(&self.scope).expect("the ranks have a combining barrier");
-        self.carried(call, || {
-            let (round, fingerprint) = self.area.next(call);
-            let rank_slot = combining.rank_slot(self.me);
-            let it = CombiningCall { comm: self, combining, rank_slot, call, round, fingerprint };
+            self.0.endpoint.combining(&self.0.scope).expect("the ranks have a combining barrier");
+        self.0.carried(call, || {
+            let (round, fingerprint) = self.0.area.next(call);
+            let rank_slot = combining.rank_slot(self.0.me);
+            let it = CombiningCall { comm: self.0, combining, rank_slot, call, round, fingerprint };
             it.begin().and_then(|()| body(&it)).map_err(|error| it.give_up(error))
         })
     }
@@ -193,7 +189,7 @@ impl CombiningCall<'_> {
     /// null. All ranks meet.
     ///
     /// # Safety
-    /// [`Comm::folds_combining`] so many bytes. `send` holds `count` values of the operation's
+    /// [`Internals::folds_combining`] so many bytes. `send` holds `count` values of the operation's
     /// type, any bytes of which are one; `recv` has room for as many, or is null.
     #[inline]
     pub unsafe fn reduce(

@@ -1,6 +1,7 @@
 //! What ranks offer each other for a new communicator.
 
 use super::communicator::Comm;
+use super::internals::Internals;
 use crate::call::Call;
 use crate::error::{Error, Result};
 
@@ -44,7 +45,7 @@ impl ContextOffer {
     /// Errors: there is none.
     pub fn area(&self, comm: &Comm, call: &Call<'_>) -> Result<usize> {
         let free = |area: &usize| self.0[area / 64] >> (area % 64) & 1 == 1;
-        let start = comm.area() * 61 % AREAS;
+        let start = comm.internals().area() * 61 % AREAS;
         let mut areas = (start..AREAS).chain(0..start);
         areas.find(free).ok_or_else(|| {
             Error::unavailable(
@@ -57,14 +58,13 @@ impl ContextOffer {
     }
 }
 
-#[doc(hidden)]
-impl Comm {
+impl Internals<'_> {
     /// What this rank can offer for a new communicator.
-    pub fn offer(&self) -> ContextOffer {
+    pub fn offer(self) -> ContextOffer {
         let mut words = [0; ContextOffer::WORDS];
-        let free = self.endpoint.free_areas();
+        let free = self.0.endpoint.free_areas();
         words[..free.len()].copy_from_slice(&free);
-        words[CONTEXT] = self.endpoint.next_context();
+        words[CONTEXT] = self.0.endpoint.next_context();
         ContextOffer(words)
     }
 }

@@ -3,6 +3,7 @@
 use std::panic::Location;
 
 use super::communicator::Comm;
+use super::internals::Internals;
 use crate::buffer::{Buffer, BufferMut, Place, View};
 use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
@@ -329,29 +330,28 @@ impl Comm {
 
 /// Values of any type as bytes, for `spmd-collectives`: the message carries what [`DType::object`]
 /// says of the type of the value.
-#[doc(hidden)]
-impl Comm {
+impl Internals<'_> {
     /// [`Comm::send`] of the bytes of an object.
-    pub fn send_bytes(&self, call: &Call<'_>, bytes: &[u8], dest: usize, tag: u32) -> Result<()> {
+    pub fn send_bytes(self, call: &Call<'_>, bytes: &[u8], dest: usize, tag: u32) -> Result<()> {
         let object = call.dtype.expect("the call is of objects");
-        self.carried(call, || {
-            let waiter = self.waiter(call)?;
-            self.check_rank(call, "destination", dest)?;
+        self.0.carried(call, || {
+            let waiter = self.0.waiter(call)?;
+            self.0.check_rank(call, "destination", dest)?;
             let view = bytes.view();
-            let pending = self.post(&view, object, dest, tag, SendMode::Standard, &waiter)?;
-            self.complete(pending, &waiter)
+            let pending = self.0.post(&view, object, dest, tag, SendMode::Standard, &waiter)?;
+            self.0.complete(pending, &waiter)
         })
     }
 
     /// [`Comm::recv_vec`] of the bytes of an object.
     pub fn recv_bytes(
-        &self,
+        self,
         call: &Call<'_>,
         source: Option<usize>,
         tag: Option<u32>,
     ) -> Result<(Vec<u8>, Status)> {
         let object = call.dtype.expect("the call is of objects");
-        self.carried(call, || self.receive_vec(call, object, source, tag))
+        self.0.carried(call, || self.0.receive_vec(call, object, source, tag))
     }
 }
 

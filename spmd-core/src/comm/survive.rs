@@ -158,7 +158,7 @@ impl Comm {
     /// One try: none if a rank was not there, or another thread has taken some rank's area
     /// meanwhile. All ranks that get an answer get the same.
     fn try_shrink(&self, call: &Call<'_>) -> Result<Option<Comm>> {
-        let proposals = self.propose(call, RankProposal::ContextOffer(self.offer()))?;
+        let proposals = self.propose(call, RankProposal::ContextOffer(self.internals().offer()))?;
         let tally = &proposals.tally;
         // One that has proposed something else will learn that others shrink.
         let Some(common) = tally.offered(self)? else { return Ok(None) };
@@ -167,7 +167,12 @@ impl Comm {
         // SAFETY: all members have the same proposals before them, and so the same list, area and
         // base. What one of them has got is dropped unless all say below that they have one.
         let child = proposals.processes.and_then(|processes| unsafe {
-            self.child(call, (tally.part(self), me), (area, common.context()), processes)
+            self.internals().child(
+                call,
+                (tally.part(self), me),
+                (area, common.context()),
+                processes,
+            )
         });
         // Nobody looks at a page of the area before its owner has cleared it.
         let made = self.propose(call, RankProposal::Made(child.is_some()))?.tally.made;

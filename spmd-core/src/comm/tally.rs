@@ -134,7 +134,7 @@ impl Tally {
 
     /// The members of the new communicator.
     pub(super) fn part(&self, comm: &Comm) -> &Part {
-        self.part.get_or_init(|| comm.part_of(&self.members))
+        self.part.get_or_init(|| comm.internals().part_of(&self.members))
     }
 
     /// The ranks without which its members go on.

@@ -24,8 +24,8 @@ pub(super) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<Option<usize>> {
     if ctx.mode() != Mode::Processes {
         return Ok(None);
     }
-    ctx.try_out(Some(Trial::default()));
-    let built_in = ctx.segment();
+    ctx.internals().try_out(Some(Trial::default()));
+    let built_in = ctx.internals().segment();
     let leads = ctx.rank() == 0;
     if leads {
         let built_in = built_in >> 10;
@@ -40,7 +40,8 @@ pub(super) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<Option<usize>> {
         let mut rounds: [Vec<f64>; SEGMENTS.len()] = Default::default();
         for _ in 0..args.rounds {
             for (segment, times) in SEGMENTS.iter().zip(&mut rounds) {
-                ctx.try_out(Some(Trial { segment: Some(*segment), ..Trial::default() }));
+                ctx.internals()
+                    .try_out(Some(Trial { segment: Some(*segment), ..Trial::default() }));
                 times.push(time_fresh(ctx, bench, bytes, effort)?);
             }
         }
@@ -53,7 +54,7 @@ pub(super) fn tune(ctx: &Ctx, args: &TuneArgs) -> Result<Option<usize>> {
         }
         logarithms.iter_mut().zip(times).for_each(|(sum, time)| *sum += time.ln());
     }
-    ctx.try_out(None);
+    ctx.internals().try_out(None);
     let cases = (benches.len() * SIZES.len()) as f64;
     let means = logarithms.map(|sum| (sum / cases).exp());
     let mean_of = |segment| SEGMENTS.iter().position(|it| *it == segment).map(|at| means[at]);

@@ -182,7 +182,8 @@ impl Case<'_> {
         got: &[T],
         expected: &[T],
     ) -> Result<()> {
-        let rounds = self.comm.spans_processes() && !self.comm.is_reproducible();
+        let rounds =
+            self.comm.internals().spans_processes() && !self.comm.internals().is_reproducible();
         if rounds && ["Sum", "Prod"].contains(&name) {
             return self.check_with(what, got, expected, |a, b| a.is_close(b, self.n()));
         }

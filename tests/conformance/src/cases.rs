@@ -64,7 +64,7 @@ impl<'a> Plan<'a> {
 
     /// Counts around every limit, for elements of this size.
     fn counts(&self, size: usize) -> Vec<usize> {
-        let segment = (self.comm.segment() / size).max(2);
+        let segment = (self.comm.internals().segment() / size).max(2);
         let room = PAYLOAD / size;
         vec![0, 1, 3, 1000, segment - 1, segment, segment + 1, 3 * segment + 5, room, room + 1]
     }
