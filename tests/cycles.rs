@@ -306,7 +306,7 @@ fn a_thread_that_is_joined() {
         });
         let text = ended.expect_err("some ranks cannot run").to_string();
         assert!(text.contains("waits for something outside the library"), "{text}");
-        assert!(text.contains("circles.rs"), "{text}");
+        assert!(text.contains("cycles.rs"), "{text}");
     }
 }
 

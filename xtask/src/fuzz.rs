@@ -19,7 +19,7 @@ const FULL: &str = "600";
 
 pub(crate) fn run() -> Outcome {
     let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
-    if !sanitizer::has_runtime(&host) {
+    if !sanitizer::has_runtime(&host, "asan") {
         return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
     }
     if tools::output(command("c++", &["--version"])).is_none() {

@@ -1,4 +1,5 @@
-//! AddressSanitizer on the arenas and all that reads and writes them by raw pointers.
+//! AddressSanitizer on the arenas and all that reads and writes them by raw pointers;
+//! ThreadSanitizer on worlds of several processes in one.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ const UNFIT: [&str; 2] =
 
 pub(crate) fn run() -> Outcome {
     let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
-    if !has_runtime(&host) {
+    if !has_runtime(&host, "asan") {
         return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
     }
     if let Err(why) = lend_launcher(&host) {
@@ -72,11 +73,42 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
-pub(crate) fn has_runtime(host: &str) -> bool {
+/// Without `--full`, what goes by all that processes tell each other: messages, collectives, random
+/// programs, failures with and without survivors, in threads and on virtual ranks.
+const RACES: [&str; 5] = [
+    "matrix::every_kind_of_message",
+    "matrix::random_programs",
+    "matrix::threads_of_a_rank",
+    "failures::a_process_that_is_killed",
+    "survive::a_process_of_several_threads_fails",
+];
+
+/// Runs the tests of the loopback fabric under ThreadSanitizer. The standard library as it comes is
+/// not built for it, so that what it orders by fences is not seen (`tsan.supp`).
+pub(crate) fn races() -> Outcome {
+    let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
+    if !has_runtime(&host, "tsan") {
+        return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
+    }
+    let mut tests = cargo(&["test", "--target", &host, "--package", "spmd-tests"]);
+    tests.arg("--target-dir").arg(built("races")).args(["--test", "loopback", "--"]);
+    if std::env::var_os("SPMD_TEST_FULL").is_none() {
+        tests.args(RACES);
+    }
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer";
+    tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let suppressions = tools::root().join("xtask/tsan.supp");
+    tests.env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()));
+    Outcome::of(tests)
+}
+
+pub(crate) fn has_runtime(host: &str, sanitizer: &str) -> bool {
     let Some(sysroot) = tools::output(command("rustc", &["--print", "sysroot"])) else {
         return false;
     };
     let folder = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("lib");
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    files.map(|file| file.file_name()).any(|name| name.to_string_lossy().contains("rt.asan"))
+    files
+        .map(|file| file.file_name())
+        .any(|name| name.to_string_lossy().contains(&format!("rt.{sanitizer}")))
 }

@@ -6,7 +6,7 @@ use crate::{
     examples, fuzz, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer, surface,
 };
 
-const STEPS: [Step; 22] = [
+const STEPS: [Step; 23] = [
     Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step {
@@ -25,6 +25,7 @@ const STEPS: [Step; 22] = [
     Step { name: "examples", about: "in threads, virtual ranks, processes", run: examples::run },
     Step { name: "loom", about: "all orders of the waiting protocol's steps", run: loom },
     Step { name: "sanitizer", about: "AddressSanitizer on the arena", run: sanitizer::run },
+    Step { name: "races", about: "ThreadSanitizer on loopback", run: sanitizer::races },
     Step { name: "fuzz", about: "random bytes for all that reads some", run: fuzz::run },
     Step { name: "miri", about: "undefined behaviour where no kernel is needed", run: miri::run },
     Step { name: "memcheck", about: "valgrind on the same", run: miri::memcheck },

@@ -6,21 +6,16 @@ use std::sync::Arc;
 
 use super::beyond::{Beyond, Offload};
 use super::choices::Choices;
-#[cfg(doc)]
-use super::context_offer::ContextOffer;
-use super::entry::{CallGuard, User};
-use super::internals::Internals;
+use super::entry::User;
 use super::part::Part;
 use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, RankOutOfRange, Result};
 use crate::group::{Group, Scope, TRACKS};
-use crate::mode::Mode;
 use crate::transport::cluster::Hierarchy;
-use crate::transport::fabric::ProcessGroup;
 use crate::transport::registry::Route;
-use crate::transport::shared::collective::{CollectiveArea, FLAT, Round};
-use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS, area_of};
+use crate::transport::shared::collective::CollectiveArea;
+use crate::transport::shared::contexts::area_of;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::{Common, Endpoint};
 
@@ -233,170 +228,6 @@ impl Comm {
             given,
             size,
         })))
-    }
-}
-
-impl<'a> Internals<'a> {
-    /// Runs a collective on the shared arena: what algorithms of `spmd-collectives` are made of.
-    ///
-    /// All ranks of the communicator call it, in the same order, with calls of equal
-    /// fingerprints. Errors: what `body` gives, or the fault that stops the communicator.
-    #[inline]
-    pub fn collective<R>(
-        self,
-        call: &'a Call<'a>,
-        body: impl FnOnce(&Round<'a>) -> Result<R>,
-    ) -> Result<R> {
-        self.0.carried(call, || {
-            let noted = self.0.note(call);
-            Round::run(
-                &self.0.endpoint,
-                &self.0.scope,
-                &self.0.area,
-                self.0.here,
-                call,
-                noted,
-                body,
-            )
-        })
-    }
-
-    /// Keeps others from making calls as long as what this gives lives: between the calls that a
-    /// longer one is made of.
-    ///
-    /// Errors: another call is under way, or an operation of a reduction runs.
-    pub fn hold(self, call: &Call<'_>) -> Result<CallGuard<'a>> {
-        self.0.user.hold(call)
-    }
-
-    /// Up to how many ranks a small collective is best done flat, everybody reading everybody:
-    /// ranks that share a core only add up the work.
-    pub fn flat_limit(self) -> usize {
-        if self.0.endpoint.world.mode == Mode::Virtual { 4 } else { FLAT }
-    }
-
-    /// Up to how many ranks small data that go one way are best shown to those alone who want them:
-    /// beyond that, and in the combining barrier, a meeting of all lets more ranks go on at once.
-    pub fn one_way_limit(self) -> usize {
-        if self.has_combining() { 1 } else { FLAT }
-    }
-
-    /// Whether the ranks meet in one place, so that one of them arrives last and can work for all
-    /// ([`Round::arrive_and`]).
-    #[inline]
-    pub fn has_combining(self) -> bool {
-        self.0.endpoint.combining(&self.0.scope).is_some()
-    }
-
-    /// Whether all ranks know that all may read each other's private memory through the kernel.
-    pub fn reads_private(self) -> bool {
-        self.0.area.reads_private()
-    }
-
-    /// Whether the job has more ranks than cores.
-    pub fn shares_cores(self) -> bool {
-        self.0.endpoint.world.size() > self.0.endpoint.world.policy.cores
-    }
-
-    /// Refuses a root that is not a rank of this communicator.
-    #[inline]
-    pub fn check_root(self, call: &Call<'_>) -> Result<()> {
-        call.root.map_or(Ok(()), |root| self.0.check_rank(call, "root", root))
-    }
-}
-
-/// What making new communicators needs, for `split` and `dup` in `spmd-collectives`.
-impl Internals<'_> {
-    /// Makes in `call` the communicator of a part of this one, in which this rank is number `me`,
-    /// with what [`Internals::processes_of`] gave for it. `None` if another thread of this rank has
-    /// taken the area since it was free. Members must meet once more before they use it.
-    ///
-    /// Its number is made of `base`, of this communicator's area and of its lowest world rank,
-    /// so that of communicators that share a rank no two have the same, even if two threads of
-    /// the rank make them at a time: from communicators on different areas.
-    ///
-    /// # Safety
-    /// All members call this with the same arguments but `me`, and use the result only if all of
-    /// them have got one. `area` and `base` are of the [`ContextOffer`] that all ranks of this
-    /// communicator that take part have together, and `me` is this rank's place in `part`.
-    pub unsafe fn child(
-        self,
-        call: &Call<'_>,
-        (part, me): (&Part, usize),
-        (area, base): (usize, u64),
-        processes: Option<Arc<dyn ProcessGroup>>,
-    ) -> Option<Comm> {
-        self.skip_contexts(base);
-        let group = part.group.clone();
-        let lowest = group.lowest();
-        let context = base + ((self.0.area.index as u64) << RANK_BITS | lowest as u64);
-        if !self.0.endpoint.take_area(area, context) {
-            return None;
-        }
-        let cluster = self.0.beyond.cluster.as_ref();
-        let hierarchy = processes.zip(cluster).map(|(processes, cluster)| {
-            part.hierarchy(cluster, processes, (context, area), self.0.endpoint.rank, false)
-        });
-        let here = part.here(cluster.map(|cluster| &**cluster));
-        let size = group.len();
-        let scope =
-            Scope::new(context, self.0.scope.block, area, group, here).within(&self.0.scope);
-        let scope = Scope { together: Some(part.together.clone()), ..scope };
-        let here = scope.here.local(self.0.endpoint.rank)?;
-        self.0.endpoint.opens_comm();
-        Some(Comm {
-            endpoint: self.0.endpoint.clone(),
-            route: self.0.route.clone(),
-            scope,
-            me,
-            here,
-            offload: self.0.beyond.part(hierarchy.is_some()),
-            beyond: self.0.beyond.clone(),
-            hierarchy,
-            area: CollectiveArea::new(area, context),
-            notes: Default::default(),
-            origin: self.0.endpoint.note_origin(call),
-            choices: Choices::of(&self.0.endpoint.world, size),
-            polling: Polling::default(),
-            user: Default::default(),
-            started: OnceCell::new(),
-            primary: false,
-            _part: None,
-        })
-    }
-
-    /// These ranks of this communicator, each once.
-    #[must_use]
-    pub fn part_of(self, ranks: &[usize]) -> Part {
-        if ranks.iter().copied().eq(0..self.0.size()) {
-            return self.part_of_all();
-        }
-        let world = &self.0.scope.group;
-        Part::of(Group::of(ranks.iter().map(|rank| world.world(*rank))))
-    }
-
-    /// All of them: of these there is a list already.
-    #[must_use]
-    pub fn part_of_all(self) -> Part {
-        Part::of(self.0.scope.group.clone())
-    }
-
-    /// Takes note that `base` has been used, on a rank that gets no communicator now.
-    pub fn skip_contexts(self, base: u64) {
-        self.0.endpoint.skip_contexts(base + CONTEXT_STEP);
-    }
-
-    /// Where this communicator lies on the areas of its members.
-    #[must_use]
-    pub fn area(self) -> usize {
-        self.0.area.index
-    }
-
-    /// Which host this rank is on, as a color for `split`.
-    #[must_use]
-    pub fn host_color(self) -> u32 {
-        let cluster = self.0.beyond.cluster.as_ref();
-        cluster.map_or(0, |cluster| cluster.fabric.hosts()[cluster.fabric.process()])
     }
 }
 
