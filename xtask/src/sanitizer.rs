@@ -92,6 +92,8 @@ pub(crate) fn races() -> Outcome {
     }
     let mut tests = cargo(&["test", "--target", &host, "--package", "spmd-tests"]);
     tests.arg("--target-dir").arg(built("races")).args(["--test", "loopback", "--"]);
+    // What is captured goes through a lock of the standard library.
+    tests.args(["--nocapture", "--test-threads", "1"]);
     if std::env::var_os("SPMD_TEST_FULL").is_none() {
         tests.args(RACES);
     }
