@@ -82,11 +82,14 @@ impl Plane for Card {
 /// Does for all ranks what they called.
 ///
 /// # Safety
-/// They bring what the call needs.
+/// They bring what the call needs, in rank order, and nobody else touches it now. In an alltoall,
+/// `send` and `recv` are apart.
 unsafe fn launch(all: &[Args<'_>]) {
     let (n, size) = (all.len(), all[0].size());
     let bytes = |blocks: Blocks<'_>| blocks.total(n) * size;
-    // SAFETY: as the caller promises; the memory of different ranks is apart.
+    // SAFETY: the memory, which is the host's, holds the blocks of the call or has room for them,
+    // and nobody else touches it (this function's contract). That of different ranks is apart, as
+    // are `send` and `recv` of one rank in an alltoall.
     unsafe {
         match all[0].collective.kind {
             Kind::Broadcast => {

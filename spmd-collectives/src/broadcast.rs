@@ -116,7 +116,8 @@ pub fn args(dtype: DType, root: usize, buf: Memory<'_>) -> Args<'_> {
 }
 
 /// # Safety
-/// As [`dispatch`]: `recv` is room for one block, which on the root holds values.
+/// As [`Arena`](spmd_core::args::Arena): `recv` is room for one block, which on the root holds
+/// values.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, buf) = (args.dtype, args.root, args.recv.ptr);
     let count = args.recv.blocks.longest();
@@ -134,13 +135,17 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     });
     if choice == Combining {
         // One step; one read of the data a rank. The root does not wait.
-        // SAFETY: as the caller promises.
+        // SAFETY: `buf` has room for one block of `bytes`, and holds as many on the root (this
+        // function's contract). There are no more, and any are values, as `fits_combining` has
+        // said.
         return comm.internals().collective_combined(call, |combining| unsafe {
             combining.broadcast(root, buf, bytes)
         });
     }
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises.
+        // SAFETY: `buf` has room for `count` elements, which on the root are values, and nobody
+        // else touches it during the call (this function's contract). `flat` and `tree` are chosen
+        // only where it fits into a payload.
         unsafe {
             match choice {
                 Flat => flat(round, dtype, count, root, buf),

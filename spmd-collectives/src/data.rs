@@ -96,7 +96,8 @@ impl<'a> Output<'a> {
 /// same: then it sends a copy.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch); the memory is the host's.
+/// As [`dispatch`](spmd_core::dispatch::dispatch), with blocks for so many ranks; the memory is the
+/// host's.
 pub(crate) unsafe fn sending_a_copy<'a>(
     args: &Args<'a>,
     ranks: usize,
@@ -106,7 +107,8 @@ pub(crate) unsafe fn sending_a_copy<'a>(
         return body(args);
     }
     let mut copy = zeros(args.send.blocks.total(ranks) * args.size())?;
-    // SAFETY: as the caller promises, the memory holds all blocks, as long as the copy.
+    // SAFETY: `send` holds the blocks of so many ranks, which nobody writes now (this function's
+    // contract): as many bytes as the copy has, which is memory of its own.
     unsafe { std::ptr::copy_nonoverlapping(args.send.ptr, copy.as_mut_ptr(), copy.len()) };
     body(&args.send(Memory::host(copy.as_ptr(), args.send.blocks)))
 }
@@ -114,7 +116,8 @@ pub(crate) unsafe fn sending_a_copy<'a>(
 /// The same, where `body` receives one block elsewhere first.
 ///
 /// # Safety
-/// As [`sending_a_copy`].
+/// As [`sending_a_copy`]; `recv` is one block. When `body` has returned without an error, no peer
+/// reads `send` any more.
 pub(crate) unsafe fn receiving_elsewhere<'a>(
     args: &Args<'a>,
     body: impl FnOnce(&Args<'_>) -> Result<()>,
@@ -124,7 +127,9 @@ pub(crate) unsafe fn receiving_elsewhere<'a>(
     }
     let mut result = zeros(args.recv.blocks.longest() * args.size())?;
     body(&args.recv(Memory::host(result.as_mut_ptr(), args.recv.blocks)))?;
-    // SAFETY: as the caller promises, the memory is room for the block; peers have read it.
+    // SAFETY: `recv` has room for one block, which is as long as `result`, memory of its own;
+    // nobody else touches it, and no peer reads what is there, as `body` has returned (this
+    // function's contract).
     unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), args.recv.ptr, result.len()) };
     Ok(())
 }

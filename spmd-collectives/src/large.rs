@@ -129,7 +129,8 @@ impl<'r, 'a> LargeRound<'r, 'a> {
             _ => (number, None),
         };
         let hidden = stream.is_some() && matches!(path, CopyPath::From { show: false, .. });
-        // SAFETY: as the caller promises.
+        // SAFETY: the buffers stay allocated until the round is over, and meetings stand between
+        // what this rank writes into them and what peers read (this function's contract).
         let (send_shown, recv_shown) = unsafe {
             let shown = !hidden && round.expose(SEND, send.0, send.1);
             (shown, round.expose(RECV, recv.0, recv.1))
@@ -209,8 +210,8 @@ impl<'r, 'a> LargeRound<'r, 'a> {
     /// `into`: in place or through the kernel, where nothing is staged.
     ///
     /// # Safety
-    /// `into` has room for them, and they lie within the buffer. Nobody who keeps the rules writes
-    /// them now.
+    /// `into`, this rank's own and apart from the buffer, has room for them, and they lie within
+    /// that. Nobody who keeps the rules writes them now.
     pub(crate) unsafe fn fetch(
         &self,
         peer: usize,
@@ -219,8 +220,10 @@ impl<'r, 'a> LargeRound<'r, 'a> {
         count: usize,
     ) -> Result<()> {
         let bytes = count * self.dtype.size as usize;
-        // SAFETY: as the caller promises, and as `reach` has checked. `take` looks at bytes that
-        // may be no values before it gives them to the caller.
+        // SAFETY: the elements lie within the buffer, whose length `reach` and `read_private`
+        // compare, nobody who keeps the rules writes them now, and `into`, apart from them, has
+        // room (this function's contract), as has `scratch`. `take` looks at bytes that may be no
+        // values before it gives them to the caller.
         unsafe {
             if self.direct || self.shows(peer) != NOT {
                 return self.take(peer, self.reach(peer, SEND, total)?.add(offset), into, count);
@@ -259,7 +262,8 @@ impl<'r, 'a> LargeRound<'r, 'a> {
     /// Copies `count` elements of a peer to this rank's own memory.
     ///
     /// # Safety
-    /// Both places hold `count` elements, and nobody who keeps the rules writes `from` now.
+    /// Both places hold `count` elements, apart from each other, and nobody who keeps the rules
+    /// writes `from` now.
     pub(crate) unsafe fn take(
         &self,
         peer: usize,
@@ -268,8 +272,9 @@ impl<'r, 'a> LargeRound<'r, 'a> {
         count: usize,
     ) -> Result<()> {
         let mut scratch = Vec::new();
-        // SAFETY: as the caller promises; what is large enough to go around caches is a peer's, or
-        // another buffer of this rank's.
+        // SAFETY: both places hold `count` elements, apart from each other, and nobody who keeps
+        // the rules writes `from` now (this function's contract). What `checked` gives is `from`,
+        // or as much in `scratch`, apart from `into` as well.
         unsafe {
             if !self.around {
                 return take(self.round, self.dtype, peer, from, into, count);
@@ -300,7 +305,9 @@ pub(crate) unsafe fn take(
 ) -> Result<()> {
     let bytes = count * dtype.size as usize;
     let mut scratch = Vec::new();
-    // SAFETY: as the caller promises; memory of a peer is apart from this rank's.
+    // SAFETY: both places hold `count` elements, and nobody who keeps the rules writes `from` now
+    // (contract of `LargeRound::take`). What `checked` gives is `from`, or as much in `scratch`.
+    // Memory of a peer is apart from `into`, which is this rank's own; `copy` needs no such thing.
     unsafe {
         let from = checked(round, dtype, peer, from, count, &mut scratch)?;
         if peer == round.rank() {

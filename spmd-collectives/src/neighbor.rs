@@ -234,8 +234,9 @@ const fn of(kind: Kind) -> Collective {
 /// two.
 ///
 /// # Safety
-/// As [`dispatch`]: `send` is one block, or one for each side, and `recv` one for each side, given
-/// by their displacements; `incoming` goes where those of `recv` start.
+/// As [`Arena`](spmd_core::args::Arena): `send` is one block, or one for each side, and `recv` one
+/// for each side, given by their displacements, apart from `send`; `incoming` goes where those of
+/// `recv` start, and is as long but in an alltoall of varying blocks.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (blocks, kind) = (args.send.blocks, args.collective.kind);
     let sides = match blocks {
@@ -256,8 +257,10 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     };
     let incoming = args.incoming.iter().copied();
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises; blocks of other lengths than `recv` has room for end the
-        // exchange before a byte moves.
+        // SAFETY: `send` holds all of its blocks, and `recv`, apart from it, has one where each of
+        // `incoming` goes (this function's contract). If that is of another length, `counts` has
+        // found it, which ends the exchange before a byte moves. Payloads are chosen only where
+        // `send` fits into one.
         unsafe {
             match choice {
                 Flat => exchange.through_payloads(round, incoming),

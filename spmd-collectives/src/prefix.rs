@@ -200,7 +200,7 @@ impl Prefix<'_> {
     ///
     /// # Safety
     /// All `inputs` hold `len` elements that nobody who keeps the rules writes now; `out` has
-    /// room for as many from each, apart from them.
+    /// room for as many from each, apart from them, and nobody else touches it now.
     unsafe fn all(
         &self,
         round: &Round<'_>,
@@ -244,7 +244,8 @@ impl Prefix<'_> {
     /// Copies this rank's prefix out of a peer's results of `len` elements a rank.
     ///
     /// # Safety
-    /// `results` are what [`Prefix::all`] of the peer has written; `into` has room for `len`.
+    /// `results` are what [`Prefix::all`] of the peer has written, and nobody who keeps the rules
+    /// writes them now; `into`, this rank's own and apart from them, has room for `len`.
     unsafe fn take_own(
         &self,
         large: &LargeRound<'_, '_>,
@@ -257,7 +258,9 @@ impl Prefix<'_> {
         if self.ranks(me) == 0 {
             return Ok(());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: `results` holds `len` elements for each rank, this one among them, which nobody
+        // who keeps the rules writes now; `into`, this rank's own and apart from them, has room for
+        // `len` (this function's contract).
         unsafe { large.take(peer, results.add(me * len * self.reduction.size()), into, len) }
     }
 }
@@ -265,7 +268,8 @@ impl Prefix<'_> {
 /// Folds the totals of the blocks that make up ranks `0..ranks`, from the right, into `out`.
 ///
 /// # Safety
-/// `total(level)` holds `len` elements for each bit of `ranks`, apart from `out`, which has room.
+/// `total(level)` holds `len` values for each bit of `ranks`, which is not 0, apart from `out`,
+/// which has room for as many; nobody else touches any of them now.
 unsafe fn fold_totals(
     reduction: &Reduction<'_>,
     ranks: usize,
@@ -274,7 +278,9 @@ unsafe fn fold_totals(
     out: *mut u8,
 ) {
     let lowest = ranks.trailing_zeros() as usize;
-    // SAFETY: as the caller promises.
+    // SAFETY: the totals of the bits of `ranks`, which is not 0, hold `len` values each, `out` has
+    // room for as many, apart from them, and nobody else touches any of them now (this function's
+    // contract). A fold writes over its right input, which holds values since the copy.
     unsafe {
         std::ptr::copy_nonoverlapping(total(lowest), out, len * reduction.size());
         for level in (lowest + 1..usize::BITS as usize).filter(|bit| ranks >> bit & 1 == 1) {

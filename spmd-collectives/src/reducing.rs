@@ -62,7 +62,9 @@ impl Reduction<'_> {
         send: *const u8,
         recv: *mut u8,
     ) -> Result<()> {
-        // SAFETY: as the caller promises.
+        // SAFETY: `send` holds the elements, `recv` has room for them or is null, and the combining
+        // barrier can fold them (this function's contract), which includes that any bytes are
+        // values.
         let fold = |combining: &CombiningCall<'_>| unsafe {
             combining.reduce(self.op, self.size(), self.count, send, recv)
         };
@@ -92,7 +94,8 @@ impl Reduction<'_> {
     ///
     /// # Safety
     /// Each `input(rank)` holds `count` elements that nobody who keeps the rules writes now;
-    /// `out` has room for them, and is one of the inputs exactly or apart from them.
+    /// `out` has room for them, is one of the inputs exactly or apart from them, and nobody else
+    /// touches it now.
     pub(crate) unsafe fn fold(
         &self,
         round: &Round<'_>,
@@ -108,7 +111,9 @@ impl Reduction<'_> {
         if round.must_check(self.dtype) {
             for peer in 0..ranks {
                 let mut scratch = Vec::new();
-                // SAFETY: as the caller promises.
+                // SAFETY: the input holds `count` elements that nobody who keeps the rules writes
+                // now (this function's contract). What is seen stays valid: `scratch` is kept
+                // beside it, and not changed.
                 let seen =
                     unsafe { checked(round, self.dtype, peer, input(peer), count, &mut scratch)? };
                 copies.push((scratch, seen));
@@ -116,8 +121,10 @@ impl Reduction<'_> {
         }
         let mut input = |peer: usize| copies.get(peer).map_or_else(|| input(peer), |copy| copy.1);
         let mut scratch = Vec::new();
-        // SAFETY: inputs and `out` are as the caller promises; the inputs are values of the type:
-        // those of peers were checked where bytes may be none.
+        // SAFETY: each input holds `count` elements that nobody who keeps the rules writes now;
+        // `out` has room for them, is one of the inputs or apart from them, and nobody else touches
+        // it (this function's contract). The inputs are values of the operation's type: those of
+        // peers were checked where bytes may be none.
         round.operate(self.op, || unsafe {
             fold_ranks(self.op, self.size(), out, count, ranks, &mut input, &mut scratch);
         })
@@ -127,8 +134,9 @@ impl Reduction<'_> {
     /// `out`, and copies that to `others`, block by block, while it is in the nearest cache.
     ///
     /// # Safety
-    /// As [`Reduction::fold`]; the send buffers have `total` elements. Each of `others` has room
-    /// for the share, apart from `out` and from what the fold reads after the same element.
+    /// As [`Reduction::fold`]; the send buffers have `total` elements, the share among them. Each
+    /// of `others` has room for the share, apart from `out` and from what the fold reads after the
+    /// same element.
     pub(crate) unsafe fn fold_direct(
         &self,
         large: &LargeRound<'_, '_>,
@@ -146,7 +154,9 @@ impl Reduction<'_> {
             // SAFETY: the share lies within the buffer, whose length `reach` has checked.
             inputs.push(unsafe { large.reach(peer, SEND, total * size)?.add(share.0 * size) });
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: each of `inputs` has the elements of the share, which nobody who keeps the rules
+        // writes now; `out` and `others` have room for them, where `fold_and_copy` allows them to
+        // be (this function's contract).
         unsafe { self.fold_and_copy(round, &inputs, share.1, out, others) }
     }
 
@@ -168,7 +178,9 @@ impl Reduction<'_> {
         let block = if others.is_empty() { count } else { (BLOCK / size).max(1) };
         for start in (0..count).step_by(block.max(1)) {
             let (len, offset) = (block.min(count - start), start * size);
-            // SAFETY: as the caller promises; the block lies within the elements.
+            // SAFETY: the block lies within the elements, which inputs hold, and for which `out`
+            // and `others` have room; `out` is an input or apart, `others` are apart from it, and
+            // from all that is still to be read (this function's contract).
             unsafe {
                 let input = |peer: usize| inputs[peer].add(offset);
                 self.fold(round, len, inputs.len(), out.add(offset), input)?;
@@ -249,8 +261,9 @@ impl Reduction<'_> {
         let mut inputs = Vec::with_capacity(n);
         for turn in 1..segments + 2 {
             if turn < segments && large.staged {
-                // SAFETY: as the caller promises. What was in this place three turns ago, the
-                // others have taken before the last meeting.
+                // SAFETY: `send` holds the elements, in which the segment lies, and `large` has
+                // places of `pieces` (this function's contract). What was in this place three turns
+                // ago, the others have taken before the last meeting.
                 unsafe { self.fill(large, step, turn, send) };
             }
             if let Some(turn) = turn.checked_sub(1).filter(|turn| *turn < segments) {

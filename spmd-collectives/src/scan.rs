@@ -235,7 +235,8 @@ fn args<'a>(kind: Kind, reduction: Reduction<'a>, send: Memory<'a>, recv: Memory
 }
 
 /// # Safety
-/// As [`dispatch`]: `send` and `recv` are one block, the same or apart.
+/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are one block, of one length, the
+/// same or apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
@@ -262,7 +263,10 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         && reduction.parts(n).of(comm.rank()).1 > 0;
     let mut results = zeros(if works { prefix.results(n) } else { 0 })?;
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises; `results` has the room, and outlives the round.
+        // SAFETY: `send` holds the elements, `recv` has room for them, and is the same or apart,
+        // and nobody else touches them during the call (this function's contract). `flat` and
+        // `doubling` are chosen only where what they show fits into a payload. `results` has room
+        // for what `chunked` puts there, and outlives the round.
         unsafe {
             match choice {
                 Flat => flat(round, prefix),

@@ -14,7 +14,7 @@ use crate::op::ErasedOp;
 /// Carries a collective out in the arena that its ranks share.
 ///
 /// # Safety
-/// As [`dispatch`](crate::dispatch::dispatch).
+/// As [`dispatch`](crate::dispatch::dispatch); the memory is the host's.
 pub type Arena = unsafe fn(&Comm, &Call<'_>, &Args<'_>) -> Result<()>;
 
 /// A collective: what planes know it by, and how the arena carries it out.

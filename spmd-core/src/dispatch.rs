@@ -16,19 +16,23 @@ use crate::wait::StartedCall;
 /// `args.send` and `args.recv` are null, or hold the elements of all their blocks, of type
 /// `args.dtype`, until the call returns, in which nobody else touches them: `send` values, `recv`
 /// room for them. They are the same memory, where the call allows that, or apart. `args.op` is an
-/// operation on that type.
+/// operation on that type. Which of them there are on this rank, with which blocks, where they may
+/// lie in each other, and what `args.incoming` says: all that is as the `# Safety` section of the
+/// function `args.collective.arena` has it.
 #[inline(always)]
 pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
     comm.internals().check_root(call)?;
     if comm.size() == 1 && args.collective.single_rank != SingleRank::Same && args.is_on_host() {
-        // SAFETY: as the caller promises.
+        // SAFETY: `single_rank` asks for this function's contract, the buffers with their blocks
+        // until the call returns, and for memory of the host, which was just looked at.
         return unsafe { single_rank(comm, call, args) };
     }
     if let Some(offload) = comm.offload() {
-        // SAFETY: as the caller promises.
+        // SAFETY: `on_plane` asks for this function's contract: the buffers with their blocks,
+        // which nobody else touches until the call returns.
         return unsafe { on_plane(Planes::kept(offload), comm, call, args) };
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: `in_arena` asks for this function's contract, as `on_plane` does.
     unsafe { in_arena(comm, call, &args) }
 }
 
@@ -41,21 +45,25 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<(
 ///
 /// # Safety
 /// As [`dispatch`], until the call is over. What this gives is dropped, not forgotten, before
-/// `comm` and all that `call` and `args` name, on this thread.
+/// `comm` and all that `call` and `args` name, by the agent (a thread, or a virtual rank) that
+/// starts the call.
 pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Result<StartedCall<'a>> {
     comm.internals().check_root(&call)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: what `call` and `args` name lives until the call is over, as what this gives is
+    // dropped, not forgotten, before any of it, by the agent that starts the call; until then all
+    // is as `dispatch` asks for it (this function's contract).
     unsafe { comm.start(&call, move |comm| dispatch(comm, &call, args)) }
 }
 
 /// # Safety
-/// As [`dispatch`]; the memory is the host's.
+/// As [`dispatch`].
 #[inline(always)]
 unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if !args.is_on_host() {
         return Err(Error::out_of_reach(call));
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: all is as `dispatch` asks for it (this function's contract), and the memory is the
+    // host's, as was just looked at: an `Arena` asks for no more.
     unsafe { (args.collective.arena)(comm, call, args) }
 }
 
@@ -63,7 +71,7 @@ unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
 /// met. An operation is not called, as there is nothing to fold.
 ///
 /// # Safety
-/// As [`dispatch`].
+/// As [`dispatch`]; the memory is the host's.
 #[inline(never)]
 unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
     let (send, recv) = (args.send.ptr, args.recv.ptr);
@@ -77,8 +85,9 @@ unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()
                  which takes {takes}"
             )));
         }
-        // SAFETY: as the caller promises, both have so many elements; they are not the same, so
-        // they are apart.
+        // SAFETY: both hold so many elements, as their lengths are equal, and nobody else touches
+        // them (this function's contract). Either they are the same, and `count` is 0, or they are
+        // apart.
         unsafe { std::ptr::copy_nonoverlapping(send, recv, count * args.size()) };
         Ok(())
     })
@@ -93,7 +102,8 @@ unsafe fn on_plane(
     call: &Call<'_>,
     args: Args<'_>,
 ) -> Result<()> {
-    // SAFETY: as the caller promises.
+    // SAFETY: all is as `dispatch` asks for it (this function's contract): `run` and `in_arena` ask
+    // for no more, but that the plane serves the call, as it has just said.
     unsafe {
         match planes.iter().find(|it| it.plane.serves(&args)) {
             Some(it) => it.plane.run(comm, &call.on(it.id), &args),

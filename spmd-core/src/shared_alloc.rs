@@ -147,15 +147,17 @@ unsafe impl GlobalAlloc for SharedAlloc {
         {
             return ptr;
         }
-        // SAFETY: the caller promises a size that makes a layout.
+        // SAFETY: the alignment is that of a layout, a power of two, and `new_size`, rounded up to
+        // it, is at most `isize::MAX` (contract of `GlobalAlloc::realloc`).
         let wanted = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         if shared.is_none() && arena_for(wanted).is_none() {
             // SAFETY: the block is the system's, and the caller's promises are passed on.
             return unsafe { System.realloc(ptr, layout, new_size) };
         }
-        // SAFETY: the layout is one, as the caller promises; the block is as long as its
-        // layout says, and the new one as long as it is asked to be, so that both hold the lesser;
-        // they are two blocks. The old one is the caller's to free.
+        // SAFETY: `wanted` is a layout, of a size above 0, and `ptr` a block that this allocator
+        // has given for `layout` (contract of `GlobalAlloc::realloc`). It has `layout.size()`
+        // bytes, the new one, which is apart from it, `new_size`: both hold the lesser. If there is
+        // a new one, the caller uses the old one no more.
         unsafe {
             let new = self.alloc(wanted);
             if !new.is_null() {

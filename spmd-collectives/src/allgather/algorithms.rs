@@ -21,8 +21,8 @@ pub(super) const ALLGATHERV: Collective =
     Collective { kind: Kind::Allgatherv, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block, as long as this rank's of
-/// `recv`, and that one or apart from `recv`.
+/// As [`Arena`](spmd_core::args::Arena): `send` is one block, as long as this rank's of `recv`, and
+/// that one or apart from `recv`.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (kind, dtype, blocks) = (args.collective.kind, args.dtype, args.recv.blocks);
     let (mine, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
@@ -51,7 +51,9 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
             round.set_number(COUNT, count as u64);
             round.set_number(COUNTS, blocks.digest());
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: `mine` holds this rank's block, and is that block of `recv` or apart from it;
+        // `recv` has room for all blocks; nobody else touches them during the call (this function's
+        // contract). `flat` is chosen only where the longest block fits into a payload.
         unsafe {
             match choice {
                 Flat => flat(round, dtype, blocks, mine, recv),

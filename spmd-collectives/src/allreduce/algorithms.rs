@@ -17,8 +17,8 @@ pub(super) const ALLREDUCE: Collective =
     Collective { kind: Kind::Allreduce, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are one block, the same or
-/// apart.
+/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are one block, of one length, the
+/// same or apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
@@ -42,7 +42,8 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         _ => fits || it == Chunked,
     });
     if choice == Combining {
-        // SAFETY: as the caller promises.
+        // SAFETY: `send` holds the elements, and `recv` has room for them (this function's
+        // contract); `folds_combining` has said that the combining barrier can fold them.
         return unsafe { reduction.combined(comm, call, send, recv) };
     }
     // What a rank folds of a type that must be checked, for the others to read. Not in the body: a
@@ -54,7 +55,10 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         false => None,
     };
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises; `folded` is this rank's part, and outlives the round.
+        // SAFETY: `send` holds the elements, `recv` has room for them, and is the same or apart,
+        // and nobody else touches them during the call (this function's contract). All but
+        // `chunked` are chosen only where they fit into a payload, `central_fold` where there is a
+        // combining barrier. `folded` is what `chunked` asks for, and outlives the round.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, send, recv),
@@ -213,6 +217,8 @@ unsafe fn chunked(
         }
         return large.arrive();
     }
-    // SAFETY: as the caller promises, and as just met.
+    // SAFETY: `send` holds the elements, `recv` has room for them, and is the same or apart
+    // (contract of `arena`). `large` was met just now: it exposes `send`, has places of `pieces`,
+    // and the first is filled.
     unsafe { reduction.fold_staged(&large, step, None, send, recv) }
 }

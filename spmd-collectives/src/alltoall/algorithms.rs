@@ -14,10 +14,12 @@ pub(super) const ALLTOALLV: Collective =
     Collective { kind: Kind::Alltoallv, single_rank: SingleRank::Copies, arena: varying };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are equal blocks for each
-/// rank, the same or apart.
+/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are a block for each rank, all of one
+/// length, the same or apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-    // SAFETY: as the caller promises.
+    // SAFETY: all is as `dispatch` asks for it, on the host, with a block of one length for each
+    // rank in `send` and in `recv`, which are the same or apart (this function's contract). `equal`
+    // is given a copy of `send` if they are the same.
     unsafe { sending_a_copy(args, comm.size(), |args| equal(comm, call, args)) }
 }
 
@@ -25,8 +27,8 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// the payloads: one meeting; large ones are read in place: two. n reads a rank, of a block each.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are equal blocks for each
-/// rank, apart.
+/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are a block for each rank, all of one
+/// length, apart.
 unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (n, me) = (comm.size(), comm.rank());
     let exchange = Exchange::of_ranks(args, n, CountsCheck::Implied);
@@ -38,7 +40,9 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let choice = choose_by_size(comm, args, total * args.size());
     let segment = (choice != SingleCopy).then(|| comm.internals().segment());
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises.
+        // SAFETY: `send` holds `total` elements, and `recv`, apart from it, has room for as many
+        // (this function's contract), in which each block of `incoming` has a place of its own.
+        // Payloads are chosen only where `send` fits into one.
         unsafe {
             match choice {
                 Flat => exchange.through_payloads(round, incoming),
@@ -55,8 +59,8 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// for all ranks where they lie.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` and `recv` are blocks for each rank,
-/// apart; `incoming` goes where those of `recv` start.
+/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are blocks for each rank, apart;
+/// `incoming` goes where those of `recv` start.
 unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let exchange = Exchange::of_ranks(args, comm.size(), counts(args));
     let largest = args.incoming.iter().map(|block| block.total).max().unwrap_or(0);
@@ -64,8 +68,10 @@ unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let segment = (choice != SingleCopy).then(|| comm.internals().segment());
     let incoming = args.incoming.iter().copied();
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises; blocks of other lengths than `recv` has room for end the
-        // exchange before a byte moves.
+        // SAFETY: `send` holds all of its blocks, and `recv`, apart from it, has one where each of
+        // `incoming` goes (this function's contract). If that is of another length, `counts` has
+        // found it, which ends the exchange before a byte moves. Payloads are chosen only where the
+        // largest buffer of all ranks fits into one.
         unsafe {
             match choice {
                 Flat => exchange.through_payloads(round, incoming),

@@ -98,7 +98,7 @@ pub(super) unsafe fn reduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Re
 /// The inputs of this process's ranks, folded: in `room`, if they are several.
 ///
 /// # Safety
-/// The inputs hold the elements.
+/// The inputs hold the elements, and nobody writes them now.
 unsafe fn folded_here(
     leader: &Leading<'_>,
     reduction: &Reduction<'_>,
@@ -111,7 +111,8 @@ unsafe fn folded_here(
     let inputs: Vec<*const u8> = leader.parts().map(|part| part.send).collect();
     scratch.resize(reduction.bytes(), 0);
     let out = scratch.as_mut_ptr();
-    // SAFETY: as the caller promises; `room` has as many bytes.
+    // SAFETY: each input holds the elements, which nobody writes now (this function's contract);
+    // `scratch` has room for as many, is apart from them, and is used here alone.
     unsafe { fold(leader, reduction, reduction.count, inputs.len(), out, |rank| inputs[rank])? };
     Ok(scratch.as_ptr())
 }
@@ -132,7 +133,9 @@ unsafe fn fold(
         return Ok(());
     }
     let size = reduction.size();
-    // SAFETY: as the caller promises.
+    // SAFETY: inputs and `out` are as `fold_ranks` asks for them (this function's contract); there
+    // is at least one input, and the operation is one on elements of `size` bytes (contract of
+    // `dispatch`).
     leader.operate(reduction.op, || unsafe {
         fold_ranks(reduction.op, size, out, count, ranks, &mut input, &mut Vec::new());
     })
@@ -151,7 +154,8 @@ fn order(leader: &Leading<'_>) -> Vec<usize> {
 /// process gets its part of all inputs, folds it, and tells its result.
 ///
 /// # Safety
-/// The inputs hold the elements; there is room for them where they are wanted.
+/// The inputs hold the elements; there is room for them where they are wanted: in each case the
+/// rank's own input or apart from all. Nobody else touches these until this returns.
 unsafe fn in_order(
     leader: &Leading<'_>,
     reduction: &Reduction<'_>,
@@ -169,7 +173,10 @@ unsafe fn in_order(
         let mine = share(me).1;
         let came = (0..processes).map(|process| leader.members(process).len() * mine * size);
         let (mut out, mut came) = (Packed::room(out), Packed::room(came));
-        // SAFETY: as the caller promises; the shares lie within the chunk, and that in the inputs.
+        // SAFETY: the inputs hold the elements, in which the chunk and its shares lie, `recv` has
+        // room for them where it is not null, and nobody else touches them (this function's
+        // contract). All else is memory made here, as long as what the step brings, which is values
+        // once it has been checked.
         unsafe {
             let mut place = out.memory.as_mut_ptr();
             for (first, len) in (0..processes).map(share) {
@@ -242,7 +249,10 @@ unsafe fn scatter_in_order(
     let out = (0..processes).map(|process| here * of(process));
     let came = (0..processes).map(|process| leader.members(process).len() * of(me));
     let (mut out, mut came) = (Packed::room(out), Packed::room(came));
-    // SAFETY: as the caller promises; the blocks lie within the inputs.
+    // SAFETY: of each rank here, which are all in the call, `send` holds the blocks, and `recv`,
+    // apart from it, has room for its own (contract of `reduce_scatter`); the ranks have agreed on
+    // `blocks`. All else is memory made here, as long as what comes, which is values once it has
+    // been checked.
     unsafe {
         let mut place = out.memory.as_mut_ptr();
         for process in 0..processes {
@@ -328,7 +338,8 @@ unsafe fn native_scan(
     let mut scratch = vec![0u8; if !own && leader.process() == 0 { reduction.bytes() } else { 0 }];
     let recv = if scratch.is_empty() { recv } else { scratch.as_mut_ptr() };
     let fold = fold_of(reduction, send, recv);
-    // SAFETY: as the caller promises; the room has as many bytes.
+    // SAFETY: `send` holds the elements, and `recv`, or `scratch` in its place, has room for them;
+    // nobody else touches them, as the process holds this rank alone (contract of `scan`).
     unsafe {
         leader.step(if own { NativeCollective::Scan(fold) } else { NativeCollective::Exscan(fold) })
     }
@@ -346,7 +357,9 @@ unsafe fn scan_in_order(leader: &Leading<'_>, reduction: &Reduction<'_>, own: bo
         let count = step.min(reduction.count - start);
         let mut out = Vec::new();
         for part in leader.parts() {
-            // SAFETY: as the caller promises; the chunk lies within the input.
+            // SAFETY: of each rank here, `send` holds the elements, in which the chunk lies, and
+            // `recv` has room for them; nobody else touches them, as all ranks are in the call
+            // (contract of `scan`). Elements have no padding: all of their bytes are initialised.
             out.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(part.send.add(start * size), count * size)
             });

@@ -32,7 +32,7 @@ impl<'a> GatherBuffers<'a> {
 /// What the ranks of this process send, one after another; `room` holds it if they are several.
 ///
 /// # Safety
-/// The data of all of them are there.
+/// The data of all of them are there, and nobody writes them now.
 unsafe fn own_of(
     leader: &Leader<'_, GatherBuffers<'_>>,
     size: usize,
@@ -44,7 +44,8 @@ unsafe fn own_of(
         return (first.own, first.count * size);
     }
     for part in leader.parts() {
-        // SAFETY: as the caller promises.
+        // SAFETY: each rank's data are there, so many elements, and nobody writes them now (this
+        // function's contract). Elements have no padding: all of their bytes are initialised.
         scratch
             .extend_from_slice(unsafe { std::slice::from_raw_parts(part.own, part.count * size) });
     }

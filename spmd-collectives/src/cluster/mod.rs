@@ -40,7 +40,10 @@ impl Plane for ClusterPlane {
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-        // SAFETY: as the caller promises.
+        // SAFETY: all is as the arena function of this kind asks for it, until the call returns,
+        // and on the host (contract of `Plane::run`): the functions here ask for no more, and get
+        // buffers apart where they need that. When `reduce_scatter` has returned, the leader, which
+        // alone reads `send`, is through with it.
         unsafe {
             match args.collective.kind {
                 Kind::Barrier => moving::barrier(comm, call),

@@ -83,7 +83,7 @@ pub(super) unsafe fn broadcast(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
 /// by receiver. All ranks' blocks are equal, or nobody's are.
 ///
 /// # Safety
-/// `send` and `recv` have these blocks; they are apart.
+/// `send` and `recv` have these blocks, are apart, and nobody else touches them during the call.
 pub(super) unsafe fn alltoall(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     // SAFETY: all ranks' buffers hold their blocks, and are held during the call, as are the
     // displacements.
@@ -99,7 +99,8 @@ pub(super) unsafe fn alltoall(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> 
 /// As [`alltoall`].
 pub(super) unsafe fn alltoallv(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     agree_on_counts(comm, call, crate::alltoall::counts(args).wrong())?;
-    // SAFETY: as the caller promises.
+    // SAFETY: `send` and `recv` have a block for each rank, are apart, and nobody else touches them
+    // during the call (this function's contract): `alltoall` asks for the same.
     unsafe { alltoall(comm, call, args) }
 }
 
@@ -108,7 +109,9 @@ pub(super) unsafe fn alltoallv(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
 unsafe fn exchange(leader: &Leader<'_, Args<'_>>, dtype: DType) -> Result<()> {
     let (processes, checked) = (leader.processes(), dtype.valid.is_some());
     let size = dtype.size as usize;
-    // SAFETY: as the caller promises: the blocks of all ranks are known, and lie in the buffers.
+    // SAFETY: of each rank here, which are all in the call, `send` and `recv` have a block for each
+    // rank, of the lengths that `blocks` says, are apart, and nobody else touches them (contract of
+    // `alltoall`). `out` and `came` are as long as all of these together.
     unsafe {
         if let (true, false, Some(only)) = (leader.is_flat(), checked, leader.parts().next()) {
             // The processes are then as many as the ranks, and in the same order.

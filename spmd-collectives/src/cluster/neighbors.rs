@@ -12,7 +12,9 @@ use crate::neighbor::counts;
 /// two ranks they go in the order of the sides on which the receiver has the sender.
 ///
 /// # Safety
-/// `send` and `recv` have these blocks, given by displacements if they are several, and are apart.
+/// `send` and `recv` have these blocks, given by displacements if they are several, are apart, and
+/// nobody else touches them during the call; `incoming` goes where those of `recv` start, and is as
+/// long but in an alltoall of varying blocks.
 pub(super) unsafe fn neighbors(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if args.collective.kind == Kind::NeighborAlltoallv {
         agree_on_counts(comm, call, counts(args).wrong())?;
@@ -33,7 +35,10 @@ pub(super) unsafe fn neighbors(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
     let from = displacements(&incoming, &|block| block.count);
     let mut out = Vec::with_capacity(to[comm.size()] * size);
     let mut came = vec![0u8; from[comm.size()] * size];
-    // SAFETY: as the caller promises; `out` and `came` hold what the displacements say.
+    // SAFETY: `send` holds the blocks for all sides, and `recv`, apart from it, has room for those
+    // of `incoming`, whose lengths fit (this function's contract, and just agreed on). `out` and
+    // `came` are as long as their displacements say. Elements have no padding: all of their bytes
+    // are initialised.
     unsafe {
         for (start, count) in outgoing.iter().map(sent) {
             let block = args.send.ptr.add(start * size).cast_const();

@@ -89,9 +89,10 @@ pub(super) fn is_even<P: Copy>(leader: &Leader<'_, P>) -> bool {
 /// Looks at bytes that came from other processes, before they are given to the program as values.
 ///
 /// # Safety
-/// `values` holds `count` elements' worth of bytes.
+/// `values` holds `count` elements' worth of bytes, initialised, which nobody writes now.
 pub(super) unsafe fn check_values(dtype: DType, values: *const u8, count: usize) -> Result<()> {
-    // SAFETY: as the caller promises.
+    // SAFETY: `values` holds the bytes of `count` elements, all of them initialised, and nobody
+    // writes them now (this function's contract).
     if dtype.valid.is_none() || unsafe { dtype.all_valid(values, count) } {
         return Ok(());
     }

@@ -19,8 +19,8 @@ pub(super) const GATHERV: Collective =
 /// Gathers equal blocks.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv`
-/// is one as long for each rank, apart from `send`.
+/// As [`Arena`](spmd_core::args::Arena): `send` is one block; on the root alone, `recv` is one as
+/// long for each rank, apart from `send`.
 unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, mine, into) = unpack(args);
     let bytes = mine.1 * args.size();
@@ -32,7 +32,9 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     };
     let choice = choose(comm, Kind::Gather, bytes, default, |it| fits || it == Chunked);
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises; what is in a payload fits into it.
+        // SAFETY: `mine` holds this rank's block, and on the root `recv`, apart from it, has room
+        // for one as long of each rank; nobody else touches them during the call (this function's
+        // contract). Payloads are chosen only where a block fits into one.
         unsafe {
             if choice == Chunked {
                 return chunked(round, comm.internals().segment(), dtype, root, mine, into, false);
@@ -60,15 +62,17 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// Gathers blocks whose lengths the root alone knows.
 ///
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is one block; on the root alone, `recv`
-/// is one for each rank, apart from `send`.
+/// As [`Arena`](spmd_core::args::Arena): `send` is one block; on the root alone, `recv` is one for
+/// each rank, its own as long as `send`, apart from that.
 unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (dtype, root, mine, into) = unpack(args);
     let default = if comm.size() <= FLAT { Flat } else { Chunked };
     let choice = choose(comm, Kind::Gatherv, 0, default, |_| true);
     comm.internals().collective(call, |round| {
         let payloads = choice == Flat;
-        // SAFETY: as the caller promises.
+        // SAFETY: `mine` holds this rank's block, and on the root `recv`, apart from it, has room
+        // for one of each rank, its own as long as `mine`; nobody else touches them during the call
+        // (this function's contract).
         unsafe { chunked(round, comm.internals().segment(), dtype, root, mine, into, payloads) }
     })
 }
@@ -87,7 +91,8 @@ fn unpack<'a>(
 /// The root puts its own block where it belongs.
 ///
 /// # Safety
-/// `mine` holds the block of `root`, and `recv` has room for the blocks, apart from it.
+/// `mine` holds the block of `root`, as long as `blocks` says, and `recv` has room for the blocks,
+/// apart from it.
 unsafe fn keep_own(
     dtype: DType,
     root: usize,
@@ -96,7 +101,8 @@ unsafe fn keep_own(
     recv: *mut u8,
 ) {
     let size = dtype.size as usize;
-    // SAFETY: as the caller promises.
+    // SAFETY: `mine` holds the root's block, and `recv`, apart from it, has room for one as long
+    // there (this function's contract).
     unsafe { copy_nonoverlapping(mine.0, recv.add(blocks.of(root).0 * size), mine.1 * size) };
 }
 
@@ -114,7 +120,9 @@ unsafe fn take_payloads(
     for peer in (0..round.size()).filter(|peer| *peer != round.rank()) {
         let (start, count) = blocks.of(peer);
         let from = round.payload_of(peer, count * size);
-        // SAFETY: as the caller promises.
+        // SAFETY: the peer has published a payload of its block's length, which it does not write
+        // again in this round, and `recv`, this rank's own, has room for the block (this function's
+        // contract).
         unsafe { take(round, dtype, peer, from, recv.add(start * size), count)? };
     }
     Ok(())
@@ -145,7 +153,8 @@ unsafe fn chunked(
         unsafe { copy_nonoverlapping(mine.0, round.payload(bytes), bytes) };
     }
     if let Some((blocks, recv)) = into {
-        // SAFETY: as the caller promises.
+        // SAFETY: this rank is the root: `mine` holds its block, and `recv`, apart from it, has
+        // room for one as long there (contract of `varying`).
         unsafe { keep_own(dtype, root, mine, blocks, recv) };
     }
     let shown = if me == root { (null(), 0) } else { (mine.0, bytes) };

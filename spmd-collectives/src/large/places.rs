@@ -96,7 +96,8 @@ impl LargeRound<'_, '_> {
         staged: impl FnOnce() -> Result<*const u8>,
     ) -> Result<*const u8> {
         match self.shows(peer) != NOT {
-            // SAFETY: as the caller promises, and as `reach` has checked.
+            // SAFETY: the offset is within the data (this function's contract), which are `total`
+            // bytes, as `reach` has checked.
             true => Ok(unsafe { self.reach(peer, SEND, total)?.add(offset) }),
             false => staged(),
         }

@@ -15,8 +15,8 @@ pub(super) const REDUCE: Collective =
     Collective { kind: Kind::Reduce, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send`, and on the root `recv`, are one block,
-/// the same or apart.
+/// As [`Arena`](spmd_core::args::Arena): `send`, and on the root `recv`, are one block, of one
+/// length, the same or apart.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let reduction = Reduction::of(args);
     let (root, send, recv) = (args.root, args.send.ptr.cast_const(), args.recv.ptr);
@@ -35,11 +35,15 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     });
     if choice == Combining {
         let recv = if comm.rank() == root { recv } else { null_mut() };
-        // SAFETY: as the caller promises.
+        // SAFETY: `send` holds the elements, and `recv` has room for them on the root (this
+        // function's contract), and is null elsewhere; `folds_combining` has said that the
+        // combining barrier can fold them.
         return unsafe { reduction.combined(comm, call, send, recv) };
     }
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises.
+        // SAFETY: `send` holds the elements, on the root `recv` has room for them, and is the same
+        // or apart, and nobody else touches them during the call (this function's contract). `flat`
+        // and `tree` are chosen only where they fit into a payload.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, root, send, recv),
@@ -155,12 +159,16 @@ unsafe fn chunked(
     }
     if round.one_address_space() {
         if me == root {
-            // SAFETY: as the caller promises: `recv` is this rank's own.
+            // SAFETY: `recv`, on the root, has room for the elements, and is this rank's `send` or
+            // apart from all inputs (contract of `arena`). No other rank folds, or reads any
+            // `send`, and all ranks hold theirs until they have met again.
             unsafe { reduction.fold_direct(&large, count, (0, count), recv, &[])? };
         }
         return large.arrive();
     }
-    // SAFETY: as the caller promises, and as just met.
+    // SAFETY: `send` holds the elements, on the root `recv` has room for them, and is the same or
+    // apart (contract of `arena`). `large` was met just now: it exposes `send`, has the places that
+    // the function asks for, and the first is filled.
     unsafe {
         match two {
             true => of_two(&large, reduction, step, root, send, recv),
@@ -172,7 +180,8 @@ unsafe fn chunked(
 /// Shows segment `turn` of `send` to the root, of two ranks.
 ///
 /// # Safety
-/// As [`arena`].
+/// As [`arena`]; the segment, of `step` elements, is one of `send`, and the places of `large` have
+/// room for it.
 unsafe fn fill(
     large: &LargeRound<'_, '_>,
     reduction: Reduction<'_>,
@@ -189,7 +198,7 @@ unsafe fn fill(
 /// The other process shows its input segment by segment, or where it is; the root folds.
 ///
 /// # Safety
-/// As [`arena`], of two ranks that have met.
+/// As [`arena`], of two ranks that have met, with places for `step` elements.
 unsafe fn of_two(
     large: &LargeRound<'_, '_>,
     reduction: Reduction<'_>,
@@ -203,7 +212,8 @@ unsafe fn of_two(
     let turns = reduction.count.div_ceil(step);
     if me != root {
         return large.produce(turns, std::iter::once(root), |turn| {
-            // SAFETY: as the caller promises.
+            // SAFETY: `send` holds the elements (contract of `arena`), segment `turn` is one of
+            // theirs, and the places have room for it (this function's contract).
             unsafe { fill(large, reduction, step, turn, send) }
         });
     }

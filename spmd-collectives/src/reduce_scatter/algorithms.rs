@@ -31,10 +31,13 @@ pub(super) const REDUCE_SCATTERV: Collective =
     Collective { kind: Kind::ReduceScatterv, single_rank: SingleRank::Copies, arena };
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): `send` is a block for each rank, `recv` one as
+/// As [`Arena`](spmd_core::args::Arena): `send` is a block for each rank, `recv` one as
 /// long as this rank's, at the start of `send` or apart from it.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-    // SAFETY: as the caller promises.
+    // SAFETY: all is as `dispatch` asks for it, on the host, and `recv` is one block (this
+    // function's contract). `apart` is given one apart from `send`: the caller's, or another if
+    // that starts where `send` does. No peer reads `send` after `apart` has returned: it reads
+    // payloads, or all have met since.
     unsafe { receiving_elsewhere(args, |args| apart(comm, call, args)) }
 }
 
@@ -49,7 +52,9 @@ unsafe fn apart(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let choice = choose(comm, args.collective.kind, bytes, default, |it| fits || it == Chunked);
     comm.internals().collective(call, |round| {
         round.set_number(DIGEST, blocks.digest());
-        // SAFETY: as the caller promises.
+        // SAFETY: `send` holds all blocks, `recv`, apart from it, has room for this rank's, and
+        // nobody else touches them during the call (this function's contract). `flat` is chosen
+        // only where `send` fits into a payload.
         unsafe {
             match choice {
                 Flat => flat(round, reduction, blocks, send, recv),
@@ -63,7 +68,7 @@ unsafe fn apart(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// block a rank.
 ///
 /// # Safety
-/// As [`arena`].
+/// As [`apart`].
 unsafe fn flat(
     round: &Round<'_>,
     reduction: Reduction<'_>,
@@ -91,7 +96,7 @@ unsafe fn flat(
 /// in the staging areas. Two meetings, or one a segment; n reads of a block a rank.
 ///
 /// # Safety
-/// As [`arena`].
+/// As [`apart`].
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,

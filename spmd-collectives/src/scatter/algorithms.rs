@@ -67,10 +67,10 @@ impl Target {
 }
 
 /// # Safety
-/// As [`dispatch`](spmd_core::dispatch::dispatch): on the root alone, `send` is a block for each
-/// rank; `recv` is one, apart from `send`. Where lengths differ, `incoming` is what the root has
-/// told, of a buffer of fewer bytes than there is memory; all ranks but hostile ones give equal
-/// totals.
+/// As [`Arena`](spmd_core::args::Arena): on the root alone, `send` is a block for each rank; `recv`
+/// is one, apart from `send`, on the root as long as its own there. Where lengths differ,
+/// `incoming` is what the root has told, of a buffer of fewer bytes than there is memory; all ranks
+/// but hostile ones give equal totals.
 unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (kind, dtype, root) = (args.collective.kind, args.dtype, args.root);
     let from = args.send.is_some().then_some((args.send.blocks, args.send.ptr.cast_const()));
@@ -84,7 +84,10 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     };
     let choice = choose(comm, kind, bytes, default, |it| fits || it == Chunked);
     comm.internals().collective(call, |round| {
-        // SAFETY: as the caller promises.
+        // SAFETY: on the root `from` holds a block for each rank; `target`, apart from it, has room
+        // for one; nobody else touches them during the call; and `incoming` is what the root has
+        // told (this function's contract). `small` is chosen only where all blocks fit into a
+        // payload.
         unsafe {
             match choice {
                 Flat => small(round, dtype, root, from, target, false),
@@ -108,7 +111,8 @@ unsafe fn keep_own(
     let size = dtype.size as usize;
     let (start, count) = blocks.of(root);
     debug_assert_eq!(count, target.len);
-    // SAFETY: as the caller promises; the root has compared its own lengths.
+    // SAFETY: `from` holds the root's block, among all, and `target`, apart from it, has room for
+    // one as long (contract of `arena`, on the root).
     unsafe { copy_nonoverlapping(from.add(start * size), target.ptr, count * size) };
 }
 
@@ -170,7 +174,8 @@ unsafe fn chunked(
     let share = target.share;
     let step = (segment / size / n).max(1);
     if let Some(from) = from {
-        // SAFETY: as the caller promises.
+        // SAFETY: `from` is there on the root alone, and holds a block for each rank; `target`,
+        // apart from it, has room for one as long as the root's (contract of `arena`).
         unsafe { keep_own(dtype, root, from, target) };
     }
     let shown = from.map_or((null(), 0), |(_, from)| (from, share.all * size));

@@ -57,7 +57,10 @@ impl Comm {
             over.set(turn + 1);
             result.unwrap_or_else(|payload| resume_unwind(payload))
         };
-        // SAFETY: as the caller promises; the tracks live as long as the communicator.
+        // SAFETY: what `body` uses lives until the call is over, as what this gives is dropped, not
+        // forgotten, before any of it, by the agent that starts the call (this function's
+        // contract). The tracks and the bell are borrowed from `self`, and so live at least as long
+        // as what this gives.
         unsafe { wait::start(bell, in_turn) }
     }
 

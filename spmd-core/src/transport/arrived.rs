@@ -10,7 +10,8 @@ impl Arrived<'_> {
     /// Takes the data of a message, which `transport` has found, to `into`.
     ///
     /// # Safety
-    /// `into` is valid for writes of the message's bytes.
+    /// `into` is valid for writes of the message's bytes, and nobody else touches these until this
+    /// returns.
     pub(crate) unsafe fn fetch(
         self,
         into: *mut u8,
@@ -28,7 +29,9 @@ impl Arrived<'_> {
                 true
             }
             Body::Lent(data) => {
-                // SAFETY: the target is valid, as the caller promises.
+                // SAFETY: `into` is valid for writes of the message's bytes, as many as the
+                // envelope says, and nobody else touches these until this returns (this function's
+                // contract).
                 unsafe { data.copy(into) };
                 true
             }

@@ -172,7 +172,8 @@ pub trait ProcessGroup: Send + Sync {
     /// Makes a step together with the others, and waits for them.
     ///
     /// # Safety
-    /// All memory that the step names is valid for what it says of it.
+    /// All memory that the step names is valid for what it says of it, and nobody else writes
+    /// what is readable, or touches what is writable, until the step is complete.
     unsafe fn run(&self, step: NativeCollective<'_>) -> Result<()>;
 
     /// Begins a step.

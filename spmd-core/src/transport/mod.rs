@@ -52,7 +52,8 @@ pub(crate) trait Transport: Send + Sync {
     /// tells the sender. False if it has withdrawn them.
     ///
     /// # Safety
-    /// `into` is valid for writes of the envelope's bytes.
+    /// `into` is valid for writes of the envelope's bytes, and nobody else touches these until this
+    /// returns.
     unsafe fn fetch(
         &self,
         there: Box<dyn Any + Send>,

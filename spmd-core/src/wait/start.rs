@@ -38,8 +38,9 @@ pub(crate) unsafe fn start<'a>(
     }
     let stack = STACKS.with_borrow_mut(Stacks::take);
     let stack = stack.map_err(|error| Error::system("making a stack for a started call", error))?;
-    // SAFETY: as the caller promises, what the closure uses lives until the call is over, and so
-    // until the coroutine has ended, which `StartedEntry` lets go of only then.
+    // SAFETY: what the closure borrows lives until it has run to its end, as `with_stack_unchecked`
+    // asks: all that `body` uses lives until what is returned here has been dropped, which is not
+    // forgotten (this function's contract), and the drop waits for that end.
     let coroutine = unsafe {
         CallCoroutine::with_stack_unchecked(stack, move |yielder, _| {
             Local::runs(yielder);

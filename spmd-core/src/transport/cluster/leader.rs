@@ -123,26 +123,30 @@ impl<P: Copy> Leader<'_, P> {
     /// Makes a step with the leaders of the other processes, and waits for them.
     ///
     /// # Safety
-    /// All memory that the step names is valid for what it says of it.
+    /// All memory that the step names is valid for what it says of it, and nobody else writes
+    /// what is readable, or touches what is writable, until this returns.
     #[inline]
     pub unsafe fn step(&self, step: NativeCollective<'_>) -> Result<()> {
         if self.round.world().tuning.check {
             self.meet()?;
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
+        // this returns (this function's contract): `make` asks for the same.
         unsafe { self.make(step) }
     }
 
     /// Makes a step with the leaders of the other processes, and waits for them.
     ///
     /// # Safety
-    /// All memory that the step names is valid for what it says of it.
+    /// As [`Leader::step`].
     #[inline]
     unsafe fn make(&self, step: NativeCollective<'_>) -> Result<()> {
         let blocking = self.hierarchy.blocking.load(Relaxed);
         // This process looks after its packets again when the step is complete.
         let outcome = self.hierarchy.cluster.fabric.flush().and_then(|()| {
-            // SAFETY: as the caller promises.
+            // SAFETY: the step's memory is valid for what it says, and nobody interferes with it,
+            // until this returns (this function's contract). By then `run` and `attempt` are
+            // through with the step.
             unsafe {
                 if blocking { self.hierarchy.processes.run(step) } else { self.attempt(step) }
             }
@@ -173,8 +177,9 @@ impl<P: Copy> Leader<'_, P> {
     /// # Safety
     /// As [`Leader::step`].
     unsafe fn attempt(&self, step: NativeCollective<'_>) -> Result<()> {
-        // SAFETY: as the caller promises; it is dropped here if it is not complete, which ends the
-        // process where that may still use the memory.
+        // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
+        // this returns (contract of `step`). By then `started` is complete or has been dropped,
+        // which ends the process where the library may still use the memory.
         let mut started = unsafe { self.hierarchy.processes.start(step)? };
         let outcome = self.round.wait_on_cluster(|| match started.test() {
             Ok(false) => None,

@@ -48,7 +48,8 @@ impl Transport for Remote {
     ) -> Result<PendingSend<'a>> {
         let cluster = &self.cluster;
         if cluster.local().contains(&to) {
-            // SAFETY: as the caller promises.
+            // SAFETY: the viewed buffer stays alive and unwritten until what this gives has been
+            // completed or dropped (contract of `Transport::post`): it is what the endpoint gives.
             return unsafe { self.endpoint.post(to, envelope, data, mode, waiter) };
         }
         let process = cluster.process_of(to);
@@ -119,7 +120,9 @@ impl Transport for Remote {
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
         match there.downcast::<PayloadReceive>() {
-            // SAFETY: the target is valid for so many bytes, as the caller promises.
+            // SAFETY: `into` is valid for writes of the envelope's bytes, and nobody else touches
+            // these until this returns (contract of `Transport::fetch`): until the payload's
+            // `fetch` has.
             Ok(announced) => unsafe { announced.fetch(&self.cluster, envelope, into, waiter) },
             // SAFETY: as above.
             Err(there) => unsafe { self.endpoint.fetch(there, envelope, into, waiter) },
@@ -324,7 +327,8 @@ impl PayloadReceive {
     /// Takes the data to `into`.
     ///
     /// # Safety
-    /// `into` is valid for writes of the envelope's bytes.
+    /// `into` is valid for writes of the envelope's bytes, and nobody else touches these until this
+    /// returns.
     unsafe fn fetch(
         self,
         cluster: &Arc<Cluster>,
@@ -334,8 +338,9 @@ impl PayloadReceive {
     ) -> Result<bool> {
         let (world, source) = (&waiter.endpoint.world, envelope.source as usize);
         let fabric = &cluster.fabric;
-        // SAFETY: the target has room for the envelope's bytes, as the caller promises, and is the
-        // caller's alone until this returns, which it does when it is complete or dropped.
+        // SAFETY: `into` is valid for writes of the envelope's bytes, and nobody else touches these
+        // until this returns (this function's contract). By then `started` is complete or has been
+        // dropped, after which the fabric leaves the memory alone.
         let mut started = unsafe { fabric.irecv(self.from, self.payload, into, envelope.bytes)? };
         waiter.ended_by(Agent::DATA);
         waiter.until_by(Some(source), || done(cluster, world, &mut *started))??;

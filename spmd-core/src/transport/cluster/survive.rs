@@ -96,10 +96,14 @@ impl Cluster {
         // Another may take what waits here before it makes its part.
         self.fabric.flush()?;
         if !self.survives {
-            // SAFETY: as the caller promises.
+            // SAFETY: the step's memory is valid for what it says, and nobody interferes with it,
+            // until the step is complete (contract of `ProcessGroup::run`), and so until this
+            // returns.
             return unsafe { self.control.run(step) };
         }
-        // SAFETY: as the caller promises; a step that is dropped before its end ends the process.
+        // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
+        // this returns (the same contract). By then `started` is complete or has been dropped,
+        // which ends the process where the library may still use the memory.
         let mut started = unsafe { self.control.start(step)? };
         let mut lost = None;
         while !started.test()? {

@@ -95,7 +95,9 @@ impl Transport for Endpoint {
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
         match there.downcast::<BufferBorrow>() {
-            // SAFETY: the target is valid for so many bytes, as the caller promises.
+            // SAFETY: `into` is valid for writes of the envelope's bytes, and nobody else touches
+            // these until this returns (contract of `Transport::fetch`): until `fetch` of the
+            // handover has.
             Ok(handover) => Ok(unsafe { handover.fetch(envelope, into, &self.world) }),
             // SAFETY: as above.
             Err(there) => unsafe { large(there).fetch(envelope, into, waiter) },

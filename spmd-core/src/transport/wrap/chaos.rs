@@ -62,7 +62,8 @@ impl Transport for Chaos {
         mode: SendMode,
         waiter: &Waiter<'_>,
     ) -> Result<PendingSend<'a>> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the viewed buffer stays alive and unwritten until what this gives has been
+        // completed or dropped (contract of `Transport::post`): it is what `inner` gives.
         let pending = unsafe { self.inner.post(to, envelope, data, mode, waiter) };
         self.pause();
         pending
@@ -94,7 +95,8 @@ impl Transport for Chaos {
         into: *mut u8,
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
-        // SAFETY: as the caller promises.
+        // SAFETY: `into` is valid for writes of the envelope's bytes, and nobody else touches these
+        // until this returns (contract of `Transport::fetch`): until `inner` has.
         unsafe { self.inner.fetch(there, envelope, into, waiter) }
     }
 

@@ -92,10 +92,12 @@ pub(super) fn following(bytes: u64) -> u64 {
 /// The record is one of a ring, and [`following`] bytes after it are in the ring.
 pub(super) unsafe fn data_of(record: *mut Record, bytes: u64) -> *mut u8 {
     if following(bytes) == 0 {
-        // SAFETY: the record is valid, as the caller promises.
+        // SAFETY: the record is one of a ring (this function's contract), so that its fields lie in
+        // the ring's block; a place is computed, and nothing read.
         unsafe { (&raw mut (*record).data).cast() }
     } else {
-        // SAFETY: the caller promises that what follows is in the ring.
+        // SAFETY: `following` bytes, more than none, are in the ring after the record (this
+        // function's contract), so that its end lies in the ring's block.
         unsafe { record.add(1).cast() }
     }
 }
