@@ -85,6 +85,8 @@ impl Plane for Card {
 /// They bring what the call needs, in rank order, and nobody else touches it now. In an alltoall,
 /// `send` and `recv` are apart.
 unsafe fn launch(all: &[Args<'_>]) {
+    let alltoall = all[0].collective.kind == Kind::Alltoall;
+    assert!(!alltoall || all.iter().all(|args| args.send.ptr != args.recv.ptr), "in place");
     let (n, size) = (all.len(), all[0].size());
     let bytes = |blocks: Blocks<'_>| blocks.total(n) * size;
     // SAFETY: the memory, which is the host's, holds the blocks of the call or has room for them,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use spmd::prelude::*;
-use spmd_core::internal::{Algorithm, CHOICES, Candidate, Kind};
+use spmd_core::internal::{Algorithm, CHOICES, Candidate, Kind, Trial};
 
 use support::{finish, is_process_rank, processes, spmdrun, spmdrun_self};
 
@@ -288,4 +288,30 @@ fn a_bad_file_is_one_error() -> Result<()> {
         assert!(line.contains(&expected) && line.contains("SPMD_TUNING=none"), "{ran:?}");
     }
     Ok(())
+}
+
+/// A measurement may try anything out; what a call does not have, it does not take.
+#[test]
+fn an_algorithm_of_other_calls_is_not_taken() -> Result<()> {
+    if is_process_rank() {
+        return Ok(());
+    }
+    spmd(4, |ctx| {
+        for algorithm in CHOICES.iter().flat_map(|choice| choice.candidates).map(|it| it.algorithm)
+        {
+            for kind in CHOICES.iter().map(|choice| choice.kind) {
+                let algorithm = Some((kind, algorithm));
+                ctx.internals().try_out(Some(Trial { algorithm, segment: None }));
+                make(ctx, kind)?;
+                let mut long = vec![0u64; 50_000];
+                if kind == Kind::Scan {
+                    ctx.scan(&vec![1; 50_000], &mut long, Sum)?;
+                    assert!(long.iter().all(|it| *it == ctx.rank() as u64 + 1));
+                }
+            }
+        }
+        ctx.internals().try_out(None);
+        Ok(())
+    })
+    .map(drop)
 }

@@ -35,7 +35,9 @@ fn by_rule(
     default: Algorithm,
     able: &dyn Fn(Algorithm) -> bool,
 ) -> Algorithm {
-    let ruled = comm.internals().rule(kind, bytes);
+    // Callers know only what the table has for this kind: of others they must not be asked.
+    let listed = |it: &Algorithm| candidates(kind).iter().any(|has| has.algorithm == *it);
+    let ruled = comm.internals().rule(kind, bytes).filter(listed);
     let choice = ruled.filter(|algorithm| able(*algorithm)).unwrap_or(default);
     comm.internals().note_choice(choice);
     choice

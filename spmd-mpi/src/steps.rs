@@ -24,8 +24,9 @@ pub unsafe fn make(
     comm: Comm,
     rank: usize,
     step: NativeCollective<'_>,
-    begun: Option<&mut OwnedRequest>,
+    mut begun: Option<&mut OwnedRequest>,
 ) -> Result<()> {
+    let mut copy = Box::default();
     /// Waits or begins; then the `kept` lists stay with the request.
     macro_rules! call {
         ($wait:ident, $begin:ident: $($rest:tt)*) => { call!(begun, $wait, $begin: $($rest)*) };
@@ -45,7 +46,6 @@ pub unsafe fn make(
             }
         };
     }
-    let in_place = mpi.constants.in_place.cast_const();
     match step {
         NativeCollective::Barrier => call!(barrier, ibarrier: comm),
         NativeCollective::Broadcast { root, memory, bytes } => {
@@ -69,8 +69,13 @@ pub unsafe fn make(
         NativeCollective::Allgather { send, recv } => {
             // SAFETY: a process's own block lies within the memory.
             let own = unsafe { recv.memory.add(recv.layout.start(rank)) };
-            let from = if send.0 == own { in_place } else { place(send.0.cast_mut()) };
-            let (to, run) = (place(recv.memory), Run::of(mpi, send.1)?);
+            let send = match send.0 == own {
+                // SAFETY: this function's contract.
+                true => (unsafe { kept(send, begun.as_deref_mut(), &mut copy) }, send.1),
+                false => send,
+            };
+            let (from, to) = (place(send.0.cast_mut()), place(recv.memory));
+            let run = Run::of(mpi, send.1)?;
             match (recv.layout, begun) {
                 (BlockLayout::Equal(_), begun) => call!(begun, allgather, iallgather:
                     from, run.count, run.of, to, run.count, run.of, comm),
@@ -92,7 +97,7 @@ pub unsafe fn make(
                     }
                 }
                 (BlockLayout::Listed { bytes, displacements }, Some(begun)) => {
-                    let send = (if from == in_place { own } else { send.0.cast_mut() }, send.1);
+                    let send = (send.0.cast_mut(), send.1);
                     // SAFETY: this function's contract.
                     unsafe { begin_allgather(mpi, comm, send, (to, bytes, displacements), begun) }
                 }
@@ -139,6 +144,8 @@ pub unsafe fn make(
             call!(reduce, ireduce: from, to, count, of, op, root as c_int, comm)
         }
         NativeCollective::Allreduce(fold) => {
+            // SAFETY: this function's contract.
+            let fold = unsafe { apart(fold, begun.as_deref_mut(), &mut copy) };
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
             call!(allreduce, iallreduce: from, to, count, of, op, comm)
         }
@@ -148,14 +155,56 @@ pub unsafe fn make(
             call!(reduce_scatter, ireduce_scatter: from, to, each.counts, of, op, comm; each)
         }
         NativeCollective::Scan(fold) => {
+            // SAFETY: this function's contract.
+            let fold = unsafe { apart(fold, begun.as_deref_mut(), &mut copy) };
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
             call!(scan, iscan: from, to, count, of, op, comm)
         }
         NativeCollective::Exscan(fold) => {
+            // SAFETY: this function's contract.
+            let fold = unsafe { apart(fold, begun.as_deref_mut(), &mut copy) };
             let Native { from, to, count, of, op } = Native::of(&mpi.constants, fold)?;
             call!(exscan, iexscan: from, to, count, of, op, comm)
         }
     }
+}
+
+/// The fold, of a copy of what it takes in place: MPI asks for `MPI_IN_PLACE` from all processes or
+/// none, and what the others have is not known here. The copy stays as long as the request, or in
+/// `copy`.
+///
+/// # Safety
+/// The elements that are folded are readable.
+#[inline(always)]
+unsafe fn apart<'a>(
+    fold: Fold<'a>,
+    begun: Option<&mut OwnedRequest>,
+    copy: &mut Box<[u8]>,
+) -> Fold<'a> {
+    if fold.send != fold.recv {
+        return fold;
+    }
+    let send = (fold.send, fold.count * fold.dtype.size as usize);
+    // SAFETY: so many bytes are readable, by the caller's contract.
+    Fold { send: unsafe { kept(send, begun, copy) }, ..fold }
+}
+
+/// A copy of these bytes, which the request keeps, or `copy`.
+///
+/// # Safety
+/// They are readable, and initialised.
+#[cold]
+unsafe fn kept(
+    (data, bytes): (*const u8, usize),
+    begun: Option<&mut OwnedRequest>,
+    copy: &mut Box<[u8]>,
+) -> *const u8 {
+    let copy = begun.map_or(copy, |begun| &mut begun.copy);
+    if bytes > 0 {
+        // SAFETY: the caller's contract; elements have no padding.
+        *copy = Box::from(unsafe { std::slice::from_raw_parts(data, bytes) });
+    }
+    copy.as_ptr()
 }
 
 /// Begins to bring blocks of different lengths to all: as an alltoall of copies of each. What is

@@ -95,7 +95,7 @@ pub(super) unsafe fn reduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Re
     }
 }
 
-/// The inputs of this process's ranks, folded: in `room`, if they are several.
+/// The inputs of this process's ranks, folded: in `scratch`, if they are several.
 ///
 /// # Safety
 /// The inputs hold the elements, and nobody writes them now.
@@ -282,10 +282,12 @@ unsafe fn scatter_in_order(
 /// # Safety
 /// All ranks show their blocks.
 unsafe fn agree_on_blocks(leader: &Leading<'_>) -> Result<()> {
-    let digests: Vec<u64> = leader.parts().map(|part| part.blocks.digest()).collect();
-    let other = digests.iter().position(|digest| *digest != digests[0]);
+    let first = leader.parts().next().expect("a process holds a rank at least").blocks;
+    // The leader goes by its own in the buffers of all ranks here: a hash is not enough.
+    let other = leader.parts().position(|part| part.blocks != first);
+    let digest = first.digest();
     // Two words, of which no two processes' are the same if theirs differ.
-    let said = [digests[0], other.map_or(0, |index| index as u64 + 1)];
+    let said = [digest, other.map_or(0, |index| index as u64 + 1)];
     let mut heard = vec![[0u64; 2]; leader.processes()];
     let (send, layout) = ((said.as_ptr().cast(), size_of_val(&said)), size_of_val(&said));
     let recv =
@@ -297,7 +299,7 @@ unsafe fn agree_on_blocks(leader: &Leading<'_>) -> Result<()> {
         all[all.len().saturating_sub(1).min(index as usize)]
     };
     let differs = |(process, words): (usize, &[u64; 2])| match *words {
-        [digest, 0] if digest == digests[0] => None,
+        [other, 0] if other == digest => None,
         [_, 0] => Some((member(process, 0), member(leader.process(), 0))),
         [_, index] => Some((member(process, index - 1), member(process, 0))),
     };

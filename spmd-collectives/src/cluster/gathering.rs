@@ -29,7 +29,7 @@ impl<'a> GatherBuffers<'a> {
     }
 }
 
-/// What the ranks of this process send, one after another; `room` holds it if they are several.
+/// What the ranks of this process send, one after another; `scratch` holds it if they are several.
 ///
 /// # Safety
 /// The data of all of them are there, and nobody writes them now.
@@ -235,6 +235,12 @@ unsafe fn agree_on_counts(
     // SAFETY: the words of this process's ranks, and room for those of all.
     unsafe { leader.step(step)? };
     let Some(blocks) = leader.parts().find_map(|part| part.blocks) else { return Ok(()) };
+    // The leader goes by its own in the buffers of all ranks here: a hash is not enough.
+    let differs = |part: GatherBuffers<'_>| part.blocks.is_some_and(|own| own != blocks);
+    if let Some(other) = leader.parts().position(differs) {
+        let here = leader.members(leader.process());
+        return Err(leader.disagree(&differing(here[other], here[0])));
+    }
     let word = |at: usize| u64::from_ne_bytes(came.memory[at..at + 8].try_into().expect("8 bytes"));
     let ranks = (0..leader.processes()).flat_map(|process| leader.members(process));
     for (index, rank) in ranks.enumerate() {

@@ -76,6 +76,7 @@ impl<'a> Internals<'a> {
             unsafe { round.expose(PART, (&raw const part).cast(), size_of::<P>()) };
             let rules = rules(call);
             round.set_number(RULES, rules);
+            round.set_number(COUNT, call.count as u64);
             if round.rank() != 0 {
                 round.publish_to(1, 0);
                 round.wait_for(0, 2)?;
@@ -87,6 +88,9 @@ impl<'a> Internals<'a> {
             round.wait_for_all(1)?;
             if (0..round.size()).any(|peer| round.number_of(peer, RULES) != rules) {
                 return Err(round.disagree("different element types"));
+            }
+            if (0..round.size()).any(|peer| round.number_of(peer, COUNT) != call.count as u64) {
+                return Err(round.disagree("different counts"));
             }
             let parts = (0..round.size()).map(|peer| match peer {
                 0 => Ok(&raw const part),
@@ -105,8 +109,9 @@ impl<'a> Internals<'a> {
     }
 }
 
-/// By which the leader writes into the buffers of others. That they make the same call is a matter
-/// of a hash; that the leader looks at what their type has to be looked at must not be.
+/// By which, and by the count, the leader writes into the buffers of others. That they make the same
+/// call is a matter of a hash; how long these are, and that the leader looks at what their type has
+/// to be looked at, must not be.
 fn rules(call: &Call<'_>) -> u64 {
     let (size, checked) = call.dtype.map_or((0, false), |it| (it.size, it.valid.is_some()));
     call.kind as u64 | u64::from(checked) << 8 | u64::from(size) << 32
@@ -114,6 +119,9 @@ fn rules(call: &Call<'_>) -> u64 {
 
 /// The number under which a rank says its rules.
 const RULES: usize = 0;
+
+/// The number under which a rank says its count.
+const COUNT: usize = 1;
 
 /// What a rank gives and gets when sets of processes are made.
 #[derive(Clone, Copy)]

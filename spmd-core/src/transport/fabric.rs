@@ -254,8 +254,7 @@ impl BlockLayout<'_> {
 pub struct Fold<'a> {
     /// What is folded, readable: `count` elements, or one for each of `counts`.
     pub send: *const u8,
-    /// Where the result goes, writable. It may be `send`, on all processes or none; of a reduce,
-    /// on the root.
+    /// Where the result goes, writable. It may be `send`; of a reduce, on the root.
     pub recv: *mut u8,
     /// Elements.
     pub count: usize,
@@ -292,7 +291,7 @@ pub enum NativeCollective<'a> {
     },
     /// Everybody's bytes to all.
     Allgather {
-        /// Readable. It may be this process's block of `recv`, on all of them or none.
+        /// Readable. It may be this process's block of `recv`.
         send: (*const u8, usize),
         /// Writable.
         recv: ProcessBlocks<'a>,

@@ -6,7 +6,7 @@ use spmd::prelude::*;
 use super::case::{Case, LAYOUTS, Layout};
 use super::reductions::Fold;
 use super::types::{Visit, visit_all};
-use super::{grids, moves, objects, reductions};
+use super::{grids, mixed, moves, objects, reductions};
 use crate::element::Sample;
 use crate::full;
 
@@ -29,7 +29,7 @@ pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
     if choice.all_types || full() {
         visit_all(&mut plan)?;
     }
-    Ok(())
+    mixed::forms(ctx)
 }
 
 /// The full product for `f64` and `Sum` on a communicator of some ranks of the world.

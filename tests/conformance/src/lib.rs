@@ -10,6 +10,7 @@ pub mod communicators;
 pub mod element;
 pub mod grids;
 pub mod messages;
+pub mod mixed;
 pub mod moves;
 pub mod objects;
 pub mod random;
