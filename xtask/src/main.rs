@@ -5,6 +5,7 @@ mod demo;
 mod examples;
 mod fuzz;
 mod hwloc;
+mod leftovers;
 mod linked;
 mod miri;
 mod mpi;

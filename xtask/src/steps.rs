@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::count::Count;
+use crate::leftovers;
 use crate::tools::{self, Ran};
 
 /// How a step ended.
@@ -64,6 +65,7 @@ pub(crate) fn run(steps: &[&Step]) -> bool {
         println!("\n=== {}: {}", step.name, step.about);
         let begin = Instant::now();
         let outcome = (step.run)();
+        leftovers::remove();
         let (line, count) = told(step, outcome, begin.elapsed());
         println!("{line}");
         total += count;
