@@ -91,35 +91,10 @@ fn an_operation_by_reference_in_one_process() -> Result<()> {
     })
 }
 
-/// A case of messages, and the ranks for which it is made, if it matters.
-type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
-
-const MESSAGES: &[Case] = &[
-    (messages::sizes_and_types, None),
-    (messages::rings_wrap_around, Some(2)),
-    (messages::data_are_not_taken_for_records, Some(2)),
-    (messages::order_and_choice, None),
-    (messages::probing, None),
-    (messages::synchronous_sends_wait, Some(2)),
-    (messages::rings_of_sendrecv, None),
-    (messages::views, Some(2)),
-    (messages::several_agents, None),
-    (messages::large_messages_at_once, Some(2)),
-    (messages::messages_that_do_not_fit, Some(2)),
-];
-
 #[test]
 fn messages() -> Result<()> {
     let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
-    everywhere("messages", &places, &[], |ctx| {
-        for (case, ranks) in MESSAGES {
-            if ranks.is_none_or(|ranks| ranks == ctx.size()) {
-                case(ctx)?;
-                ctx.barrier()?;
-            }
-        }
-        Ok(())
-    })
+    everywhere("messages", &places, &[], messages::all)
 }
 
 /// The same random sequence of calls on every rank.

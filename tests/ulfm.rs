@@ -3,16 +3,18 @@
 
 #![cfg(all(target_os = "linux", feature = "mpi"))]
 
+#[path = "support/one_failure.rs"]
+mod one_failure;
 mod support;
 #[path = "support/survival.rs"]
 mod survival;
 #[path = "support/use_all.rs"]
 mod use_all;
 
-use std::convert::Infallible;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use one_failure::{BOUND, split_for_ever, survived};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use spmd::prelude::*;
 use support::{Mpi, Ran, is_mpi_process, to_its_end};
@@ -28,9 +30,6 @@ const DETECTOR: [(&str, &str); 3] = [
     ("OMPI_MCA_mpi_ft_detector_period", "0.3"),
     ("OMPI_MCA_mpi_ft_detector_timeout", "1.5"),
 ];
-
-/// How long a survivor may take to learn of a failure.
-const BOUND: Duration = Duration::from_secs(5);
 
 /// So many processes of this many ranks each, of which some may fail.
 fn launch(processes: usize, each: usize) -> Command {
@@ -95,59 +94,26 @@ fn die_soon() {
     });
 }
 
-/// Makes communicators of all ranks until that fails.
-fn split_for_ever(ctx: &Ctx) -> Result<Infallible> {
-    loop {
-        ctx.split(Some(0), 0)?;
-    }
-}
-
 /// What the ranks do of which those of one process fail: how, at what, and whose.
 fn one_fails(ctx: &Ctx) -> Result<()> {
     let deed = deed();
     let words: Vec<&str> = deed.split(' ').collect();
     let [how, at, whose] = words[..] else { panic!("{deed}") };
     let victim: usize = whose.parse().expect("a rank");
-    let met = ctx.barrier();
-    if ctx.rank() == victim {
-        match how {
-            "killed" if at == "split" => {
-                die_soon();
-                return split_for_ever(ctx).map(drop);
-            }
-            "killed" => die(),
-            "exits" => std::process::exit(7),
-            "panics" => panic!("deliberate"),
-            _ => return Err("deliberate".into()),
-        }
-    }
-    let start = Instant::now();
-    let failed = match at {
-        // It was gone before all had heard from it in the barrier.
-        _ if met.is_err() => met.unwrap_err(),
-        "collective" => ctx.allreduce_in_place(&mut vec![1.0; 200_000], Sum).unwrap_err(),
-        "receive" => ctx.recv(&mut [0], victim, 0).unwrap_err(),
-        "send" => ctx.send(&vec![0u8; 3_000_000], victim, 0).unwrap_err(),
-        "split" => split_for_ever(ctx).unwrap_err(),
-        // From another survivor, which sends nothing.
-        "other" => ctx.recv(&mut [0], (victim + 1) % ctx.size(), 0).unwrap_err(),
-        _ => {
-            std::thread::sleep(Duration::from_secs(1));
-            ctx.barrier().unwrap_err()
-        }
-    };
-    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-    // A process is missed with all its ranks.
     let each = number("SPMD_RANKS_PER_PROCESS").expect("the launcher sets it") as usize;
-    let of_it = |rank| rank / each == victim / each;
-    assert!(matches!(&failed, Error::PeerFailed(peer) if of_it(peer.rank)), "{failed}");
-    let comm = ctx.shrink()?;
-    assert_eq!(comm.size(), ctx.size() - each);
-    use_all(&comm)?;
-    let again = comm.shrink()?;
-    assert_eq!((again.rank(), again.size()), (comm.rank(), comm.size()));
-    use_all(&again)?;
-    say("went on");
+    let fail = || match how {
+        "killed" if at == "split" => {
+            die_soon();
+            split_for_ever(ctx).map(drop)
+        }
+        "killed" => die(),
+        "exits" => std::process::exit(7),
+        "panics" => panic!("deliberate"),
+        _ => Err("deliberate".into()),
+    };
+    if survived(ctx, (at, victim, each), fail)? {
+        say("went on");
+    }
     Ok(())
 }
 

@@ -8,6 +8,8 @@ mod failures;
 mod matrix;
 #[path = "../support/mistakes.rs"]
 mod mistakes;
+#[path = "../support/one_failure.rs"]
+mod one_failure;
 #[path = "../support/survival.rs"]
 mod survival;
 mod survive;

@@ -41,37 +41,10 @@ fn every_collective_folded_by_ranks() {
     }
 }
 
-/// A case of messages, and the ranks for which it is made, if it matters.
-type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
-
-const MESSAGES: &[Case] = &[
-    (messages::sizes_and_types, None),
-    (messages::rings_wrap_around, Some(2)),
-    (messages::data_are_not_taken_for_records, Some(2)),
-    (messages::order_and_choice, None),
-    (messages::probing, None),
-    (messages::synchronous_sends_wait, Some(2)),
-    (messages::rings_of_sendrecv, None),
-    (messages::views, Some(2)),
-    (messages::several_agents, None),
-    (messages::large_messages_at_once, Some(2)),
-    (messages::messages_that_do_not_fit, Some(2)),
-];
-
-fn all_messages(ctx: &Ctx) -> Result<()> {
-    for (case, ranks) in MESSAGES {
-        if ranks.is_none_or(|ranks| ranks == ctx.size()) {
-            case(ctx)?;
-            ctx.barrier()?;
-        }
-    }
-    Ok(())
-}
-
 #[test]
 fn every_kind_of_message() {
-    everywhere(|shape| quiet(shape).with_other_threads(), all_messages);
-    let two = quiet((2, 1, false)).with_other_threads().run(all_messages);
+    everywhere(|shape| quiet(shape).with_other_threads(), messages::all);
+    let two = quiet((2, 1, false)).with_other_threads().run(messages::all);
     two.results().expect("two ranks send to each other");
 }
 
@@ -79,7 +52,7 @@ fn every_kind_of_message() {
 fn messages_that_overtake_each_other() {
     for seed in 0..if full() { 20 } else { 2 } {
         let shape = SHAPES[seed as usize % SHAPES.len()];
-        let ran = slow(shape, seed).with_other_threads().run(all_messages);
+        let ran = slow(shape, seed).with_other_threads().run(messages::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
     }
 }

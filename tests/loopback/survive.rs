@@ -1,6 +1,5 @@
 //! Going on when processes fail: `shrink` and `agree`, whatever fails meanwhile.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -10,21 +9,12 @@ use spmd::prelude::*;
 use spmd_conformance::full;
 use spmd_loopback::{EarlyEnd, Handle, Outcome, ProcessEnd};
 
+use crate::one_failure::{BOUND, split_for_ever, survived};
 use crate::survival::{Doom, Kill, STEPS, oracle, survive_by};
 use crate::use_all::use_all;
 use crate::{Shape, quiet, slow};
 
-/// How long a survivor may take to learn of a failure.
-const BOUND: Duration = Duration::from_secs(5);
-
 const FLAT: Shape = (4, 1, false);
-
-/// Makes communicators of all ranks until that fails.
-fn split_for_ever(ctx: &Ctx) -> Result<Infallible> {
-    loop {
-        ctx.split(Some(0), 0)?;
-    }
-}
 
 /// How the ranks of a process fail, in what the others do, and the rank that does it.
 type Deed = (&'static str, &'static str, usize);
@@ -49,35 +39,7 @@ fn fail(ctx: &Ctx, (how, at, victim): Deed, each: usize, handle: &Handle) -> Res
 
 fn one_fails(ctx: &Ctx, deed: Deed, each: usize, handle: &Handle) -> Result<()> {
     let (_, at, victim) = deed;
-    let met = ctx.barrier();
-    if ctx.rank() == victim {
-        return fail(ctx, deed, each, handle);
-    }
-    let start = Instant::now();
-    let failed = match at {
-        // It was gone before all had heard from it in the barrier.
-        _ if met.is_err() => met.unwrap_err(),
-        "collective" => ctx.allreduce_in_place(&mut vec![1.0; 200_000], Sum).unwrap_err(),
-        "receive" => ctx.recv(&mut [0], victim, 0).unwrap_err(),
-        "send" => ctx.send(&vec![0u8; 3_000_000], victim, 0).unwrap_err(),
-        "split" => split_for_ever(ctx).unwrap_err(),
-        // From another survivor, which sends nothing.
-        "other" => ctx.recv(&mut [0], (victim + 1) % ctx.size(), 0).unwrap_err(),
-        _ => {
-            thread::sleep(Duration::from_secs(1));
-            ctx.barrier().unwrap_err()
-        }
-    };
-    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-    // A process is missed with all its ranks.
-    let of_it = |rank| rank / each == victim / each;
-    assert!(matches!(&failed, Error::PeerFailed(it) if of_it(it.rank)), "{failed}");
-    let comm = ctx.shrink()?;
-    assert_eq!(comm.size(), ctx.size() - each);
-    use_all(&comm)?;
-    let again = comm.shrink()?;
-    assert_eq!((again.rank(), again.size()), (comm.rank(), comm.size()));
-    use_all(&again)
+    survived(ctx, (at, victim, each), || fail(ctx, deed, each, handle)).map(drop)
 }
 
 fn went_on<R>(ran: &Outcome<R>) -> usize {

@@ -11,6 +11,34 @@ const EAGER: usize = 8 * 1024;
 const PIECE: usize = 16 * 1024;
 pub const STAGING: usize = 16 * PIECE;
 
+/// A case, and the ranks for which it is made, if it matters.
+type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
+
+const ALL: &[Case] = &[
+    (sizes_and_types, None),
+    (rings_wrap_around, Some(2)),
+    (data_are_not_taken_for_records, Some(2)),
+    (order_and_choice, None),
+    (probing, None),
+    (synchronous_sends_wait, Some(2)),
+    (rings_of_sendrecv, None),
+    (views, Some(2)),
+    (several_agents, None),
+    (large_messages_at_once, Some(2)),
+    (messages_that_do_not_fit, Some(2)),
+];
+
+/// All cases that are made for so many ranks.
+pub fn all(ctx: &Ctx) -> Result<()> {
+    for (case, ranks) in ALL {
+        if ranks.is_none_or(|ranks| ranks == ctx.size()) {
+            case(ctx)?;
+            ctx.barrier()?;
+        }
+    }
+    Ok(())
+}
+
 fn data<T: Sample>(stream: u64, count: usize) -> Vec<T> {
     (0..count).map(|index| T::made(random(stream, 0, index))).collect()
 }
