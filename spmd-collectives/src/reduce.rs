@@ -104,17 +104,18 @@ impl Reduce for Comm {
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
         let all = Blocks::One(count);
-        let args = args(dtype, op, root, input.memory(all));
-        if self.rank() != root {
-            // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { dispatch(self, &call, args) };
+        let mut output = None;
+        if self.rank() == root {
+            let recv = output.insert(Output::new(recv.view_mut())?);
+            check::length(&call, "receive buffer", recv.len(), count)?;
         }
-        let mut output = Output::new(recv.view_mut())?;
-        check::length(&call, "receive buffer", output.len(), count)?;
-        let args = args.recv(output.memory(all));
+        let recv = output.as_mut().map_or(Memory::NONE, |recv| recv.memory(all));
+        let args = args(dtype, op, root, input.memory(all)).recv(recv);
         // SAFETY: both buffers hold that many elements, and are held here.
         unsafe { dispatch(self, &call, args)? };
-        output.commit();
+        if let Some(output) = output {
+            output.commit();
+        }
         Ok(())
     }
 
