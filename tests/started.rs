@@ -273,7 +273,7 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
             started.into_iter().try_for_each(StartedCall::wait)
         });
         let error = failed.expect_err("a rank panicked").to_string();
-        assert!(error.contains("rank 1"), "{error}");
+        assert!(error.contains("rank 1") && error.contains("deliberate"), "{error}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::fmt::{Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
@@ -11,6 +12,8 @@ use crate::fault::print;
 thread_local! {
     /// Where the last panic of this thread began.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// What it said.
+    static PANIC_TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// From now on panics note their place, which their payload does not tell, and say which rank it is
@@ -23,6 +26,7 @@ pub(crate) fn note_panics() {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
             // A thread that is being torn down has no such variable any more.
             let _ = PANIC_PLACE.try_with(|noted| noted.replace(place));
+            let _ = PANIC_TEXT.try_with(|noted| noted.replace(text_of(info.payload())));
             if let Some(rank) = current::unnamed() {
                 print(format_args!("rank {rank} panics:"));
             }
@@ -33,14 +37,37 @@ pub(crate) fn note_panics() {
 
 /// What a panic said, as far as it is text, and where, if it was just caught on this thread.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
+    with_place(text_of(payload))
+}
+
+/// What the panic said, and where, that unwinds this thread now.
+pub(crate) fn panic_under_way() -> Option<String> {
+    std::thread::panicking().then(|| with_place(PANIC_TEXT.with_borrow(String::clone)))
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "(a panic without a text)".into());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "(a panic without a text)".into())
+}
+
+fn with_place(text: String) -> String {
     match PANIC_PLACE.with_borrow(Option::clone) {
         Some(place) => format!("{text} at {place}"),
         None => text,
     }
+}
+
+/// What an error says. It may be the program's own, whose text may panic, or come to nothing: that
+/// must not keep peers from hearing of the failure.
+pub(crate) fn error_text(error: &dyn Display) -> String {
+    let mut text = String::new();
+    match catch_unwind(AssertUnwindSafe(|| write!(text, "{error}"))) {
+        Ok(Ok(())) => return text,
+        Ok(Err(_)) => {}
+        Err(panic) => discard(panic),
+    }
+    "(an error whose text cannot be written)".into()
 }
 
 /// Drops what a panic carried, after its text was taken. If that panics as well, the rank has

@@ -205,3 +205,34 @@ fn a_panic_that_panics_when_dropped() {
         assert!(matches!(&whole, Err(Error::Panicked(panic)) if panic.rank == 1), "{whole:?}");
     }
 }
+
+/// An error whose text cannot be had: it panics, or comes to nothing.
+#[derive(Debug)]
+struct Unspeakable(bool);
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        assert!(!self.0, "no words");
+        Err(std::fmt::Error)
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+#[test]
+fn an_error_without_words() {
+    let deeds: [Deed; 2] =
+        [|_| Err(Error::user(Unspeakable(true))), |_| Err(Error::user(Unspeakable(false)))];
+    for deed in deeds {
+        everywhere(deed, |outcome| {
+            for (_, error) in &outcome.survivors {
+                let Error::PeerFailed(peer) = error else { panic!("{error}") };
+                let Fault::Rank { rank: 1, cause: Cause::Returned(text) } = &peer.fault else {
+                    panic!("{peer}")
+                };
+                assert_eq!(text, "(an error whose text cannot be written)");
+            }
+            assert!(matches!(&outcome.whole, Error::User(_)));
+        });
+    }
+}

@@ -121,3 +121,22 @@ fn a_flood_is_bounded_by_the_window() {
         ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
     }
 }
+
+/// Lists of counts with one hash, which ranks of one process call with: what a leader writes by its
+/// own must not go beyond the buffer of another.
+#[test]
+fn counts_of_one_hash() {
+    const MINE: [usize; 4] = [457_522, 1, 498_696, 38_931_267];
+    const OTHER: [usize; 4] = [332_307, 1, 691_461, 32_530_663];
+    let ran = quiet((2, 2, false)).run(|ctx| {
+        let counts = if ctx.rank() == 1 { OTHER } else { MINE };
+        let mut all = vec![7u8; MINE.iter().sum()];
+        let (recv, behind) = all.split_at_mut(counts.iter().sum());
+        let send = vec![1u8; counts[ctx.rank()]];
+        let error = ctx.allgatherv(&send, recv, &counts).expect_err("the counts differ");
+        assert!(behind.iter().all(|byte| *byte == 7), "written beyond the buffer: {error}");
+        Err::<(), _>(error)
+    });
+    let text = ran.printed();
+    assert!(text.contains("calls do not match"), "{text}");
+}

@@ -10,7 +10,7 @@ use crate::ctx::Present;
 use crate::error::{Error, Result, Unreceived};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
-use crate::panics::{discard, note_panics, panic_text};
+use crate::panics::{discard, error_text, note_panics, panic_text};
 use crate::transport::shared::{Endpoint, FaultScope, state};
 
 /// What a rank does, the `index`-th of this process: enter the block, run the program's closure,
@@ -43,7 +43,7 @@ pub(crate) fn run_rank(
             .fault()
             .filter(|fault| endpoint.was_told(fault))
             .cloned()
-            .or_else(|| own(Cause::Returned(error.to_string()))),
+            .or_else(|| own(Cause::Returned(error_text(error)))),
         Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
     };
     let left = if let Some(fault) = fault {

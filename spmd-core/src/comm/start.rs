@@ -61,7 +61,9 @@ impl Comm {
         // forgotten, before any of it, by the agent that starts the call (this function's
         // contract). The tracks and the bell are borrowed from `self`, and so live at least as long
         // as what this gives.
-        unsafe { wait::start(bell, in_turn) }
+        let started = unsafe { wait::start(bell, in_turn) };
+        // Nothing of it has run: the next one takes its turn.
+        started.inspect_err(|_| tracks.starts.set(start))
     }
 
     /// The same ranks on the area of a track.

@@ -20,6 +20,7 @@ use super::texts::Texts;
 use super::window::Windows;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
+use crate::panics::error_text;
 use crate::transport::fabric::{Fabric, ProcessGroup};
 use crate::wait;
 
@@ -238,7 +239,7 @@ impl Cluster {
 
     /// What an error of a rank of this process means to the others.
     fn fault_of(&self, error: &Error) -> Fault {
-        let cause = || Cause::Returned(error.to_string());
+        let cause = || Cause::Returned(error_text(error));
         let own = || Fault::Rank { rank: self.local().start, cause: cause() };
         error.fault().cloned().unwrap_or_else(own)
     }

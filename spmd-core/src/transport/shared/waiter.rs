@@ -18,7 +18,7 @@ use crate::error::{Error, Result, Timeout};
 use crate::fault::{Cause, Fault};
 use crate::group::{Group, Scope};
 use crate::mode::Mode;
-use crate::panics::panic_text;
+use crate::panics::{error_text, panic_text, panic_under_way};
 use crate::wait::scheduler::Home;
 use crate::wait::{self, Bell, WaitHooks};
 
@@ -206,7 +206,11 @@ impl<'a> Waiter<'a> {
     /// Tells the others that this rank gives up with `error`, unless they are stopped already.
     pub(crate) fn give_up(&self, error: &Error) {
         if self.stopped().is_none() {
-            let cause = Cause::Returned(error.to_string());
+            // A call that ends because its rank panics is no cause.
+            let cause = match panic_under_way() {
+                Some(text) => Cause::Panicked(text),
+                None => Cause::Returned(error_text(error)),
+            };
             self.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
         }
     }

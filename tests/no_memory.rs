@@ -1,0 +1,40 @@
+//! A call that cannot be started for want of memory: an error of this rank, which may try again.
+
+#![cfg(target_os = "linux")]
+
+use std::panic::Location;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use spmd::prelude::*;
+use spmd_collectives::internal as verbs;
+use spmd_core::internal::{Call, Kind, StartedCall, start};
+
+/// Starts a barrier. What this gives is not to be forgotten.
+#[track_caller]
+fn barrier(comm: &Comm) -> Result<StartedCall<'_>> {
+    // SAFETY: it uses no memory.
+    unsafe { start(comm, Call::new(Kind::Barrier, Location::caller()), verbs::barrier()) }
+}
+
+#[test]
+fn a_start_that_failed_is_tried_again() -> Result<()> {
+    Spmd::new(2)
+        .threads()
+        .run(|ctx| {
+            // Both have all else that they need.
+            ctx.barrier()?;
+            if ctx.rank() == 0 {
+                let before = getrlimit(Resource::As);
+                let none = Rlimit { current: Some(1 << 20), ..before };
+                setrlimit(Resource::As, none).expect("a process may lower its own limit");
+                let refused = barrier(ctx).map(drop);
+                setrlimit(Resource::As, before).expect("up to the hard limit");
+                let error = refused.expect_err("there is no memory for a stack").to_string();
+                assert!(error.contains("a stack for a started call"), "{error}");
+            }
+            ctx.barrier()?;
+            let started = (0..8).map(|_| barrier(ctx)).collect::<Result<Vec<_>>>()?;
+            started.into_iter().try_for_each(StartedCall::wait)
+        })
+        .map(drop)
+}
