@@ -75,10 +75,9 @@ fn sanitized(mut command: Command) -> Command {
 
 /// Without `--full`, what goes by all that processes tell each other: messages, collectives, random
 /// programs, failures with and without survivors, in threads and on virtual ranks.
-const RACES: [&str; 5] = [
+const RACES: [&str; 4] = [
     "matrix::every_kind_of_message",
     "matrix::random_programs",
-    "matrix::threads_of_a_rank",
     "failures::a_process_that_is_killed",
     "survive::a_process_of_several_threads_fails",
 ];
