@@ -85,8 +85,6 @@ impl Plane for Card {
 /// They bring what the call needs, in rank order, and nobody else touches it now. In an alltoall,
 /// `send` and `recv` are apart.
 unsafe fn launch(all: &[Args<'_>]) {
-    let alltoall = all[0].collective.kind == Kind::Alltoall;
-    assert!(!alltoall || all.iter().all(|args| args.send.ptr != args.recv.ptr), "in place");
     let (n, size) = (all.len(), all[0].size());
     let bytes = |blocks: Blocks<'_>| blocks.total(n) * size;
     // SAFETY: the memory, which is the host's, holds the blocks of the call or has room for them,
@@ -121,6 +119,8 @@ unsafe fn launch(all: &[Args<'_>]) {
             }
             _ => {
                 let block = all[0].send.blocks.longest() * size;
+                let apart = all.iter().all(|args| args.send.ptr != args.recv.ptr);
+                assert!(block == 0 || apart, "in place");
                 for (from, into) in (0..n * n).map(|it| (it / n, it % n)) {
                     let source = all[from].send.ptr.add(into * block);
                     let target = all[into].recv.ptr.add(from * block);
