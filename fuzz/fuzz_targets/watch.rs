@@ -1,4 +1,0 @@
-//! What another process says to the watch of this one.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| spmd_core::fuzzing::watch(bytes));
