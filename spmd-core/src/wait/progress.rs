@@ -46,7 +46,7 @@ pub(super) fn wait_progressing(
     wait_as_thread(bell, (spins, yields), false, &mut hooks, &mut ready)
 }
 
-/// The watch of such a wait.
+/// The hooks of such a wait.
 struct Progressing<'w> {
     hooks: &'w mut dyn WaitHooks,
 }

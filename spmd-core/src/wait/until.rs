@@ -127,7 +127,7 @@ pub(crate) fn for_own_turn(bell: Bell<'_>, mut has_turn: impl FnMut() -> bool) {
 /// How a wait waits that nothing ends but its condition.
 const STUBBORN: Policy = Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };
 
-/// Its watch.
+/// Its hooks.
 struct Stubborn;
 
 impl WaitHooks for Stubborn {

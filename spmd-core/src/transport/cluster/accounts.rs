@@ -45,14 +45,14 @@ impl Cluster {
         }
         let last = world.memory.area(now.leader(), now.area()).done.0.load(Acquire);
         let mut rounds = Rounds::of(world, now.leader(), now.area(), last, SLOTS);
-        let (leader, leads) = (now.leader() as u32, now.leads());
-        if leads.first() == Some(&leader) {
-            ledger.close(now.context(), leader, rounds, leads.len() - 1);
+        let (leader, ranks) = (now.leader() as u32, now.leaders());
+        if ranks.first() == Some(&leader) {
+            ledger.close(now.context(), leader, rounds, ranks.len() - 1);
             return;
         }
         cut_calls(&mut rounds);
         // What cannot be told is not compared.
-        if let (Some(first), Ok(rounds)) = (leads.first(), postcard::to_allocvec(&rounds)) {
+        if let (Some(first), Ok(rounds)) = (ranks.first(), postcard::to_allocvec(&rounds)) {
             let packet = Packet::Calls { leader, context: now.context(), rounds: &rounds };
             let _ = self.send(self.process_of(*first as usize), &packet);
         }

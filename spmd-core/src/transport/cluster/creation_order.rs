@@ -1,4 +1,4 @@
-//! Which lead of this process makes communicators now.
+//! Which leader of this process makes communicators now.
 //!
 //! A library makes a communicator with a call that holds the process up until the others have come,
 //! so two of them must be made one after the other, in one order on all processes that make both.
@@ -37,7 +37,7 @@ pub(super) struct CreationRequest<'a> {
 }
 
 impl CreationRequest<'_> {
-    /// Takes the turn, if nobody has it and no older communicator's lead wants it.
+    /// Takes the turn, if nobody has it and no older communicator's leader wants it.
     pub(super) fn take(&self) -> bool {
         let mut state = self.creation_order.0.lock();
         let mine = state.taken.is_none() && state.wishes.first() == Some(&self.context);

@@ -66,8 +66,8 @@ impl Cluster {
         let rounds = Rounds::of(world, first, area_of(block), last, SLOTS);
         // SAFETY: memory that the step names is held while it is made.
         let all = allgather(processes, &rounds, |step| unsafe { self.make_with_all(step) })?;
-        let leads = (0..processes).map(|process| process * self.each);
-        let differ = differences(leads.zip(all), true);
+        let leaders = (0..processes).map(|process| process * self.each);
+        let differ = differences(leaders.zip(all), true);
         let mut found = self.found_in_ledger();
         found.iter_mut().for_each(cut_fault);
         // SAFETY: as above.

@@ -54,9 +54,9 @@ impl Hierarchy {
         let (members, places) = Hierarchy::lay_out(&cluster, group);
         let homes = members.iter().map(|ranks| cluster.process_of(group.world(ranks[0]))).collect();
         let ordered = members.iter().flatten().copied().eq(0..group.len());
-        let leads: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
-        let leader = leads[processes.rank()] as usize;
-        let now = Now::new(context, area, leader, leads);
+        let leaders: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
+        let leader = leaders[processes.rank()] as usize;
+        let now = Now::new(context, area, leader, leaders);
         let lone_ranks = primary && cluster.each == 1 && !cluster.survives();
         let blocking = AtomicBool::new(lone_ranks);
         let leaders = Arc::new(Leaders::new(processes, homes, now, primary));

@@ -113,8 +113,8 @@ impl<P: Copy> Leader<'_, P> {
         // SAFETY: memory that the step names is held while it is made.
         let all = allgather(self.processes(), &rounds, |step| unsafe { self.make(step) })?;
         self.hierarchy.cluster.leave_it_to_first();
-        let leads = self.hierarchy.now().leads().iter().map(|leader| *leader as usize);
-        match differences(leads.zip(all), false) {
+        let leaders = self.hierarchy.now().leaders().iter().map(|leader| *leader as usize);
+        match differences(leaders.zip(all), false) {
             Some(fault) => Err(self.round.stopped_with(&fault)),
             None => Err(self.disagree("different calls, too long ago to be on record")),
         }

@@ -15,7 +15,7 @@ use crate::fault::Fault;
 /// Of one communicator, at its first leader.
 #[derive(Default)]
 struct Account {
-    /// That lead and its own calls, and how many others have not been heard, once it is through.
+    /// That leader and its own calls, and how many others have not been heard, once it is through.
     own: Option<(u32, Rounds, usize)>,
     /// What others have told.
     told: Vec<(u32, Rounds)>,

@@ -16,7 +16,7 @@ pub(crate) struct Now {
     leader: usize,
     area: usize,
     /// The leaders of all processes.
-    leads: Vec<u32>,
+    leaders: Vec<u32>,
     /// The last round that was begun.
     begun: AtomicU64,
     /// The round that the leader waits in, or 0.
@@ -24,9 +24,9 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    pub(super) fn new(context: u64, area: usize, leader: usize, leads: Vec<u32>) -> Now {
+    pub(super) fn new(context: u64, area: usize, leader: usize, leaders: Vec<u32>) -> Now {
         let (begun, inside) = Default::default();
-        Now { context, leader, area, leads, begun, inside }
+        Now { context, leader, area, leaders, begun, inside }
     }
 
     /// The leader is about to wait for the others in this round, which its slot shows.
@@ -61,8 +61,8 @@ impl Now {
     }
 
     /// The leaders of all processes.
-    pub(super) fn leads(&self) -> &[u32] {
-        &self.leads
+    pub(super) fn leaders(&self) -> &[u32] {
+        &self.leaders
     }
 
     /// How far it is, and its wait, if it waits.
@@ -105,7 +105,7 @@ impl Now {
     fn progress(&self, world: &World, round: u64) -> Progress {
         // Of the slots, the next round may be about to use the oldest.
         let rounds = Rounds::of(world, self.leader, self.area, round, SLOTS - 1);
-        let (context, leader, leads) = (self.context, self.leader as u32, self.leads.clone());
-        Progress { context, leader, rounds, leads }
+        let (context, leader, leaders) = (self.context, self.leader as u32, self.leaders.clone());
+        Progress { context, leader, rounds, leaders }
     }
 }

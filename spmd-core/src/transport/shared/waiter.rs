@@ -1,5 +1,7 @@
 //! A call that may have to wait: what ends its wait, what is told of it, and its record.
 
+mod held_up;
+
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +21,6 @@ use crate::fault::{Cause, Fault};
 use crate::group::{Group, Scope};
 use crate::mode::Mode;
 use crate::panics::{error_text, panic_text, panic_under_way};
-use crate::wait::scheduler::Home;
 use crate::wait::{self, Bell, WaitHooks};
 
 /// One call that may have to wait.
@@ -286,38 +287,7 @@ impl<'a> Waiter<'a> {
     }
 }
 
-/// How long a worker may be seen to wait outside the library while a thread of the program's own
-/// waits for a rank that it runs.
-const HELD_UP: Duration = Duration::from_secs(2);
-
 impl Waiter<'_> {
-    /// Complains, on a thread of the program's own that uses a communicator of a virtual rank, if
-    /// the rank that it waits for cannot run, because another one of its worker waits outside the
-    /// library, and nobody is left who could end that wait: all workers stand still, and all other
-    /// threads wait in the library, between two looks the same ones.
-    fn held_up(&self, on: u32) -> Result<()> {
-        let world = &self.endpoint.world;
-        if world.mode != Mode::Virtual || wait::scheduler::in_coroutine() || on == Agent::ANY {
-            return Ok(());
-        }
-        let before = self.standstill.take();
-        let Some(rank) = (on as usize).checked_sub(1) else { return Ok(()) };
-        if world.home(rank).is_none_or(|home| home.held_up() < HELD_UP) || !world.stands_still() {
-            return Ok(());
-        }
-        let Some(now) = world.all_wait() else { return Ok(()) };
-        if before != Some(now) {
-            self.standstill.set(Some(now));
-            return Ok(());
-        }
-        Err(Error::argument(format!(
-            "{} cannot complete: rank {rank} cannot run, as a virtual rank of its worker waits for \
-             something outside the library, such as a thread that it joins; use thread ranks, or call \
-             iprobe until the thread has finished",
-            self.call
-        )))
-    }
-
     /// Whether another member is still in the block. The one that was seen last is looked at first:
     /// in a world, by whichever rank.
     fn sees_another(&self) -> bool {
@@ -396,15 +366,6 @@ impl World {
             }
         }
         own.then_some(here)
-    }
-
-    /// Whether no worker of this process runs a rank, or will before another thread does something.
-    fn stands_still(&self) -> bool {
-        let mut before: Option<&Home> = None;
-        self.local().filter_map(|rank| self.home(rank)).all(|home| {
-            let same = before.replace(home).is_some_and(|before| before.is_progressing(home));
-            same || home.stands_still(HELD_UP)
-        })
     }
 
     /// Whether this wait still goes on.

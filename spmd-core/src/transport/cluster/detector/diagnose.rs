@@ -297,21 +297,21 @@ fn keep_steady<'a>(
 /// have.
 fn late(states: &States) -> BTreeMap<(u64, u64), Vec<u32>> {
     let mut progress: BTreeMap<(u64, u32), u64> = BTreeMap::new();
-    let mut leads: BTreeMap<u64, &[u32]> = BTreeMap::new();
+    let mut leaders: BTreeMap<u64, &[u32]> = BTreeMap::new();
     for it in states.iter().flat_map(|state| &state.comms) {
         progress.insert((it.context, it.leader), it.rounds.last);
-        leads.insert(it.context, &it.leads);
+        leaders.insert(it.context, &it.leaders);
     }
     let mut late = BTreeMap::new();
     for wait in states.iter().flat_map(|state| &state.waits) {
         let WaitTarget::Round { context, round } = wait.on else { continue };
         late.entry((context, round)).or_insert_with(|| {
-            let leads = leads.get(&context).copied().unwrap_or_default().iter().copied();
+            let leaders = leaders.get(&context).copied().unwrap_or_default().iter().copied();
             let has_come = |leader: &u32| progress.get(&(context, *leader)) >= Some(&round);
-            leads.filter(|leader| !has_come(leader)).collect::<Vec<u32>>()
+            leaders.filter(|leader| !has_come(leader)).collect::<Vec<u32>>()
         });
     }
-    late.retain(|_, leads| !leads.is_empty());
+    late.retain(|_, leaders| !leaders.is_empty());
     late
 }
 

@@ -5,7 +5,7 @@ use super::diagnose::{stalled, verdict};
 use super::state::ProcessState;
 use super::wire::{DetectorMessage, words};
 
-/// Reads bytes as what comes from a connection, and judges the states among the words.
+/// Reads bytes as what comes from a connection, and diagnoses the states among the messages.
 pub(crate) fn receive(bytes: &[u8]) {
     let mut came = bytes.to_vec();
     let Ok(words) = words(&mut came) else { return };

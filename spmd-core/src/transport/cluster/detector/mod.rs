@@ -1,7 +1,7 @@
 //! The detector: a thread of each process that notices what a rank in a native call cannot: that a
 //! process is gone, that another one has failed, that ranks wait for each other for ever.
 //!
-//! The detectors are joined to that of process 0, which judges (`diagnose.rs`), by a connection
+//! The detectors are joined to that of process 0, which diagnoses (`diagnose.rs`), by a connection
 //! each, over which nothing is said as long as all goes well. A detector looks at its ranks twice a
 //! second; if a wait has lasted that long, it says so; a native call ends at its time limit
 //! (`overdue.rs`). Process 0 then asks all how things stand (`state.rs`) until nobody says so any
@@ -9,7 +9,7 @@
 //! job's secret gets no answer, and no more of this process than `acceptor.rs` says.
 //!
 //! Where processes go on when others fail (`survive.rs`), any two detectors are joined, so that
-//! each sees by itself who is gone; the lowest that is left judges.
+//! each sees by itself who is gone; the lowest that is left diagnoses.
 
 mod acceptor;
 mod address;
@@ -58,7 +58,7 @@ impl Drop for FailureDetector {
 }
 
 impl FailureDetector {
-    /// Joins this process's watch to the others. All processes call it, once.
+    /// Joins this process's detector to the others. All processes call it, once.
     pub(super) fn start(
         fabric: &Arc<dyn Fabric>,
         first_report: &Arc<FirstReport>,

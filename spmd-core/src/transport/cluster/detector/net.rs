@@ -85,7 +85,7 @@ impl Net {
         while self.peers.len() + 1 < self.processes {
             if start.elapsed() > JOIN {
                 return Err(Error::boot(format!(
-                    "the watches of {} of {} processes have not connected to this one's within \
+                    "the failure detectors of {} of {} processes have not connected to this one's within \
                      {JOIN:?}; the job's hosts must be able to connect to each other over TCP, \
                      at any port",
                     self.processes - 1 - self.peers.len(),

@@ -83,7 +83,7 @@ pub(in super::super) struct Progress {
     /// Those that it has begun.
     pub(in super::super) rounds: Rounds,
     /// The leaders of all its processes.
-    pub(in super::super) leads: Vec<u32>,
+    pub(in super::super) leaders: Vec<u32>,
 }
 
 impl ProcessState {

@@ -1,4 +1,4 @@
-//! The thread of a detector: hears the others, looks at the ranks here, and judges.
+//! The thread of a detector: hears the others, looks at the ranks here, and diagnoses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ impl DetectorThread {
         }
     }
 
-    /// The process whose detector judges: the lowest that is left.
+    /// The process whose detector diagnoses: the lowest that is left.
     fn diagnose_all(&self) -> usize {
         (0..self.process).find(|it| !self.shared.known.is_dead(*it)).unwrap_or(self.process)
     }

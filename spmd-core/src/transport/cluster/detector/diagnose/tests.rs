@@ -46,7 +46,7 @@ fn poll(rank: u32, on: WaitTarget) -> Wait {
 fn progress(leader: u32, round: u64, prints: [u64; 4]) -> Progress {
     let calls = prints.iter().map(|print| format!("call {print}")).collect();
     let rounds = Rounds { last: round, prints, calls };
-    Progress { context: 1, leader, rounds, leads: vec![0, 1] }
+    Progress { context: 1, leader, rounds, leaders: vec![0, 1] }
 }
 
 fn all<const N: usize>(waits: [Option<Wait>; N]) -> Vec<ProcessState> {
