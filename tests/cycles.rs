@@ -13,11 +13,13 @@ use spmd::prelude::*;
 #[path = "mistakes/expect.rs"]
 #[allow(dead_code, reason = "this file uses a part of it")]
 mod expect;
+#[path = "cycles/through_started.rs"]
+mod through_started;
 
 use expect::mistake;
 
 fn main() {
-    let tests: [(&str, fn()); 15] = [
+    let tests: [(&str, fn()); 20] = [
         ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
         ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
         ("rows_against_columns", rows_against_columns),
@@ -31,6 +33,17 @@ fn main() {
         ("a_rank_of_another_block_that_has_the_communicator", another_block_has_the_communicator),
         ("a_thread_beside_a_worker_that_has_ended", a_thread_beside_a_worker_that_has_ended),
         ("a_circle_that_one_of_its_ranks_cannot_see", a_circle_that_one_of_its_ranks_cannot_see),
+        ("the_end_of_a_started_call", through_started::the_end_of_a_started_call),
+        ("receives_beside_started_calls", through_started::receives_beside_started_calls),
+        (
+            "a_started_call_whose_turn_has_not_come",
+            through_started::a_started_call_whose_turn_has_not_come,
+        ),
+        ("a_started_call_that_is_dropped", through_started::a_started_call_that_is_dropped),
+        (
+            "a_started_call_that_lends_its_memory",
+            through_started::a_started_call_that_lends_its_memory,
+        ),
         ("a_thread_that_is_joined", a_thread_that_is_joined),
         ("a_thread_that_is_joined_and_computes", a_thread_that_is_joined_and_computes),
     ];

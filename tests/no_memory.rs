@@ -2,19 +2,14 @@
 
 #![cfg(target_os = "linux")]
 
-use std::panic::Location;
+#[path = "support/starts.rs"]
+mod starts;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spmd::prelude::*;
-use spmd_collectives::internal as verbs;
-use spmd_core::internal::{Call, Kind, StartedCall, start};
+use spmd_core::internal::StartedCall;
 
-/// Starts a barrier. What this gives is not to be forgotten.
-#[track_caller]
-fn barrier(comm: &Comm) -> Result<StartedCall<'_>> {
-    // SAFETY: it uses no memory.
-    unsafe { start(comm, Call::new(Kind::Barrier, Location::caller()), verbs::barrier()) }
-}
+use starts::barrier;
 
 #[test]
 fn a_start_that_failed_is_tried_again() -> Result<()> {

@@ -1,60 +1,23 @@
 //! Calls that go on while their ranks do something else: several of one communicator at a time,
 //! ended in any order, in every place.
 
+#[path = "support/starts.rs"]
+mod starts;
 mod support;
 
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use spmd::Element;
 use spmd::prelude::*;
-use spmd_collectives::internal as verbs;
-use spmd_core::internal::{Blocks, Call, ErasedOp, Kind, Memory, StartedCall, start};
+use spmd_core::internal::{ErasedOp, StartedCall};
 
+use starts::{allreduce, barrier, broadcast};
 use support::World;
 
 /// Elements of 4 MiB.
 const LARGE: usize = 512 << 10;
 
 const RANKS: [usize; 4] = [1, 2, 3, 5];
-
-/// Room for what calls receive, or values for them.
-fn memory<T>(buf: &mut [T]) -> Memory<'_> {
-    Memory::host(buf.as_mut_ptr().cast(), Blocks::One(buf.len()))
-}
-
-/// Starts an allreduce in place. What this gives is not to be forgotten.
-#[track_caller]
-fn allreduce<'a, T: Element>(
-    comm: &'a Comm,
-    buf: &'a mut [T],
-    op: ErasedOp<'a>,
-) -> Result<StartedCall<'a>> {
-    let call = Call::new(Kind::Allreduce, Location::caller()).data(T::DTYPE, buf.len()).op(op);
-    let buf = memory(buf);
-    // SAFETY: the buffer is borrowed for as long as the call may go on, which ends before it as no
-    // test forgets what it has started.
-    unsafe { start(comm, call, verbs::allreduce(T::DTYPE, op, buf, buf)) }
-}
-
-/// Starts a broadcast, likewise.
-#[track_caller]
-fn broadcast<'a, T: Element>(
-    comm: &'a Comm,
-    buf: &'a mut [T],
-    root: usize,
-) -> Result<StartedCall<'a>> {
-    let call = Call::new(Kind::Broadcast, Location::caller()).data(T::DTYPE, buf.len()).root(root);
-    // SAFETY: as above.
-    unsafe { start(comm, call, verbs::broadcast(T::DTYPE, root, memory(buf))) }
-}
-
-/// Starts a barrier, likewise.
-#[track_caller]
-fn barrier(comm: &Comm) -> Result<StartedCall<'_>> {
-    // SAFETY: it uses no memory.
-    unsafe { start(comm, Call::new(Kind::Barrier, Location::caller()), verbs::barrier()) }
-}
 
 /// What `rank` contributes in `turn`.
 fn given(rank: usize, turn: usize, count: usize) -> impl Iterator<Item = f64> {
@@ -248,6 +211,33 @@ fn a_rank_that_leaves_is_told_of() {
         assert!(error.contains("rank 1"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     });
+}
+
+/// Calls that go on while all ranks wait for something else, for seconds, are no cycle.
+#[test]
+fn calls_that_go_on_are_no_cycle() -> Result<()> {
+    World::default().everywhere("calls_that_go_on_are_no_cycle", &[2, 3], |ctx| {
+        let (comm, op) = (ctx.dup()?, ErasedOp::new::<f64, _>(&Sum));
+        for turn in 0..3 {
+            let mut sums = vec![1.0; LARGE];
+            let many = allreduce(&comm, &mut sums, op)?;
+            let first = barrier(ctx)?;
+            if ctx.rank() == turn % ctx.size() {
+                // Others wait for this one through several calls.
+                std::thread::sleep(Duration::from_millis(700));
+            }
+            first.wait()?;
+            if ctx.rank() == 0 {
+                std::thread::sleep(Duration::from_millis(700));
+                (1..ctx.size()).try_for_each(|rank| ctx.send(&[turn], rank, 0))?;
+            } else {
+                ctx.recv(&mut [0usize], 0, 0)?;
+            }
+            many.wait()?;
+            assert!(sums.iter().all(|sum| *sum == ctx.size() as f64));
+        }
+        Ok(())
+    })
 }
 
 /// A thread rank that panics takes its memory back, whatever goes on in it.

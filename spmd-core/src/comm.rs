@@ -27,3 +27,4 @@ pub use entry::CallGuard;
 pub(crate) use entry::IN_OPERATION;
 pub use internals::Internals;
 pub use part::Part;
+pub use start::StartedCall;

@@ -3,10 +3,9 @@
 
 use crate::args::{Args, SingleRank};
 use crate::call::Call;
-use crate::comm::Comm;
+use crate::comm::{Comm, StartedCall};
 use crate::error::{Error, Result};
 use crate::plane::{Numbered, Planes};
-use crate::wait::StartedCall;
 
 /// Carries a call out.
 ///
@@ -52,7 +51,7 @@ pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Resul
     // SAFETY: what `call` and `args` name lives until the call is over, as what this gives is
     // dropped, not forgotten, before any of it, by the agent that starts the call; until then all
     // is as `dispatch` asks for it (this function's contract).
-    unsafe { comm.start(&call, move |comm| dispatch(comm, &call, args)) }
+    unsafe { comm.start(call, move |comm| dispatch(comm, &call, args)) }
 }
 
 /// # Safety

@@ -241,6 +241,8 @@ pub(crate) fn by_call(calls: impl Iterator<Item = (usize, String)>) -> Vec<Strin
     let mut places: HashMap<String, usize> = HashMap::new();
     for (rank, call) in calls {
         match places.get(&call) {
+            // Calls that a rank has started at one place are told once.
+            Some(place) if groups[*place].1.last() == Some(&rank) => {}
             Some(place) => groups[*place].1.push(rank),
             None => {
                 places.insert(call.clone(), groups.len());

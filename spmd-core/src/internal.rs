@@ -4,6 +4,7 @@ pub use crate::algorithm::*;
 pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
 pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
+pub use crate::comm::StartedCall;
 pub use crate::comm::{CallGuard, CombiningCall, ContextOffer, Internals, Part, Trial};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::{dispatch, start};
@@ -14,4 +15,3 @@ pub use crate::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessB
 pub use crate::transport::shared::collective::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 pub use crate::transport::shared::{Common, packed_if_apart};
-pub use crate::wait::StartedCall;

@@ -69,7 +69,8 @@ impl LoopbackGroup {
                     missing.find(|member| lives(member)).is_none().then_some(())?;
                 } else if let Some(first) = missing.next() {
                     let survives = self.net.plan.survives && !lives(first);
-                    return survives.then(|| Err(format!("process {first} has failed")));
+                    return survives
+                        .then(|| Err(format!("process {} has failed", set.members[*first])));
                 }
             }
             let came = |member: &&usize| there(member) && (!living || lives(member));

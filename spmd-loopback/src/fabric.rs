@@ -43,8 +43,10 @@ impl Loopback {
         bytes: usize,
     ) -> Result<Box<dyn FabricRequest>> {
         let mut state = self.net.begin(self.process);
-        let given =
-            SendRequest { net: self.net.clone(), key: (self.process, to, key), taken: false };
+        let given = (self.process, to, key);
+        if state.payloads.0.contains_key(&given) {
+            return Err(wrong("give", format!("payload {key} for process {to} is there already")));
+        }
         let arrival = state.arrival();
         let data = match self.net.plan.survives {
             true => {
@@ -54,12 +56,10 @@ impl Loopback {
             }
             false => PayloadData::There(data, bytes),
         };
-        if state.lives(to)
-            && state.payloads.0.insert(given.key, Payload { data, arrival }).is_some()
-        {
-            return Err(wrong("give", format!("payload {key} for process {to} is there already")));
+        if state.lives(to) {
+            state.payloads.0.insert(given, Payload { data, arrival });
         }
-        Ok(Box::new(given))
+        Ok(Box::new(SendRequest { net: self.net.clone(), key: given, taken: false }))
     }
 
     /// # Safety

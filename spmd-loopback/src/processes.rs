@@ -35,7 +35,8 @@ impl LoopbackGroup {
     /// # Safety
     /// As [`run`](spmd_core::transport::fabric::ProcessGroup::run).
     pub(crate) unsafe fn make(&self, step: NativeCollective<'_>) -> Result<()> {
-        let mut begun = self.begin(step);
+        // SAFETY: the caller's contract.
+        let mut begun = unsafe { self.begin(step) };
         // SAFETY: the caller's contract.
         self.net.until(self.process, |state| unsafe { begun.look(state, &step) })
     }
@@ -48,12 +49,14 @@ impl LoopbackGroup {
         &'a self,
         step: NativeCollective<'a>,
     ) -> Box<dyn FabricRequest + 'a> {
-        Box::new(CollectiveRequest { begun: self.begin(step), step })
+        // SAFETY: the caller's contract.
+        Box::new(CollectiveRequest { begun: unsafe { self.begin(step) }, step })
     }
 
-    fn begin(&self, step: NativeCollective<'_>) -> StartedCollective<'_> {
-        // SAFETY: what is readable for the step is until it is complete, by the contract of
-        // `start`.
+    /// # Safety
+    /// What the step names as readable is, during this call.
+    unsafe fn begin(&self, step: NativeCollective<'_>) -> StartedCollective<'_> {
+        // SAFETY: this function's contract is that of `brought`.
         let brought = unsafe { brought(&step, self.rank, self.size) };
         let mut state = self.net.begin(self.process);
         let arrival = state.arrival();
@@ -93,13 +96,13 @@ impl State {
         let (now, mut waits) = (Instant::now(), number - set.first >= UNDER_WAY);
         for other in (0..set.members.len()).filter(|other| needs(step, me, *other)) {
             let process = set.members[other];
+            let joined = self.joins(members.process, process);
             let arrived = place.arrivals[other].is_some_and(|arrival| arrival <= now);
             match &place.brought[other] {
                 // Messages of one kind of step are not taken for those of another one.
-                Some(brought) if arrived && brought.kind == what => {
-                    waits |= !self.joins(members.process, process);
-                }
-                None if survives && !self.lives(process) => {
+                Some(brought) if arrived && brought.kind == what && joined => {}
+                // Nor does what one has sent that was cut off before it died.
+                other if (other.is_none() || !joined) && survives && !self.lives(process) => {
                     return Some(Err(wrong(what.0, format!("process {process} has failed"))));
                 }
                 _ => waits = true,
@@ -167,7 +170,7 @@ impl FabricRequest for CollectiveRequest<'_> {
 impl Drop for LoopbackGroup {
     fn drop(&mut self) {
         let mut state = self.net.lock();
-        let set = state.set(self.set);
+        let Some(set) = state.sets.get_mut(&self.set) else { return };
         set.leave(self.process);
         // That of all is the fabric's.
         if self.set != 0 && set.left.iter().all(|left| *left) {

@@ -109,10 +109,12 @@ pub(crate) unsafe fn deliver(
     };
     let put = |from: usize, data: &[u8], into: *mut u8, bytes: usize| {
         if data.len() != bytes {
-            let text = format!("process {from} has sent {} bytes, not {bytes}", data.len());
+            let text =
+                format!("member {from} of the set has sent {} bytes, not {bytes}", data.len());
             return Err(wrong(kind(step).0, text));
         }
-        // SAFETY: the caller's contract; the data are a copy of this fabric's own.
+        // SAFETY: `into` is writable for so many bytes, which nobody else uses (this function's
+        // contract), and the data, as many, are a copy of this fabric's own: apart from them.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), into, bytes) };
         Ok(())
     };
@@ -129,12 +131,15 @@ pub(crate) unsafe fn deliver(
         for from in 1..processes {
             let next = of(from, 0);
             if next.len() != bytes(fold) || sum.len() != next.len() {
-                let text = format!("process {from} has sent {} bytes", next.len());
+                let text = format!("member {from} of the set has sent {} bytes", next.len());
                 return Err(wrong(kind(step).0, text));
             }
             let out = sum.as_mut_ptr();
-            // SAFETY: both have so many elements of this type, of which all bytes are values
-            // (`folds`), and `out` is the left input.
+            // SAFETY: both have as many bytes as so many elements, as was just looked at, which need
+            // no alignment; all bytes are values of the type, and the operation is one on it
+            // (`ProcessGroup::folds`, which holds for what the step names). `out` is the left
+            // input. `sum` is used by nobody else, and `next` is a copy of this fabric's own, apart
+            // from it, that nobody writes.
             unsafe { fold.op.fold(out, out, next.as_ptr(), fold.count) };
         }
         Ok(sum)

@@ -68,7 +68,8 @@ impl FabricRequest for ReceiveRequest {
         }
         // SAFETY: the data are the payload's own, or their sender's, who has kept them until now:
         // it leaves them under the lock that is held here. The memory is writable for as many bytes
-        // until this is dropped, by the contract of `take`.
+        // until this is dropped, and nobody else reads or writes it, by the contract of `irecv`: so
+        // it is apart from the data.
         unsafe { std::ptr::copy_nonoverlapping(data, into, bytes) };
         self.taken = true;
         drop(state);

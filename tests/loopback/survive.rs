@@ -133,6 +133,40 @@ fn two_of_five_are_killed() {
     }
 }
 
+/// Two processes that live are cut off from each other, and the others see both: the higher one
+/// ends, and the rest go on without it.
+#[test]
+fn two_that_live_are_cut_off() {
+    let expected = oracle();
+    for turn in 0..if full() { 60 } else { 8 } {
+        let shape = [(3, 1, false), (3, 2, false), (3, 2, true), (4, 1, false)][turn as usize % 4];
+        let mut random = fastrand::Rng::with_seed(turn);
+        let (one, other) = [(0, 2), (0, 1), (1, 2)][random.usize(0..3)];
+        let doom = Doom { step: random.u64(0..STEPS), micros: random.u64(0..3000) };
+        let job = slow(shape, turn).survives();
+        let handle = job.handle();
+        let ran = job.run(move |ctx| {
+            let handle = handle.clone();
+            let cut = Arc::new(move || handle.cut(one, other)) as Kill;
+            survive_by(ctx, (ctx.rank() == one * shape.1).then_some(doom), &cut)
+        });
+        let what = format!("turn {turn}, {shape:?}, {one} and {other}: {ran:?}");
+        assert_eq!(went_on(&ran), shape.0 - 1, "{what}");
+        for (process, end) in ran.ends.iter().enumerate() {
+            match end {
+                ProcessEnd::Returned(Ok(hashes)) => {
+                    assert!(hashes.iter().all(|hash| *hash == expected), "{what}")
+                }
+                end => {
+                    assert!(matches!(end, ProcessEnd::EarlyEnd(EarlyEnd::Killed)), "{what}");
+                    assert_eq!(process, other, "{what}");
+                }
+            }
+        }
+        assert!(ran.printed().contains("have lost the connection between them"), "{what}");
+    }
+}
+
 /// Flags are agreed on, and a failure is the same on all.
 #[test]
 fn agreements() {

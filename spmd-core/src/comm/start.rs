@@ -13,7 +13,50 @@ use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Scope, TRACKS};
 use crate::transport::shared::collective::CollectiveArea;
-use crate::wait::{self, StartedCall};
+use crate::transport::shared::waiter::Waiter;
+use crate::transport::shared::waiter::started::AwaitsStarted;
+use crate::wait::{self, StartedHandle};
+
+/// A call that is under way while its rank does something else. Dropped, it is waited for.
+#[must_use = "dropped, it waits until the call is over"]
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct StartedCall<'a> {
+    handle: Option<StartedHandle<'a>>,
+    comm: &'a Comm,
+    call: Call<'a>,
+}
+
+impl StartedCall<'_> {
+    /// Goes on with the calls that whoever runs here has started. Whether this one is over.
+    pub fn test(&self) -> bool {
+        self.handle.as_ref().is_none_or(StartedHandle::test)
+    }
+
+    /// Waits until the call is over, and gives its result. A panic of an operation goes on here.
+    ///
+    /// Errors: the call's.
+    pub fn wait(mut self) -> Result<()> {
+        self.until_over();
+        self.handle.take().map_or(Ok(()), StartedHandle::result)
+    }
+
+    /// Waits, on record, until the call is over.
+    fn until_over(&self) {
+        let Some(handle) = &self.handle else { return };
+        let Comm { endpoint, scope, .. } = self.comm;
+        let waiter = Waiter::new(endpoint, scope, &self.call, self.comm.note(&self.call));
+        handle.until_over(&mut AwaitsStarted::new(waiter));
+    }
+}
+
+impl Drop for StartedCall<'_> {
+    fn drop(&mut self) {
+        // Otherwise the handle tells the call to give up.
+        if !std::thread::panicking() {
+            self.until_over();
+        }
+    }
+}
 
 impl Comm {
     /// Starts a call: `body` carries it out on the communicator that it is given, of the same
@@ -29,10 +72,10 @@ impl Comm {
     /// before any of it, by the agent that starts the call.
     pub(crate) unsafe fn start<'a>(
         &'a self,
-        call: &Call<'_>,
+        call: Call<'a>,
         body: impl FnOnce(&'a Comm) -> Result<()> + 'a,
     ) -> Result<StartedCall<'a>> {
-        let entered = self.user.enter(call)?;
+        let entered = self.user.enter(&call)?;
         if self.hierarchy.is_some() {
             return Err(Error::unavailable(
                 format!("{call}, started"),
@@ -53,7 +96,10 @@ impl Comm {
         let in_turn = move || {
             wait::for_own_turn(bell, || over.get() == turn);
             comm.area.follows(moment, start);
+            // What it waits for is told where it waits.
+            comm.endpoint.begins_started();
             let result = catch_unwind(AssertUnwindSafe(|| body(comm)));
+            comm.endpoint.ends_started();
             over.set(turn + 1);
             result.unwrap_or_else(|payload| resume_unwind(payload))
         };
@@ -63,7 +109,8 @@ impl Comm {
         // as what this gives.
         let started = unsafe { wait::start(bell, in_turn) };
         // Nothing of it has run: the next one takes its turn.
-        started.inspect_err(|_| tracks.starts.set(start))
+        let handle = started.inspect_err(|_| tracks.starts.set(start))?;
+        Ok(StartedCall { handle: Some(handle), comm: self, call })
     }
 
     /// The same ranks on the area of a track.

@@ -36,9 +36,14 @@ pub(crate) fn set_current(rank: *const ()) -> *const () {
 /// What a started call has started: none starts another one, or goes on with it.
 pub(super) const WITHIN: *const () = dangling();
 
+/// Whether whoever runs here has started calls that are not over, or is one.
+#[inline]
+pub(super) fn progresses() -> bool {
+    !CURRENT.get().started.is_null()
+}
+
 /// The calls that whoever runs here has started; null if there are none, or a started call runs
 /// here.
-#[inline]
 pub(super) fn started() -> *const () {
     let started = CURRENT.get().started;
     if started == WITHIN { null() } else { started }

@@ -24,8 +24,7 @@ pub(crate) use bell::Bell;
 pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use policy::{Policy, WaitHooks, cores};
-pub use start::StartedCall;
-pub(crate) use start::start;
+pub(crate) use start::{StartedHandle, start};
 pub(crate) use threads::{
     Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };

@@ -73,6 +73,8 @@ pub(crate) trait WaitHooks {
     /// left, cycles, time limits). Called about ten times a second. An error ends the wait.
     /// `ready` looks at the condition.
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// Calls that this agent has started have gone on: it may act although its own wait lasts.
+    fn calls_went_on(&mut self) {}
     /// Does at once what a peer has asked for that cannot wait until this wait is over: makes room
     /// for its messages. Whether one has asked. Cheap if not.
     fn serve(&mut self) -> bool {

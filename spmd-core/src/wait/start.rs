@@ -7,15 +7,14 @@ use std::rc::Rc;
 use super::bell::Bell;
 use super::coroutine::{Local, Resumed};
 use super::current::is_started;
+use super::policy::WaitHooks;
 use super::stack::Stacks;
 use super::started::{self, CallCoroutine, STACKS, StartedEntry};
-use super::until::until_done;
+use super::until::{STUBBORN, until, until_done};
 use crate::error::{Error, Result};
 
-/// A call that somebody has started. Dropped, it is waited for.
-#[must_use = "dropped, it waits until the call is over"]
-#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct StartedCall<'a> {
+/// A call that an agent has started. Dropped, it is waited for.
+pub(crate) struct StartedHandle<'a> {
     going: Rc<StartedEntry>,
     bell: Bell<'a>,
     /// What the call uses.
@@ -32,7 +31,7 @@ pub struct StartedCall<'a> {
 pub(crate) unsafe fn start<'a>(
     bell: Bell<'a>,
     body: impl FnOnce() -> Result<()> + 'a,
-) -> Result<StartedCall<'a>> {
+) -> Result<StartedHandle<'a>> {
     if is_started() {
         return Err(Error::argument("a started call cannot start another one".into()));
     }
@@ -48,26 +47,31 @@ pub(crate) unsafe fn start<'a>(
         })
     };
     let going = Rc::new(StartedEntry::new(coroutine, bell));
-    if !going.resume(Resumed::Woken) {
+    if !going.resume(Resumed::Woken).ended {
         started::insert(going.clone());
     }
-    Ok(StartedCall { going, bell, _uses: PhantomData })
+    Ok(StartedHandle { going, bell, _uses: PhantomData })
 }
 
-impl StartedCall<'_> {
+impl StartedHandle<'_> {
     /// Goes on with the calls that whoever runs here has started. Whether this one is over.
-    pub fn test(&self) -> bool {
+    pub(crate) fn test(&self) -> bool {
         if !self.going.is_over() {
             started::go_on();
         }
         self.going.is_over()
     }
 
-    /// Waits until the call is over, and gives its result. A panic of an operation goes on here.
-    ///
-    /// Errors: the call's.
-    pub fn wait(self) -> Result<()> {
-        self.until_over();
+    /// Waits until the call is over, which nothing else ends; `hooks` tell others of it.
+    pub(crate) fn until_over(&self, hooks: &mut impl WaitHooks) {
+        if until(self.bell, &STUBBORN, hooks, || self.going.is_over().then_some(())).is_err() {
+            self.until_over_untold();
+        }
+    }
+
+    /// The call's result, once it is over. A panic of an operation goes on here.
+    pub(crate) fn result(self) -> Result<()> {
+        self.until_over_untold();
         match self.going.outcome.take() {
             Some(Ok(result)) => result,
             Some(Err(payload)) => resume_unwind(payload),
@@ -75,19 +79,19 @@ impl StartedCall<'_> {
         }
     }
 
-    fn until_over(&self) {
+    fn until_over_untold(&self) {
         until_done(self.bell, || self.going.is_over());
     }
 }
 
-impl Drop for StartedCall<'_> {
+impl Drop for StartedHandle<'_> {
     fn drop(&mut self) {
         // Peers may wait for what this rank will not do any more: neither they nor calls that are
         // before this one may keep it.
         if std::thread::panicking() {
             started::pass(Resumed::Refused);
         }
-        self.until_over();
+        self.until_over_untold();
     }
 }
 

@@ -39,6 +39,25 @@ pub(super) struct StartedEntry {
     refused: Cell<bool>,
 }
 
+thread_local! {
+    /// A wait of the started call that runs here has ended.
+    static WENT_ON: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A wait of the started call that runs here is over.
+pub(super) fn goes_on() {
+    WENT_ON.set(true);
+}
+
+/// What has come of resuming a call, or some.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Progress {
+    /// One is over.
+    pub(super) ended: bool,
+    /// One has come out of a wait: what others wait for may have happened.
+    pub(super) went_on: bool,
+}
+
 impl StartedEntry {
     pub(super) fn new(coroutine: CallCoroutine, bell: Bell<'_>) -> StartedEntry {
         let (coroutine, outcome) = (RefCell::new(Some(coroutine)), Cell::new(None));
@@ -46,29 +65,30 @@ impl StartedEntry {
         StartedEntry { coroutine, outcome, bell: bell.place(), polls, refused }
     }
 
-    /// Goes on with the call; whether it is over now.
-    pub(super) fn resume(&self, why: Resumed) -> bool {
+    /// Goes on with the call.
+    pub(super) fn resume(&self, why: Resumed) -> Progress {
         let mut place = self.coroutine.borrow_mut();
-        let Some(coroutine) = &mut *place else { return true };
+        let Some(coroutine) = &mut *place else { return Progress::default() };
         // Once: what it does then, it must do to its end.
         let why = match why {
             Resumed::Refused if self.refused.replace(true) => Resumed::Woken,
             why => why,
         };
+        WENT_ON.set(false);
         let before = set_started(WITHIN);
         let paused = Local::progress(|| coroutine.resume(why));
         set_started(before);
         match paused {
             CoroutineResult::Yield(what) => {
                 self.polls.set(matches!(what, Suspension::Poll));
-                false
+                Progress { ended: false, went_on: WENT_ON.get() }
             }
             CoroutineResult::Return(outcome) => {
                 self.outcome.set(Some(outcome));
                 if let Some(ended) = place.take() {
                     STACKS.with_borrow_mut(|stacks| stacks.give_back(ended.into_stack()));
                 }
-                true
+                Progress { ended: true, went_on: true }
             }
         }
     }
@@ -83,12 +103,6 @@ struct Set {
     calls: RefCell<Vec<Rc<StartedEntry>>>,
     /// When they last made their slow checks.
     swept: Cell<Instant>,
-}
-
-/// Whether whoever runs here has started calls that are not over.
-#[inline]
-pub(super) fn any() -> bool {
-    !current::started().is_null()
 }
 
 /// The set of the agent that runs here.
@@ -110,18 +124,20 @@ pub(super) fn insert(going: Rc<StartedEntry>) {
     set_started(Box::into_raw(set).cast_const().cast());
 }
 
-/// Goes on with each call that whoever runs here has started. Whether one is over by it: then
-/// another one may be able to go on.
-pub(super) fn pass(why: Resumed) -> bool {
-    let Some(set) = set() else { return false };
-    let (mut next, mut ended) = (0, false);
+/// Goes on with each call that whoever runs here has started. Where one is over by it, another one
+/// may be able to go on.
+pub(super) fn pass(why: Resumed) -> Progress {
+    let Some(set) = set() else { return Progress::default() };
+    let (mut next, mut made) = (0, Progress::default());
     // None is added or taken away meanwhile: a started call starts none.
     loop {
         let Some(going) = set.calls.borrow().get(next).cloned() else { break };
-        ended |= going.resume(why);
+        let Progress { ended, went_on } = going.resume(why);
+        made.ended |= ended;
+        made.went_on |= went_on;
         next += 1;
     }
-    if ended {
+    if made.ended {
         set.calls.borrow_mut().retain(|going| !going.is_over());
         if set.calls.borrow().is_empty() {
             let set = set_started(null()).cast_mut().cast::<Set>();
@@ -130,24 +146,23 @@ pub(super) fn pass(why: Resumed) -> bool {
             drop(unsafe { Box::from_raw(set) });
         }
     }
-    ended
+    made
 }
 
 /// The same, with their slow checks.
-pub(super) fn sweep() {
-    if let Some(set) = set() {
-        set.swept.set(Instant::now());
-        Local::read_clock();
-        pass(Resumed::Sweep);
-    }
+pub(super) fn sweep() -> Progress {
+    let Some(set) = set() else { return Progress::default() };
+    set.swept.set(Instant::now());
+    Local::read_clock();
+    pass(Resumed::Sweep)
 }
 
 /// The same, with their slow checks if these have not been made for long.
 pub(super) fn go_on() {
     match set() {
         Some(set) if set.swept.get().elapsed() > SWEEP => sweep(),
-        _ => drop(pass(Resumed::Woken)),
-    }
+        _ => pass(Resumed::Woken),
+    };
 }
 
 /// Whether there is a call of which nobody tells whoever sleeps on the bell at this place, or,

@@ -6,7 +6,7 @@ use super::asleep::{wait_as_coroutine, wait_as_thread};
 use super::bell::Bell;
 use super::policy::{FIRST_SLEEP, Policy, SERVE_EVERY, WaitHooks};
 use super::progress::wait_progressing;
-use super::{current, scheduler, started};
+use super::{current, scheduler};
 use crate::error::{Error, Result};
 use crate::fault::print;
 use crate::sync::atomic::AtomicU32;
@@ -25,7 +25,7 @@ pub(crate) fn until<T>(
     if let Some(value) = poll() {
         return Ok(value);
     }
-    if started::any() {
+    if current::progresses() {
         return until_progressing(bell, policy, hooks, &mut poll);
     }
     if scheduler::in_coroutine() {
@@ -84,7 +84,7 @@ pub(crate) fn until_woken<T>(
 ) -> Result<T> {
     match poll() {
         Some(value) => Ok(value),
-        None if started::any() => until_progressing(bell, &STUBBORN, hooks, &mut poll),
+        None if current::progresses() => until_progressing(bell, &STUBBORN, hooks, &mut poll),
         None => wait_as_coroutine(bell, hooks, &mut poll),
     }
 }
@@ -125,7 +125,8 @@ pub(crate) fn for_own_turn(bell: Bell<'_>, mut has_turn: impl FnMut() -> bool) {
 }
 
 /// How a wait waits that nothing ends but its condition.
-const STUBBORN: Policy = Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };
+pub(super) const STUBBORN: Policy =
+    Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };
 
 /// Its hooks.
 struct Stubborn;
@@ -140,7 +141,7 @@ impl WaitHooks for Stubborn {
     }
 }
 
-/// [`until`] of whoever has started calls, which go on meanwhile.
+/// [`until`] of whoever has started calls, which go on meanwhile, and in a started call.
 #[cold]
 fn until_progressing<T>(
     bell: Bell<'_>,

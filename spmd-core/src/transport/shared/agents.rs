@@ -22,8 +22,8 @@ pub(crate) mod idle {
 /// Which of the records are in use, and who uses the rank's communicators besides its own agent.
 pub(super) struct Agents {
     used: AtomicU32,
-    /// Agents without a record, because too many wait at once, or because they are started calls,
-    /// beside which their rank may do anything.
+    /// Agents without a record, because too many wait at once, and started calls that are under way
+    /// and have none.
     unrecorded: AtomicU32,
     /// Agents on record that wait on a communicator besides the block's own.
     on_extra: AtomicU32,
@@ -64,18 +64,23 @@ impl Agents {
         }
     }
 
-    /// One waits that has no record: what it waits for is not told.
+    /// One waits that has no record, or goes on: what it waits for is not told.
     pub(super) fn leave_off_record(&self) {
         self.unrecorded.fetch_add(1, Relaxed);
+    }
+
+    /// One of these is on record now, or over.
+    pub(super) fn is_told(&self) {
+        self.unrecorded.fetch_sub(1, Relaxed);
     }
 
     pub(super) fn give_back(&self, slot: Option<usize>, extra: bool) {
         match slot {
             Some(slot) => {
                 self.on_extra.fetch_sub(u32::from(extra), Relaxed);
-                self.used.fetch_and(!(1 << slot), AcqRel)
+                self.used.fetch_and(!(1 << slot), AcqRel);
             }
-            None => self.unrecorded.fetch_sub(1, Relaxed),
-        };
+            None => self.is_told(),
+        }
     }
 }

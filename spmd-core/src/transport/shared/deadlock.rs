@@ -108,6 +108,11 @@ impl Endpoint {
             return keep(earlier);
         }
         turn.iter_mut().for_each(|turn| turn.found = true);
+        // What waits for the end of a started call is told with that, and ends with it.
+        let mut waits = waits;
+        waits.retain(|&(rank, slot, _)| {
+            head(rank).agents[slot].ended_by.load(Relaxed) != Agent::STARTED
+        });
         let calls = waits.iter().map(|&(rank, slot, _)| {
             let agent = &head(rank).agents[slot];
             (rank, self.world.describe(rank, &agent.call))

@@ -101,7 +101,8 @@ pub(crate) struct Agent {
     pub(crate) confirmed: AtomicU64,
     /// 1 if the agent is the rank's own, 0 if it is one to which the rank gave a communicator.
     pub(crate) own: AtomicU32,
-    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`], [`Agent::DATA`] or [`Agent::POLL`].
+    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`], [`Agent::DATA`], [`Agent::POLL`]
+    /// or [`Agent::STARTED`].
     pub(crate) ended_by: AtomicU32,
     /// 1 if what stops its communicator does not end the wait.
     pub(crate) steadfast: AtomicU32,
@@ -118,6 +119,9 @@ impl Agent {
     pub(crate) const DATA: u32 = 2;
     /// A message, for which the rank polls: it may stop that at any time.
     pub(crate) const POLL: u32 = 3;
+    /// The end of a call that the agent has started: what that waits for is on record itself, or
+    /// nothing of the rank counts as waiting.
+    pub(crate) const STARTED: u32 = 4;
 }
 
 /// The first page of a segment.

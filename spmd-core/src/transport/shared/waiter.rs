@@ -1,6 +1,7 @@
 //! A call that may have to wait: what ends its wait, what is told of it, and its record.
 
 mod held_up;
+pub(crate) mod started;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -8,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
-use super::agents::Wait;
+use super::agents::{Wait, idle};
 use super::endpoint::Endpoint;
 use super::layout::Agent;
 use super::record::{BEYOND_WINDOW, Noted};
@@ -310,17 +311,53 @@ impl Waiter<'_> {
 
     /// Puts this wait on record.
     fn record(&self) {
-        if wait::is_started() {
-            self.endpoint.agents.leave_off_record();
-            self.slot.set(Some(None));
-            return;
-        }
-        let slot = self.endpoint.agents.claim(!self.scope.is_primary());
+        let endpoint = self.endpoint;
+        // Until it has been looked who else may act: what was found before does not hold any more.
+        endpoint.world.memory.head(endpoint.rank).idle_agents.store(idle::ANYBODY, Relaxed);
+        let slot = endpoint.agents.claim(self.is_extra());
         self.slot.set(Some(slot));
-        if !wait::scheduler::in_coroutine() && current::rank().is_none() {
+        if wait::is_started() {
+            slot.iter().for_each(|_| endpoint.agents.is_told());
+        } else if !wait::scheduler::in_coroutine() && current::rank().is_none() {
             self.outsider.set(Some(wait::Outsider::new()));
         }
         slot.into_iter().for_each(|slot| self.write_to(slot));
+    }
+
+    /// A thread sleeps from now on.
+    fn sleeps(&self) {
+        let world = &self.endpoint.world;
+        if world.mode == Mode::Virtual {
+            world.sleeping_threads.fetch_add(1, SeqCst);
+            self.asleep.set(true);
+        }
+    }
+
+    /// The wait is over.
+    fn is_over(&self) {
+        if self.asleep.take() {
+            self.endpoint.world.sleeping_threads.fetch_sub(1, SeqCst);
+        }
+        self.unrecord();
+    }
+
+    /// Takes it off, if it is on record.
+    fn unrecord(&self) {
+        let Some(slot) = self.slot.take() else { return };
+        let endpoint = self.endpoint;
+        if slot.is_some() && wait::is_started() {
+            endpoint.agents.leave_off_record();
+        }
+        slot.into_iter().for_each(|slot| endpoint.take_off_record(slot));
+        endpoint.agents.give_back(slot, self.is_extra());
+        self.suspicion.set(None);
+        self.outsider.set(None);
+    }
+
+    /// Whether the agent that waits has, by that, one of the rank's communicators besides the
+    /// block's own in its hands. Several started calls may be under way on one.
+    fn is_extra(&self) -> bool {
+        !self.scope.is_primary() && !wait::is_started()
     }
 
     pub(super) fn write_to(&self, slot: usize) {
@@ -330,10 +367,9 @@ impl Waiter<'_> {
         agent.on.store(self.on.get(), Relaxed);
         agent.block.store(self.scope.block, Relaxed);
         agent.context.store(self.scope.context, Relaxed);
-        agent.own.store(
-            u32::from(current::with(|rank| rank.is_some_and(|it| it.is_of(endpoint)))),
-            Relaxed,
-        );
+        // A started call waits beside the agent that has started it.
+        let own = || current::with(|rank| rank.is_some_and(|it| it.is_of(endpoint)));
+        agent.own.store(u32::from(!wait::is_started() && own()), Relaxed);
         agent.ended_by.store(self.ended_by.get(), Relaxed);
         agent.steadfast.store(u32::from(self.steadfast), Relaxed);
         agent.confirmed.store(0, Relaxed);
@@ -343,6 +379,27 @@ impl Waiter<'_> {
             agent.call.note_window();
         }
         agent.epoch.store(agent.epoch.load(Relaxed) | 1, Release);
+    }
+}
+
+impl Waiter<'_> {
+    /// Says for deadlock searches of others that the condition was false after this time, and whom
+    /// the wait is for by now; the place of its record, if it has one and has to go on.
+    fn confirm(&self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Option<usize> {
+        let slot = self.slot.get()??;
+        let world = &self.endpoint.world;
+        let agent = &world.memory.head(self.endpoint.rank).agents[slot];
+        let now = world.now_ms();
+        if ready() {
+            return None;
+        }
+        agent.on.store(self.on.get(), Relaxed);
+        if agent.since.load(Relaxed) == 0 {
+            agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
+        }
+        self.endpoint.show_idle_agents();
+        agent.confirmed.store(now, Release);
+        Some(slot)
     }
 }
 
@@ -388,24 +445,15 @@ impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
     }
 
     fn asleep(&mut self) {
-        let world = &self.waiter.endpoint.world;
-        if world.mode == Mode::Virtual {
-            world.sleeping_threads.fetch_add(1, SeqCst);
-            self.waiter.asleep.set(true);
-        }
+        self.waiter.sleeps();
     }
 
     fn awake(&mut self) {
-        let waiter = self.waiter;
-        let endpoint = waiter.endpoint;
-        if waiter.asleep.take() {
-            endpoint.world.sleeping_threads.fetch_sub(1, SeqCst);
-        }
-        let Some(slot) = waiter.slot.take() else { return };
-        slot.into_iter().for_each(|slot| endpoint.take_off_record(slot));
-        endpoint.agents.give_back(slot, !waiter.scope.is_primary());
-        waiter.suspicion.set(None);
-        waiter.outsider.set(None);
+        self.waiter.is_over();
+    }
+
+    fn calls_went_on(&mut self) {
+        self.waiter.unrecord();
     }
 
     #[inline]
@@ -438,20 +486,7 @@ impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
         }
         waiter.left(on, ready)?;
         waiter.held_up(on)?;
-        let Some(Some(slot)) = waiter.slot.get() else { return Ok(()) };
-        let agent = &world.memory.head(waiter.endpoint.rank).agents[slot];
-        // The condition was false after this time: said for deadlock searches of others, with
-        // whom it waits for by now.
-        let now = world.now_ms();
-        if ready() {
-            return Ok(());
-        }
-        agent.on.store(waiter.on.get(), Relaxed);
-        if agent.since.load(Relaxed) == 0 {
-            agent.since.store(now.saturating_sub(waited.as_millis() as u64), Relaxed);
-        }
-        waiter.endpoint.show_idle_agents();
-        agent.confirmed.store(now, Release);
+        let Some(slot) = waiter.confirm(waited, ready) else { return Ok(()) };
         let suspicion = waiter.suspicion.take();
         match waiter.endpoint.search_deadlock(waiter.scope, slot, suspicion) {
             Ok(suspicion) => {

@@ -9,11 +9,13 @@
 //! job's secret gets no answer, and no more of this process than `acceptor.rs` says.
 //!
 //! Where processes go on when others fail (`survive.rs`), any two detectors are joined, so that
-//! each sees by itself who is gone; the lowest that is left diagnoses.
+//! each sees by itself who is gone; the lowest that is left diagnoses. Of two that live and lose the
+//! connection between them, one ends (`cut_off.rs`).
 
 mod acceptor;
 mod address;
 mod alarm;
+mod cut_off;
 mod diagnose;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod hostile;

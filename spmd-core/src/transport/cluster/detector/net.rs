@@ -110,6 +110,11 @@ impl Net {
         all.into_iter().for_each(|process| self.send(process, word));
     }
 
+    /// Ends the connection to a process; whether there was one.
+    pub(super) fn disconnect(&mut self, process: usize) -> bool {
+        self.peers.remove(&process).is_some()
+    }
+
     /// Waits until something happens, or this time is over.
     pub(super) fn wait(&mut self, limit: Duration) -> Vec<Event> {
         let acceptor = self.acceptor.as_ref().and_then(Acceptor::patience);

@@ -26,22 +26,22 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The thread's own.
 pub(super) struct DetectorThread {
     shared: Arc<DetectorShared>,
-    fabric: Arc<dyn Fabric>,
+    pub(super) fabric: Arc<dyn Fabric>,
     first_report: Arc<FirstReport>,
     /// Whether processes go on when others fail.
-    survives: bool,
-    net: Net,
+    pub(super) survives: bool,
+    pub(super) net: Net,
     /// Who is to end what starts the job, should that not end by itself.
     launcher: Option<Launcher>,
-    process: usize,
-    each: usize,
+    pub(super) process: usize,
+    pub(super) each: usize,
     looked: Instant,
     last: ProcessState,
     overdue: Overdue,
     /// Of process 0: the last block that each process has entered.
     entered: Vec<u64>,
     /// Processes that are gone, and since when: they may have left the block, as others have.
-    gone: Vec<(usize, Instant)>,
+    pub(super) gone: Vec<(usize, Instant)>,
     /// Of process 0: the number of the last question, the answers to it, and what all answers so
     /// far have shown.
     asked: u64,
@@ -99,7 +99,7 @@ impl DetectorThread {
             for event in events {
                 match event {
                     Event::Received(process, word) => self.handle(process, word),
-                    Event::Gone(process) => self.gone.push((process, Instant::now())),
+                    Event::Gone(process) => self.lose(process),
                 }
             }
             if self.looked.elapsed() >= LOOK {
@@ -182,6 +182,8 @@ impl DetectorThread {
                 }
                 self.stop(fault);
             }
+            DetectorMessage::Lost(other) => self.pass_on(process, other),
+            DetectorMessage::LostBy(other) => self.settle_with(other),
         }
     }
 

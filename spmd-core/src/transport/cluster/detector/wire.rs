@@ -52,6 +52,10 @@ pub(super) enum DetectorMessage {
     Left(u64),
     /// This process is about to agree on something with the others of a communicator.
     Ready(AgreementKey),
+    /// This process has lost its connection to that one.
+    Lost(usize),
+    /// That process has lost its connection to the one that is told this.
+    LostBy(usize),
 }
 
 /// How long a host may be silent, asked every second, until it counts as gone. Its system answers,
