@@ -77,7 +77,9 @@ impl Cluster {
         detector.send_left();
         let (me, block, known) = (self.fabric.process(), detector.block(), detector.peer_status());
         let gone = |process| known.has_left(process, block) || known.is_dead(process);
-        while !(0..self.lost.len()).all(|process| process == me || gone(process)) {
+        let all_gone = || (0..self.lost.len()).all(|process| process == me || gone(process));
+        // Who goes before it has said so is missed by the others.
+        while !(detector.has_sent_all() && all_gone()) {
             while self.take_packet(world)? {}
             if let Some(fault) = world.fault_of_all() {
                 let call = Call::new(Kind::End, std::panic::Location::caller());

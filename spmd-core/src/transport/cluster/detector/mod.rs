@@ -70,9 +70,10 @@ impl FailureDetector {
             return Ok(None);
         }
         let (net, waker) = Net::join(fabric)?;
-        let (ranks, entered, left, outbox, over) = Default::default();
+        let (ranks, entered, left, outbox, unsent, over) = Default::default();
         let known = PeerStatus::new(fabric.processes());
-        let shared = Arc::new(DetectorShared { ranks, entered, left, outbox, waker, known, over });
+        let shared =
+            Arc::new(DetectorShared { ranks, entered, left, outbox, unsent, waker, known, over });
         let thread = DetectorThread::new(shared.clone(), (fabric, first_report), net, each);
         let spawned =
             std::thread::Builder::new().name("spmd detector".into()).spawn(|| thread.run());
@@ -99,7 +100,7 @@ impl FailureDetector {
     pub(crate) fn fail(&self, fault: &Fault) {
         self.send(DetectorMessage::Fault(fault.clone()));
         let start = Instant::now();
-        while !self.shared.outbox.lock().is_empty() && start.elapsed() < LOOK {
+        while !self.has_sent_all() && start.elapsed() < LOOK {
             wait::pause(Duration::from_millis(1));
         }
     }
@@ -139,7 +140,13 @@ impl FailureDetector {
         }
     }
 
+    /// Whether all has been said that was to be said.
+    pub(super) fn has_sent_all(&self) -> bool {
+        self.shared.unsent.load(Acquire) == 0
+    }
+
     fn send(&self, word: DetectorMessage) {
+        self.shared.unsent.fetch_add(1, Relaxed);
         self.shared.outbox.lock().push(word);
         self.shared.waker.wake();
     }

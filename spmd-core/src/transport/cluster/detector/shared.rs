@@ -1,7 +1,7 @@
 //! What the thread of a detector and the ranks of its process share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,6 +23,8 @@ pub(super) struct DetectorShared {
     pub(super) left: AtomicU64,
     /// What the ranks want to be said.
     pub(super) outbox: Mutex<Vec<DetectorMessage>>,
+    /// How much of what they have wanted to be said has not been.
+    pub(super) unsent: AtomicUsize,
     pub(super) waker: Waker,
     pub(super) known: PeerStatus,
     /// Nobody has need of the detector any more.

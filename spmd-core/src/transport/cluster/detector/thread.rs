@@ -89,12 +89,18 @@ impl DetectorThread {
     pub(super) fn run(mut self) {
         loop {
             let events = self.net.wait(self.patience());
-            if self.shared.over.load(Acquire) || !self.fabric.lives() {
+            if !self.fabric.lives() {
                 return;
             }
-            let first_report = std::mem::take(&mut *self.shared.outbox.lock());
-            for word in first_report {
+            let over = self.shared.over.load(Acquire);
+            // What was to be said before the end is.
+            let outbox = std::mem::take(&mut *self.shared.outbox.lock());
+            for word in outbox {
                 self.send_own(word);
+                self.shared.unsent.fetch_sub(1, Release);
+            }
+            if over {
+                return;
             }
             for event in events {
                 match event {
