@@ -7,7 +7,7 @@ use crate::tools::{self, cargo};
 ///
 /// Both are given the whole workspace: a part of it would be built with other features.
 pub(crate) fn run(nextest: &[&str], test: &[&str]) -> Outcome {
-    if tools::output(cargo(&["nextest", "--version"])).is_some() {
+    if has_nextest() {
         let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E"]);
         command.args(nextest);
         return Outcome::of(command);
@@ -16,4 +16,9 @@ pub(crate) fn run(nextest: &[&str], test: &[&str]) -> Outcome {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.args(test);
     Outcome::of(command)
+}
+
+/// Whether cargo-nextest is installed.
+pub(crate) fn has_nextest() -> bool {
+    tools::output(cargo(&["nextest", "--version"])).is_some()
 }
