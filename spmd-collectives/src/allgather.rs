@@ -165,7 +165,7 @@ impl Allgather for Comm {
 
     fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>> {
         let call = Call::new(Kind::AllgathervVec, Location::caller());
-        allgather_unknown(self, &call.data(S::Elem::DTYPE, Call::UNEQUAL), send)
+        allgather_unknown(self, &call.data(&S::Elem::DTYPE, Call::UNEQUAL), send)
     }
 
     fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()> {
@@ -186,7 +186,7 @@ impl Allgather for Comm {
 
     fn allgather_value<T: Element>(&self, value: T) -> Result<Vec<T>> {
         let call =
-            Call::new(Kind::Allgather, Location::caller()).data(T::DTYPE, 1).form(Form::Value);
+            Call::new(Kind::Allgather, Location::caller()).data(&T::DTYPE, 1).form(Form::Value);
         allgather_each(self, &call, value)
     }
 }
@@ -198,7 +198,7 @@ pub(crate) fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T)
     // SAFETY: the vector has room for an element a rank, and after an allgather without an error
     // holds them.
     unsafe {
-        dispatch(comm, call, args(T::DTYPE, send, recv))?;
+        dispatch(comm, call, args(&T::DTYPE, send, recv))?;
         all.set_len(comm.size());
     }
     Ok(all)
@@ -228,7 +228,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
 
 /// An allgather of this rank's block into those of all.
 #[inline]
-pub fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+pub fn args<'a>(dtype: &'a DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     let collective = if recv.blocks.vary() { &ALLGATHERV } else { &ALLGATHER };
     Args::new(collective, dtype).send(send).recv(recv)
 }

@@ -127,19 +127,24 @@ impl Allreduce for Comm {
         let mut result = value;
         let op = ErasedOp::new::<T, O>(&op);
         let call = Call::new(Kind::Allreduce, Location::caller())
-            .data(T::DTYPE, 1)
+            .data(&T::DTYPE, 1)
             .op(op)
             .form(Form::Value);
         let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
         // SAFETY: the value is one element, and is held here.
-        unsafe { dispatch(self, &call, args(T::DTYPE, op, buf, buf))? };
+        unsafe { dispatch(self, &call, args(&T::DTYPE, op, buf, buf))? };
         Ok(result)
     }
 }
 
 /// An allreduce from one place into another, or the same.
 #[inline]
-pub fn args<'a>(dtype: DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+pub fn args<'a>(
+    dtype: &'a DType,
+    op: ErasedOp<'a>,
+    send: Memory<'a>,
+    recv: Memory<'a>,
+) -> Args<'a> {
     Args::new(&ALLREDUCE, dtype).op(op).send(send).recv(recv)
 }
 

@@ -246,7 +246,7 @@ fn learn(comm: &Comm, call: &Call<'_>, blocks: Blocks<'_>) -> Result<Vec<Incomin
     unsafe {
         let send = Memory::host(said.as_ptr().cast(), Blocks::Equal(1));
         let recv = Memory::host(heard.as_mut_ptr().cast(), Blocks::Equal(1));
-        dispatch(comm, call, args(Header::DTYPE, send, recv))?;
+        dispatch(comm, call, args(&Header::DTYPE, send, recv))?;
     }
     let incoming = (1..=n).map(|step| {
         let peer = (me + step) % n;
@@ -268,6 +268,6 @@ fn block_of(comm: &Comm, call: &Call<'_>, what: &'static str, len: usize) -> Res
 
 /// An alltoall of equal blocks, from one place into another, or the same.
 #[inline]
-pub fn args<'a>(dtype: DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+pub fn args<'a>(dtype: &'a DType, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     Args::new(&ALLTOALL, dtype).send(send).recv(recv)
 }

@@ -54,7 +54,7 @@ const BARRIER: Collective =
 /// A barrier.
 #[inline]
 pub fn args() -> Args<'static> {
-    Args::new(&BARRIER, u8::DTYPE)
+    Args::new(&BARRIER, &u8::DTYPE)
 }
 
 /// # Safety

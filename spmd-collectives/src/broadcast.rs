@@ -86,7 +86,7 @@ impl Broadcast for Comm {
 
     fn broadcast_value<T: Element>(&self, value: Option<T>, root: usize) -> Result<T> {
         let call = Call::new(Kind::Broadcast, Location::caller())
-            .data(T::DTYPE, 1)
+            .data(&T::DTYPE, 1)
             .root(root)
             .form(Form::Value);
         let mut result = MaybeUninit::<T>::uninit();
@@ -100,7 +100,7 @@ impl Broadcast for Comm {
         // without an error it is one everywhere.
         unsafe {
             let buf = Memory::host(result.as_mut_ptr().cast(), Blocks::One(1));
-            dispatch(self, &call, args(T::DTYPE, root, buf))?;
+            dispatch(self, &call, args(&T::DTYPE, root, buf))?;
             Ok(result.assume_init())
         }
     }
@@ -111,7 +111,7 @@ const BROADCAST: Collective =
 
 /// A broadcast of one block, into `buf`, or on the root from it.
 #[inline]
-pub fn args(dtype: DType, root: usize, buf: Memory<'_>) -> Args<'_> {
+pub fn args<'a>(dtype: &'a DType, root: usize, buf: Memory<'a>) -> Args<'a> {
     Args::new(&BROADCAST, dtype).root(root).recv(buf)
 }
 
@@ -163,7 +163,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     count: usize,
     root: usize,
     buf: *mut u8,
@@ -187,7 +187,7 @@ unsafe fn flat(
 /// As [`arena`].
 unsafe fn tree(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     count: usize,
     root: usize,
     buf: *mut u8,
@@ -211,7 +211,7 @@ unsafe fn tree(
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
-    dtype: DType,
+    dtype: &DType,
     count: usize,
     root: usize,
     buf: *mut u8,

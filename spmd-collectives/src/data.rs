@@ -17,7 +17,7 @@ impl<'a> Input<'a> {
     }
 
     #[inline]
-    pub(crate) fn dtype(&self) -> DType {
+    pub(crate) fn dtype(&self) -> &'static DType {
         self.view.dtype()
     }
 
@@ -56,7 +56,7 @@ impl<'a> Output<'a> {
     }
 
     #[inline]
-    pub(crate) fn dtype(&self) -> DType {
+    pub(crate) fn dtype(&self) -> &'static DType {
         self.view.dtype()
     }
 

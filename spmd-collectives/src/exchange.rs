@@ -10,8 +10,8 @@ use crate::large::{CopyPath, LargeRound, take};
 
 /// What a rank puts into an exchange. Memory as the functions here ask for it.
 #[derive(Clone, Copy)]
-pub(crate) struct Exchange {
-    pub(crate) dtype: DType,
+pub(crate) struct Exchange<'a> {
+    pub(crate) dtype: &'a DType,
     pub(crate) send: *const u8,
     /// Elements in `send`.
     pub(crate) total: usize,
@@ -67,9 +67,9 @@ const WRONG: usize = 2;
 /// The number under which it says what that rank sends.
 const SENDS: usize = 3;
 
-impl Exchange {
+impl<'a> Exchange<'a> {
     /// What a call brings, of `ranks` ranks that hold a block for each other.
-    pub(crate) fn of_ranks(args: &Args<'_>, ranks: usize, counts: CountsCheck) -> Exchange {
+    pub(crate) fn of_ranks(args: &Args<'a>, ranks: usize, counts: CountsCheck) -> Self {
         Exchange {
             dtype: args.dtype,
             send: args.send.ptr,

@@ -145,6 +145,6 @@ pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
 /// ```
 #[track_caller]
 pub fn spmd_exchange<T: Element>(value: T) -> Result<Vec<T>> {
-    let call = Call::new(Kind::Allgather, Location::caller()).data(T::DTYPE, 1);
+    let call = Call::new(Kind::Allgather, Location::caller()).data(&T::DTYPE, 1);
     inside(|comm| allgather_each(comm, &call, value)).unwrap_or_else(|| Ok(vec![value]))
 }

@@ -170,12 +170,12 @@ impl Gather for Comm {
         root: usize,
     ) -> Result<Option<Gathered<S::Elem>>> {
         let call = Call::new(Kind::GathervVec, Location::caller());
-        gather_unknown(self, &call.data(S::Elem::DTYPE, Call::UNEQUAL).root(root), send, root)
+        gather_unknown(self, &call.data(&S::Elem::DTYPE, Call::UNEQUAL).root(root), send, root)
     }
 
     fn gather_value<T: Element>(&self, value: T, root: usize) -> Result<Option<Vec<T>>> {
         let call = Call::new(Kind::Gather, Location::caller())
-            .data(T::DTYPE, 1)
+            .data(&T::DTYPE, 1)
             .root(root)
             .form(Form::Value);
         gather_each(self, &call, value, root)
@@ -189,7 +189,7 @@ fn gather_each<T: Element>(
     value: T,
     root: usize,
 ) -> Result<Option<Vec<T>>> {
-    let args = Args::new(&GATHER, T::DTYPE).root(root);
+    let args = Args::new(&GATHER, &T::DTYPE).root(root);
     let args = args.send(Memory::host((&raw const value).cast(), Blocks::One(1)));
     if comm.rank() != root {
         // SAFETY: the value is one element, and is held here.

@@ -64,7 +64,7 @@ const ALL: usize = 64 << 20;
 /// A round on large data.
 pub(crate) struct LargeRound<'r, 'a> {
     pub(crate) round: &'r Round<'a>,
-    pub(crate) dtype: DType,
+    pub(crate) dtype: &'a DType,
     /// All peers' buffers can be read in place.
     pub(crate) direct: bool,
     /// Those that cannot be are read through the kernel.
@@ -100,7 +100,7 @@ impl<'r, 'a> LargeRound<'r, 'a> {
     /// writes into them and what peers read by meetings, and ends with one after the last read.
     pub(crate) unsafe fn meet(
         round: &'r Round<'a>,
-        dtype: DType,
+        dtype: &'a DType,
         send: (*const u8, usize),
         recv: (*const u8, usize),
         path: CopyPath,
@@ -297,7 +297,7 @@ pub(crate) fn goes_around(bytes: usize, ranks: usize) -> bool {
 /// As [`LargeRound::take`].
 pub(crate) unsafe fn take(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     peer: usize,
     from: *const u8,
     into: *mut u8,
@@ -326,7 +326,7 @@ pub(crate) unsafe fn take(
 /// As [`LargeRound::take`]; the result is valid until `scratch` changes.
 pub(crate) unsafe fn checked(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     peer: usize,
     from: *const u8,
     count: usize,

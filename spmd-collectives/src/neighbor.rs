@@ -301,7 +301,7 @@ fn learn(
         .collect();
     let mut heard = vec![[0; 3]; sides(grid)];
     let (mut incoming, displacements) = (equal(grid, sides(grid), 1), even(grid, 1));
-    let args = Args::new(&NEIGHBOR_ALLTOALL, Header::DTYPE).incoming(&incoming);
+    let args = Args::new(&NEIGHBOR_ALLTOALL, &Header::DTYPE).incoming(&incoming);
     let args = args.send(Memory::host(said.as_ptr().cast(), Blocks::Varying(&displacements)));
     let args = args.recv(Memory::host(heard.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: both vectors hold a header for each side.

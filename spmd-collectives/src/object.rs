@@ -184,13 +184,14 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call::<T>(Kind::BroadcastObject, Location::caller()).root(root);
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::BroadcastObject, Location::caller()).root(root);
         let mut bytes = Vec::new();
         if self.rank() == root {
             bytes = encode(&call, value.ok_or_else(|| no_value(&call))?)?;
         }
         let mut len = bytes.len();
-        let args = broadcast::args(usize::DTYPE, root, host((&raw mut len).cast(), 1));
+        let args = broadcast::args(&usize::DTYPE, root, host((&raw mut len).cast(), 1));
         // SAFETY: the number is one element, and is held here.
         unsafe { dispatch(self, &call, args)? };
         if self.rank() != root {
@@ -199,7 +200,7 @@ impl Objects for Comm {
         // SAFETY: the vector has room for the bytes, on the root holds them, and after a
         // broadcast without an error does everywhere.
         unsafe {
-            let args = broadcast::args(u8::DTYPE, root, host(bytes.as_mut_ptr(), len));
+            let args = broadcast::args(&u8::DTYPE, root, host(bytes.as_mut_ptr(), len));
             dispatch(self, &call, args)?;
             bytes.set_len(len);
         }
@@ -210,7 +211,8 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call::<T>(Kind::GatherObject, Location::caller()).root(root);
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::GatherObject, Location::caller()).root(root);
         let bytes = encode(&call, value)?;
         let all = gather_unknown(self, &call, &bytes, root)?;
         all.map(|all| decode_all(&call, &all)).transpose()
@@ -220,7 +222,8 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call::<T>(Kind::AllgatherObject, Location::caller());
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::AllgatherObject, Location::caller());
         let bytes = encode(&call, value)?;
         decode_all(&call, &allgather_unknown(self, &call, &bytes)?)
     }
@@ -229,7 +232,8 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call::<T>(Kind::ScatterObject, Location::caller()).root(root);
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::ScatterObject, Location::caller()).root(root);
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
         if self.rank() == root {
             let values = values.ok_or_else(|| no_value(&call))?;
@@ -242,13 +246,15 @@ impl Objects for Comm {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = object_call::<T>(Kind::AlltoallObject, Location::caller());
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::AlltoallObject, Location::caller());
         let (bytes, counts) = encode_all(self, &call, values)?;
         decode_all(&call, &alltoall_unknown(self, &call, &bytes, &counts)?)
     }
 
     fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()> {
-        let call = message_call::<T>(Kind::Send, Location::caller(), Some(dest), Some(tag));
+        let object = DType::object::<T>();
+        let call = message_call(&object, Kind::Send, Location::caller(), Some(dest), Some(tag));
         self.internals().send_bytes(&call, &encode(&call, value)?, dest, tag)
     }
 
@@ -258,7 +264,8 @@ impl Objects for Comm {
         tag: impl TagOrAny,
     ) -> Result<(T, Status)> {
         let (source, tag) = (source.source(), tag.tag());
-        let call = message_call::<T>(Kind::Recv, Location::caller(), source, tag);
+        let object = DType::object::<T>();
+        let call = message_call(&object, Kind::Recv, Location::caller(), source, tag);
         let (bytes, status) = self.internals().recv_bytes(&call, source, tag)?;
         let call = call.message(Some(status.source()), Some(status.tag()));
         Ok((decode(&call, &bytes)?, status))
@@ -269,17 +276,18 @@ fn host(ptr: *mut u8, count: usize) -> Memory<'static> {
     Memory::host(ptr, Blocks::One(count))
 }
 
-fn object_call<'a, T: ?Sized>(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
-    Call::new(kind, site).data(DType::object::<T>(), Call::UNEQUAL)
+fn object_call<'a>(object: &'a DType, kind: Kind, site: &'static Location<'static>) -> Call<'a> {
+    Call::new(kind, site).data(object, Call::UNEQUAL)
 }
 
-fn message_call<'a, T: ?Sized>(
+fn message_call<'a>(
+    object: &'a DType,
     kind: Kind,
     site: &'static Location<'static>,
     peer: Option<usize>,
     tag: Option<u32>,
 ) -> Call<'a> {
-    object_call::<T>(kind, site).message(peer, tag).form(Form::Object)
+    object_call(object, kind, site).message(peer, tag).form(Form::Object)
 }
 
 fn no_value(call: &Call<'_>) -> Error {

@@ -149,14 +149,14 @@ impl Reduce for Comm {
     ) -> Result<Option<T>> {
         let op = ErasedOp::new::<T, O>(&op);
         let call = Call::new(Kind::Reduce, Location::caller())
-            .data(T::DTYPE, 1)
+            .data(&T::DTYPE, 1)
             .op(op)
             .root(root)
             .form(Form::Value);
         let mut result = value;
         let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
         let is_root = self.rank() == root;
-        let args = args(T::DTYPE, op, root, buf);
+        let args = args(&T::DTYPE, op, root, buf);
         let args = if is_root { args.recv(buf) } else { args };
         // SAFETY: the value is one element, and is held here.
         unsafe { dispatch(self, &call, args)? };
@@ -166,6 +166,6 @@ impl Reduce for Comm {
 
 /// A reduction to the root, which takes the result elsewhere, or where its own part was.
 #[inline]
-fn args<'a>(dtype: DType, op: ErasedOp<'a>, root: usize, send: Memory<'a>) -> Args<'a> {
+fn args<'a>(dtype: &'a DType, op: ErasedOp<'a>, root: usize, send: Memory<'a>) -> Args<'a> {
     Args::new(&REDUCE, dtype).op(op).root(root).send(send)
 }

@@ -184,7 +184,7 @@ impl ReduceScatter for Comm {
 /// A reduction of blocks for all ranks, of which this one gets its own, elsewhere or where they
 /// start.
 #[inline]
-fn args<'a>(dtype: DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+fn args<'a>(dtype: &'a DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
     let collective = if send.blocks.vary() { &REDUCE_SCATTERV } else { &REDUCE_SCATTER };
     Args::new(collective, dtype).op(op).send(send).recv(recv)
 }

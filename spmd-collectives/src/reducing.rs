@@ -16,7 +16,7 @@ const BLOCK: usize = 16 << 10;
 /// A reduction of `count` elements of `dtype` with `op`.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction<'o> {
-    pub(crate) dtype: DType,
+    pub(crate) dtype: &'o DType,
     pub(crate) op: ErasedOp<'o>,
     pub(crate) count: usize,
 }

@@ -204,7 +204,7 @@ fn value_of<T: Element, O: Operation<T>>(
 ) -> Result<T> {
     let mut result = value;
     let op = ErasedOp::new::<T, O>(&op);
-    let reduction = Reduction { dtype: T::DTYPE, op, count: 1 };
+    let reduction = Reduction { dtype: &T::DTYPE, op, count: 1 };
     let call = scan_call(kind, &reduction, site).form(Form::Value);
     let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
     // SAFETY: the value is one element, and is held here.

@@ -151,7 +151,7 @@ impl Scatter for Comm {
         root: usize,
     ) -> Result<Vec<S::Elem>> {
         let call = Call::new(Kind::ScattervVec, Location::caller());
-        let call = call.data(S::Elem::DTYPE, Call::UNEQUAL).root(root);
+        let call = call.data(&S::Elem::DTYPE, Call::UNEQUAL).root(root);
         scatter_unknown(self, &call, send, counts, root)
     }
 }
@@ -201,7 +201,7 @@ fn scatter_shares(
         blocks.map(|(start, count)| [start, count, source.input.len()]).collect()
     });
     let mut mine: Share = [0; 3];
-    let args = Args::new(&SCATTER, Share::DTYPE).root(root);
+    let args = Args::new(&SCATTER, &Share::DTYPE).root(root);
     let args = args.recv(Memory::host((&raw mut mine).cast(), Blocks::One(1)));
     let args = match source {
         None => args,
@@ -239,7 +239,7 @@ pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     let share = [scatter_shares(comm, call, source.as_ref(), root)?];
     let count = share[0].count;
     let mut values = room_for::<S::Elem>(call, count)?;
-    let args = Args::new(&SCATTERV, S::Elem::DTYPE).root(root).incoming(&share);
+    let args = Args::new(&SCATTERV, &S::Elem::DTYPE).root(root).incoming(&share);
     let args = source.iter().fold(args, |args, source| source.given_to(args));
     let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::One(count)));
     // SAFETY: the vector has room for the block, and after a scatter without an error holds it.

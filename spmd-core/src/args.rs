@@ -47,7 +47,7 @@ pub struct Args<'a> {
     /// What is to be done with it.
     pub collective: &'a Collective,
     /// The elements.
-    pub dtype: DType,
+    pub dtype: &'a DType,
     /// The operation of a reduction.
     pub op: Option<ErasedOp<'a>>,
     /// The root, in the communicator; 0 where there is none.
@@ -107,7 +107,7 @@ pub enum Blocks<'a> {
 impl<'a> Args<'a> {
     /// Nothing but the call.
     #[inline]
-    pub fn new(collective: &'a Collective, dtype: DType) -> Args<'a> {
+    pub fn new(collective: &'a Collective, dtype: &'a DType) -> Args<'a> {
         let (send, recv) = (Memory::NONE, Memory::NONE);
         Args { collective, dtype, op: None, root: 0, send, recv, incoming: &[] }
     }

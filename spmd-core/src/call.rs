@@ -186,7 +186,7 @@ pub struct Call<'a> {
     /// In which form.
     pub form: Form,
     /// The element type, where data move.
-    pub dtype: Option<DType>,
+    pub dtype: Option<&'a DType>,
     /// The operation of a reduction.
     pub op: Option<ErasedOp<'a>>,
     /// Elements a rank contributes, where all ranks must agree on it; [`Call::UNEQUAL`] where
@@ -224,7 +224,7 @@ impl<'a> Call<'a> {
 
     /// The same call on `count` elements of this type.
     #[inline]
-    pub fn data(mut self, dtype: DType, count: usize) -> Call<'a> {
+    pub fn data(mut self, dtype: &'a DType, count: usize) -> Call<'a> {
         self.dtype = Some(dtype);
         self.count = count;
         self.with(DTYPE, dtype.id).with(COUNT, count as u64)
@@ -372,7 +372,7 @@ mod tests {
         for (kind, _) in Kind::ALL {
             let call = Call::new(kind, Location::caller());
             let mut calls = vec![call];
-            for dtype in [u8::DTYPE, f64::DTYPE] {
+            for dtype in [&u8::DTYPE, &f64::DTYPE] {
                 calls.extend(numbers.map(|count| call.data(dtype, count)));
             }
             calls.extend(calls.clone().iter().flat_map(|call| [call.op(sum), call.op(max)]));

@@ -21,11 +21,11 @@ pub fn allreduce<'a, T: Element>(
     buf: &'a mut [T],
     op: ErasedOp<'a>,
 ) -> Result<StartedCall<'a>> {
-    let call = Call::new(Kind::Allreduce, Location::caller()).data(T::DTYPE, buf.len()).op(op);
+    let call = Call::new(Kind::Allreduce, Location::caller()).data(&T::DTYPE, buf.len()).op(op);
     let buf = memory(buf);
     // SAFETY: the buffer is borrowed for as long as the call may go on, which ends before it as no
     // test forgets what it has started.
-    unsafe { start(comm, call, verbs::allreduce(T::DTYPE, op, buf, buf)) }
+    unsafe { start(comm, call, verbs::allreduce(&T::DTYPE, op, buf, buf)) }
 }
 
 /// Starts a broadcast, likewise.
@@ -35,9 +35,9 @@ pub fn broadcast<'a, T: Element>(
     buf: &'a mut [T],
     root: usize,
 ) -> Result<StartedCall<'a>> {
-    let call = Call::new(Kind::Broadcast, Location::caller()).data(T::DTYPE, buf.len()).root(root);
+    let call = Call::new(Kind::Broadcast, Location::caller()).data(&T::DTYPE, buf.len()).root(root);
     // SAFETY: as above.
-    unsafe { start(comm, call, verbs::broadcast(T::DTYPE, root, memory(buf))) }
+    unsafe { start(comm, call, verbs::broadcast(&T::DTYPE, root, memory(buf))) }
 }
 
 /// Starts a barrier, likewise.

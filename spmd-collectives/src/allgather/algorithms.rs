@@ -100,7 +100,7 @@ fn others(round: &Round<'_>) -> impl Iterator<Item = usize> {
 /// As [`arena`].
 unsafe fn flat(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     blocks: Blocks<'_>,
     mine: *const u8,
     recv: *mut u8,
@@ -128,7 +128,7 @@ unsafe fn flat(
 unsafe fn chunked(
     round: &Round<'_>,
     segment: Option<usize>,
-    dtype: DType,
+    dtype: &DType,
     blocks: Blocks<'_>,
     mine: *const u8,
     recv: *mut u8,

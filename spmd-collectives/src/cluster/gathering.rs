@@ -110,7 +110,7 @@ pub(super) unsafe fn allgather(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
 /// Each of these has room for the blocks that it names.
 unsafe fn collect<'a>(
     leader: &Leader<'_, GatherBuffers<'a>>,
-    dtype: DType,
+    dtype: &DType,
     targets: impl Iterator<Item = GatherBuffers<'a>> + Clone,
     step: impl FnOnce(ProcessBlocks<'_>) -> Result<()>,
 ) -> Result<()> {

@@ -40,7 +40,7 @@ fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
     let one = Blocks::One(1);
     let send = Memory::host((&raw const word).cast(), one);
     let recv = Memory::host((&raw mut greatest).cast(), one);
-    let args = crate::allreduce::args(u64::DTYPE, op, send, recv);
+    let args = crate::allreduce::args(&u64::DTYPE, op, send, recv);
     // SAFETY: two words.
     unsafe { super::folding::allreduce(comm, call, &args)? };
     Ok(greatest)
@@ -106,7 +106,7 @@ pub(super) unsafe fn alltoallv(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
 
 /// # Safety
 /// As [`alltoall`] for all ranks of this process.
-unsafe fn exchange(leader: &Leader<'_, Args<'_>>, dtype: DType) -> Result<()> {
+unsafe fn exchange(leader: &Leader<'_, Args<'_>>, dtype: &DType) -> Result<()> {
     let (processes, checked) = (leader.processes(), dtype.valid.is_some());
     let size = dtype.size as usize;
     // SAFETY: of each rank here, which are all in the call, `send` and `recv` have a block for each

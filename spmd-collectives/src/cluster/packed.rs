@@ -90,7 +90,7 @@ pub(super) fn is_even<P: Copy>(leader: &Leader<'_, P>) -> bool {
 ///
 /// # Safety
 /// `values` holds `count` elements' worth of bytes, initialised, which nobody writes now.
-pub(super) unsafe fn check_values(dtype: DType, values: *const u8, count: usize) -> Result<()> {
+pub(super) unsafe fn check_values(dtype: &DType, values: *const u8, count: usize) -> Result<()> {
     // SAFETY: `values` holds the bytes of `count` elements, all of them initialised, and nobody
     // writes them now (this function's contract).
     if dtype.valid.is_none() || unsafe { dtype.all_valid(values, count) } {

@@ -82,7 +82,7 @@ unsafe fn varying(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
 fn unpack<'a>(
     args: &Args<'a>,
-) -> (DType, usize, (*const u8, usize), Option<(Blocks<'a>, *mut u8)>) {
+) -> (&'a DType, usize, (*const u8, usize), Option<(Blocks<'a>, *mut u8)>) {
     let (send, recv) = (args.send, args.recv);
     let into = recv.is_some().then_some((recv.blocks, recv.ptr));
     (args.dtype, args.root, (send.ptr.cast_const(), send.blocks.longest()), into)
@@ -94,7 +94,7 @@ fn unpack<'a>(
 /// `mine` holds the block of `root`, as long as `blocks` says, and `recv` has room for the blocks,
 /// apart from it.
 unsafe fn keep_own(
-    dtype: DType,
+    dtype: &DType,
     root: usize,
     mine: (*const u8, usize),
     blocks: Blocks<'_>,
@@ -112,7 +112,7 @@ unsafe fn keep_own(
 /// The others have published payloads of their blocks' lengths; `recv` has room for all blocks.
 unsafe fn take_payloads(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     blocks: Blocks<'_>,
     recv: *mut u8,
 ) -> Result<()> {
@@ -137,7 +137,7 @@ unsafe fn take_payloads(
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
-    dtype: DType,
+    dtype: &DType,
     root: usize,
     mine: (*const u8, usize),
     into: Option<(Blocks<'_>, *mut u8)>,

@@ -103,7 +103,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
 /// # Safety
 /// As [`arena`], on the root.
 unsafe fn keep_own(
-    dtype: DType,
+    dtype: &DType,
     root: usize,
     (blocks, from): (Blocks<'_>, *const u8),
     target: Target,
@@ -123,7 +123,7 @@ unsafe fn keep_own(
 /// As [`arena`]; all data fit into a payload.
 unsafe fn small(
     round: &Round<'_>,
-    dtype: DType,
+    dtype: &DType,
     root: usize,
     from: Option<(Blocks<'_>, *const u8)>,
     target: Target,
@@ -165,7 +165,7 @@ unsafe fn small(
 unsafe fn chunked(
     round: &Round<'_>,
     segment: usize,
-    dtype: DType,
+    dtype: &DType,
     root: usize,
     from: Option<(Blocks<'_>, *const u8)>,
     target: Target,

@@ -9,7 +9,7 @@ fn packed<T: Element + PartialEq + Default + std::fmt::Debug>(
     buffer: &(impl Buffer<Elem = T> + ?Sized),
 ) -> Vec<T> {
     let view = buffer.view();
-    assert_eq!(view.dtype(), T::DTYPE);
+    assert_eq!(view.dtype(), &T::DTYPE);
     assert_eq!(view.bytes(), view.len() * size_of::<T>());
     let mut all = vec![T::default(); view.len()];
     // SAFETY: `all` has the length of the view.
@@ -205,9 +205,9 @@ fn slices_and_owners_are_in_one_piece() {
 fn elements_may_be_arrays() {
     let buffer = vec![[1.0, 2.0], [3.0, 4.0]];
     assert_eq!(buffer.view().len(), 2);
-    assert_eq!(buffer.view().dtype(), <[f64; 2]>::DTYPE);
-    let dtype: DType = buffer[0].view().dtype();
-    assert_eq!((dtype, buffer[0].view().len()), (f64::DTYPE, 2));
+    assert_eq!(buffer.view().dtype(), &<[f64; 2]>::DTYPE);
+    let dtype: &DType = buffer[0].view().dtype();
+    assert_eq!((dtype, buffer[0].view().len()), (&f64::DTYPE, 2));
 }
 
 fn message<T>(result: Result<T, Error>) -> String {

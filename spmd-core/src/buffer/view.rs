@@ -19,7 +19,7 @@ use crate::element::{DType, Element};
 pub struct View<'a> {
     base: *const u8,
     place: Place,
-    dtype: DType,
+    dtype: &'static DType,
     pattern: Pattern<'a>,
     borrow: PhantomData<&'a [u8]>,
 }
@@ -75,7 +75,7 @@ impl<'a> View<'a> {
         View {
             base: base.cast(),
             place: Place::Host,
-            dtype: T::DTYPE,
+            dtype: &T::DTYPE,
             pattern,
             borrow: PhantomData,
         }
@@ -85,12 +85,12 @@ impl<'a> View<'a> {
     ///
     /// ```
     /// # use spmd_core::{Buffer, DType, Element};
-    /// let dtype: DType = [1u32, 2].view().dtype();
-    /// assert_eq!(dtype, u32::DTYPE);
+    /// let dtype: &DType = [1u32, 2].view().dtype();
+    /// assert_eq!(*dtype, u32::DTYPE);
     /// ```
     #[inline]
     #[must_use]
-    pub fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> &'static DType {
         self.dtype
     }
 
@@ -207,7 +207,7 @@ impl<'a> View<'a> {
 fn describe(
     f: &mut fmt::Formatter<'_>,
     name: &str,
-    (len, dtype, place): (usize, DType, Place),
+    (len, dtype, place): (usize, &DType, Place),
 ) -> fmt::Result {
     let mut fields = f.debug_struct(name);
     fields.field("len", &len).field("dtype", &dtype.name).field("place", &place);
@@ -225,7 +225,7 @@ fn describe(
 pub struct ViewMut<'a> {
     base: *mut u8,
     place: Place,
-    dtype: DType,
+    dtype: &'static DType,
     pattern: Pattern<'a>,
     borrow: PhantomData<&'a mut [u8]>,
 }
@@ -282,7 +282,7 @@ impl<'a> ViewMut<'a> {
         ViewMut {
             base: base.cast(),
             place: Place::Host,
-            dtype: T::DTYPE,
+            dtype: &T::DTYPE,
             pattern,
             borrow: PhantomData,
         }
@@ -305,11 +305,11 @@ impl<'a> ViewMut<'a> {
     ///
     /// ```
     /// # use spmd_core::{BufferMut, Element};
-    /// assert_eq!([1u32, 2].view_mut().dtype(), u32::DTYPE);
+    /// assert_eq!(*[1u32, 2].view_mut().dtype(), u32::DTYPE);
     /// ```
     #[inline]
     #[must_use]
-    pub fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> &'static DType {
         self.dtype
     }
 

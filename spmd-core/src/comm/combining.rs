@@ -30,13 +30,13 @@ impl<'a> Internals<'a> {
     /// Whether so many bytes a rank, of a type of which any bytes are a value, can go through the
     /// combining barrier ([`Internals::collective_combined`]).
     #[inline]
-    pub fn fits_combining(self, bytes: usize, dtype: DType) -> bool {
+    pub fn fits_combining(self, bytes: usize, dtype: &DType) -> bool {
         bytes <= FEW && self.has_combining() && !self.0.endpoint.must_check(dtype)
     }
 
     /// Whether the combining barrier folds such a reduction ([`CombiningCall::reduce`]).
     #[inline]
-    pub fn folds_combining(self, bytes: usize, dtype: DType) -> bool {
+    pub fn folds_combining(self, bytes: usize, dtype: &DType) -> bool {
         self.fits_combining(bytes, dtype)
             && self.0.endpoint.combining(&self.0.scope).is_some_and(CombiningBarrier::has_trees)
     }
@@ -49,7 +49,7 @@ impl<'a> Internals<'a> {
 
     /// Whether ranks of one address space write into nobody's results of this type, as such data
     /// are checked by who gets them.
-    pub fn closes(self, dtype: DType) -> bool {
+    pub fn closes(self, dtype: &DType) -> bool {
         self.one_address_space() && self.0.endpoint.must_check(dtype)
     }
 

@@ -96,7 +96,7 @@ impl Comm {
     fn post<'a>(
         &'a self,
         view: &View<'_>,
-        dtype: DType,
+        dtype: &DType,
         dest: usize,
         tag: u32,
         mode: SendMode,
@@ -191,9 +191,9 @@ impl Comm {
     ) -> Result<(Vec<T>, Status)> {
         let (source, tag) = (source.source(), tag.tag());
         let site = Location::caller();
-        let call = message_call(Kind::Recv, T::DTYPE, Call::UNEQUAL, source, tag, site);
+        let call = message_call(Kind::Recv, &T::DTYPE, Call::UNEQUAL, source, tag, site);
         let call = call.form(Form::Vec);
-        self.carried(&call, || self.receive_vec(&call, T::DTYPE, source, tag))
+        self.carried(&call, || self.receive_vec(&call, &T::DTYPE, source, tag))
     }
 
     /// Sends `send` to `dest` and receives into `recv` from `source`, at once: a ring of ranks in
@@ -364,7 +364,7 @@ fn check_place(call: &Call<'_>, place: Place) -> Result<()> {
 #[inline]
 fn message_call(
     kind: Kind,
-    dtype: DType,
+    dtype: &'static DType,
     count: usize,
     peer: Option<usize>,
     tag: Option<u32>,

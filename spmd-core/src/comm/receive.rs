@@ -46,7 +46,7 @@ impl Comm {
     pub(super) fn receive_vec<T: Element>(
         &self,
         call: &Call<'_>,
-        dtype: DType,
+        dtype: &DType,
         source: Option<usize>,
         tag: Option<u32>,
     ) -> Result<(Vec<T>, Status)> {
@@ -62,8 +62,8 @@ impl Comm {
             arrived.refuse(&*self.route.transport, &waiter);
             return Err(error);
         }
-        if self.endpoint.must_check(T::DTYPE) {
-            let bytes = self.fetch_bytes(arrived, T::DTYPE, &waiter)?;
+        if self.endpoint.must_check(&T::DTYPE) {
+            let bytes = self.fetch_bytes(arrived, &T::DTYPE, &waiter)?;
             // SAFETY: the vector has room for the message, whose bytes were checked to be values.
             unsafe {
                 let into = values.as_mut_ptr().cast();
@@ -127,7 +127,7 @@ impl Comm {
     fn check_message(
         &self,
         arrived: &Arrived<'_>,
-        dtype: DType,
+        dtype: &DType,
         capacity: Option<usize>,
         call: &Call<'_>,
         waiter: &Waiter<'_>,
@@ -169,7 +169,7 @@ impl Comm {
     fn fetch_bytes(
         &self,
         arrived: Arrived<'_>,
-        dtype: DType,
+        dtype: &DType,
         waiter: &Waiter<'_>,
     ) -> Result<Vec<u8>> {
         let (source, count) = (arrived.envelope.source, arrived.envelope.count);

@@ -207,7 +207,7 @@ impl Case<'_> {
             "{what} of {} {}, root {}, {:?}, seed {}: rank {} of {} got {} elements, not {}; the \
              first that differs (index, got, expected): {shown:?}",
             self.count,
-            T::DTYPE,
+            &T::DTYPE,
             self.root,
             self.layout,
             self.seed,

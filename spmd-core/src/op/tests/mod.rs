@@ -171,7 +171,7 @@ fn check_ranks<T: Sample>(
             got.same(expected),
             "{} of {}, {ranks} ranks, {out:?}, element {index}: {column:?} gave {got:?}, not {expected:?}",
             op.name(),
-            T::DTYPE,
+            &T::DTYPE,
         );
     }
 }

@@ -141,7 +141,7 @@ impl Endpoint {
     /// Whether data of this type that come from a peer must be looked at first: another process
     /// may write any bytes, and that two types of one program are told apart is a matter of a
     /// hash. Types without invalid values need no look.
-    pub(crate) fn must_check(&self, dtype: DType) -> bool {
+    pub(crate) fn must_check(&self, dtype: &DType) -> bool {
         dtype.valid.is_some()
     }
 }

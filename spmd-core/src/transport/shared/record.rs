@@ -107,7 +107,7 @@ mod tests {
         let others = [
             (call(Kind::Dup), Some("calls")),
             (call(Kind::Barrier).root(0), Some("roots")),
-            (call(Kind::Barrier).data(u8::DTYPE, 1), Some("counts")),
+            (call(Kind::Barrier).data(&u8::DTYPE, 1), Some("counts")),
             (call(Kind::Barrier), None),
             (call(Kind::Barrier).form(Form::Value), None),
         ];

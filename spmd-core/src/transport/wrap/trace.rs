@@ -148,7 +148,7 @@ impl Transport for Traced {
         self.inner.around(call, way, run);
         let Call { kind, form, dtype, op, count, root, tag, site, .. } = *call;
         let took_ns = crate::transport::shared::clock_ns() - start_ns;
-        let op = op.map(|op| op.name());
+        let (dtype, op) = (dtype.copied(), op.map(|op| op.name()));
         let event = Event { kind, form, way, dtype, op, count, root, tag, site, start_ns, took_ns };
         let mut events = self.events.lock();
         events.push(event);

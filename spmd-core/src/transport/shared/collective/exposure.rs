@@ -132,7 +132,7 @@ impl Round<'_> {
     }
 
     /// Whether data of this type that come from a peer must be looked at before they are used.
-    pub fn must_check(&self, dtype: DType) -> bool {
+    pub fn must_check(&self, dtype: &DType) -> bool {
         self.endpoint.must_check(dtype)
     }
 }
