@@ -99,8 +99,43 @@ impl Drop for StartedHandle<'_> {
 mod tests {
     use std::cell::Cell;
     use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
 
     use super::*;
+
+    struct Unhooked;
+
+    impl WaitHooks for Unhooked {
+        fn interrupted(&self) -> Option<Error> {
+            None
+        }
+        fn awake(&mut self) {}
+        fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A call that comes out of a wait as it is told to give up does so in the next one.
+    #[test]
+    fn a_rank_that_panics_ends_what_has_just_gone_on() {
+        let (word, came, refused) = (AtomicU32::new(0), Cell::new(false), Cell::new(false));
+        let bell = Bell::new(&word, None);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let body = || {
+                let waits = |looks: &Cell<bool>| {
+                    until(bell, &STUBBORN, &mut Unhooked, || looks.get().then_some(()))
+                };
+                waits(&came)?;
+                refused.set(waits(&Cell::new(false)).is_err());
+                Ok(())
+            };
+            // SAFETY: what the call uses lives outside of this closure; it is dropped here.
+            let _call = unsafe { start(bell, body) }.unwrap();
+            came.set(true);
+            panic!("deliberate");
+        }));
+        assert!(panicked.is_err() && refused.get());
+    }
 
     /// A call that takes its memory back does so to its end, although its rank panics meanwhile.
     #[test]

@@ -69,11 +69,10 @@ impl StartedEntry {
     pub(super) fn resume(&self, why: Resumed) -> Progress {
         let mut place = self.coroutine.borrow_mut();
         let Some(coroutine) = &mut *place else { return Progress::default() };
-        // Once: what it does then, it must do to its end.
-        let why = match why {
-            Resumed::Refused if self.refused.replace(true) => Resumed::Woken,
-            why => why,
-        };
+        // From then on: it may come out of one wait, whose condition is true, and into another. What
+        // it must do to its end waits again.
+        self.refused.set(self.refused.get() || why == Resumed::Refused);
+        let why = if self.refused.get() { Resumed::Refused } else { why };
         WENT_ON.set(false);
         let before = set_started(WITHIN);
         let paused = Local::progress(|| coroutine.resume(why));

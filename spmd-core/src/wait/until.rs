@@ -94,7 +94,7 @@ pub(crate) fn until_woken<T>(
 /// cannot let its peers run), the process ends rather than let them use memory that is gone.
 pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
     while until(bell, &STUBBORN, &mut Stubborn, || done().then_some(())).is_err() {
-        // A started call is told once to give up, by a rank that panics, and can go on waiting.
+        // A started call is told to give up, by a rank that panics, and can go on waiting.
         if current::is_started() {
             continue;
         }
