@@ -19,6 +19,9 @@ use crate::fault::Fault;
 
 /// How long it may take to reach `spmdrun`, and whoever knows the secret to say the next piece.
 const REACH: Duration = Duration::from_secs(1);
+/// How often to try to reach it: while strangers fill the system's queue of connections, or the
+/// machine is busy, some do not get through.
+const TRIES: usize = 10;
 /// Bytes of the secret, and of what is said at most.
 const KEY: usize = 32;
 const MOST: u64 = 64 << 10;
@@ -103,10 +106,11 @@ impl Launcher {
         for &place in &self.places {
             let text = format!("{}{fault}", self.key);
             let tell = move || {
-                // If it cannot be told, its user ends the job, as without it.
                 let stream = TcpStream::connect_timeout(&place, REACH);
-                let _ = stream.and_then(|mut stream| stream.write_all(text.as_bytes()));
+                stream.and_then(|mut stream| stream.write_all(text.as_bytes()))
             };
+            // If it cannot be told, its user ends the job, as without it.
+            let tell = move || (0..TRIES).any(|_| tell().is_ok());
             let _ = std::thread::Builder::new().name("spmd alarm".into()).spawn(tell);
         }
     }
@@ -114,6 +118,9 @@ impl Launcher {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
     use super::*;
     use crate::fault::Cause;
 
@@ -135,5 +142,20 @@ mod tests {
             launcher.notify(&fault);
             assert_eq!(heard.join().expect("it does not panic"), fault.to_string());
         });
+    }
+
+    #[test]
+    fn it_is_told_although_no_connection_gets_through_at_first() {
+        let alarm = Alarm::new(true).expect("sockets can be made");
+        let fault = Fault::Rank { rank: 2, cause: Cause::Lost };
+        let launcher = Launcher::parse(&alarm.place()).expect("it says where");
+        let connect = || TcpStream::connect_timeout(&launcher.places[0], REACH / 10).ok();
+        let _silent: Vec<TcpStream> = std::iter::from_fn(connect).collect();
+        launcher.notify(&fault);
+        thread::sleep(REACH + REACH / 5);
+        let (says, heard) = mpsc::channel();
+        thread::spawn(move || says.send(alarm.wait()));
+        let heard = heard.recv_timeout(20 * REACH).expect("it is told");
+        assert_eq!(heard, fault.to_string());
     }
 }
