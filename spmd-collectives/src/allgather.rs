@@ -138,7 +138,7 @@ impl Allgather for Comm {
         let args =
             args(dtype, input.memory(Blocks::One(count)), output.memory(Blocks::Equal(count)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Allgather for Comm {
         let send = input.memory(Blocks::One(input.len()));
         let args = args(dtype, send, output.memory(Blocks::Varying(&displacements)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Allgather for Comm {
         let start = self.rank() * count * dtype.size as usize;
         let mine = Memory { ptr: all.ptr.wrapping_add(start), blocks: Blocks::One(count), ..all };
         // SAFETY: the buffer holds a block a rank, and is held here.
-        unsafe { dispatch(self, &call, args(dtype, mine, all))? };
+        unsafe { dispatch(self, &call, &args(dtype, mine, all))? };
         output.commit();
         Ok(())
     }
@@ -198,7 +198,7 @@ pub(crate) fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T)
     // SAFETY: the vector has room for an element a rank, and after an allgather without an error
     // holds them.
     unsafe {
-        dispatch(comm, call, args(&T::DTYPE, send, recv))?;
+        dispatch(comm, call, &args(&T::DTYPE, send, recv))?;
         all.set_len(comm.size());
     }
     Ok(all)
@@ -220,7 +220,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     // SAFETY: the vector has room for the blocks, of which this rank's is as long as `input`, and
     // after an allgather without an error holds them.
     unsafe {
-        dispatch(comm, call, args(input.dtype(), send, recv))?;
+        dispatch(comm, call, &args(input.dtype(), send, recv))?;
         values.set_len(all);
     }
     Ok(Gathered::new(values, displacements))

@@ -99,7 +99,7 @@ impl Allreduce for Comm {
         let all = Blocks::One(input.len());
         let args = args(input.dtype(), op, input.memory(all), output.memory(all));
         // SAFETY: both buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Allreduce for Comm {
             .form(Form::InPlace);
         let buf = output.memory(Blocks::One(count));
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, args(dtype, op, buf, buf))? };
+        unsafe { dispatch(self, &call, &args(dtype, op, buf, buf))? };
         output.commit();
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Allreduce for Comm {
             .form(Form::Value);
         let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
         // SAFETY: the value is one element, and is held here.
-        unsafe { dispatch(self, &call, args(&T::DTYPE, op, buf, buf))? };
+        unsafe { dispatch(self, &call, &args(&T::DTYPE, op, buf, buf))? };
         Ok(result)
     }
 }

@@ -148,7 +148,7 @@ impl Alltoall for Comm {
         let blocks = Blocks::Equal(block);
         let args = args(dtype, input.memory(blocks), output.memory(blocks));
         // SAFETY: both buffers hold a block a rank, and are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Alltoall for Comm {
         let block = block_of(self, &call, "buffer", len)?;
         let buf = output.memory(Blocks::Equal(block));
         // SAFETY: the buffer holds a block a rank, and is held here.
-        unsafe { dispatch(self, &call, args(dtype, buf, buf))? };
+        unsafe { dispatch(self, &call, &args(dtype, buf, buf))? };
         output.commit();
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Alltoall for Comm {
         let args = args.recv(output.memory(Blocks::Varying(&into)));
         // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
         // the exchange gives an error before it moves a byte; the buffers are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -227,7 +227,7 @@ pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
     // SAFETY: the vector has room for all counts, and all of it is written, or there is an
     // error; the buffers are held here.
     unsafe {
-        dispatch(comm, call, args)?;
+        dispatch(comm, call, &args)?;
         recv.set_len(len);
     }
     Ok(Gathered::new(recv, displacements))
@@ -246,7 +246,7 @@ fn learn(comm: &Comm, call: &Call<'_>, blocks: Blocks<'_>) -> Result<Vec<Incomin
     unsafe {
         let send = Memory::host(said.as_ptr().cast(), Blocks::Equal(1));
         let recv = Memory::host(heard.as_mut_ptr().cast(), Blocks::Equal(1));
-        dispatch(comm, call, args(&Header::DTYPE, send, recv))?;
+        dispatch(comm, call, &args(&Header::DTYPE, send, recv))?;
     }
     let incoming = (1..=n).map(|step| {
         let peer = (me + step) % n;

@@ -44,7 +44,7 @@ impl Barrier for Comm {
     fn barrier(&self) -> Result<()> {
         let call = Call::new(Kind::Barrier, Location::caller());
         // SAFETY: no memory is named.
-        unsafe { dispatch(self, &call, args()) }
+        unsafe { dispatch(self, &call, &const { args() }) }
     }
 }
 
@@ -53,7 +53,7 @@ const BARRIER: Collective =
 
 /// A barrier.
 #[inline]
-pub fn args() -> Args<'static> {
+pub const fn args() -> Args<'static> {
     Args::new(&BARRIER, &u8::DTYPE)
 }
 

@@ -79,7 +79,7 @@ impl Broadcast for Comm {
         let call = Call::new(Kind::Broadcast, Location::caller()).data(dtype, count).root(root);
         let args = args(dtype, root, output.memory(Blocks::One(count)));
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Broadcast for Comm {
         // without an error it is one everywhere.
         unsafe {
             let buf = Memory::host(result.as_mut_ptr().cast(), Blocks::One(1));
-            dispatch(self, &call, args(&T::DTYPE, root, buf))?;
+            dispatch(self, &call, &args(&T::DTYPE, root, buf))?;
             Ok(result.assume_init())
         }
     }

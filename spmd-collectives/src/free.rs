@@ -61,7 +61,7 @@ pub fn spmd_size() -> usize {
 pub fn spmd_barrier() -> Result<()> {
     let call = Call::new(Kind::Barrier, Location::caller());
     // SAFETY: no memory is named.
-    inside(|comm| unsafe { dispatch(comm, &call, barrier::args()) }).unwrap_or(Ok(()))
+    inside(|comm| unsafe { dispatch(comm, &call, &const { barrier::args() }) }).unwrap_or(Ok(()))
 }
 
 /// [`crate::Allreduce::allreduce_in_place`] on all ranks of the block: folds their `buf`, and
@@ -93,7 +93,7 @@ where
     let buf = output.memory(Blocks::One(count));
     let args = allreduce::args(dtype, op, buf, buf);
     // SAFETY: the buffer holds that many elements, and is held here.
-    let all = |comm: &Comm| unsafe { dispatch(comm, &call, args) };
+    let all = |comm: &Comm| unsafe { dispatch(comm, &call, &args) };
     inside(all).unwrap_or(Ok(()))?;
     output.commit();
     Ok(())
@@ -123,7 +123,7 @@ pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
     unsafe {
         let recv = Memory::host(into, Blocks::Equal(count));
         let args = allgather::args(dtype, input.memory(Blocks::One(count)), recv);
-        inside(|comm| dispatch(comm, &call, args)).unwrap_or_else(|| {
+        inside(|comm| dispatch(comm, &call, &args)).unwrap_or_else(|| {
             std::ptr::copy_nonoverlapping(input.ptr(), into, count * dtype.size as usize);
             Ok(())
         })?;

@@ -127,14 +127,14 @@ impl Gather for Comm {
         let args = Args::new(&GATHER, dtype).root(root).send(input.memory(Blocks::One(count)));
         if self.rank() != root {
             // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { dispatch(self, &call, args) };
+            return unsafe { dispatch(self, &call, &args) };
         }
         let mut output = Output::new(recv.view_mut())?;
         let all = count.saturating_mul(self.size());
         check::length(&call, "receive buffer", output.len(), all)?;
         let args = args.recv(output.memory(Blocks::Equal(count)));
         // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Gather for Comm {
         let args = Args::new(&GATHERV, dtype).root(root).send(input.memory(Blocks::One(count)));
         if self.rank() != root {
             // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { dispatch(self, &call, args) };
+            return unsafe { dispatch(self, &call, &args) };
         }
         let mut output = Output::new(recv.view_mut())?;
         let displacements =
@@ -159,7 +159,7 @@ impl Gather for Comm {
         check::length(&call, "send buffer", count, counts[root])?;
         let args = args.recv(output.memory(Blocks::Varying(&displacements)));
         // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -193,14 +193,14 @@ fn gather_each<T: Element>(
     let args = args.send(Memory::host((&raw const value).cast(), Blocks::One(1)));
     if comm.rank() != root {
         // SAFETY: the value is one element, and is held here.
-        unsafe { dispatch(comm, call, args)? };
+        unsafe { dispatch(comm, call, &args)? };
         return Ok(None);
     }
     let mut all = Vec::<T>::with_capacity(comm.size());
     // SAFETY: the vector has room for an element a rank, and after a gather without an error
     // holds them.
     unsafe {
-        dispatch(comm, call, args.recv(Memory::host(all.as_mut_ptr().cast(), Blocks::Equal(1))))?;
+        dispatch(comm, call, &args.recv(Memory::host(all.as_mut_ptr().cast(), Blocks::Equal(1))))?;
         all.set_len(comm.size());
     }
     Ok(Some(all))
@@ -218,7 +218,7 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     let args = args.send(input.memory(Blocks::One(input.len())));
     let Some(counts) = gather_each(comm, call, input.len(), root)? else {
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(comm, call, args)? };
+        unsafe { dispatch(comm, call, &args)? };
         return Ok(None);
     };
     let displacements = offsets(call, &counts)?;
@@ -227,7 +227,7 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: the vector has room for the blocks, and after a gather without an error holds them.
     unsafe {
-        dispatch(comm, call, args)?;
+        dispatch(comm, call, &args)?;
         values.set_len(all);
     }
     Ok(Some(Gathered::new(values, displacements)))

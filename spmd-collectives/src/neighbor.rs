@@ -134,7 +134,7 @@ impl Neighbor for Cartesian {
         let into = even(self, block);
         let args = args.recv(output.memory(Blocks::Varying(&into)));
         // SAFETY: the buffers hold one block, and one for each side; they are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Neighbor for Cartesian {
         let args = args.send(input.memory(Blocks::Varying(&displacements)));
         let args = args.recv(output.memory(Blocks::Varying(&displacements)));
         // SAFETY: the buffers hold a block for each side, and are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Neighbor for Cartesian {
         let args = args.recv(output.memory(Blocks::Varying(&into)));
         // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours,
         // or the exchange gives an error before it moves a byte; the buffers are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -305,7 +305,7 @@ fn learn(
     let args = args.send(Memory::host(said.as_ptr().cast(), Blocks::Varying(&displacements)));
     let args = args.recv(Memory::host(heard.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: both vectors hold a header for each side.
-    unsafe { dispatch(grid, call, args)? };
+    unsafe { dispatch(grid, call, &args)? };
     for block in &mut incoming {
         let [from, count, total] = heard[block.side].map(|word: u64| word as usize);
         *block = Incoming { from, count, total, into: into[block.side], ..*block };

@@ -193,7 +193,7 @@ impl Objects for Comm {
         let mut len = bytes.len();
         let args = broadcast::args(&usize::DTYPE, root, host((&raw mut len).cast(), 1));
         // SAFETY: the number is one element, and is held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         if self.rank() != root {
             bytes = room_for(&call, len)?;
         }
@@ -201,7 +201,7 @@ impl Objects for Comm {
         // broadcast without an error does everywhere.
         unsafe {
             let args = broadcast::args(&u8::DTYPE, root, host(bytes.as_mut_ptr(), len));
-            dispatch(self, &call, args)?;
+            dispatch(self, &call, &args)?;
             bytes.set_len(len);
         }
         decode(&call, &bytes)

@@ -112,7 +112,7 @@ impl Reduce for Comm {
         let recv = output.as_mut().map_or(Memory::NONE, |recv| recv.memory(all));
         let args = args(dtype, op, root, input.memory(all)).recv(recv);
         // SAFETY: both buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         if let Some(output) = output {
             output.commit();
         }
@@ -136,7 +136,7 @@ impl Reduce for Comm {
         let args = args(dtype, op, root, buf);
         let args = if self.rank() == root { args.recv(buf) } else { args };
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Reduce for Comm {
         let args = args(&T::DTYPE, op, root, buf);
         let args = if is_root { args.recv(buf) } else { args };
         // SAFETY: the value is one element, and is held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         Ok(is_root.then_some(result))
     }
 }

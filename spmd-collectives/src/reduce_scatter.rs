@@ -126,7 +126,7 @@ impl ReduceScatter for Comm {
         let block = output.len();
         let (send, recv) = (input.memory(Blocks::Equal(block)), output.memory(Blocks::One(block)));
         // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
+        unsafe { dispatch(self, &call, &args(dtype, op, send, recv))? };
         output.commit();
         Ok(())
     }
@@ -153,7 +153,7 @@ impl ReduceScatter for Comm {
         let own = Blocks::One(output.len());
         let (send, recv) = (input.memory(Blocks::Varying(&displacements)), output.memory(own));
         // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
+        unsafe { dispatch(self, &call, &args(dtype, op, send, recv))? };
         output.commit();
         Ok(())
     }
@@ -175,7 +175,7 @@ impl ReduceScatter for Comm {
         let send = output.memory(Blocks::Equal(block));
         let recv = Memory { blocks: Blocks::One(block), ..send };
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, args(dtype, op, send, recv))? };
+        unsafe { dispatch(self, &call, &args(dtype, op, send, recv))? };
         output.commit();
         Ok(())
     }

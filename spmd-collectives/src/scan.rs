@@ -153,7 +153,7 @@ impl Scan for Comm {
         let buf = output.memory(Blocks::One(reduction.count));
         let call = scan_call(Kind::Scan, &reduction, Location::caller()).form(Form::InPlace);
         // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, args(Kind::Scan, reduction, buf, buf))? };
+        unsafe { dispatch(self, &call, &args(Kind::Scan, reduction, buf, buf))? };
         output.commit();
         Ok(())
     }
@@ -190,7 +190,7 @@ where
     let all = Blocks::One(reduction.count);
     let args = args(kind, reduction, input.memory(all), output.memory(all));
     // SAFETY: both buffers hold that many elements, and are held here.
-    unsafe { dispatch(comm, &call, args)? };
+    unsafe { dispatch(comm, &call, &args)? };
     output.commit();
     Ok(())
 }
@@ -208,7 +208,7 @@ fn value_of<T: Element, O: Operation<T>>(
     let call = scan_call(kind, &reduction, site).form(Form::Value);
     let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));
     // SAFETY: the value is one element, and is held here.
-    unsafe { dispatch(comm, &call, args(kind, reduction, buf, buf))? };
+    unsafe { dispatch(comm, &call, &args(kind, reduction, buf, buf))? };
     Ok(result)
 }
 

@@ -117,7 +117,7 @@ impl Scatter for Comm {
             }
         };
         // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Scatter for Comm {
         let args = source.iter().fold(args, |args, source| source.given_to(args));
         let args = args.recv(output.memory(Blocks::One(output.len())));
         // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, args)? };
+        unsafe { dispatch(self, &call, &args)? };
         output.commit();
         Ok(())
     }
@@ -208,7 +208,7 @@ fn scatter_shares(
         Some(_) => args.send(Memory::host(shares.as_ptr().cast(), Blocks::Equal(1))),
     };
     // SAFETY: the root has an array for each rank, and `mine` is room for one.
-    unsafe { dispatch(comm, call, args)? };
+    unsafe { dispatch(comm, call, &args)? };
     let [from, count, total] = mine;
     let size = call.dtype.map_or(1, |dtype| dtype.size as usize);
     let inside = from.checked_add(count).is_some_and(|end| end <= total);
@@ -244,7 +244,7 @@ pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::One(count)));
     // SAFETY: the vector has room for the block, and after a scatter without an error holds it.
     unsafe {
-        dispatch(comm, call, args)?;
+        dispatch(comm, call, &args)?;
         values.set_len(count);
     }
     Ok(values)

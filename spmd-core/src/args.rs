@@ -107,7 +107,7 @@ pub enum Blocks<'a> {
 impl<'a> Args<'a> {
     /// Nothing but the call.
     #[inline]
-    pub fn new(collective: &'a Collective, dtype: &'a DType) -> Args<'a> {
+    pub const fn new(collective: &'a Collective, dtype: &'a DType) -> Args<'a> {
         let (send, recv) = (Memory::NONE, Memory::NONE);
         Args { collective, dtype, op: None, root: 0, send, recv, incoming: &[] }
     }

@@ -19,7 +19,7 @@ use crate::plane::{Numbered, Planes};
 /// lie in each other, and what `args.incoming` says: all that is as the `# Safety` section of the
 /// function `args.collective.arena` has it.
 #[inline(always)]
-pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
+pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     comm.internals().check_root(call)?;
     if comm.size() == 1 && args.collective.single_rank != SingleRank::Same && args.is_on_host() {
         // SAFETY: `single_rank` asks for this function's contract, the buffers with their blocks
@@ -32,7 +32,7 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<(
         return unsafe { on_plane(Planes::kept(offload), comm, call, args) };
     }
     // SAFETY: `in_arena` asks for this function's contract, as `on_plane` does.
-    unsafe { in_arena(comm, call, &args) }
+    unsafe { in_arena(comm, call, args) }
 }
 
 /// Starts a call, which goes on while the rank does something else: in all its waits, and when it
@@ -51,7 +51,7 @@ pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Resul
     // SAFETY: what `call` and `args` name lives until the call is over, as what this gives is
     // dropped, not forgotten, before any of it, by the agent that starts the call; until then all
     // is as `dispatch` asks for it (this function's contract).
-    unsafe { comm.start(call, move |comm| dispatch(comm, &call, args)) }
+    unsafe { comm.start(call, move |comm| dispatch(comm, &call, &args)) }
 }
 
 /// # Safety
@@ -72,7 +72,7 @@ unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
 /// # Safety
 /// As [`dispatch`]; the memory is the host's.
 #[inline(never)]
-unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: Args<'_>) -> Result<()> {
+unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let (send, recv) = (args.send.ptr, args.recv.ptr);
     let (sends, takes) = (args.send.blocks.total(1), args.recv.blocks.total(1));
     let copies = args.collective.single_rank == SingleRank::Copies;
@@ -99,14 +99,14 @@ unsafe fn on_plane(
     planes: &[Numbered],
     comm: &Comm,
     call: &Call<'_>,
-    args: Args<'_>,
+    args: &Args<'_>,
 ) -> Result<()> {
     // SAFETY: all is as `dispatch` asks for it (this function's contract): `run` and `in_arena` ask
     // for no more, but that the plane serves the call, as it has just said.
     unsafe {
-        match planes.iter().find(|it| it.plane.serves(&args)) {
-            Some(it) => it.plane.run(comm, &call.on(it.id), &args),
-            None => in_arena(comm, call, &args),
+        match planes.iter().find(|it| it.plane.serves(args)) {
+            Some(it) => it.plane.run(comm, &call.on(it.id), args),
+            None => in_arena(comm, call, args),
         }
     }
 }

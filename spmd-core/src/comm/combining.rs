@@ -142,7 +142,7 @@ impl CombiningCall<'_> {
         let (combining, world) = (self.combining, &self.comm.endpoint.world);
         let meeting = stamp(self.round, 1);
         let (here, wake) = ((meeting, self.fingerprint), |rank| world.wake_worker_of(rank));
-        match combining.meet(self.comm.me, here, at_worker, at_last, wake)? {
+        match combining.meet(self.rank_slot, here, at_worker, at_last, wake)? {
             Arrival::Early => {}
             Arrival::Last => return Ok(()),
             Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
@@ -248,8 +248,8 @@ impl CombiningCall<'_> {
         woken: bool,
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        let bell = Bell::common(self.rank_slot.bell(), None);
-        let bell = bell.unasked(woken || self.combining.has_one_worker());
+        let unasked = woken || self.combining.has_one_worker();
+        let bell = || Bell::common(self.rank_slot.bell(), None).unasked(unasked);
         wait::until_woken(bell, &mut late, poll)
     }
 

@@ -140,7 +140,7 @@ fn suspended<T>(
             hooks.serve();
         }
         let what = if at_home && !polls() { Suspension::Wake } else { Suspension::Poll };
-        let why = current::cluster(|| scheduler::suspend_for(what));
+        let why = current::kept_over(|| scheduler::suspend_for(what));
         if let Some(value) = poll() {
             break Ok(value);
         }

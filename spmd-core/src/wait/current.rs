@@ -5,32 +5,22 @@
 use std::cell::Cell;
 use std::ptr::{dangling, null};
 
-/// Who runs on a thread.
-#[derive(Clone, Copy)]
-struct Agent {
-    /// What the layer above knows of it; null if it has said nothing.
-    rank: *const (),
+thread_local! {
+    /// What the layer above knows of who runs on this thread; null if it has said nothing.
+    static RANK: Cell<*const ()> = const { Cell::new(null()) };
     /// What it has started and not ended, as `started.rs` keeps it; null if that is nothing,
     /// [`WITHIN`] in a started call.
-    started: *const (),
-}
-
-const NOBODY: Agent = Agent { rank: null(), started: null() };
-
-thread_local! {
-    static CURRENT: Cell<Agent> = const { Cell::new(NOBODY) };
+    static STARTED: Cell<*const ()> = const { Cell::new(null()) };
 }
 
 /// What was said last of the rank that runs on this thread; null if nothing was.
 pub(crate) fn current() -> *const () {
-    CURRENT.get().rank
+    RANK.get()
 }
 
 /// Says which rank runs on this thread from now on, and gives what was said before.
 pub(crate) fn set_current(rank: *const ()) -> *const () {
-    let before = CURRENT.get();
-    CURRENT.set(Agent { rank, ..before });
-    before.rank
+    RANK.replace(rank)
 }
 
 /// What a started call has started: none starts another one, or goes on with it.
@@ -39,40 +29,40 @@ pub(super) const WITHIN: *const () = dangling();
 /// Whether whoever runs here has started calls that are not over, or is one.
 #[inline]
 pub(super) fn progresses() -> bool {
-    !CURRENT.get().started.is_null()
+    !STARTED.get().is_null()
 }
 
 /// The calls that whoever runs here has started; null if there are none, or a started call runs
 /// here.
 pub(super) fn started() -> *const () {
-    let started = CURRENT.get().started;
+    let started = STARTED.get();
     if started == WITHIN { null() } else { started }
 }
 
 /// Says which calls whoever runs here has started, and gives what was said before.
 #[inline]
 pub(super) fn set_started(started: *const ()) -> *const () {
-    let before = CURRENT.get();
-    CURRENT.set(Agent { started, ..before });
-    before.started
+    STARTED.replace(started)
 }
 
 /// Whether a started call runs here.
 pub(crate) fn is_started() -> bool {
-    CURRENT.get().started == WITHIN
+    STARTED.get() == WITHIN
 }
 
 /// A coroutine begins on this thread, of which nothing has been said.
 pub(super) fn begin() {
-    CURRENT.set(NOBODY);
+    RANK.set(null());
+    STARTED.set(null());
 }
 
 /// Runs a suspension, in which others may run on this thread, and puts back what was said of this
 /// one.
 #[inline]
-pub(super) fn cluster<R>(suspension: impl FnOnce() -> R) -> R {
-    let current = CURRENT.get();
+pub(super) fn kept_over<R>(suspension: impl FnOnce() -> R) -> R {
+    let (rank, started) = (RANK.get(), STARTED.get());
     let result = suspension();
-    CURRENT.set(current);
+    RANK.set(rank);
+    STARTED.set(started);
     result
 }

@@ -60,7 +60,7 @@ pub(crate) fn relax() {
         // One that is panicking keeps its worker.
         Some(home) if !std::thread::panicking() => {
             home.wake();
-            current::cluster(scheduler::suspend);
+            current::kept_over(scheduler::suspend);
         }
         _ => std::thread::yield_now(),
     }

@@ -64,7 +64,7 @@ impl StartedHandle<'_> {
 
     /// Waits until the call is over, which nothing else ends; `hooks` tell others of it.
     pub(crate) fn until_over(&self, hooks: &mut impl WaitHooks) {
-        if until(self.bell, &STUBBORN, hooks, || self.going.is_over().then_some(())).is_err() {
+        if until(|| self.bell, &STUBBORN, hooks, || self.going.is_over().then_some(())).is_err() {
             self.until_over_untold();
         }
     }
@@ -123,7 +123,7 @@ mod tests {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let body = || {
                 let waits = |looks: &Cell<bool>| {
-                    until(bell, &STUBBORN, &mut Unhooked, || looks.get().then_some(()))
+                    until(|| bell, &STUBBORN, &mut Unhooked, || looks.get().then_some(()))
                 };
                 waits(&came)?;
                 refused.set(waits(&Cell::new(false)).is_err());

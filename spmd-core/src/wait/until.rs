@@ -14,10 +14,11 @@ use crate::sync::atomic::AtomicU32;
 /// Waits until `poll` gives a value, however this agent waits: a thread spins or yields, then
 /// sleeps on the bell; a coroutine is suspended. A value that is there wins over an interruption.
 ///
-/// Whoever makes the condition true rings `bell` afterwards.
+/// Whoever makes the condition true rings `bell` afterwards. It is made when it is needed: most
+/// waits are over at the first look, and what others are given by value would lie on the stack.
 #[inline(always)]
-pub(crate) fn until<T>(
-    bell: Bell<'_>,
+pub(crate) fn until<'b, T>(
+    bell: impl Fn() -> Bell<'b>,
     policy: &Policy,
     hooks: &mut impl WaitHooks,
     mut poll: impl FnMut() -> Option<T>,
@@ -26,14 +27,15 @@ pub(crate) fn until<T>(
         return Ok(value);
     }
     if current::progresses() {
-        return until_progressing(bell, policy, hooks, &mut poll);
+        return until_progressing(bell(), policy, hooks, &mut poll);
     }
     if scheduler::in_coroutine() {
-        return wait_as_coroutine(bell, hooks, &mut poll);
+        return wait_as_coroutine(bell(), hooks, &mut poll);
     }
-    let (spins, yields) = policy.patience(bell.is_polled());
+    let polled = bell().is_polled();
+    let (spins, yields) = policy.patience(polled);
     // A look at what is polled may itself let others run, who keep a busy core for milliseconds.
-    let start = bell.is_polled().then(Instant::now);
+    let start = polled.then(Instant::now);
     let lasts = || start.is_some_and(|start| start.elapsed() > FIRST_SLEEP);
     let mut served = false;
     for spin in 1..=spins {
@@ -62,7 +64,7 @@ pub(crate) fn until<T>(
         }
     }
     let mut found = None;
-    let slow = wait_as_thread(bell, (spins, yields), served, hooks, &mut || {
+    let slow = wait_as_thread(bell(), (spins, yields), served, hooks, &mut || {
         if found.is_none() {
             found = poll();
         }
@@ -77,15 +79,15 @@ pub(crate) fn until<T>(
 
 /// [`until`] for a virtual rank.
 #[inline(always)]
-pub(crate) fn until_woken<T>(
-    bell: Bell<'_>,
+pub(crate) fn until_woken<'b, T>(
+    bell: impl Fn() -> Bell<'b>,
     hooks: &mut impl WaitHooks,
     mut poll: impl FnMut() -> Option<T>,
 ) -> Result<T> {
     match poll() {
         Some(value) => Ok(value),
-        None if current::progresses() => until_progressing(bell, &STUBBORN, hooks, &mut poll),
-        None => wait_as_coroutine(bell, hooks, &mut poll),
+        None if current::progresses() => until_progressing(bell(), &STUBBORN, hooks, &mut poll),
+        None => wait_as_coroutine(bell(), hooks, &mut poll),
     }
 }
 
@@ -93,7 +95,7 @@ pub(crate) fn until_woken<T>(
 /// for peers that still use its memory. If that is impossible (a virtual rank that is panicking
 /// cannot let its peers run), the process ends rather than let them use memory that is gone.
 pub(crate) fn until_done(bell: Bell<'_>, mut done: impl FnMut() -> bool) {
-    while until(bell, &STUBBORN, &mut Stubborn, || done().then_some(())).is_err() {
+    while until(|| bell, &STUBBORN, &mut Stubborn, || done().then_some(())).is_err() {
         // A started call is told to give up, by a rank that panics, and can go on waiting.
         if current::is_started() {
             continue;
@@ -109,7 +111,7 @@ pub(crate) fn pause(time: Duration) {
     let (start, word) = (Instant::now(), AtomicU32::new(0));
     let left = || time.checked_sub(start.elapsed());
     let over = || left().is_none().then_some(());
-    let bell = Bell::new(&word, None).polled(true);
+    let bell = || Bell::new(&word, None).polled(true);
     let waited =
         scheduler::in_coroutine() && until(bell, &Policy::new(1, 0), &mut Stubborn, over).is_ok();
     if !waited {
@@ -121,7 +123,7 @@ pub(crate) fn pause(time: Duration) {
 /// it use what it will use.
 pub(crate) fn for_own_turn(bell: Bell<'_>, mut has_turn: impl FnMut() -> bool) {
     // Told to give up, it does so when it has begun.
-    while until(bell, &STUBBORN, &mut Stubborn, || has_turn().then_some(())).is_err() {}
+    while until(|| bell, &STUBBORN, &mut Stubborn, || has_turn().then_some(())).is_err() {}
 }
 
 /// How a wait waits that nothing ends but its condition.

@@ -174,20 +174,20 @@ impl CombiningBarrier {
     #[inline]
     pub(crate) fn meet<E>(
         &self,
-        rank: usize,
+        rank_slot: RankSlot<'_>,
         (meeting, fingerprint): (u64, u64),
         at_worker: impl FnOnce() -> Result<(), E>,
         at_last: impl FnOnce() -> Result<(), E>,
         wake: impl Fn(usize),
     ) -> Result<Arrival, E> {
-        if !self.rank_slot(rank).arrive() {
+        if !rank_slot.arrive() {
             return Ok(Arrival::Early);
         }
         at_worker()?;
-        let arrival = self.count_worker(rank, fingerprint);
+        let arrival = self.count_worker(rank_slot.rank, fingerprint);
         if let Arrival::Last = arrival {
             at_last()?;
-            self.outcome.last.store(rank, Relaxed);
+            self.outcome.last.store(rank_slot.rank, Relaxed);
             self.outcome.over.store(meeting, Release);
             self.firsts().for_each(wake);
         }

@@ -129,16 +129,16 @@ impl<'a> Waiter<'a> {
     pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         let endpoint = self.endpoint;
         let mut watching = WaiterHooks { waiter: self, late: || Ok(()) };
-        let bell = endpoint.bell().polled(self.polled);
+        let bell = || endpoint.bell().polled(self.polled);
         wait::until(bell, &endpoint.world.policy, &mut watching, poll)
     }
 
     /// [`Waiter::until`] on another bell. `late` is called while the wait lasts: it says whom the
     /// wait is for, or what is wrong.
     #[inline]
-    pub(crate) fn until_at<T>(
+    pub(crate) fn until_at<'b, T>(
         &self,
-        bell: Bell<'_>,
+        bell: impl Fn() -> Bell<'b>,
         late: impl FnMut() -> Result<()>,
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {

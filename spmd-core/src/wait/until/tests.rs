@@ -28,7 +28,7 @@ fn a_wait_of_long_looks_is_soon_on_record() {
     };
     let word = AtomicU32::new(0);
     let bell = Bell::new(&word, None).polled(true);
-    until(bell, &Policy::new(1, 3), &mut OnRecord, look).expect_err("it never comes");
+    until(|| bell, &Policy::new(1, 3), &mut OnRecord, look).expect_err("it never comes");
     assert!(looks < 50, "{looks}");
 }
 

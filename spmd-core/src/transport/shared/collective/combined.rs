@@ -52,7 +52,7 @@ impl Round<'_> {
             self.waiter.waits_on(combining.behind(round));
             Ok(())
         };
-        self.waiter.until_at(self.bell_in(combining), late, poll)
+        self.waiter.until_at(|| self.bell_in(combining), late, poll)
     }
 
     /// A rank that has made other calls, where a combining barrier knows of one.

@@ -112,7 +112,7 @@ impl Round<'_> {
     /// Waits for what comes from another process.
     pub(crate) fn wait_on_cluster<T>(&self, poll: impl FnMut() -> Option<Result<T>>) -> Result<T> {
         self.show();
-        let bell = self.endpoint.bell().polled(true);
+        let bell = || self.endpoint.bell().polled(true);
         self.waiter.waits_on(None);
         self.waiter.until_at(bell, || Ok(()), poll)?
     }
@@ -201,12 +201,13 @@ impl Round<'_> {
         let (want, world) = (stamp(self.round, stage), &self.endpoint.world);
         self.stamp(stage);
         let wake = |rank| world.wake_worker_of(rank);
-        match combining.meet(self.me, (want, self.fingerprint), || Ok(()), work, wake)? {
+        let rank_slot = combining.rank_slot(self.me);
+        match combining.meet(rank_slot, (want, self.fingerprint), || Ok(()), work, wake)? {
             Arrival::Early => {}
             Arrival::Last => return Ok(()),
             Arrival::Mismatch(peer) => return Err(self.mismatch(peer)),
         }
-        let bell = self.bell_in(combining).unasked(true);
+        let bell = || self.bell_in(combining).unasked(true);
         let over = || combining.is_over(want).then_some(());
         self.waiter.until_at(bell, || self.who_is_late(combining, stage), over)
     }
