@@ -1,8 +1,7 @@
 //! The variables that a program reads: their values with a zero byte between them.
 #![no_main]
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CString;
 
 /// All that are numbers, lists or names; none that names a file to be written.
 const NAMES: [&str; 13] = [
@@ -23,13 +22,19 @@ const NAMES: [&str; 13] = [
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut values = bytes.split(|byte| *byte == 0);
-    for name in NAMES {
-        match values.next() {
-            // SAFETY: the fuzzer runs this on its only thread.
-            Some(value) => unsafe { std::env::set_var(name, OsStr::from_bytes(value)) },
-            // SAFETY: as above.
-            None => unsafe { std::env::remove_var(name) },
-        }
+    // `setenv` would keep every value for ever; `putenv` takes the text itself into the environment.
+    let text = |(name, value): (&str, &[u8])| {
+        CString::new([name.as_bytes(), b"=", value].concat()).expect("no zero byte is left")
+    };
+    let texts: Vec<CString> = NAMES.into_iter().zip(&mut values).map(text).collect();
+    for text in &texts {
+        // SAFETY: the fuzzer runs this on its only thread, and the text lives until the variable
+        // has been removed again; nobody writes into the environment's texts.
+        unsafe { libc::putenv(text.as_ptr().cast_mut()) };
     }
     spmd_core::fuzzing::settings();
+    for name in NAMES {
+        // SAFETY: the fuzzer runs this on its only thread.
+        unsafe { std::env::remove_var(name) };
+    }
 });

@@ -190,6 +190,13 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_list_is_no_rule() {
+        let section = Section::from_inline("{ segment = 131072, reduce = [] }").unwrap();
+        assert!(section.rules.is_empty());
+        assert_eq!(Section::from_inline(&section.inline()), Ok(section));
+    }
+
+    #[test]
     fn what_is_wrong_has_a_line() {
         let start = "version = 1\n[threads.2]\n";
         for (text, line, words) in [

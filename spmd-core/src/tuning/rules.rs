@@ -24,6 +24,9 @@ impl Rules {
     pub fn set(&mut self, kind: Kind, rules: Vec<Rule>) {
         self.by_kind.resize(Kind::COUNT, Vec::new());
         self.by_kind[kind.index()] = rules;
+        if self.by_kind.iter().all(Vec::is_empty) {
+            self.by_kind.clear();
+        }
     }
 
     pub(crate) fn force(&mut self, kind: Kind, algorithm: Algorithm) {
