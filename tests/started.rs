@@ -37,7 +37,7 @@ fn in_another_order(ctx: &Comm, count: usize) -> Result<()> {
     for turn in 0..6 {
         let mut sums: Vec<f64> = given(me, 0, count).collect();
         let mut told: Vec<f64> = given(me, turn, count).collect();
-        let op = ErasedOp::new::<f64, _>(&Sum);
+        let op = &ErasedOp::new::<f64, _>(&Sum);
         let first = allreduce(ctx, &mut sums, op)?;
         let second = broadcast(ctx, &mut told, last)?;
         let third = barrier(ctx)?;
@@ -83,7 +83,7 @@ fn they_end_with_delays_and_on_more_ranks() -> Result<()> {
 #[test]
 fn many_of_many_communicators() -> Result<()> {
     World::default().everywhere("many_of_many_communicators", &[1, 2, 4], |ctx| {
-        let op = ErasedOp::new::<f64, _>(&Sum);
+        let op = &ErasedOp::new::<f64, _>(&Sum);
         for turn in 0..40 {
             let comm = ctx.dup()?;
             let count = |call: usize| [1, 40, 3000][(call + turn) % 3];
@@ -109,7 +109,7 @@ fn many_of_many_communicators() -> Result<()> {
 #[test]
 fn a_rank_asks_until_they_are_over() -> Result<()> {
     World::default().everywhere("a_rank_asks_until_they_are_over", &[2, 3], |ctx| {
-        let op = ErasedOp::new::<f64, _>(&Sum);
+        let op = &ErasedOp::new::<f64, _>(&Sum);
         let expected = sum(ctx, 0, 3000)?;
         let mut sums: Vec<f64> = given(ctx.rank(), 0, 3000).collect();
         let call = allreduce(ctx, &mut sums, op)?;
@@ -149,7 +149,7 @@ fn a_panic_in_an_operation_reaches_all() {
     where_ranks_share_a_process(3, |ctx| {
         let mut buf = [ctx.rank()];
         let bad = Op::new(|_: usize, _: usize| -> usize { panic!("deliberate") });
-        let op = ErasedOp::new::<usize, _>(&bad);
+        let op = &ErasedOp::new::<usize, _>(&bad);
         let call = allreduce(ctx, &mut buf, op).unwrap();
         match catch_unwind(AssertUnwindSafe(|| call.wait())) {
             Ok(result) => {
@@ -166,7 +166,7 @@ fn a_panic_in_an_operation_reaches_all() {
 fn calls_started_in_different_orders_are_told() {
     where_ranks_share_a_process(3, |ctx| {
         let mut buf = [0.5];
-        let op = ErasedOp::new::<f64, _>(&Sum);
+        let op = &ErasedOp::new::<f64, _>(&Sum);
         let mut outcome = || {
             if ctx.rank() == 1 {
                 let first = barrier(ctx)?;
@@ -220,7 +220,7 @@ fn calls_that_go_on_are_no_cycle() -> Result<()> {
         let (comm, op) = (ctx.dup()?, ErasedOp::new::<f64, _>(&Sum));
         for turn in 0..3 {
             let mut sums = vec![1.0; LARGE];
-            let many = allreduce(&comm, &mut sums, op)?;
+            let many = allreduce(&comm, &mut sums, &op)?;
             let first = barrier(ctx)?;
             if ctx.rank() == turn % ctx.size() {
                 // Others wait for this one through several calls.
@@ -250,7 +250,7 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
         let block = Spmd::new(3).threads().timeout(Duration::from_secs(30));
         let failed = block.run(|ctx| {
             let mut bufs = vec![vec![1.0; if large { LARGE } else { 10 }]; 6];
-            let op = ErasedOp::new::<f64, _>(&Sum);
+            let op = &ErasedOp::new::<f64, _>(&Sum);
             if ctx.rank() == 2 {
                 return ctx.recv(&mut [0], 1, 0).map(drop);
             }
@@ -271,7 +271,7 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
 #[test]
 fn thousands_start_calls() -> Result<()> {
     World::default().virtual_ranks(5000, |ctx| {
-        let op = ErasedOp::new::<usize, _>(&Sum);
+        let op = &ErasedOp::new::<usize, _>(&Sum);
         for turn in 0..8 {
             let mut sums = [turn];
             let call = allreduce(ctx, &mut sums, op)?;

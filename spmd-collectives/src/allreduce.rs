@@ -93,7 +93,7 @@ impl Allreduce for Comm {
     {
         let input = Input::new(send.view())?;
         let mut output = Output::new(recv.view_mut())?;
-        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let op = &ErasedOp::new::<S::Elem, O>(&op);
         let call = call(&input, op, Location::caller());
         check::length(&call, "receive buffer", output.len(), input.len())?;
         let all = Blocks::One(input.len());
@@ -110,7 +110,7 @@ impl Allreduce for Comm {
         O: Operation<R::Elem>,
     {
         let mut output = Output::new(buf.view_mut())?;
-        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let op = &ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Allreduce, Location::caller())
             .data(dtype, count)
@@ -125,7 +125,7 @@ impl Allreduce for Comm {
 
     fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T> {
         let mut result = value;
-        let op = ErasedOp::new::<T, O>(&op);
+        let op = &ErasedOp::new::<T, O>(&op);
         let call = Call::new(Kind::Allreduce, Location::caller())
             .data(&T::DTYPE, 1)
             .op(op)
@@ -141,7 +141,7 @@ impl Allreduce for Comm {
 #[inline]
 pub fn args<'a>(
     dtype: &'a DType,
-    op: ErasedOp<'a>,
+    op: &'a ErasedOp<'a>,
     send: Memory<'a>,
     recv: Memory<'a>,
 ) -> Args<'a> {
@@ -149,6 +149,6 @@ pub fn args<'a>(
 }
 
 #[inline]
-fn call<'a>(input: &Input<'_>, op: ErasedOp<'a>, site: &'static Location<'static>) -> Call<'a> {
+fn call<'a>(input: &Input<'_>, op: &'a ErasedOp<'a>, site: &'static Location<'static>) -> Call<'a> {
     Call::new(Kind::Allreduce, site).data(input.dtype(), input.len()).op(op)
 }

@@ -87,7 +87,7 @@ where
     O: Operation<R::Elem>,
 {
     let mut output = Output::new(buf.view_mut())?;
-    let op = ErasedOp::new::<R::Elem, O>(&op);
+    let op = &ErasedOp::new::<R::Elem, O>(&op);
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
     let buf = output.memory(Blocks::One(count));

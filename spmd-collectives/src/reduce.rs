@@ -100,7 +100,7 @@ impl Reduce for Comm {
         O: Operation<S::Elem>,
     {
         let input = Input::new(send.view())?;
-        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let op = &ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
         let all = Blocks::One(count);
@@ -125,7 +125,7 @@ impl Reduce for Comm {
         O: Operation<R::Elem>,
     {
         let mut output = Output::new(buf.view_mut())?;
-        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let op = &ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::Reduce, Location::caller())
             .data(dtype, count)
@@ -147,7 +147,7 @@ impl Reduce for Comm {
         op: O,
         root: usize,
     ) -> Result<Option<T>> {
-        let op = ErasedOp::new::<T, O>(&op);
+        let op = &ErasedOp::new::<T, O>(&op);
         let call = Call::new(Kind::Reduce, Location::caller())
             .data(&T::DTYPE, 1)
             .op(op)
@@ -166,6 +166,6 @@ impl Reduce for Comm {
 
 /// A reduction to the root, which takes the result elsewhere, or where its own part was.
 #[inline]
-fn args<'a>(dtype: &'a DType, op: ErasedOp<'a>, root: usize, send: Memory<'a>) -> Args<'a> {
+fn args<'a>(dtype: &'a DType, op: &'a ErasedOp<'a>, root: usize, send: Memory<'a>) -> Args<'a> {
     Args::new(&REDUCE, dtype).op(op).root(root).send(send)
 }

@@ -118,7 +118,7 @@ impl ReduceScatter for Comm {
     {
         let input = Input::new(send.view())?;
         let mut output = Output::new(recv.view_mut())?;
-        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let op = &ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
         let expected = output.len().saturating_mul(self.size());
@@ -145,7 +145,7 @@ impl ReduceScatter for Comm {
     {
         let input = Input::new(send.view())?;
         let mut output = Output::new(recv.view_mut())?;
-        let op = ErasedOp::new::<S::Elem, O>(&op);
+        let op = &ErasedOp::new::<S::Elem, O>(&op);
         let (dtype, count) = (input.dtype(), input.len());
         let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
         let displacements = displacements(&call, counts, self.size(), "send buffer", count)?;
@@ -164,7 +164,7 @@ impl ReduceScatter for Comm {
         O: Operation<R::Elem>,
     {
         let mut output = Output::new(buf.view_mut())?;
-        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let op = &ErasedOp::new::<R::Elem, O>(&op);
         let (dtype, count) = (output.dtype(), output.len());
         let call = Call::new(Kind::ReduceScatter, Location::caller())
             .data(dtype, count)
@@ -184,7 +184,12 @@ impl ReduceScatter for Comm {
 /// A reduction of blocks for all ranks, of which this one gets its own, elsewhere or where they
 /// start.
 #[inline]
-fn args<'a>(dtype: &'a DType, op: ErasedOp<'a>, send: Memory<'a>, recv: Memory<'a>) -> Args<'a> {
+fn args<'a>(
+    dtype: &'a DType,
+    op: &'a ErasedOp<'a>,
+    send: Memory<'a>,
+    recv: Memory<'a>,
+) -> Args<'a> {
     let collective = if send.blocks.vary() { &REDUCE_SCATTERV } else { &REDUCE_SCATTER };
     Args::new(collective, dtype).op(op).send(send).recv(recv)
 }

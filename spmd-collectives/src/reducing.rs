@@ -17,7 +17,7 @@ const BLOCK: usize = 16 << 10;
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction<'o> {
     pub(crate) dtype: &'o DType,
-    pub(crate) op: ErasedOp<'o>,
+    pub(crate) op: &'o ErasedOp<'o>,
     pub(crate) count: usize,
 }
 

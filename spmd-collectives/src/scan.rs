@@ -148,7 +148,7 @@ impl Scan for Comm {
         O: Operation<R::Elem>,
     {
         let mut output = Output::new(buf.view_mut())?;
-        let op = ErasedOp::new::<R::Elem, O>(&op);
+        let op = &ErasedOp::new::<R::Elem, O>(&op);
         let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
         let buf = output.memory(Blocks::One(reduction.count));
         let call = scan_call(Kind::Scan, &reduction, Location::caller()).form(Form::InPlace);
@@ -183,7 +183,7 @@ where
 {
     let input = Input::new(send.view())?;
     let mut output = Output::new(recv.view_mut())?;
-    let op = ErasedOp::new::<S::Elem, O>(&op);
+    let op = &ErasedOp::new::<S::Elem, O>(&op);
     let reduction = Reduction { dtype: input.dtype(), op, count: input.len() };
     let call = scan_call(kind, &reduction, site);
     check::length(&call, "receive buffer", output.len(), reduction.count)?;
@@ -203,7 +203,7 @@ fn value_of<T: Element, O: Operation<T>>(
     site: &'static Location<'static>,
 ) -> Result<T> {
     let mut result = value;
-    let op = ErasedOp::new::<T, O>(&op);
+    let op = &ErasedOp::new::<T, O>(&op);
     let reduction = Reduction { dtype: &T::DTYPE, op, count: 1 };
     let call = scan_call(kind, &reduction, site).form(Form::Value);
     let buf = Memory::host((&raw mut result).cast(), Blocks::One(1));

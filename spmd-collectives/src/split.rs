@@ -295,7 +295,7 @@ fn fold_words<const N: usize>(
     op: impl Fn([u64; N], [u64; N]) -> [u64; N] + Sync,
 ) -> Result<[u64; N]> {
     let op = Op::new(op);
-    let op = ErasedOp::new::<[u64; N], _>(&op);
+    let op = &ErasedOp::new::<[u64; N], _>(&op);
     let reduction = Reduction { dtype: &<[u64; N]>::DTYPE, op, count: 1 };
     let (bytes, last) = (reduction.bytes(), round.size() - 1);
     // SAFETY: the payload has that many bytes, and so have the words, which any bytes are values

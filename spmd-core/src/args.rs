@@ -49,7 +49,7 @@ pub struct Args<'a> {
     /// The elements.
     pub dtype: &'a DType,
     /// The operation of a reduction.
-    pub op: Option<ErasedOp<'a>>,
+    pub op: Option<&'a ErasedOp<'a>>,
     /// The root, in the communicator; 0 where there is none.
     pub root: usize,
     /// What the rank contributes.
@@ -114,7 +114,7 @@ impl<'a> Args<'a> {
 
     /// With an operation.
     #[inline]
-    pub fn op(self, op: ErasedOp<'a>) -> Args<'a> {
+    pub fn op(self, op: &'a ErasedOp<'a>) -> Args<'a> {
         Args { op: Some(op), ..self }
     }
 

@@ -188,7 +188,7 @@ pub struct Call<'a> {
     /// The element type, where data move.
     pub dtype: Option<&'a DType>,
     /// The operation of a reduction.
-    pub op: Option<ErasedOp<'a>>,
+    pub op: Option<&'a ErasedOp<'a>>,
     /// Elements a rank contributes, where all ranks must agree on it; [`Call::UNEQUAL`] where
     /// they need not.
     pub count: usize,
@@ -247,7 +247,7 @@ impl<'a> Call<'a> {
 
     /// The same call with this operation.
     #[inline]
-    pub fn op(mut self, op: ErasedOp<'a>) -> Call<'a> {
+    pub fn op(mut self, op: &'a ErasedOp<'a>) -> Call<'a> {
         self.op = Some(op);
         self.with(OP, op.identity())
     }
@@ -375,7 +375,7 @@ mod tests {
             for dtype in [&u8::DTYPE, &f64::DTYPE] {
                 calls.extend(numbers.map(|count| call.data(dtype, count)));
             }
-            calls.extend(calls.clone().iter().flat_map(|call| [call.op(sum), call.op(max)]));
+            calls.extend(calls.clone().iter().flat_map(|call| [call.op(&sum), call.op(&max)]));
             calls.extend(calls.clone().iter().flat_map(|call| numbers.map(|root| call.root(root))));
             for call in calls {
                 assert_eq!(call.fingerprint(), call.form(Form::Value).fingerprint());

@@ -56,7 +56,7 @@ pub(crate) fn a_started_call_that_lends_its_memory() {
         if ctx.rank() > 0 {
             return ctx.ssend(&[0], 0, 0); // <1>
         }
-        allreduce(ctx, &mut buf, ErasedOp::new::<f64, _>(&Sum))?.wait() // <2>
+        allreduce(ctx, &mut buf, &ErasedOp::new::<f64, _>(&Sum))?.wait() // <2>
     })
     .deadlock(
         &[0, 1],

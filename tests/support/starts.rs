@@ -19,7 +19,7 @@ fn memory<T>(buf: &mut [T]) -> Memory<'_> {
 pub fn allreduce<'a, T: Element>(
     comm: &'a Comm,
     buf: &'a mut [T],
-    op: ErasedOp<'a>,
+    op: &'a ErasedOp<'a>,
 ) -> Result<StartedCall<'a>> {
     let call = Call::new(Kind::Allreduce, Location::caller()).data(&T::DTYPE, buf.len()).op(op);
     let buf = memory(buf);

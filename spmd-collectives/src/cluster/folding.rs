@@ -35,12 +35,12 @@ impl<'a> FoldBuffers<'a> {
 type Leading<'r> = Leader<'r, FoldBuffers<'r>>;
 
 fn is_native(comm: &Comm, leader: &Leading<'_>, reduction: &Reduction<'_>) -> bool {
-    !comm.internals().is_reproducible() && leader.folds(reduction.dtype, &reduction.op)
+    !comm.internals().is_reproducible() && leader.folds(reduction.dtype, reduction.op)
 }
 
 /// The elements of a reduction, for a step.
 fn fold_of<'o>(reduction: &'o Reduction<'o>, send: *const u8, recv: *mut u8) -> Fold<'o> {
-    Fold { send, recv, count: reduction.count, dtype: reduction.dtype, op: &reduction.op }
+    Fold { send, recv, count: reduction.count, dtype: reduction.dtype, op: reduction.op }
 }
 
 /// The fold to all.

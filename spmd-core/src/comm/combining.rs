@@ -194,7 +194,7 @@ impl CombiningCall<'_> {
     #[inline]
     pub unsafe fn reduce(
         &self,
-        op: ErasedOp<'_>,
+        op: &ErasedOp<'_>,
         size: usize,
         count: usize,
         send: *const u8,
@@ -231,7 +231,7 @@ impl CombiningCall<'_> {
     /// that panics, the others are stopped, and the panic goes on: no peer uses memory of this
     /// rank.
     #[inline]
-    fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
+    fn operate(&self, op: &ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
         if op.trusted() {
             operation();
         } else if let Some(payload) = self.waiter().guard(operation) {

@@ -43,7 +43,7 @@ pub fn canonical_split(n: usize) -> usize {
 ///
 /// let (inputs, mut out) = ([[1u32, 2], [3, 4], [5, 6]], [0u32; 2]);
 /// let mut input = |rank: usize| inputs[rank].as_ptr().cast();
-/// let op = ErasedOp::new::<u32, _>(&Sum);
+/// let op = &ErasedOp::new::<u32, _>(&Sum);
 /// // SAFETY: three inputs and `out` hold two `u32` of 4 bytes each; `out` is apart from all
 /// // inputs, and nobody else uses them.
 /// unsafe { fold_ranks(op, 4, out.as_mut_ptr().cast(), 2, 3, &mut input, &mut Vec::new()) };
@@ -62,7 +62,7 @@ pub fn canonical_split(n: usize) -> usize {
 ///   overlap each other.
 /// - Nothing writes the inputs, and nothing reads or writes `out`, during the call.
 pub unsafe fn fold_ranks(
-    op: ErasedOp<'_>,
+    op: &ErasedOp<'_>,
     element_size: usize,
     out: *mut u8,
     count: usize,
@@ -107,7 +107,7 @@ fn aligned(scratch: &mut Vec<u8>, size: usize) -> *mut u8 {
 
 /// The fold of one block over all ranks.
 struct Tree<'a> {
-    op: ErasedOp<'a>,
+    op: &'a ErasedOp<'a>,
     /// Elements of the block.
     count: usize,
     /// Where the block starts in each input, in bytes.

@@ -13,9 +13,9 @@ fn check<T: Sample, O: Operation<T> + Operation<[T; 3]>>(op: O, combine: fn(T, T
         out
     };
     for ranks in [1, 2, 3, 4, 7, 8] {
-        check_ranks(ErasedOp::new::<T, O>(&op), &combine, ranks, 61, Out::Apart);
-        check_ranks(ErasedOp::new::<T, O>(&op), &combine, ranks, 61, Out::Input(ranks - 1));
-        check_ranks(ErasedOp::new::<[T; 3], O>(&op), &lanes, ranks, 20, Out::Input(0));
+        check_ranks(&ErasedOp::new::<T, O>(&op), &combine, ranks, 61, Out::Apart);
+        check_ranks(&ErasedOp::new::<T, O>(&op), &combine, ranks, 61, Out::Input(ranks - 1));
+        check_ranks(&ErasedOp::new::<[T; 3], O>(&op), &lanes, ranks, 20, Out::Input(0));
     }
 }
 

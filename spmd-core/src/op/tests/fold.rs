@@ -18,7 +18,7 @@ fn order_depends_on_the_number_of_ranks_alone() {
     for ranks in (1..=18).chain([31, 32, 33, 64, 100]) {
         for count in [0, 1, 3, BLOCK, 2 * BLOCK + 7] {
             check_ranks::<f64>(
-                ErasedOp::new::<f64, _>(&Sum),
+                &ErasedOp::new::<f64, _>(&Sum),
                 &|a, b| a + b,
                 ranks,
                 count,
@@ -34,7 +34,7 @@ fn out_may_be_any_one_input() {
     let op = Op::new(average).non_commutative();
     for ranks in 1..=9 {
         for rank in 0..ranks {
-            let op = ErasedOp::new::<f32, _>(&op);
+            let op = &ErasedOp::new::<f32, _>(&op);
             check_ranks(op, &average, ranks, 2 * BLOCK + 5, Out::Input(rank));
         }
     }
@@ -44,7 +44,7 @@ fn out_may_be_any_one_input() {
 fn blocks_hold_at_least_one_large_element() {
     let first = |a: [u64; 2000], _: [u64; 2000]| a;
     let op = Op::new(first).non_commutative();
-    check_ranks(ErasedOp::new::<[u64; 2000], _>(&op), &first, 5, 3, Out::Input(2));
+    check_ranks(&ErasedOp::new::<[u64; 2000], _>(&op), &first, 5, 3, Out::Input(2));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn scratch_is_reused() {
         // SAFETY: all arrays hold 5000 values of `u32`, the type of the operation.
         unsafe {
             fold_ranks(
-                ErasedOp::new::<u32, _>(&Sum),
+                &ErasedOp::new::<u32, _>(&Sum),
                 4,
                 out.as_mut_ptr().cast(),
                 out.len(),
@@ -78,7 +78,7 @@ fn at_most_two_ranks_take_no_scratch() {
         // SAFETY: all arrays hold two values of `u64`, the type of the operation.
         unsafe {
             fold_ranks(
-                ErasedOp::new::<u64, _>(&Sum),
+                &ErasedOp::new::<u64, _>(&Sum),
                 8,
                 out.as_mut_ptr().cast(),
                 2,
@@ -97,7 +97,7 @@ fn no_ranks_are_refused() {
         // SAFETY: there are no elements, so no memory is touched.
         unsafe {
             let out = std::ptr::dangling_mut();
-            let op = ErasedOp::new::<u8, _>(&Sum);
+            let op = &ErasedOp::new::<u8, _>(&Sum);
             fold_ranks(op, 1, out, 0, 0, &mut |_| std::ptr::dangling(), &mut Vec::new());
         }
     };
@@ -107,7 +107,7 @@ fn no_ranks_are_refused() {
 #[test]
 fn fold_allows_out_to_be_either_input() {
     let minus = Op::new(|a: i32, b: i32| a - b).non_commutative();
-    let op = ErasedOp::new::<i32, _>(&minus);
+    let op = &ErasedOp::new::<i32, _>(&minus);
     let mut arrays = [[7, 8, 9], [1, 2, 3]];
     let [left, right] = arrays.each_mut().map(|array| array.as_mut_ptr().cast::<u8>());
     // SAFETY: the arrays hold three values of `i32`, and `out` is one of the inputs.
@@ -129,7 +129,7 @@ fn a_panic_passes_through() {
     let (left, right, mut out) = ([1_u8, 2, 255], [1_u8; 3], [0_u8; 3]);
     // SAFETY: the arrays hold three values of `u8`.
     let result = catch_unwind(AssertUnwindSafe(|| unsafe {
-        let op = ErasedOp::new::<u8, _>(&op);
+        let op = &ErasedOp::new::<u8, _>(&op);
         op.fold(out.as_mut_ptr(), left.as_ptr(), right.as_ptr(), 3);
     }));
     assert!(result.is_err());

@@ -102,14 +102,14 @@ fn a_name_stands_for_type_and_place() {
 
 #[test]
 fn a_reference_is_the_operation_itself() {
-    let erased = |op: ErasedOp<'_>| (op.identity(), op.trusted(), op.name());
-    let by_value = erased(ErasedOp::new::<f64, _>(&Sum));
-    assert_eq!(by_value, erased(ErasedOp::new::<f64, _>(&&Sum)));
-    assert_eq!(by_value, erased(ErasedOp::new::<f64, _>(&&&Sum)));
+    let erased = |op: &ErasedOp<'_>| (op.identity(), op.trusted(), op.name());
+    let by_value = erased(&ErasedOp::new::<f64, _>(&Sum));
+    assert_eq!(by_value, erased(&ErasedOp::new::<f64, _>(&&Sum)));
+    assert_eq!(by_value, erased(&ErasedOp::new::<f64, _>(&&&Sum)));
     let longest = Op::new(master::longest).named("longest");
     assert_eq!(
-        erased(ErasedOp::new::<f64, _>(&longest)),
-        erased(ErasedOp::new::<f64, _>(&&longest))
+        erased(&ErasedOp::new::<f64, _>(&longest)),
+        erased(&ErasedOp::new::<f64, _>(&&longest))
     );
 }
 

@@ -108,7 +108,7 @@ enum Out {
 }
 
 /// `fold_ranks` on typed arrays, `shift` bytes away from any alignment.
-fn folded<T: Sample>(op: ErasedOp<'_>, inputs: &[Vec<T>], out: Out, shift: usize) -> Vec<T> {
+fn folded<T: Sample>(op: &ErasedOp<'_>, inputs: &[Vec<T>], out: Out, shift: usize) -> Vec<T> {
     let count = inputs[0].len();
     let size = size_of::<T>();
     let mut arrays: Vec<Vec<u8>> = inputs
@@ -153,7 +153,7 @@ fn oracle<T: Copy>(combine: &dyn Fn(T, T) -> T, values: &[T]) -> T {
 
 /// Compares `fold_ranks` with the oracle.
 fn check_ranks<T: Sample>(
-    op: ErasedOp<'_>,
+    op: &ErasedOp<'_>,
     combine: &dyn Fn(T, T) -> T,
     ranks: usize,
     count: usize,

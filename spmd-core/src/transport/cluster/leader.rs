@@ -97,8 +97,8 @@ impl<P: Copy> Leader<'_, P> {
         let alone = self.hierarchy.lone_ranks && extra_comms() == 0;
         let (first_report, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (first_report.as_ptr().cast(), least.as_mut_ptr().cast());
-        let op = ErasedOp::new::<u64, _>(&Min);
-        let fold = Fold { send, recv, count: 3, dtype: &u64::DTYPE, op: &op };
+        let op = &ErasedOp::new::<u64, _>(&Min);
+        let fold = Fold { send, recv, count: 3, dtype: &u64::DTYPE, op };
         // SAFETY: both are three words.
         unsafe { self.make(NativeCollective::Allreduce(fold))? };
         self.hierarchy.blocking.store(least[2] == 1, Relaxed);
@@ -212,15 +212,15 @@ impl<P: Copy> Leader<'_, P> {
     pub(crate) fn least(&self, mine: u64) -> Result<u64> {
         let mut least = 0u64;
         let (send, recv) = ((&raw const mine).cast(), (&raw mut least).cast());
-        let op = ErasedOp::new::<u64, _>(&Min);
-        let fold = Fold { send, recv, count: 1, dtype: &u64::DTYPE, op: &op };
+        let op = &ErasedOp::new::<u64, _>(&Min);
+        let fold = Fold { send, recv, count: 1, dtype: &u64::DTYPE, op };
         // SAFETY: both are a word.
         unsafe { self.make(NativeCollective::Allreduce(fold))? };
         Ok(least)
     }
 
     /// Runs a part of a reduction, which may be the program's own code.
-    pub fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
+    pub fn operate(&self, op: &ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
         self.round.operate(op, operation)
     }
 

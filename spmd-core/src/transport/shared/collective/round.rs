@@ -265,7 +265,7 @@ impl<'a> Round<'a> {
     /// that panics, the others are stopped at once, and the panic goes on when this rank's buffers
     /// are safe.
     #[inline]
-    pub fn operate(&self, op: ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
+    pub fn operate(&self, op: &ErasedOp<'_>, operation: impl FnOnce()) -> Result<()> {
         if op.trusted() {
             operation();
             return Ok(());

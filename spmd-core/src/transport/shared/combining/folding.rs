@@ -20,7 +20,7 @@ impl RankSlot<'_> {
     /// [`CombiningBarrier::has_trees`]; all these ranks have put `count` values of the operation's
     /// type into their payloads, and nobody else uses these meanwhile.
     #[inline]
-    pub(crate) unsafe fn fold_tree(self, op: ErasedOp<'_>, size: usize, count: usize) {
+    pub(crate) unsafe fn fold_tree(self, op: &ErasedOp<'_>, size: usize, count: usize) {
         let payloads = &self.place.payloads;
         let (start, mut half) = (payloads.start(), payloads.ranks / 2);
         while half > 0 {
