@@ -24,21 +24,13 @@ pub(crate) fn run() -> Outcome {
     // At once, so that each is compiled with the same features. `hostile` is a peer that writes
     // where it must not, among processes; `loopback` are worlds of several processes in one, where
     // an MPI would read and write what the sanitizer does not see.
-    let nextest = runner::has_nextest();
-    let mut tests = cargo(if nextest { &["nextest", "run"] } else { &["test"] });
-    tests.args(["--target", &host, "--features", "corosensei/sanitizer"]);
-    let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
-    tests.args(packages.iter().flat_map(|it| ["--package", it]));
-    tests.args(["--no-fail-fast", "--lib", "--test", "hostile", "--test", "loopback"]);
-    tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
-    // Processes of `loopback` that have ended leave threads behind, which take time: with nextest
-    // each test is a process.
-    if nextest {
-        let unfit: Vec<String> = UNFIT.iter().map(|test| format!("test({test})")).collect();
-        tests.arg("-E").arg(format!("not ({})", unfit.join(" | ")));
-    } else {
-        tests.arg("--").args(UNFIT.iter().flat_map(|test| ["--skip", test]));
-    }
+    let tests = chosen(&host, &UNFIT, |tests| {
+        tests.args(["--features", "corosensei/sanitizer"]);
+        let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
+        tests.args(packages.iter().flat_map(|it| ["--package", it]));
+        tests.args(["--no-fail-fast", "--lib", "--test", "hostile", "--test", "loopback"]);
+        tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
+    });
     Outcome::of(sanitized(tests))
 }
 
@@ -83,14 +75,9 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
-/// Without `--full`, what goes by all that processes tell each other: messages, collectives, random
-/// programs, failures with and without survivors, in threads and on virtual ranks.
-const RACES: [&str; 4] = [
-    "matrix::every_kind_of_message",
-    "matrix::random_programs",
-    "failures::a_process_that_is_killed",
-    "survive::a_process_of_several_threads_fails",
-];
+/// What `--full` alone runs: several minutes, for what differs from other tests in the types that
+/// are folded, or in threads that are started by the program.
+const LONG: [&str; 2] = ["matrix::every_type", "matrix::threads_of_a_rank"];
 
 /// Runs the tests of the loopback fabric under ThreadSanitizer. The standard library as it comes is
 /// not built for it, so that what it orders by fences is not seen (`tsan.supp`).
@@ -99,18 +86,41 @@ pub(crate) fn races() -> Outcome {
     if !has_runtime(&host, "tsan") {
         return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
     }
-    let mut tests = cargo(&["test", "--target", &host, "--package", "spmd-tests"]);
-    tests.arg("--target-dir").arg(built("races")).args(["--test", "loopback", "--"]);
-    // What is captured goes through a lock of the standard library.
-    tests.args(["--nocapture", "--test-threads", "1"]);
-    if std::env::var_os("SPMD_TEST_FULL").is_none() {
-        tests.args(RACES);
-    }
+    let full = std::env::var_os("SPMD_TEST_FULL").is_some();
+    let left_out = if full { &[][..] } else { &LONG };
+    let mut tests = chosen(&host, left_out, |tests| {
+        tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
+        tests.arg("--target-dir").arg(built("races"));
+    });
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer";
     tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let suppressions = tools::root().join("xtask/tsan.supp");
-    tests.env("TSAN_OPTIONS", format!("suppressions={}", suppressions.display()));
+    // Processes that are killed leave their threads where they are.
+    let options = format!("suppressions={} report_thread_leaks=0", suppressions.display());
+    tests.env("TSAN_OPTIONS", options);
     Outcome::of(tests)
+}
+
+/// The tests for a target that `which` chooses, but for those that are left out. With nextest each
+/// test is a process: processes of `loopback` that have ended leave threads behind, which take
+/// time.
+fn chosen(host: &str, left_out: &[&str], which: impl FnOnce(&mut Command)) -> Command {
+    let nextest = runner::has_nextest();
+    let mut tests = cargo(if nextest { &["nextest", "run"] } else { &["test"] });
+    tests.args(["--target", host]);
+    which(&mut tests);
+    let names = left_out.iter();
+    if nextest {
+        let names: Vec<String> = names.map(|test| format!("test({test})")).collect();
+        let all = "all()".to_owned();
+        let all_but = names.iter().fold(all, |all, name| format!("{all} and not {name}"));
+        tests.args(["-E", &all_but]);
+    } else {
+        // What is captured goes through a lock of the standard library.
+        tests.args(["--", "--nocapture", "--test-threads", "1"]);
+        tests.args(names.flat_map(|test| ["--skip", test]));
+    }
+    tests
 }
 
 pub(crate) fn has_runtime(host: &str, sanitizer: &str) -> bool {
