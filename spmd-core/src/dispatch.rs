@@ -5,7 +5,7 @@ use crate::args::{Args, SingleRank};
 use crate::call::Call;
 use crate::comm::{Comm, StartedCall};
 use crate::error::{Error, Result};
-use crate::plane::{Numbered, Planes};
+use crate::plane::Planes;
 
 /// Carries a call out.
 ///
@@ -26,10 +26,10 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<
         // until the call returns, and for memory of the host, which was just looked at.
         return unsafe { single_rank(comm, call, args) };
     }
-    if let Some(offload) = comm.offload() {
+    if comm.offload().is_some() {
         // SAFETY: `on_plane` asks for this function's contract: the buffers with their blocks,
         // which nobody else touches until the call returns.
-        return unsafe { on_plane(Planes::kept(offload), comm, call, args) };
+        return unsafe { on_plane(comm, call, args) };
     }
     // SAFETY: `in_arena` asks for this function's contract, as `on_plane` does.
     unsafe { in_arena(comm, call, args) }
@@ -95,12 +95,8 @@ unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<(
 /// # Safety
 /// As [`dispatch`].
 #[inline(never)]
-unsafe fn on_plane(
-    planes: &[Numbered],
-    comm: &Comm,
-    call: &Call<'_>,
-    args: &Args<'_>,
-) -> Result<()> {
+unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let planes = comm.offload().map_or(&[][..], Planes::kept);
     // SAFETY: all is as `dispatch` asks for it (this function's contract): `run` and `in_arena` ask
     // for no more, but that the plane serves the call, as it has just said.
     unsafe {

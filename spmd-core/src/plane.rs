@@ -25,7 +25,6 @@ impl Planes {
     }
 
     /// Those of a communicator, which keeps them.
-    #[inline]
     pub(crate) fn kept(offload: &dyn Offload) -> &[Numbered] {
         let planes: &dyn Any = offload;
         planes.downcast_ref::<Planes>().map_or(&[], |planes| &planes.0)
