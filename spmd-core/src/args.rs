@@ -114,32 +114,37 @@ impl<'a> Args<'a> {
 
     /// With an operation.
     #[inline]
-    pub fn op(self, op: &'a ErasedOp<'a>) -> Args<'a> {
-        Args { op: Some(op), ..self }
+    pub fn op(mut self, op: &'a ErasedOp<'a>) -> Args<'a> {
+        self.op = Some(op);
+        self
     }
 
     /// With a root.
     #[inline]
-    pub fn root(self, root: usize) -> Args<'a> {
-        Args { root, ..self }
+    pub fn root(mut self, root: usize) -> Args<'a> {
+        self.root = root;
+        self
     }
 
     /// What the rank contributes.
     #[inline]
-    pub fn send(self, send: Memory<'a>) -> Args<'a> {
-        Args { send, ..self }
+    pub fn send(mut self, send: Memory<'a>) -> Args<'a> {
+        self.send = send;
+        self
     }
 
     /// Where it gets what it is given.
     #[inline]
-    pub fn recv(self, recv: Memory<'a>) -> Args<'a> {
-        Args { recv, ..self }
+    pub fn recv(mut self, recv: Memory<'a>) -> Args<'a> {
+        self.recv = recv;
+        self
     }
 
     /// The blocks that its peers have for it.
     #[inline]
-    pub fn incoming(self, incoming: &'a [Incoming]) -> Args<'a> {
-        Args { incoming, ..self }
+    pub fn incoming(mut self, incoming: &'a [Incoming]) -> Args<'a> {
+        self.incoming = incoming;
+        self
     }
 
     /// The size of an element in bytes.

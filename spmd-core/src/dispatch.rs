@@ -5,7 +5,7 @@ use crate::args::{Args, SingleRank};
 use crate::call::Call;
 use crate::comm::{Comm, StartedCall};
 use crate::error::{Error, Result};
-use crate::plane::Planes;
+use crate::plane::{Numbered, Planes};
 
 /// Carries a call out.
 ///
@@ -96,13 +96,14 @@ unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<(
 /// As [`dispatch`].
 #[inline(never)]
 unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-    let planes = comm.offload().map_or(&[][..], Planes::kept);
-    // SAFETY: all is as `dispatch` asks for it (this function's contract): `run` and `in_arena` ask
-    // for no more, but that the plane serves the call, as it has just said.
-    unsafe {
-        match planes.iter().find(|it| it.plane.serves(args)) {
-            Some(it) => it.plane.run(comm, &call.on(it.id), args),
-            None => in_arena(comm, call, args),
+    for Numbered { plane, id } in comm.offload().map_or(&[][..], Planes::kept) {
+        let plane = &**plane;
+        if plane.serves(args) {
+            // SAFETY: all is as `dispatch` asks for it (this function's contract), and the plane
+            // serves the call, as it has just said: `run` asks for no more.
+            return unsafe { plane.run(comm, &call.on(*id), args) };
         }
     }
+    // SAFETY: all is as `dispatch` asks for it (this function's contract): so does `in_arena`.
+    unsafe { in_arena(comm, call, args) }
 }

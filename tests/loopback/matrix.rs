@@ -15,7 +15,9 @@ fn everywhere(
     job: impl Fn(Shape) -> Job,
     body: impl Fn(&Ctx) -> Result<()> + Send + Sync + Clone + 'static,
 ) {
-    for shape in SHAPES {
+    // Under ThreadSanitizer each takes half a minute: threads and virtual ranks, several a process.
+    let shapes = if cfg!(races) && !full() { &[SHAPES[1], SHAPES[3]][..] } else { &SHAPES[..] };
+    for &shape in shapes {
         let ran = job(shape).run(body.clone());
         ran.results().map(drop).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
     }

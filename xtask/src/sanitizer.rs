@@ -75,9 +75,9 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
-/// What `--full` alone runs: several minutes, for what differs from other tests in the types that
-/// are folded, or in threads that are started by the program.
-const LONG: [&str; 2] = ["matrix::every_type", "matrix::threads_of_a_rank"];
+/// What `--full` alone runs: it takes minutes, and differs from other tests in who folds which
+/// types, or in threads that are started by the program.
+const LONG: [&str; 3] = ["matrix::every_type", "folded_by_ranks", "matrix::threads_of_a_rank"];
 
 /// Runs the tests of the loopback fabric under ThreadSanitizer. The standard library as it comes is
 /// not built for it, so that what it orders by fences is not seen (`tsan.supp`).
@@ -92,7 +92,8 @@ pub(crate) fn races() -> Outcome {
         tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
         tests.arg("--target-dir").arg(built("races"));
     });
-    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer";
+    let flags =
+        "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
     tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let suppressions = tools::root().join("xtask/tsan.supp");
     // Processes that are killed leave their threads where they are.

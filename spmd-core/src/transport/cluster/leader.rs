@@ -9,7 +9,7 @@ use super::survive::leave_step;
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::op::{ErasedOp, Min};
-use crate::transport::fabric::{Fold, NativeCollective};
+use crate::transport::fabric::{Fold, NativeCollective, ProcessGroup};
 use crate::transport::shared::collective::Round;
 use crate::transport::shared::contexts::extra_comms;
 
@@ -20,6 +20,7 @@ use crate::transport::shared::contexts::extra_comms;
 pub struct Leader<'r, P> {
     pub(crate) round: &'r Round<'r>,
     pub(crate) hierarchy: &'r Hierarchy,
+    processes: &'r dyn ProcessGroup,
     pub(crate) parts: &'r [*const P],
 }
 
@@ -34,11 +35,10 @@ impl Hierarchy {
     ) -> Result<()> {
         round.enter_cluster();
         self.now().begin(round.number());
-        let outcome = leader(&Leader { round, hierarchy: self, parts });
+        let outcome =
+            leader(&Leader { round, hierarchy: self, processes: &*self.processes, parts });
         self.now().end();
-        // Not handed over, which would cost as much as an error is long.
-        outcome?;
-        Ok(())
+        outcome
     }
 }
 
@@ -55,7 +55,7 @@ impl<P: Copy> Leader<'_, P> {
 
     /// This process among those.
     pub fn process(&self) -> usize {
-        self.hierarchy.processes.rank()
+        self.processes.rank()
     }
 
     /// The ranks in one of those, ascending.
@@ -87,7 +87,7 @@ impl<P: Copy> Leader<'_, P> {
 
     /// Whether steps can fold elements of this type with this operation.
     pub fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
-        self.hierarchy.processes.folds(dtype, op)
+        self.processes.folds(dtype, op)
     }
 
     /// Meets the leaders of the other processes, and complains if the ranks of some process have
@@ -147,9 +147,7 @@ impl<P: Copy> Leader<'_, P> {
             // SAFETY: the step's memory is valid for what it says, and nobody interferes with it,
             // until this returns (this function's contract). By then `run` and `attempt` are
             // through with the step.
-            unsafe {
-                if blocking { self.hierarchy.processes.run(step) } else { self.attempt(step) }
-            }
+            unsafe { if blocking { self.processes.run(step) } else { self.attempt(step) } }
         });
         outcome.map_err(|error| self.explain(error))
     }
@@ -180,14 +178,14 @@ impl<P: Copy> Leader<'_, P> {
         // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
         // this returns (contract of `step`). By then `started` is complete or has been dropped,
         // which ends the process where the library may still use the memory.
-        let mut started = unsafe { self.hierarchy.processes.start(step)? };
+        let mut started = unsafe { self.processes.start(step)? };
         let outcome = self.round.wait_on_cluster(|| match started.test() {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         });
         if self.hierarchy.cluster.survives() && matches!(outcome, Err(Error::PeerFailed(_))) {
-            let _ = leave_step(&*self.hierarchy.processes, &mut *started);
+            let _ = leave_step(self.processes, &mut *started);
             return outcome;
         }
         self.hierarchy.cluster.unless_failed(outcome)
