@@ -20,7 +20,7 @@
 //! methods, collectives those of the traits in the [`prelude`].
 //!
 //! Every call gives a [`Result`]. A rank that fails, panics or leaves early, ranks whose calls
-//! don't fit together, and ranks that wait for each other in a circle are errors on every rank
+//! don't fit together, and ranks that wait for each other in a cycle are errors on every rank
 //! that they concern, never a silent hang. Each element of a reduction is folded in one canonical
 //! order: results are the same to the last bit, run after run, wherever the ranks are.
 //!

@@ -28,11 +28,11 @@ fn main() {
         ("a_communicator_in_a_block_of_its_rank", a_communicator_in_a_block_of_its_rank),
         ("a_helper_that_opens_a_block", a_helper_that_opens_a_block),
         ("an_idle_helper", an_idle_helper),
-        ("a_helper_that_waits_in_the_circle", a_helper_that_waits_in_the_circle),
+        ("a_helper_that_waits_in_the_cycle", a_helper_that_waits_in_the_cycle),
         ("a_rank_that_has_the_communicator_of_another", another_has_the_communicator),
         ("a_rank_of_another_block_that_has_the_communicator", another_block_has_the_communicator),
         ("a_thread_beside_a_worker_that_has_ended", a_thread_beside_a_worker_that_has_ended),
-        ("a_circle_that_one_of_its_ranks_cannot_see", a_circle_that_one_of_its_ranks_cannot_see),
+        ("a_cycle_that_one_of_its_ranks_cannot_see", a_cycle_that_one_of_its_ranks_cannot_see),
         ("the_end_of_a_started_call", through_started::the_end_of_a_started_call),
         ("receives_beside_started_calls", through_started::receives_beside_started_calls),
         (
@@ -123,7 +123,7 @@ fn a_message_on_another_communicator() {
     .deadlock(&[0, 1], &["rank 0: recv of 1 i32 from rank 1 with tag 4 at <1>", "tag 3 at <2>"]);
 }
 
-fn a_helper_that_waits_in_the_circle() {
+fn a_helper_that_waits_in_the_cycle() {
     mistake(2, |ctx| {
         let (copy, peer) = (ctx.dup()?, 1 - ctx.rank());
         std::thread::scope(|scope| {
@@ -279,7 +279,7 @@ fn a_thread_beside_a_worker_that_has_ended() {
 
 /// Two wait for anyone of three, the third for one of them on the communicator of all: of that
 /// one's wait it looks as if the rank that computes could end it. Whichever rank has which part.
-fn a_circle_that_one_of_its_ranks_cannot_see() {
+fn a_cycle_that_one_of_its_ranks_cannot_see() {
     for third in 0..3 {
         let told = AtomicUsize::new(0);
         let ended = Spmd::new(4).threads().run(|ctx| {

@@ -72,7 +72,7 @@ fn all_calls(ranks: usize) -> Duration {
 
 /// All wait for each other, and one of them finds it.
 #[test]
-fn a_circle_of_many() {
+fn a_cycle_of_many() {
     for any in [false, true] {
         let start = Instant::now();
         let ended = Spmd::new(10_000).virtual_ranks().run(|ctx| {
@@ -235,7 +235,7 @@ fn half_of_very_many_fail() {
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }
 
-/// Of data that are too large for boards each rank would have a few bytes to fold of all others.
+/// Of data that are too large for areas each rank would have a few bytes to fold of all others.
 #[test]
 fn large_reductions_of_very_many() {
     const RANKS: usize = 20_000;

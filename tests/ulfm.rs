@@ -337,7 +337,7 @@ fn all_that_live_must_take_part() -> Result<()> {
 
 #[test]
 fn a_mistake_ends_the_job() -> Result<()> {
-    let cycle = job("a_mistake_ends_the_job", (3, 1), "circle", |ctx| {
+    let cycle = job("a_mistake_ends_the_job", (3, 1), "cycle", |ctx| {
         ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop)
     })?;
     assert!(cycle.is_none_or(|ran| ran.code == Some(101) && ran.err.contains("deadlock")));

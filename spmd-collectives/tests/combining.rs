@@ -34,7 +34,7 @@ fn roots_run_ahead() -> Result<()> {
 }
 
 #[test]
-fn calls_through_the_hub_and_past_it() -> Result<()> {
+fn calls_through_the_combining_barrier_and_past_it() -> Result<()> {
     each_placement(|spmd, ranks| {
         spmd.run(|ctx| {
             let (me, all) = (ctx.rank(), ranks * (ranks - 1) / 2);

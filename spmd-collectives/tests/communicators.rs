@@ -100,7 +100,7 @@ fn a_child_works_on_another_thread_while_its_parent_is_busy() {
 }
 
 #[test]
-fn boards_are_used_again() {
+fn areas_are_used_again() {
     let cycles = |ctx: &Ctx| {
         for turn in 0..600u32 {
             let part = ctx.split((ctx.rank() as u32 != turn % 5).then_some(turn % 2), 0)?;
@@ -126,7 +126,7 @@ fn boards_are_used_again() {
 }
 
 #[test]
-fn running_out_of_boards_is_an_error_on_all_ranks() {
+fn running_out_of_areas_is_an_error_on_all_ranks() {
     let errors = Spmd::new(2)
         .threads()
         .run(|ctx| {

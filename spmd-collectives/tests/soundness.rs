@@ -136,7 +136,7 @@ fn no_block_opens_inside_an_operation() {
 }
 
 #[test]
-fn a_board_that_is_used_again_does_not_match_its_former_communicator() {
+fn an_area_that_is_used_again_does_not_match_its_former_communicator() {
     // Rank 0 has dropped its end of `pair` and uses all areas for communicators with rank 2, on
     // which it calls what rank 1 now calls on `pair`.
     block(3)
@@ -232,7 +232,7 @@ fn communicators_that_were_stopped_leave_nothing_behind() {
 }
 
 #[test]
-fn boards_come_back_where_groups_overlap() {
+fn areas_come_back_where_groups_overlap() {
     block(4)
         .run(|ctx| {
             let me = ctx.rank() as u32;

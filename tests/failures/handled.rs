@@ -207,7 +207,7 @@ mod processes {
                 while_another_computes(ctx, &through, 2000)
             })
             .map(drop),
-            "circle" => run(|ctx| match ctx.rank() {
+            "cycle" => run(|ctx| match ctx.rank() {
                 0 => ctx.shrink().map(drop),
                 _ => ctx.barrier(),
             })
@@ -253,10 +253,9 @@ mod processes {
 
     /// All ranks wait for each other, one of them in a call that goes on when others fail.
     #[test]
-    fn a_circle_with_a_rank_that_shrinks() {
+    fn a_cycle_with_a_rank_that_shrinks() {
         for _ in 0..8 {
-            let ended =
-                Job::start("handled::processes::program", &["-n", "3"], &[(DEED, "circle")]);
+            let ended = Job::start("handled::processes::program", &["-n", "3"], &[(DEED, "cycle")]);
             let ended = ended.end();
             assert_eq!(ended.code, Some(1), "{ended:?}");
             let said = ended.said();

@@ -298,7 +298,7 @@ fn many_times() {
 }
 
 #[test]
-fn a_circle_with_an_agreement() {
+fn a_cycle_with_an_agreement() {
     for place in PLACES {
         let whole = place(Spmd::new(2)).run(|ctx| match ctx.rank() {
             0 => ctx.agree(1).map(drop),

@@ -262,7 +262,7 @@ impl Drop for Busy {
 
 /// Who waits for the library lets others run each time that it looks, and then looks rarely.
 #[test]
-fn a_circle_on_busy_cores() {
+fn a_cycle_on_busy_cores() {
     let name = "a synchronous send to a rank that has left";
     let words = MISTAKES.iter().find(|(it, ..)| *it == name).expect("a known mistake").2;
     let _busy = Busy::start(3);

@@ -21,7 +21,7 @@ fn two_ranks_that_receive_from_each_other() {
 }
 
 #[test]
-fn a_circle_of_three_while_a_fourth_computes() {
+fn a_cycle_of_three_while_a_fourth_computes() {
     mistake(4, |ctx| {
         if ctx.rank() == 3 {
             std::thread::sleep(std::time::Duration::from_millis(300));
@@ -165,7 +165,7 @@ fn a_sendrecv_from_the_wrong_neighbour() {
 }
 
 #[test]
-fn a_circle_on_a_communicator_of_some_ranks() {
+fn a_cycle_on_a_communicator_of_some_ranks() {
     mistake(4, |ctx| {
         let pair = ctx.split(Some(ctx.rank() as u32 / 2), 0)?.expect("every rank gives a color");
         if ctx.rank() < 2 {
@@ -179,7 +179,7 @@ fn a_circle_on_a_communicator_of_some_ranks() {
 
 /// A rank that opened a block waits for that; the others wait for it.
 #[test]
-fn a_circle_in_a_block_within_a_rank() {
+fn a_cycle_in_a_block_within_a_rank() {
     mistake(2, |ctx| {
         if ctx.rank() == 0 {
             spmd(2, |inner| {

@@ -92,12 +92,12 @@ pub const MISTAKES: &[Mistake] = &[
         &["do not match", "root 0", "root 1"],
     ),
     (
-        "a circle of receives",
+        "a cycle of receives",
         |ctx| ctx.recv(&mut [0], (ctx.rank() + 1) % ctx.size(), 0).map(drop),
         &["deadlock", "rank 0: recv", "rank 1: recv", "support/mistakes.rs"],
     ),
     (
-        "a circle of synchronous sends",
+        "a cycle of synchronous sends",
         |ctx| ctx.ssend(&[0], (ctx.rank() + 1) % ctx.size(), 0),
         &["deadlock", "rank 0: ssend", "rank 1: ssend", "support/mistakes.rs"],
     ),

@@ -23,7 +23,7 @@ fn verdict(each: usize, before: Option<&States>, now: &States) -> Option<Fault> 
 }
 
 /// The verdict if nothing happens from one look to the other.
-fn judged(states: &[ProcessState]) -> Option<Fault> {
+fn diagnosed(states: &[ProcessState]) -> Option<Fault> {
     let [before, now] = snapshots(states);
     verdict(1, Some(&before), &now)
 }
@@ -65,9 +65,9 @@ fn two(waits: [Option<WaitTarget>; 2]) -> Vec<ProcessState> {
 const ROUND_3: WaitTarget = WaitTarget::Round { context: 1, round: 3 };
 
 #[test]
-fn ranks_that_wait_for_each_other_are_a_circle_at_the_second_look() {
+fn ranks_that_wait_for_each_other_are_a_cycle_at_the_second_look() {
     let states = two([Some(WaitTarget::Rank(1)), Some(WaitTarget::Rank(0))]);
-    let Some(Fault::Deadlock { calls }) = judged(&states) else { panic!("none") };
+    let Some(Fault::Deadlock { calls }) = diagnosed(&states) else { panic!("none") };
     assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
     let [before, now] = snapshots(&states);
     assert_eq!(verdict(1, None, &now), None);
@@ -84,19 +84,19 @@ fn ranks_that_wait_for_each_other_are_a_circle_at_the_second_look() {
 
 #[test]
 fn who_computes_or_may_act_besides_its_waits_may_end_a_wait() {
-    assert_eq!(judged(&two([Some(WaitTarget::Rank(1)), None])), None);
+    assert_eq!(diagnosed(&two([Some(WaitTarget::Rank(1)), None])), None);
     let mut states = two([Some(WaitTarget::Rank(1)), Some(WaitTarget::Rank(0))]);
     states[1].idle = vec![1];
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
     let mut states = two([Some(WaitTarget::Rank(1)), Some(WaitTarget::Rank(0))]);
     states[1].waits[0].own = false;
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
 }
 
 #[test]
 fn data_on_their_way_end_a_wait() {
     let states = two([Some(WaitTarget::Rank(1)), Some(WaitTarget::Nobody)]);
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_packet_on_its_way_ends_a_receive_of_its_process() {
     let mut states =
         all([Some(wait(0, WaitTarget::Rank(1))), Some(receive(1, WaitTarget::Rank(0)))]);
     states[0].sent = vec![(1, 1)];
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
     let [before, now] = snapshots(&states);
     assert_eq!(stalled(1, &before, &now), Some(1));
     // It has come since the first look.
@@ -113,7 +113,7 @@ fn a_packet_on_its_way_ends_a_receive_of_its_process() {
     assert_eq!(verdict(1, Some(&before), &came), None);
     assert_eq!(stalled(1, &before, &came), None);
     states[1].taken = 1;
-    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
     assert_eq!(stalled(1, &snapshots(&states)[0], &snapshots(&states)[1]), None);
 }
 
@@ -124,12 +124,12 @@ fn a_packet_to_who_does_not_receive_ends_nothing() {
     states[0].comms = vec![progress(0, 2, [2, 1, 0, 0])];
     states[1].comms = vec![progress(1, 3, [3, 2, 1, 0])];
     states[0].sent = vec![(1, 1)];
-    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
     // To one that has left.
     let mut states = two([Some(WaitTarget::Rank(1)), None]);
     states[0].sent = vec![(1, 1)];
     states[1].ended = true;
-    assert!(matches!(judged(&states), Some(Fault::Left { rank: 1, .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Left { rank: 1, .. })));
     assert_eq!(stalled(1, &snapshots(&states)[0], &snapshots(&states)[1]), None);
 }
 
@@ -155,33 +155,33 @@ fn whoever_waits_for_one_that_has_left_is_told_so() {
     let mut states = two([Some(WaitTarget::Rank(1)), None]);
     states[1].ended = true;
     let waiting = "rank 0: call of 0".to_owned();
-    assert_eq!(judged(&states), Some(Fault::Left { rank: 1, waiting: waiting.clone() }));
+    assert_eq!(diagnosed(&states), Some(Fault::Left { rank: 1, waiting: waiting.clone() }));
     // Only at the second look: it may have done something before.
     let [mut before, now] = snapshots(&states);
     before[1].ended = false;
     assert_eq!(verdict(1, Some(&before), &now), None);
     // It waits for any, and all have left.
     states[0].waits[0].on = WaitTarget::Any;
-    assert_eq!(judged(&states), Some(Fault::Left { rank: 1, waiting }));
+    assert_eq!(diagnosed(&states), Some(Fault::Left { rank: 1, waiting }));
     let mut states = two([Some(ROUND_3), None]);
     states[0].comms = vec![progress(0, 3, [9, 8, 7, 0])];
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
     states[1].ended = true;
-    assert!(matches!(judged(&states), Some(Fault::Left { rank: 1, .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Left { rank: 1, .. })));
 }
 
 /// Two ranks of one process, the second of which has left, and one of another.
 #[test]
 fn a_rank_that_has_left_before_others_of_its_process_ends_no_wait() {
     let mut states = all([Some(wait(0, WaitTarget::Rank(2))), Some(wait(2, WaitTarget::Rank(1)))]);
-    let judged = |states: &[ProcessState]| {
+    let diagnosed = |states: &[ProcessState]| {
         let [before, now] = snapshots(states);
         verdict(2, Some(&before), &now)
     };
     states[0].waits.clear();
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
     states[0].left = vec![1];
-    assert!(matches!(judged(&states), Some(Fault::Left { rank: 1, .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Left { rank: 1, .. })));
 }
 
 #[test]
@@ -190,42 +190,42 @@ fn different_calls_are_found_in_the_first_round_in_which_they_differ() {
     let mut states = two([round(3), round(4)]);
     states[0].comms = vec![progress(0, 3, [30, 20, 10, 0])];
     states[1].comms = vec![progress(1, 4, [41, 31, 20, 10])];
-    let Some(Fault::Mismatch { calls, .. }) = judged(&states) else { panic!() };
+    let Some(Fault::Mismatch { calls, .. }) = diagnosed(&states) else { panic!() };
     assert_eq!(calls, ["rank 0: call 30", "rank 1: call 31"]);
     states[1].comms = vec![progress(1, 4, [41, 30, 20, 10])];
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
 }
 
 #[test]
-fn circles_go_through_rounds_and_messages() {
+fn cycles_go_through_rounds_and_messages() {
     let mut states = two([Some(ROUND_3), Some(WaitTarget::Rank(0))]);
     states[0].comms = vec![progress(0, 3, [3, 2, 1, 0])];
     states[1].comms = vec![progress(1, 2, [2, 1, 0, 0])];
-    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
     states[1].comms = vec![progress(1, 3, [3, 2, 1, 0])];
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
     // It has dropped the communicator.
     states[1].comms.clear();
-    assert!(matches!(judged(&states), Some(Fault::Deadlock { .. })));
+    assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
     // It computes: it may be about to make it.
     states[1].waits.clear();
-    assert_eq!(judged(&states), None);
+    assert_eq!(diagnosed(&states), None);
 }
 
 #[test]
-fn communicators_that_cross_are_a_circle() {
+fn communicators_that_cross_are_a_cycle() {
     let other = WaitTarget::Round { context: 2, round: 1 };
     let mut states = two([Some(ROUND_3), Some(other)]);
     let of_other = |leader, round| Progress { context: 2, ..progress(leader, round, [0; 4]) };
     states[0].comms = vec![progress(0, 3, [3, 2, 1, 0]), of_other(0, 0)];
     states[1].comms = vec![progress(1, 2, [2, 1, 0, 0]), of_other(1, 1)];
-    let Some(Fault::Deadlock { calls }) = judged(&states) else { panic!("none") };
+    let Some(Fault::Deadlock { calls }) = diagnosed(&states) else { panic!("none") };
     assert_eq!(calls, ["rank 0: call of 0", "rank 1: call of 1"]);
 }
 
 /// What other processes say may be anything.
 #[test]
-fn nonsense_is_judged() {
+fn nonsense_is_diagnosed() {
     let far = u64::MAX;
     let states = [
         ProcessState {
@@ -265,17 +265,18 @@ fn who_polls_waits_for_nobody_but_those_who_have_left() {
         all([Some(receive(1, WaitTarget::Rank(0))), Some(receive(2, WaitTarget::Rank(0)))]);
     let waiting = |at: usize| waiting[at].clone();
     for on in [WaitTarget::Rank(1), WaitTarget::Any] {
-        assert_eq!(judged(&states(on, [waiting(0), waiting(1)])), None);
-        let Some(Fault::Left { rank: 1, waiting }) = judged(&states(on, [left(), left()])) else {
+        assert_eq!(diagnosed(&states(on, [waiting(0), waiting(1)])), None);
+        let Some(Fault::Left { rank: 1, waiting }) = diagnosed(&states(on, [left(), left()]))
+        else {
             panic!("it polls for ever");
         };
         assert_eq!(waiting, "rank 0: call of 0");
     }
-    let told = judged(&states(WaitTarget::Rank(1), [left(), waiting(1)]));
+    let told = diagnosed(&states(WaitTarget::Rank(1), [left(), waiting(1)]));
     assert!(matches!(told, Some(Fault::Left { rank: 1, .. })), "{told:?}");
-    assert_eq!(judged(&states(WaitTarget::Any, [left(), waiting(1)])), None);
+    assert_eq!(diagnosed(&states(WaitTarget::Any, [left(), waiting(1)])), None);
     // What it polls for is on its way.
     let mut sent = states(WaitTarget::Rank(1), [left(), left()]);
     sent[1].sent = vec![(0, 1)];
-    assert_eq!(judged(&sent), None);
+    assert_eq!(diagnosed(&sent), None);
 }
