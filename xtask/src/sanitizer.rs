@@ -92,6 +92,10 @@ pub(crate) fn races() -> Outcome {
         tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
         tests.arg("--target-dir").arg(built("races"));
     });
+    if !runner::has_nextest() {
+        // What is captured goes through a lock of the standard library.
+        tests.args(["--nocapture", "--test-threads", "1"]);
+    }
     let flags =
         "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
     tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -117,9 +121,7 @@ fn chosen(host: &str, left_out: &[&str], which: impl FnOnce(&mut Command)) -> Co
         let all_but = names.iter().fold(all, |all, name| format!("{all} and not {name}"));
         tests.args(["-E", &all_but]);
     } else {
-        // What is captured goes through a lock of the standard library.
-        tests.args(["--", "--nocapture", "--test-threads", "1"]);
-        tests.args(names.flat_map(|test| ["--skip", test]));
+        tests.arg("--").args(names.flat_map(|test| ["--skip", test]));
     }
     tests
 }

@@ -99,21 +99,9 @@ impl Drop for StartedHandle<'_> {
 mod tests {
     use std::cell::Cell;
     use std::sync::atomic::AtomicU32;
-    use std::time::Duration;
 
+    use super::super::until::Stubborn;
     use super::*;
-
-    struct Unhooked;
-
-    impl WaitHooks for Unhooked {
-        fn interrupted(&self) -> Option<Error> {
-            None
-        }
-        fn awake(&mut self) {}
-        fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
-            Ok(())
-        }
-    }
 
     /// A call that comes out of a wait as it is told to give up does so in the next one.
     #[test]
@@ -123,7 +111,7 @@ mod tests {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let body = || {
                 let waits = |looks: &Cell<bool>| {
-                    until(|| bell, &STUBBORN, &mut Unhooked, || looks.get().then_some(()))
+                    until(|| bell, &STUBBORN, &mut Stubborn, || looks.get().then_some(()))
                 };
                 waits(&came)?;
                 refused.set(waits(&Cell::new(false)).is_err());

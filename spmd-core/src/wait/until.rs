@@ -131,7 +131,7 @@ pub(super) const STUBBORN: Policy =
     Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };
 
 /// Its hooks.
-struct Stubborn;
+pub(super) struct Stubborn;
 
 impl WaitHooks for Stubborn {
     fn interrupted(&self) -> Option<Error> {
