@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::Spmd;
+use crate::block::Spmd;
 use crate::block::{Arena, Shared, Work, check_all_received, run_rank};
 use crate::ctx::Ctx;
 use crate::environment::positive;

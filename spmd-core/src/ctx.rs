@@ -8,8 +8,10 @@ use std::sync::Arc;
 use crate::comm::Comm;
 use crate::comm::beyond::Beyond;
 use crate::current::{self, Current, CurrentGuard};
+use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::mode::Mode;
+use crate::shared_buf::SharedBuf;
 use crate::transport::shared::Endpoint;
 
 /// A rank's view of its block: it derefs to the communicator of all its ranks.
@@ -87,8 +89,8 @@ impl Ctx {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
-    pub fn alloc_shared<T: crate::Element>(&self, n: usize) -> Result<crate::SharedBuf<T>> {
-        crate::SharedBuf::new(&self.endpoint, n, std::panic::Location::caller())
+    pub fn alloc_shared<T: Element>(&self, n: usize) -> Result<SharedBuf<T>> {
+        SharedBuf::new(&self.endpoint, n, std::panic::Location::caller())
     }
 }
 

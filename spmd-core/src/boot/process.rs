@@ -3,8 +3,8 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::Spmd;
 use crate::block::Arena;
+use crate::block::Spmd;
 use crate::ctx::Ctx;
 use crate::error::Result;
 use crate::settings::Settings;

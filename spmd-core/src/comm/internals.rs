@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use super::choices::Choices;
 use super::communicator::Comm;
-#[cfg(doc)]
-use super::context_offer::ContextOffer;
 use super::entry::CallGuard;
 use super::part::Part;
 use super::polls::Polling;
@@ -116,7 +114,7 @@ impl Internals<'_> {
     ///
     /// # Safety
     /// All members call this with the same arguments but `me`, and use the result only if all of
-    /// them have got one. `area` and `base` are of the [`ContextOffer`] that all ranks of this
+    /// them have got one. `area` and `base` are of the [`ContextOffer`](super::context_offer::ContextOffer) that all ranks of this
     /// communicator that take part have together, and `me` is this rank's place in `part`.
     pub unsafe fn child(
         self,

@@ -19,7 +19,7 @@ pub use super::stack::DEFAULT_STACK_SIZE;
 use super::stack::StackPool;
 pub use super::worker::Payload;
 use super::worker::{OnDrop, Task, drive};
-use crate::Error;
+use crate::error::Error;
 
 /// Looks that an idle worker takes before it gives its core away: about 20 µs. It does so only
 /// where each worker can have a core.
