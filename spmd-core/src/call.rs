@@ -3,6 +3,7 @@
 //! Typed code ends at the public method. Everything below takes `&Call`: the choice of an
 //! algorithm, the check that all ranks make the same call, and what a report prints.
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 
@@ -178,7 +179,7 @@ fn name(kind: Kind, form: Form) -> String {
 }
 
 /// One call of the rank API, erased.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct Call<'a> {
     /// Which.
@@ -200,7 +201,7 @@ pub struct Call<'a> {
     pub site: &'static Location<'static>,
     /// Of what all ranks must agree on, added up as it is said: what the compiler knows where the
     /// call is made is then computed there, not at every call.
-    fingerprint: u64,
+    fingerprint: Cell<u64>,
 }
 
 impl<'a> Call<'a> {
@@ -210,7 +211,7 @@ impl<'a> Call<'a> {
     /// A call without data.
     #[inline]
     pub fn new(kind: Kind, site: &'static Location<'static>) -> Call<'a> {
-        let (form, fingerprint) = (Form::Plain, mix(kind as u64));
+        let (form, fingerprint) = (Form::Plain, Cell::new(mix(kind as u64)));
         let (dtype, op, root, tag) = (None, None, None, None);
         Call { kind, form, dtype, op, count: 0, root, tag, site, fingerprint }
     }
@@ -257,22 +258,27 @@ impl<'a> Call<'a> {
         name(self.kind, self.form)
     }
 
-    /// The same carried out by the plane of this number: all ranks' are, or none's.
+    /// Takes note that the plane of this number carries it out: all ranks' calls, or none's.
     #[inline]
-    pub(crate) fn on(self, plane: u64) -> Call<'a> {
-        self.with(PLANE, plane)
+    pub(crate) fn carried_by(&self, plane: u64) {
+        self.add(PLANE, plane);
     }
 
     #[inline]
-    fn with(mut self, part: u64, value: u64) -> Call<'a> {
-        self.fingerprint = self.fingerprint.wrapping_add(mix(part ^ value));
+    fn with(self, part: u64, value: u64) -> Call<'a> {
+        self.add(part, value);
         self
+    }
+
+    #[inline]
+    fn add(&self, part: u64, value: u64) {
+        self.fingerprint.set(self.fingerprint.get().wrapping_add(mix(part ^ value)));
     }
 
     /// A number that differs, but for chance (2⁻⁶⁴), between calls that must not meet.
     #[inline]
     pub fn fingerprint(&self) -> u64 {
-        self.fingerprint
+        self.fingerprint.get()
     }
 }
 

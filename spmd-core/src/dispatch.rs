@@ -51,7 +51,7 @@ pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Resul
     // SAFETY: what `call` and `args` name lives until the call is over, as what this gives is
     // dropped, not forgotten, before any of it, by the agent that starts the call; until then all
     // is as `dispatch` asks for it (this function's contract).
-    unsafe { comm.start(call, move |comm| dispatch(comm, &call, &args)) }
+    unsafe { comm.start(call.clone(), move |comm| dispatch(comm, &call, &args)) }
 }
 
 /// # Safety
@@ -99,9 +99,10 @@ unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
     for Numbered { plane, id } in comm.offload().map_or(&[][..], Planes::kept) {
         let plane = &**plane;
         if plane.serves(args) {
+            call.carried_by(*id);
             // SAFETY: all is as `dispatch` asks for it (this function's contract), and the plane
             // serves the call, as it has just said: `run` asks for no more.
-            return unsafe { plane.run(comm, &call.on(*id), args) };
+            return unsafe { plane.run(comm, call, args) };
         }
     }
     // SAFETY: all is as `dispatch` asks for it (this function's contract): so does `in_arena`.

@@ -8,6 +8,7 @@ use crate::call::Call;
 use crate::error::Result;
 use crate::transport::cluster::Leader;
 use crate::transport::fabric::ProcessGroup;
+use crate::transport::shared::collective::Round;
 
 impl Comm {
     /// The handle by which an MPI library knows the processes of this communicator, for calls of
@@ -66,47 +67,74 @@ impl<'a> Internals<'a> {
     ) -> Result<()> {
         let hierarchy = self.0.hierarchy.as_ref().expect("the communicator spans processes");
         self.collective(call, |round| {
-            if round.size() == 1 {
-                // SAFETY: there is nobody else.
-                unsafe { round.all_met() };
-                return hierarchy.leader(round, &[&raw const part], leader);
-            }
-            // SAFETY: it stays where it is until this call of `collective` is over, or nobody reads
-            // it any more; nobody writes it.
-            unsafe { round.expose(PART, (&raw const part).cast(), size_of::<P>()) };
-            let rules = rules(call);
-            round.set_number(RULES, rules);
-            round.set_number(COUNT, call.count as u64);
-            if round.rank() != 0 {
-                round.publish_to(1, 0);
-                round.wait_for(0, 2)?;
-                // SAFETY: the leader has met all ranks in stage 1 before it came to stage 2.
-                unsafe { round.all_met() };
-                return Ok(());
-            }
-            round.publish(1);
-            round.wait_for_all(1)?;
-            if (0..round.size()).any(|peer| round.number_of(peer, RULES) != rules) {
-                return Err(round.disagree("different element types"));
-            }
-            if (0..round.size()).any(|peer| round.number_of(peer, COUNT) != call.count as u64) {
-                return Err(round.disagree("different counts"));
-            }
-            let parts = (0..round.size()).map(|peer| match peer {
-                0 => Ok(&raw const part),
-                _ => {
-                    let shown = round.reach(peer, PART, size_of::<P>())?;
-                    shown.map(|place| place.cast()).ok_or_else(|| round.lied(peer))
-                }
-            });
-            let parts = parts.collect::<Result<Vec<*const P>>>()?;
-            hierarchy.leader(round, &parts, leader)?;
-            // SAFETY: as just met.
+            let others;
+            let own = [&raw const part];
+            let parts = match round.size() {
+                1 => &own[..],
+                // SAFETY: `part` stays where it is until this call of `collective` is over, or
+                // nobody reads it any more; nobody writes it.
+                _ => match unsafe { meet_leader(round, call, own[0])? } {
+                    Some(parts) => {
+                        others = parts;
+                        &others[..]
+                    }
+                    None => return Ok(()),
+                },
+            };
+            hierarchy.leader(round, parts, leader)?;
+            // SAFETY: the leader has met all ranks, in stage 1 of `meet_leader`, or there is nobody
+            // else.
             unsafe { round.all_met() };
-            round.publish(2);
+            if parts.len() > 1 {
+                round.publish(2);
+            }
             Ok(())
         })
     }
+}
+
+/// Shows `part` to the leader of this process, which gets those of all ranks here, ascending. The
+/// others get none, and the leader is through when this returns.
+///
+/// Errors: the ranks' calls do not fit together; as those of a round.
+///
+/// # Safety
+/// `part` stays where it is until the round is over, or nobody reads it any more; nobody writes it.
+#[inline(never)]
+unsafe fn meet_leader<P>(
+    round: &Round<'_>,
+    call: &Call<'_>,
+    part: *const P,
+) -> Result<Option<Vec<*const P>>> {
+    // SAFETY: it stays where it is until the round is over, or nobody reads it any more; nobody
+    // writes it (this function's contract).
+    unsafe { round.expose(PART, part.cast(), size_of::<P>()) };
+    let rules = rules(call);
+    round.set_number(RULES, rules);
+    round.set_number(COUNT, call.count as u64);
+    if round.rank() != 0 {
+        round.publish_to(1, 0);
+        round.wait_for(0, 2)?;
+        // SAFETY: the leader has met all ranks in stage 1 before it came to stage 2.
+        unsafe { round.all_met() };
+        return Ok(None);
+    }
+    round.publish(1);
+    round.wait_for_all(1)?;
+    if (0..round.size()).any(|peer| round.number_of(peer, RULES) != rules) {
+        return Err(round.disagree("different element types"));
+    }
+    if (0..round.size()).any(|peer| round.number_of(peer, COUNT) != call.count as u64) {
+        return Err(round.disagree("different counts"));
+    }
+    let parts = (0..round.size()).map(|peer| match peer {
+        0 => Ok(part),
+        _ => {
+            let shown = round.reach(peer, PART, size_of::<P>())?;
+            shown.map(|place| place.cast()).ok_or_else(|| round.lied(peer))
+        }
+    });
+    Ok(Some(parts.collect::<Result<Vec<*const P>>>()?))
 }
 
 /// By which, and by the count, the leader writes into the buffers of others. That they make the same
