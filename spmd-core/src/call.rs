@@ -377,14 +377,21 @@ mod tests {
         let mut seen = HashMap::new();
         for (kind, _) in Kind::ALL {
             let call = Call::new(kind, Location::caller());
-            let mut calls = vec![call];
+            let mut calls = vec![call.clone()];
             for dtype in [&u8::DTYPE, &f64::DTYPE] {
-                calls.extend(numbers.map(|count| call.data(dtype, count)));
+                calls.extend(numbers.map(|count| call.clone().data(dtype, count)));
             }
-            calls.extend(calls.clone().iter().flat_map(|call| [call.op(&sum), call.op(&max)]));
-            calls.extend(calls.clone().iter().flat_map(|call| numbers.map(|root| call.root(root))));
+            calls.extend(
+                calls
+                    .clone()
+                    .iter()
+                    .flat_map(|call| [call.clone().op(&sum), call.clone().op(&max)]),
+            );
+            calls.extend(
+                calls.clone().iter().flat_map(|call| numbers.map(|root| call.clone().root(root))),
+            );
             for call in calls {
-                assert_eq!(call.fingerprint(), call.form(Form::Value).fingerprint());
+                assert_eq!(call.fingerprint(), call.clone().form(Form::Value).fingerprint());
                 let before = seen.insert(call.fingerprint(), call.to_string());
                 assert_eq!(before, None, "{call}");
             }
