@@ -39,16 +39,21 @@
 
 pub use spmd_collectives::gathered;
 pub use spmd_collectives::{
-    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Cartesian, Gather, Gathered, Neighbor,
-    Objects, Reduce, ReduceScatter, Scan, Scatter, Split, Topology, dims_create, spmd_allgather,
-    spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
+    Allgather, AllgatherRequests, AllgatherStart, Allreduce, AllreduceRequests, AllreduceStart,
+    Alltoall, AlltoallRequests, AlltoallStart, Barrier, BarrierRequests, BarrierStart, Broadcast,
+    BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherRequests, GatherStart, Gathered,
+    Neighbor, Objects, Reduce, ReduceRequests, ReduceScatter, ReduceScatterRequests,
+    ReduceScatterStart, ReduceStart, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests,
+    ScatterStart, Split, Topology, dims_create, spmd_allgather, spmd_barrier, spmd_exchange,
+    spmd_rank, spmd_reduce, spmd_size,
 };
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
     Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, RankLocal,
-    Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println,
-    spmd, strided, strided_mut, subarray, subarray_mut, with_current,
+    Request, RequestScope, Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny,
+    rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut, wait_all,
+    wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 
@@ -99,12 +104,17 @@ where
 /// ```
 pub mod prelude {
     pub use crate::{
-        ANY, Allgather, Allreduce, Alltoall, Barrier, BitAnd, BitOr, BitXor, Broadcast, Buffer,
-        BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, Gathered, Located, LogicalAnd,
-        LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor, Objects, Op, Operation, Prod, Reduce,
-        ReduceScatter, Result, Scan, Scatter, Split, Spmd, Status, Sum, Topology, dims_create,
-        rank_println, run, spmd, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank,
-        spmd_reduce, spmd_size, strided, strided_mut, subarray, subarray_mut,
+        ANY, Allgather, AllgatherRequests, AllgatherStart, Allreduce, AllreduceRequests,
+        AllreduceStart, Alltoall, AlltoallRequests, AlltoallStart, Barrier, BarrierRequests,
+        BarrierStart, BitAnd, BitOr, BitXor, Broadcast, BroadcastRequests, BroadcastStart, Buffer,
+        BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, GatherRequests, GatherStart,
+        Gathered, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor, Objects, Op,
+        Operation, Prod, Reduce, ReduceRequests, ReduceScatter, ReduceScatterRequests,
+        ReduceScatterStart, ReduceStart, Request, RequestScope, Result, Scan, ScanRequests,
+        ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd, Status, Sum, Topology,
+        dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier, spmd_exchange,
+        spmd_rank, spmd_reduce, spmd_size, strided, strided_mut, subarray, subarray_mut, wait_all,
+        wait_any, wait_some,
     };
 }
 

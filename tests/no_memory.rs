@@ -2,14 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "support/starts.rs"]
-mod starts;
-
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spmd::prelude::*;
-use spmd_core::internal::StartedCall;
-
-use starts::barrier;
 
 #[test]
 fn a_start_that_failed_is_tried_again() -> Result<()> {
@@ -22,14 +16,14 @@ fn a_start_that_failed_is_tried_again() -> Result<()> {
                 let before = getrlimit(Resource::As);
                 let none = Rlimit { current: Some(1 << 20), ..before };
                 setrlimit(Resource::As, none).expect("a process may lower its own limit");
-                let refused = barrier(ctx).map(drop);
+                let refused = ctx.barrier_start().map(drop);
                 setrlimit(Resource::As, before).expect("up to the hard limit");
                 let error = refused.expect_err("there is no memory for a stack").to_string();
                 assert!(error.contains("a stack for a started call"), "{error}");
             }
             ctx.barrier()?;
-            let started = (0..8).map(|_| barrier(ctx)).collect::<Result<Vec<_>>>()?;
-            started.into_iter().try_for_each(StartedCall::wait)
+            let started = (0..8).map(|_| ctx.barrier_start()).collect::<Result<Vec<_>>>()?;
+            started.into_iter().try_for_each(Request::wait)
         })
         .map(drop)
 }

@@ -1,17 +1,13 @@
 //! Calls that go on while their ranks do something else: several of one communicator at a time,
 //! ended in any order, in every place.
 
-#[path = "support/starts.rs"]
-mod starts;
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use spmd::prelude::*;
-use spmd_core::internal::{ErasedOp, StartedCall};
 
-use starts::{allreduce, barrier, broadcast};
 use support::World;
 
 /// Elements of 4 MiB.
@@ -35,26 +31,33 @@ fn in_another_order(ctx: &Comm, count: usize) -> Result<()> {
     let (me, last) = (ctx.rank(), ctx.size() - 1);
     let expected = sum(ctx, 0, count)?;
     for turn in 0..6 {
-        let mut sums: Vec<f64> = given(me, 0, count).collect();
-        let mut told: Vec<f64> = given(me, turn, count).collect();
-        let op = &ErasedOp::new::<f64, _>(&Sum);
-        let first = allreduce(ctx, &mut sums, op)?;
-        let second = broadcast(ctx, &mut told, last)?;
-        let third = barrier(ctx)?;
+        let first = ctx.allreduce_in_place_start(given(me, 0, count).collect::<Vec<f64>>(), Sum)?;
+        let second = ctx.broadcast_start(given(me, turn, count).collect::<Vec<f64>>(), last)?;
+        let third = ctx.barrier_start()?;
         // Other calls and messages pass them by.
         assert_eq!(ctx.allreduce_value(me, Max)?, last);
         let (right, left) = ((me + 1) % ctx.size(), (me + last) % ctx.size());
         let mut got = [0];
         ctx.sendrecv(&[me], right, 0, &mut got, left, 0)?;
         assert_eq!(got, [left]);
-        let started = match (turn + me) % 3 {
-            0 => [third, second, first],
-            1 => [second, first, third],
-            _ => [first, third, second],
+        let (sums, told) = match (turn + me) % 3 {
+            0 => {
+                third.wait()?;
+                let told = second.wait()?;
+                (first.wait()?, told)
+            }
+            1 => {
+                let told = second.wait()?;
+                let sums = first.wait()?;
+                third.wait()?;
+                (sums, told)
+            }
+            _ => {
+                let sums = first.wait()?;
+                third.wait()?;
+                (sums, second.wait()?)
+            }
         };
-        for call in started {
-            call.wait()?;
-        }
         assert_eq!(sums, expected, "the same to the last bit");
         assert!(given(last, turn, count).eq(told));
     }
@@ -83,21 +86,22 @@ fn they_end_with_delays_and_on_more_ranks() -> Result<()> {
 #[test]
 fn many_of_many_communicators() -> Result<()> {
     World::default().everywhere("many_of_many_communicators", &[1, 2, 4], |ctx| {
-        let op = &ErasedOp::new::<f64, _>(&Sum);
         for turn in 0..40 {
             let comm = ctx.dup()?;
             let count = |call: usize| [1, 40, 3000][(call + turn) % 3];
             let mut bufs: Vec<Vec<f64>> =
                 (0..20).map(|call| given(ctx.rank(), call, count(call)).collect()).collect();
-            let started: Result<Vec<_>> =
-                bufs.iter_mut().map(|buf| allreduce(&comm, buf, op)).collect();
-            let mut started = started?;
-            let mut seed = turn * 7 + ctx.rank();
-            while !started.is_empty() {
-                seed = seed * 31 % 1009;
-                started.swap_remove(seed % started.len()).wait()?;
-            }
-            drop(started);
+            comm.requests(|requests| {
+                let started = bufs.iter_mut().map(|buf| requests.allreduce_in_place(buf, Sum));
+                let mut started = started.collect::<Result<Vec<_>>>()?;
+                let mut seed = turn * 7 + ctx.rank();
+                // Those that are left end with the scope.
+                while started.len() > 3 {
+                    seed = seed * 31 % 1009;
+                    started.swap_remove(seed % started.len()).wait()?;
+                }
+                Ok(())
+            })?;
             for (call, buf) in bufs.iter().enumerate() {
                 assert_eq!(*buf, sum(&comm, call, count(call))?);
             }
@@ -109,19 +113,17 @@ fn many_of_many_communicators() -> Result<()> {
 #[test]
 fn a_rank_asks_until_they_are_over() -> Result<()> {
     World::default().everywhere("a_rank_asks_until_they_are_over", &[2, 3], |ctx| {
-        let op = &ErasedOp::new::<f64, _>(&Sum);
         let expected = sum(ctx, 0, 3000)?;
-        let mut sums: Vec<f64> = given(ctx.rank(), 0, 3000).collect();
-        let call = allreduce(ctx, &mut sums, op)?;
-        while !call.test() {
+        let mine = || given(ctx.rank(), 0, 3000).collect::<Vec<f64>>();
+        let mut call = ctx.allreduce_in_place_start(mine(), Sum)?;
+        while !call.test()? {
             // A virtual rank lets others run where it asks for messages.
             assert!(ctx.iprobe(0, 9)?.is_none());
         }
-        call.wait()?;
-        assert_eq!(sums, expected);
-        // One that nobody waits for is over when it is dropped.
-        let mut sums: Vec<f64> = given(ctx.rank(), 0, 3000).collect();
-        drop(allreduce(ctx, &mut sums, op)?);
+        assert_eq!(call.wait()?, expected);
+        // What a scope has lent is back when that is over.
+        let mut sums = mine();
+        ctx.requests(|requests| requests.allreduce_in_place(&mut sums, Sum).map(drop))?;
         assert_eq!(sums, expected);
         Ok(())
     })
@@ -147,11 +149,10 @@ fn where_ranks_share_a_process(ranks: usize, body: impl Fn(&Ctx) + Sync) {
 #[test]
 fn a_panic_in_an_operation_reaches_all() {
     where_ranks_share_a_process(3, |ctx| {
-        let mut buf = [ctx.rank()];
         let bad = Op::new(|_: usize, _: usize| -> usize { panic!("deliberate") });
-        let op = &ErasedOp::new::<usize, _>(&bad);
-        let call = allreduce(ctx, &mut buf, op).unwrap();
-        match catch_unwind(AssertUnwindSafe(|| call.wait())) {
+        // It may be over at once.
+        let call = || ctx.allreduce_in_place_start([ctx.rank()], bad)?.wait().map(drop);
+        match catch_unwind(AssertUnwindSafe(call)) {
             Ok(result) => {
                 let error = result.expect_err("an operation panicked");
                 assert!(matches!(error, Error::PeerFailed { .. }), "{error}");
@@ -165,17 +166,15 @@ fn a_panic_in_an_operation_reaches_all() {
 #[test]
 fn calls_started_in_different_orders_are_told() {
     where_ranks_share_a_process(3, |ctx| {
-        let mut buf = [0.5];
-        let op = &ErasedOp::new::<f64, _>(&Sum);
-        let mut outcome = || {
+        let outcome = || {
             if ctx.rank() == 1 {
-                let first = barrier(ctx)?;
-                allreduce(ctx, &mut buf, op)?.wait()?;
+                let first = ctx.barrier_start()?;
+                ctx.allreduce_in_place_start([0.5], Sum)?.wait()?;
                 return first.wait();
             }
-            let first = allreduce(ctx, &mut buf, op)?;
-            barrier(ctx)?.wait()?;
-            first.wait()
+            let first = ctx.allreduce_in_place_start([0.5], Sum)?;
+            ctx.barrier_start()?.wait()?;
+            first.wait().map(drop)
         };
         let error = outcome().expect_err("the orders differ").to_string();
         assert!(error.contains("do not match") && error.contains("tests/started.rs"), "{error}");
@@ -188,12 +187,12 @@ fn a_call_started_after_another_one_is_told() {
     where_ranks_share_a_process(2, |ctx| {
         let outcome = || {
             if ctx.rank() == 1 {
-                let call = barrier(ctx)?;
+                let call = ctx.barrier_start()?;
                 ctx.barrier()?;
                 return call.wait();
             }
             ctx.barrier()?;
-            barrier(ctx)?.wait()
+            ctx.barrier_start()?.wait()
         };
         let error = outcome().expect_err("the orders differ").to_string();
         assert!(error.contains("do not match"), "{error}");
@@ -207,7 +206,7 @@ fn a_rank_that_leaves_is_told_of() {
             return;
         }
         let start = Instant::now();
-        let error = barrier(ctx).unwrap().wait().expect_err("one has left").to_string();
+        let error = ctx.barrier_start().unwrap().wait().expect_err("one has left").to_string();
         assert!(error.contains("rank 1"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     });
@@ -217,11 +216,10 @@ fn a_rank_that_leaves_is_told_of() {
 #[test]
 fn calls_that_go_on_are_no_cycle() -> Result<()> {
     World::default().everywhere("calls_that_go_on_are_no_cycle", &[2, 3], |ctx| {
-        let (comm, op) = (ctx.dup()?, ErasedOp::new::<f64, _>(&Sum));
+        let comm = ctx.dup()?;
         for turn in 0..3 {
-            let mut sums = vec![1.0; LARGE];
-            let many = allreduce(&comm, &mut sums, &op)?;
-            let first = barrier(ctx)?;
+            let many = comm.allreduce_in_place_start(vec![1.0; LARGE], Sum)?;
+            let first = ctx.barrier_start()?;
             if ctx.rank() == turn % ctx.size() {
                 // Others wait for this one through several calls.
                 std::thread::sleep(Duration::from_millis(700));
@@ -233,8 +231,7 @@ fn calls_that_go_on_are_no_cycle() -> Result<()> {
             } else {
                 ctx.recv(&mut [0usize], 0, 0)?;
             }
-            many.wait()?;
-            assert!(sums.iter().all(|sum| *sum == ctx.size() as f64));
+            assert!(many.wait()?.iter().all(|sum| *sum == ctx.size() as f64));
         }
         Ok(())
     })
@@ -249,18 +246,16 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
     for large in [false, true] {
         let block = Spmd::new(3).threads().timeout(Duration::from_secs(30));
         let failed = block.run(|ctx| {
-            let mut bufs = vec![vec![1.0; if large { LARGE } else { 10 }]; 6];
-            let op = &ErasedOp::new::<f64, _>(&Sum);
+            let buf = || vec![1.0; if large { LARGE } else { 10 }];
             if ctx.rank() == 2 {
                 return ctx.recv(&mut [0], 1, 0).map(drop);
             }
-            let started: Result<Vec<_>> =
-                bufs.iter_mut().map(|buf| allreduce(ctx, buf, op)).collect();
-            let started = started?;
+            let started = (0..6).map(|_| ctx.allreduce_in_place_start(buf(), Sum));
+            let started = started.collect::<Result<Vec<_>>>()?;
             if ctx.rank() == 1 {
                 panic!("deliberate");
             }
-            started.into_iter().try_for_each(StartedCall::wait)
+            wait_all(started).map(drop)
         });
         let error = failed.expect_err("a rank panicked").to_string();
         assert!(error.contains("rank 1") && error.contains("deliberate"), "{error}");
@@ -271,14 +266,179 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
 #[test]
 fn thousands_start_calls() -> Result<()> {
     World::default().virtual_ranks(5000, |ctx| {
-        let op = &ErasedOp::new::<usize, _>(&Sum);
         for turn in 0..8 {
-            let mut sums = [turn];
-            let call = allreduce(ctx, &mut sums, op)?;
-            barrier(ctx)?.wait()?;
-            call.wait()?;
-            assert_eq!(sums, [turn * ctx.size()]);
+            let call = ctx.allreduce_in_place_start([turn], Sum)?;
+            ctx.barrier_start()?.wait()?;
+            assert_eq!(call.wait()?, [turn * ctx.size()]);
         }
+        Ok(())
+    })
+}
+
+/// Handles that nobody waits for: the calls go on, and are over at the end of the block.
+#[test]
+fn requests_that_are_dropped_or_forgotten() -> Result<()> {
+    World::default().everywhere("requests_that_are_dropped_or_forgotten", &[1, 2, 4], |ctx| {
+        let comm = ctx.dup()?;
+        for turn in 0..1000 {
+            let count = [1, 700, 40][turn % 3];
+            let request = comm.allreduce_in_place_start(vec![turn; count], Max)?;
+            match turn % 3 {
+                0 => drop(request),
+                1 => std::mem::forget(request),
+                _ => assert_eq!(request.wait()?, vec![turn; count]),
+            }
+        }
+        // They outlive their communicator.
+        drop(comm);
+        ctx.broadcast_start(vec![0u8; 1 << 20], 0).map(drop)
+    })
+}
+
+/// Of each communicator, the area is free again when its last call is over.
+#[test]
+fn areas_come_back() -> Result<()> {
+    World::default().everywhere("areas_come_back", &[2], |ctx| {
+        for turn in 0..1500 {
+            let comm = ctx.dup()?;
+            let request = comm.allreduce_in_place_start([turn; 3], Sum)?;
+            drop(comm);
+            match turn % 3 {
+                0 => drop(request),
+                1 => std::mem::forget(request),
+                _ => assert_eq!(request.wait()?, [2 * turn; 3]),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What goes wrong with a call that nobody waits for is the rank's error.
+#[test]
+fn errors_that_nobody_has_seen() {
+    for forget in [false, true] {
+        let block = Spmd::new(2).timeout(Duration::from_secs(30));
+        for block in [block.clone().threads(), block.virtual_ranks()] {
+            let failed = block.run(|ctx| {
+                if ctx.rank() == 0 {
+                    let request = ctx.barrier_start()?;
+                    if forget { std::mem::forget(request) } else { drop(request) }
+                }
+                Ok(())
+            });
+            let error = failed.expect_err("rank 1 makes no such call").to_string();
+            assert!(error.contains("barrier") && error.contains("tests/started.rs"), "{error}");
+        }
+    }
+}
+
+/// Calls of a communicator that goes to another thread while they are under way.
+#[test]
+fn a_communicator_that_moves_meanwhile() -> Result<()> {
+    Spmd::new(2).threads().run(|ctx| {
+        let comm = ctx.dup()?;
+        let first = comm.allreduce_in_place_start(vec![1.0; LARGE], Sum)?;
+        let second = comm.allreduce_in_place_start(vec![2.0; LARGE], Sum)?;
+        let moved = std::thread::scope(|scope| {
+            let there = scope.spawn(move || {
+                // Of these the fifth and later ones take the turns of the first.
+                let started = (0..9).map(|_| comm.allreduce_in_place_start([3], Sum));
+                wait_all(started.collect::<Result<Vec<_>>>()?).map(|sums| (sums, comm))
+            });
+            assert!(first.wait()?.iter().all(|sum| *sum == 2.0));
+            assert!(second.wait()?.iter().all(|sum| *sum == 4.0));
+            there.join().expect("it does not panic")
+        });
+        let (sums, comm) = moved?;
+        assert_eq!(sums, [[6]; 9]);
+        // A thread that ends waits for what it has started.
+        let rank = ctx.rank();
+        let ended = std::thread::spawn(move || {
+            let request = comm.allreduce_in_place_start(vec![1.0; LARGE], Sum)?;
+            if rank == 0 { Ok(()) } else { request.wait().map(drop) }
+        });
+        ended.join().expect("it does not panic")?;
+        ctx.barrier()
+    })?;
+    Ok(())
+}
+
+thread_local! {
+    static LEFT: std::cell::RefCell<Vec<Request<[usize; 1]>>> = const { std::cell::RefCell::new(vec![]) };
+}
+
+/// Ranks of one thread that pass a request on: it is its own rank's alone.
+#[test]
+fn a_request_of_another_rank() -> Result<()> {
+    Spmd::new(2).virtual_ranks().workers(1).run(|ctx| {
+        let request = ctx.allreduce_in_place_start([ctx.rank()], Sum)?;
+        if ctx.rank() == 0 {
+            LEFT.with_borrow_mut(|left| left.push(request));
+            ctx.send(&[0], 1, 0)?;
+            ctx.recv(&mut [0], 1, 0)?;
+            return ctx.barrier();
+        }
+        ctx.recv(&mut [0], 0, 0)?;
+        let mut other = LEFT.with_borrow_mut(|left| left.pop()).expect("rank 0 has left it here");
+        if !other.test().unwrap_or_default() {
+            let error = other.wait().expect_err("it is not this rank's").to_string();
+            assert!(error.contains("belongs to the rank"), "{error}");
+        }
+        assert_eq!(request.wait()?, [1]);
+        ctx.send(&[0], 0, 0)?;
+        ctx.barrier()
+    })?;
+    Ok(())
+}
+
+/// However a scope ends, what it has lent is its owner's again.
+#[test]
+fn scopes_that_end_early() {
+    where_ranks_share_a_process(2, |ctx| {
+        let mut sums = [vec![1.0; 10], vec![1.0; LARGE], vec![1.0; 10]];
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            ctx.requests(|requests| -> Result<()> {
+                for sum in &mut sums {
+                    std::mem::forget(requests.allreduce_in_place(sum, Sum)?);
+                }
+                panic!("deliberate")
+            })
+        }));
+        assert_eq!(ended.expect_err("it panics").downcast_ref(), Some(&"deliberate"));
+        sums.iter_mut().for_each(|sum| sum.fill(0.0));
+    });
+    let ended = Spmd::new(3).run(|ctx| {
+        let mut sums = [vec![1.0; 10], vec![1.0; LARGE], vec![1.0; 10]];
+        let ended = ctx.requests(|requests| -> Result<()> {
+            for sum in &mut sums {
+                drop(requests.allreduce_in_place(sum, Sum)?);
+            }
+            Err("the scope's own".into())
+        });
+        assert!(ended.unwrap_err().to_string().contains("the scope's own"));
+        // All the same they are over.
+        assert!(sums.iter().flatten().all(|sum| *sum == 3.0));
+        ctx.barrier()
+    });
+    ended.expect("the communicator is as good as before");
+}
+
+#[test]
+fn any_and_some_of_many() -> Result<()> {
+    World::default().everywhere("any_and_some_of_many", &[1, 3], |ctx| {
+        let start = |turn: usize| ctx.allreduce_in_place_start(vec![turn; 100], Max);
+        let mut requests = (0..30).map(start).collect::<Result<Vec<_>>>()?;
+        let mut numbers: Vec<usize> = (0..30).collect();
+        while requests.len() > 15 {
+            let (place, max) = wait_any(&mut requests)?;
+            assert_eq!(max, vec![numbers.remove(place); 100]);
+        }
+        while !requests.is_empty() {
+            for (place, max) in wait_some(&mut requests)?.into_iter().rev() {
+                assert_eq!(max, vec![numbers.remove(place); 100]);
+            }
+        }
+        assert!(wait_any(&mut requests).is_err(), "there is none");
         Ok(())
     })
 }

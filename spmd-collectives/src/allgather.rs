@@ -1,6 +1,7 @@
 //! Allgather (MPI 5.0 section 6.7).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -129,18 +130,7 @@ impl Allgather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let (dtype, count) = (input.dtype(), input.len());
-        let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
-        let all = count.saturating_mul(self.size());
-        check::length(&call, "receive buffer", output.len(), all)?;
-        let args =
-            args(dtype, input.memory(Blocks::One(count)), output.memory(Blocks::Equal(count)));
-        // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        allgather(self, send, recv, Location::caller())
     }
 
     fn allgatherv<S, R>(&self, send: &S, recv: &mut R, counts: &[usize]) -> Result<()>
@@ -148,19 +138,7 @@ impl Allgather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let dtype = input.dtype();
-        let call = Call::new(Kind::Allgatherv, Location::caller()).data(dtype, Call::UNEQUAL);
-        let displacements =
-            displacements(&call, counts, self.size(), "receive buffer", output.len())?;
-        check::length(&call, "send buffer", input.len(), counts[self.rank()])?;
-        let send = input.memory(Blocks::One(input.len()));
-        let args = args(dtype, send, output.memory(Blocks::Varying(&displacements)));
-        // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        allgatherv(self, send, recv, counts, Location::caller())
     }
 
     fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>> {
@@ -169,19 +147,7 @@ impl Allgather for Comm {
     }
 
     fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()> {
-        let mut output = Output::new(buf.view_mut())?;
-        let (dtype, len, n) = (output.dtype(), output.len(), self.size());
-        let count = len / n;
-        let call =
-            Call::new(Kind::Allgather, Location::caller()).data(dtype, count).form(Form::InPlace);
-        check::length(&call, "buffer", len, len.next_multiple_of(n))?;
-        let all = output.memory(Blocks::Equal(count));
-        let start = self.rank() * count * dtype.size as usize;
-        let mine = Memory { ptr: all.ptr.wrapping_add(start), blocks: Blocks::One(count), ..all };
-        // SAFETY: the buffer holds a block a rank, and is held here.
-        unsafe { dispatch(self, &call, &args(dtype, mine, all))? };
-        output.commit();
-        Ok(())
+        allgather_in_place(self, buf, Location::caller())
     }
 
     fn allgather_value<T: Element>(&self, value: T) -> Result<Vec<T>> {
@@ -189,6 +155,76 @@ impl Allgather for Comm {
             Call::new(Kind::Allgather, Location::caller()).data(&T::DTYPE, 1).form(Form::Value);
         allgather_each(self, &call, value)
     }
+}
+
+#[inline(always)]
+fn allgather<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::Allgather, site).data(dtype, count);
+    let all = count.saturating_mul(comm.size());
+    check::length(&call, "receive buffer", output.len(), all)?;
+    let args = args(dtype, input.memory(Blocks::One(count)), output.memory(Blocks::Equal(count)));
+    // SAFETY: both buffers hold that many elements, are apart and held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn allgatherv<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    counts: &[usize],
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let dtype = input.dtype();
+    let call = Call::new(Kind::Allgatherv, site).data(dtype, Call::UNEQUAL);
+    let displacements = displacements(&call, counts, comm.size(), "receive buffer", output.len())?;
+    check::length(&call, "send buffer", input.len(), counts[comm.rank()])?;
+    let send = input.memory(Blocks::One(input.len()));
+    let args = args(dtype, send, output.memory(Blocks::Varying(&displacements)));
+    // SAFETY: both buffers hold that many elements, are apart and held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn allgather_in_place<B: BufferMut + ?Sized>(
+    comm: &Comm,
+    buf: &mut B,
+    site: &'static Location<'static>,
+) -> Result<()> {
+    let mut output = Output::new(buf.view_mut())?;
+    let (dtype, len, n) = (output.dtype(), output.len(), comm.size());
+    let count = len / n;
+    let call = Call::new(Kind::Allgather, site).data(dtype, count).form(Form::InPlace);
+    check::length(&call, "buffer", len, len.next_multiple_of(n))?;
+    let all = output.memory(Blocks::Equal(count));
+    let start = comm.rank() * count * dtype.size as usize;
+    let mine = Memory { ptr: all.ptr.wrapping_add(start), blocks: Blocks::One(count), ..all };
+    // SAFETY: the buffer holds a block a rank, and is held here.
+    unsafe { dispatch(comm, &call, &args(dtype, mine, all))? };
+    output.commit();
+    Ok(())
 }
 
 pub(crate) fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T) -> Result<Vec<T>> {

@@ -1,6 +1,7 @@
 //! Allreduce (MPI 5.0 section 6.9.6).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -91,17 +92,7 @@ impl Allreduce for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let op = &ErasedOp::new::<S::Elem, O>(&op);
-        let call = call(&input, op, Location::caller());
-        check::length(&call, "receive buffer", output.len(), input.len())?;
-        let all = Blocks::One(input.len());
-        let args = args(input.dtype(), op, input.memory(all), output.memory(all));
-        // SAFETY: both buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        allreduce(self, send, recv, op, Location::caller())
     }
 
     fn allreduce_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -109,18 +100,7 @@ impl Allreduce for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut())?;
-        let op = &ErasedOp::new::<R::Elem, O>(&op);
-        let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::Allreduce, Location::caller())
-            .data(dtype, count)
-            .op(op)
-            .form(Form::InPlace);
-        let buf = output.memory(Blocks::One(count));
-        // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, &args(dtype, op, buf, buf))? };
-        output.commit();
-        Ok(())
+        allreduce_in_place(self, buf, op, Location::caller())
     }
 
     fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T> {
@@ -135,6 +115,54 @@ impl Allreduce for Comm {
         unsafe { dispatch(self, &call, &args(&T::DTYPE, op, buf, buf))? };
         Ok(result)
     }
+}
+
+#[inline(always)]
+fn allreduce<S, R, O>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let op = &ErasedOp::new::<S::Elem, O>(&op);
+    let call = call(&input, op, site);
+    check::length(&call, "receive buffer", output.len(), input.len())?;
+    let all = Blocks::One(input.len());
+    let args = args(input.dtype(), op, input.memory(all), output.memory(all));
+    // SAFETY: both buffers hold that many elements, and are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn allreduce_in_place<R, O>(
+    comm: &Comm,
+    buf: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    R: BufferMut + ?Sized,
+    O: Operation<R::Elem>,
+{
+    let mut output = Output::new(buf.view_mut())?;
+    let op = &ErasedOp::new::<R::Elem, O>(&op);
+    let (dtype, count) = (output.dtype(), output.len());
+    let call = Call::new(Kind::Allreduce, site).data(dtype, count).op(op).form(Form::InPlace);
+    let buf = output.memory(Blocks::One(count));
+    // SAFETY: the buffer holds that many elements, and is held here.
+    unsafe { dispatch(comm, &call, &args(dtype, op, buf, buf))? };
+    output.commit();
+    Ok(())
 }
 
 /// An allreduce from one place into another, or the same.

@@ -1,6 +1,7 @@
 //! Alltoall (MPI 5.0 section 6.8).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -139,31 +140,11 @@ impl Alltoall for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let (dtype, len) = (input.dtype(), input.len());
-        let call = Call::new(Kind::Alltoall, Location::caller()).data(dtype, len);
-        let block = block_of(self, &call, "send buffer", len)?;
-        check::length(&call, "receive buffer", output.len(), len)?;
-        let blocks = Blocks::Equal(block);
-        let args = args(dtype, input.memory(blocks), output.memory(blocks));
-        // SAFETY: both buffers hold a block a rank, and are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        alltoall(self, send, recv, Location::caller())
     }
 
     fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()> {
-        let mut output = Output::new(buf.view_mut())?;
-        let (dtype, len) = (output.dtype(), output.len());
-        let call =
-            Call::new(Kind::Alltoall, Location::caller()).data(dtype, len).form(Form::InPlace);
-        let block = block_of(self, &call, "buffer", len)?;
-        let buf = output.memory(Blocks::Equal(block));
-        // SAFETY: the buffer holds a block a rank, and is held here.
-        unsafe { dispatch(self, &call, &args(dtype, buf, buf))? };
-        output.commit();
-        Ok(())
+        alltoall_in_place(self, buf, Location::caller())
     }
 
     fn alltoallv<S, R>(
@@ -177,22 +158,7 @@ impl Alltoall for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let call = call_v(&input, Location::caller());
-        let n = self.size();
-        let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
-        let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
-        let mut incoming = learn(self, &call, Blocks::Varying(&from))?;
-        incoming.iter_mut().for_each(|block| block.into = into[block.peer]);
-        let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
-        let args = args.send(input.memory(Blocks::Varying(&from)));
-        let args = args.recv(output.memory(Blocks::Varying(&into)));
-        // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
-        // the exchange gives an error before it moves a byte; the buffers are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        alltoallv(self, send, recv, send_counts, recv_counts, Location::caller())
     }
 
     fn alltoallv_vec<S: Buffer + ?Sized>(
@@ -203,6 +169,79 @@ impl Alltoall for Comm {
         let call = call_v(&Input::new(send.view())?, Location::caller()).form(Form::Vec);
         alltoall_unknown(self, &call, send, send_counts)
     }
+}
+
+#[inline(always)]
+fn alltoall<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let (dtype, len) = (input.dtype(), input.len());
+    let call = Call::new(Kind::Alltoall, site).data(dtype, len);
+    let block = block_of(comm, &call, "send buffer", len)?;
+    check::length(&call, "receive buffer", output.len(), len)?;
+    let blocks = Blocks::Equal(block);
+    let args = args(dtype, input.memory(blocks), output.memory(blocks));
+    // SAFETY: both buffers hold a block a rank, and are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn alltoall_in_place<R: BufferMut + ?Sized>(
+    comm: &Comm,
+    buf: &mut R,
+    site: &'static Location<'static>,
+) -> Result<()> {
+    let mut output = Output::new(buf.view_mut())?;
+    let (dtype, len) = (output.dtype(), output.len());
+    let call = Call::new(Kind::Alltoall, site).data(dtype, len).form(Form::InPlace);
+    let block = block_of(comm, &call, "buffer", len)?;
+    let buf = output.memory(Blocks::Equal(block));
+    // SAFETY: the buffer holds a block a rank, and is held here.
+    unsafe { dispatch(comm, &call, &args(dtype, buf, buf))? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn alltoallv<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    send_counts: &[usize],
+    recv_counts: &[usize],
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let call = call_v(&input, site);
+    let n = comm.size();
+    let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
+    let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
+    let mut incoming = learn(comm, &call, Blocks::Varying(&from))?;
+    incoming.iter_mut().for_each(|block| block.into = into[block.peer]);
+    let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
+    let args = args.send(input.memory(Blocks::Varying(&from)));
+    let args = args.recv(output.memory(Blocks::Varying(&into)));
+    // SAFETY: `recv` has room for the counts of this rank, which are those of its peers, or
+    // the exchange gives an error before it moves a byte; the buffers are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
 }
 
 /// Sends each rank its block, of which it does not know the length.

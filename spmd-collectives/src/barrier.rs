@@ -1,5 +1,7 @@
 //! Barrier (MPI 5.0 section 6.3).
 
+pub(crate) mod requests;
+
 use std::panic::Location;
 
 use spmd_core::internal::{Args, Call, Collective, Kind, SingleRank, dispatch};
@@ -42,10 +44,15 @@ pub trait Barrier: Sealed {
 
 impl Barrier for Comm {
     fn barrier(&self) -> Result<()> {
-        let call = Call::new(Kind::Barrier, Location::caller());
-        // SAFETY: no memory is named.
-        unsafe { dispatch(self, &call, &const { args() }) }
+        barrier(self, Location::caller())
     }
+}
+
+#[inline(always)]
+fn barrier(comm: &Comm, site: &'static Location<'static>) -> Result<()> {
+    let call = Call::new(Kind::Barrier, site);
+    // SAFETY: no memory is named.
+    unsafe { dispatch(comm, &call, &const { args() }) }
 }
 
 const BARRIER: Collective =

@@ -1,5 +1,7 @@
 //! Broadcast (MPI 5.0 section 6.4).
 
+pub(crate) mod requests;
+
 use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::{copy_nonoverlapping, null};
@@ -74,14 +76,7 @@ pub trait Broadcast: Sealed {
 
 impl Broadcast for Comm {
     fn broadcast<B: BufferMut + ?Sized>(&self, buf: &mut B, root: usize) -> Result<()> {
-        let mut output = Output::new(buf.view_mut())?;
-        let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::Broadcast, Location::caller()).data(dtype, count).root(root);
-        let args = args(dtype, root, output.memory(Blocks::One(count)));
-        // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        broadcast(self, buf, root, Location::caller())
     }
 
     fn broadcast_value<T: Element>(&self, value: Option<T>, root: usize) -> Result<T> {
@@ -104,6 +99,23 @@ impl Broadcast for Comm {
             Ok(result.assume_init())
         }
     }
+}
+
+#[inline(always)]
+fn broadcast<B: BufferMut + ?Sized>(
+    comm: &Comm,
+    buf: &mut B,
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()> {
+    let mut output = Output::new(buf.view_mut())?;
+    let (dtype, count) = (output.dtype(), output.len());
+    let call = Call::new(Kind::Broadcast, site).data(dtype, count).root(root);
+    let args = args(dtype, root, output.memory(Blocks::One(count)));
+    // SAFETY: the buffer holds that many elements, and is held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
 }
 
 const BROADCAST: Collective =

@@ -1,6 +1,7 @@
 //! Gather (MPI 5.0 section 6.5).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -121,22 +122,7 @@ impl Gather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let (dtype, count) = (input.dtype(), input.len());
-        let call = Call::new(Kind::Gather, Location::caller()).data(dtype, count).root(root);
-        let args = Args::new(&GATHER, dtype).root(root).send(input.memory(Blocks::One(count)));
-        if self.rank() != root {
-            // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { dispatch(self, &call, &args) };
-        }
-        let mut output = Output::new(recv.view_mut())?;
-        let all = count.saturating_mul(self.size());
-        check::length(&call, "receive buffer", output.len(), all)?;
-        let args = args.recv(output.memory(Blocks::Equal(count)));
-        // SAFETY: both buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        gather(self, send, recv, root, Location::caller())
     }
 
     fn gatherv<S, R>(&self, send: &S, recv: &mut R, counts: &[usize], root: usize) -> Result<()>
@@ -144,24 +130,7 @@ impl Gather for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let (dtype, count) = (input.dtype(), input.len());
-        let call = Call::new(Kind::Gatherv, Location::caller());
-        let call = call.data(dtype, Call::UNEQUAL).root(root);
-        let args = Args::new(&GATHERV, dtype).root(root).send(input.memory(Blocks::One(count)));
-        if self.rank() != root {
-            // SAFETY: the buffer holds that many elements, and is held here.
-            return unsafe { dispatch(self, &call, &args) };
-        }
-        let mut output = Output::new(recv.view_mut())?;
-        let displacements =
-            displacements(&call, counts, self.size(), "receive buffer", output.len())?;
-        check::length(&call, "send buffer", count, counts[root])?;
-        let args = args.recv(output.memory(Blocks::Varying(&displacements)));
-        // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        gatherv(self, send, recv, counts, root, Location::caller())
     }
 
     fn gatherv_vec<S: Buffer + ?Sized>(
@@ -180,6 +149,68 @@ impl Gather for Comm {
             .form(Form::Value);
         gather_each(self, &call, value, root)
     }
+}
+
+#[inline(always)]
+fn gather<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::Gather, site).data(dtype, count).root(root);
+    let args = Args::new(&GATHER, dtype).root(root).send(input.memory(Blocks::One(count)));
+    if comm.rank() != root {
+        // SAFETY: the buffer holds that many elements, and is held here.
+        return unsafe { dispatch(comm, &call, &args) };
+    }
+    let mut output = Output::new(recv.view_mut())?;
+    let all = count.saturating_mul(comm.size());
+    check::length(&call, "receive buffer", output.len(), all)?;
+    let args = args.recv(output.memory(Blocks::Equal(count)));
+    // SAFETY: both buffers hold that many elements, are apart and held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn gatherv<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    counts: &[usize],
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::Gatherv, site);
+    let call = call.data(dtype, Call::UNEQUAL).root(root);
+    let args = Args::new(&GATHERV, dtype).root(root).send(input.memory(Blocks::One(count)));
+    if comm.rank() != root {
+        // SAFETY: the buffer holds that many elements, and is held here.
+        return unsafe { dispatch(comm, &call, &args) };
+    }
+    let mut output = Output::new(recv.view_mut())?;
+    let displacements = displacements(&call, counts, comm.size(), "receive buffer", output.len())?;
+    check::length(&call, "send buffer", count, counts[root])?;
+    let args = args.recv(output.memory(Blocks::Varying(&displacements)));
+    // SAFETY: the buffers hold that many elements, are apart and held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
 }
 
 /// Gathers an element of each rank.

@@ -1,6 +1,7 @@
 //! Reduce (MPI 5.0 section 6.9.1).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -99,24 +100,7 @@ impl Reduce for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view())?;
-        let op = &ErasedOp::new::<S::Elem, O>(&op);
-        let (dtype, count) = (input.dtype(), input.len());
-        let call = Call::new(Kind::Reduce, Location::caller()).data(dtype, count).op(op).root(root);
-        let all = Blocks::One(count);
-        let mut output = None;
-        if self.rank() == root {
-            let recv = output.insert(Output::new(recv.view_mut())?);
-            check::length(&call, "receive buffer", recv.len(), count)?;
-        }
-        let recv = output.as_mut().map_or(Memory::NONE, |recv| recv.memory(all));
-        let args = args(dtype, op, root, input.memory(all)).recv(recv);
-        // SAFETY: both buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        if let Some(output) = output {
-            output.commit();
-        }
-        Ok(())
+        reduce(self, send, recv, op, root, Location::caller())
     }
 
     fn reduce_in_place<R, O>(&self, buf: &mut R, op: O, root: usize) -> Result<()>
@@ -124,21 +108,7 @@ impl Reduce for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut())?;
-        let op = &ErasedOp::new::<R::Elem, O>(&op);
-        let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::Reduce, Location::caller())
-            .data(dtype, count)
-            .op(op)
-            .root(root)
-            .form(Form::InPlace);
-        let buf = output.memory(Blocks::One(count));
-        let args = args(dtype, op, root, buf);
-        let args = if self.rank() == root { args.recv(buf) } else { args };
-        // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        reduce_in_place(self, buf, op, root, Location::caller())
     }
 
     fn reduce_value<T: Element, O: Operation<T>>(
@@ -162,6 +132,66 @@ impl Reduce for Comm {
         unsafe { dispatch(self, &call, &args)? };
         Ok(is_root.then_some(result))
     }
+}
+
+#[inline(always)]
+fn reduce<S, R, O>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    let input = Input::new(send.view())?;
+    let op = &ErasedOp::new::<S::Elem, O>(&op);
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::Reduce, site).data(dtype, count).op(op).root(root);
+    let all = Blocks::One(count);
+    let mut output = None;
+    if comm.rank() == root {
+        let recv = output.insert(Output::new(recv.view_mut())?);
+        check::length(&call, "receive buffer", recv.len(), count)?;
+    }
+    let recv = output.as_mut().map_or(Memory::NONE, |recv| recv.memory(all));
+    let args = args(dtype, op, root, input.memory(all)).recv(recv);
+    // SAFETY: both buffers hold that many elements, and are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    if let Some(output) = output {
+        output.commit();
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn reduce_in_place<R, O>(
+    comm: &Comm,
+    buf: &mut R,
+    op: O,
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    R: BufferMut + ?Sized,
+    O: Operation<R::Elem>,
+{
+    let mut output = Output::new(buf.view_mut())?;
+    let op = &ErasedOp::new::<R::Elem, O>(&op);
+    let (dtype, count) = (output.dtype(), output.len());
+    let call =
+        Call::new(Kind::Reduce, site).data(dtype, count).op(op).root(root).form(Form::InPlace);
+    let buf = output.memory(Blocks::One(count));
+    let args = args(dtype, op, root, buf);
+    let args = if comm.rank() == root { args.recv(buf) } else { args };
+    // SAFETY: the buffer holds that many elements, and is held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
 }
 
 /// A reduction to the root, which takes the result elsewhere, or where its own part was.

@@ -1,6 +1,7 @@
 //! Reduce-scatter (MPI 5.0 section 6.10).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -116,19 +117,7 @@ impl ReduceScatter for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let op = &ErasedOp::new::<S::Elem, O>(&op);
-        let (dtype, count) = (input.dtype(), input.len());
-        let call = Call::new(Kind::ReduceScatter, Location::caller()).data(dtype, count).op(op);
-        let expected = output.len().saturating_mul(self.size());
-        check::length(&call, "send buffer", count, expected)?;
-        let block = output.len();
-        let (send, recv) = (input.memory(Blocks::Equal(block)), output.memory(Blocks::One(block)));
-        // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, &args(dtype, op, send, recv))? };
-        output.commit();
-        Ok(())
+        reduce_scatter(self, send, recv, op, Location::caller())
     }
 
     fn reduce_scatterv<S, R, O>(
@@ -143,19 +132,7 @@ impl ReduceScatter for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let op = &ErasedOp::new::<S::Elem, O>(&op);
-        let (dtype, count) = (input.dtype(), input.len());
-        let call = Call::new(Kind::ReduceScatterv, Location::caller()).data(dtype, count).op(op);
-        let displacements = displacements(&call, counts, self.size(), "send buffer", count)?;
-        check::length(&call, "receive buffer", output.len(), counts[self.rank()])?;
-        let own = Blocks::One(output.len());
-        let (send, recv) = (input.memory(Blocks::Varying(&displacements)), output.memory(own));
-        // SAFETY: the buffers hold that many elements, and are held here.
-        unsafe { dispatch(self, &call, &args(dtype, op, send, recv))? };
-        output.commit();
-        Ok(())
+        reduce_scatterv(self, send, recv, counts, op, Location::caller())
     }
 
     fn reduce_scatter_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -163,22 +140,90 @@ impl ReduceScatter for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut())?;
-        let op = &ErasedOp::new::<R::Elem, O>(&op);
-        let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::ReduceScatter, Location::caller())
-            .data(dtype, count)
-            .op(op)
-            .form(Form::InPlace);
-        check::length(&call, "buffer", count, count.next_multiple_of(self.size()))?;
-        let block = count / self.size();
-        let send = output.memory(Blocks::Equal(block));
-        let recv = Memory { blocks: Blocks::One(block), ..send };
-        // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, &args(dtype, op, send, recv))? };
-        output.commit();
-        Ok(())
+        reduce_scatter_in_place(self, buf, op, Location::caller())
     }
+}
+
+#[inline(always)]
+fn reduce_scatter<S, R, O>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let op = &ErasedOp::new::<S::Elem, O>(&op);
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::ReduceScatter, site).data(dtype, count).op(op);
+    let expected = output.len().saturating_mul(comm.size());
+    check::length(&call, "send buffer", count, expected)?;
+    let block = output.len();
+    let (send, recv) = (input.memory(Blocks::Equal(block)), output.memory(Blocks::One(block)));
+    // SAFETY: the buffers hold that many elements, and are held here.
+    unsafe { dispatch(comm, &call, &args(dtype, op, send, recv))? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn reduce_scatterv<S, R, O>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    counts: &[usize],
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let op = &ErasedOp::new::<S::Elem, O>(&op);
+    let (dtype, count) = (input.dtype(), input.len());
+    let call = Call::new(Kind::ReduceScatterv, site).data(dtype, count).op(op);
+    let displacements = displacements(&call, counts, comm.size(), "send buffer", count)?;
+    check::length(&call, "receive buffer", output.len(), counts[comm.rank()])?;
+    let own = Blocks::One(output.len());
+    let (send, recv) = (input.memory(Blocks::Varying(&displacements)), output.memory(own));
+    // SAFETY: the buffers hold that many elements, and are held here.
+    unsafe { dispatch(comm, &call, &args(dtype, op, send, recv))? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn reduce_scatter_in_place<R, O>(
+    comm: &Comm,
+    buf: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    R: BufferMut + ?Sized,
+    O: Operation<R::Elem>,
+{
+    let mut output = Output::new(buf.view_mut())?;
+    let op = &ErasedOp::new::<R::Elem, O>(&op);
+    let (dtype, count) = (output.dtype(), output.len());
+    let call = Call::new(Kind::ReduceScatter, site).data(dtype, count).op(op).form(Form::InPlace);
+    check::length(&call, "buffer", count, count.next_multiple_of(comm.size()))?;
+    let block = count / comm.size();
+    let send = output.memory(Blocks::Equal(block));
+    let recv = Memory { blocks: Blocks::One(block), ..send };
+    // SAFETY: the buffer holds that many elements, and is held here.
+    unsafe { dispatch(comm, &call, &args(dtype, op, send, recv))? };
+    output.commit();
+    Ok(())
 }
 
 /// A reduction of blocks for all ranks, of which this one gets its own, elsewhere or where they

@@ -1,5 +1,7 @@
 //! Scan and exscan (MPI 5.0 section 6.11).
 
+pub(crate) mod requests;
+
 use std::panic::Location;
 
 use spmd_core::internal::{
@@ -130,7 +132,7 @@ impl Scan for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        typed(self, Kind::Scan, send, recv, op, Location::caller())
+        scan(self, send, recv, op, Location::caller())
     }
 
     fn exscan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -139,7 +141,7 @@ impl Scan for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
         O: Operation<S::Elem>,
     {
-        typed(self, Kind::Exscan, send, recv, op, Location::caller())
+        exscan(self, send, recv, op, Location::caller())
     }
 
     fn scan_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -147,15 +149,7 @@ impl Scan for Comm {
         R: BufferMut + ?Sized,
         O: Operation<R::Elem>,
     {
-        let mut output = Output::new(buf.view_mut())?;
-        let op = &ErasedOp::new::<R::Elem, O>(&op);
-        let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
-        let buf = output.memory(Blocks::One(reduction.count));
-        let call = scan_call(Kind::Scan, &reduction, Location::caller()).form(Form::InPlace);
-        // SAFETY: the buffer holds that many elements, and is held here.
-        unsafe { dispatch(self, &call, &args(Kind::Scan, reduction, buf, buf))? };
-        output.commit();
-        Ok(())
+        scan_in_place(self, buf, op, Location::caller())
     }
 
     fn scan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T> {
@@ -166,6 +160,60 @@ impl Scan for Comm {
         let before = value_of(self, Kind::Exscan, value, op, Location::caller())?;
         Ok((self.rank() > 0).then_some(before))
     }
+}
+
+#[inline(always)]
+fn scan<S, R, O>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    typed(comm, Kind::Scan, send, recv, op, site)
+}
+
+#[inline(always)]
+fn exscan<S, R, O>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+    O: Operation<S::Elem>,
+{
+    typed(comm, Kind::Exscan, send, recv, op, site)
+}
+
+#[inline(always)]
+fn scan_in_place<R, O>(
+    comm: &Comm,
+    buf: &mut R,
+    op: O,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    R: BufferMut + ?Sized,
+    O: Operation<R::Elem>,
+{
+    let mut output = Output::new(buf.view_mut())?;
+    let op = &ErasedOp::new::<R::Elem, O>(&op);
+    let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
+    let buf = output.memory(Blocks::One(reduction.count));
+    let call = scan_call(Kind::Scan, &reduction, site).form(Form::InPlace);
+    // SAFETY: the buffer holds that many elements, and is held here.
+    unsafe { dispatch(comm, &call, &args(Kind::Scan, reduction, buf, buf))? };
+    output.commit();
+    Ok(())
 }
 
 fn typed<S, R, O>(

@@ -1,6 +1,7 @@
 //! Scatter (MPI 5.0 section 6.6).
 
 mod algorithms;
+pub(crate) mod requests;
 
 use std::panic::Location;
 
@@ -103,23 +104,7 @@ impl Scatter for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let mut output = Output::new(recv.view_mut())?;
-        let (dtype, count) = (output.dtype(), output.len());
-        let call = Call::new(Kind::Scatter, Location::caller()).data(dtype, count).root(root);
-        let args = Args::new(&SCATTER, dtype).root(root).recv(output.memory(Blocks::One(count)));
-        let input = (self.rank() == root).then(|| Input::new(send.view())).transpose()?;
-        let args = match &input {
-            None => args,
-            Some(input) => {
-                let all = count.saturating_mul(self.size());
-                check::length(&call, "send buffer", input.len(), all)?;
-                args.send(input.memory(Blocks::Equal(count)))
-            }
-        };
-        // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        scatter(self, send, recv, root, Location::caller())
     }
 
     fn scatterv<S, R>(&self, send: &S, counts: &[usize], recv: &mut R, root: usize) -> Result<()>
@@ -127,21 +112,7 @@ impl Scatter for Comm {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let mut output = Output::new(recv.view_mut())?;
-        let call = Call::new(Kind::Scatterv, Location::caller());
-        let call = call.data(output.dtype(), Call::UNEQUAL).root(root);
-        let source = RootData::new(self, &call, send, counts, root)?;
-        if source.is_some() {
-            check::length(&call, "receive buffer", output.len(), counts[root])?;
-        }
-        let share = [scatter_shares(self, &call, source.as_ref(), root)?];
-        let args = Args::new(&SCATTERV, output.dtype()).root(root).incoming(&share);
-        let args = source.iter().fold(args, |args, source| source.given_to(args));
-        let args = args.recv(output.memory(Blocks::One(output.len())));
-        // SAFETY: the buffers hold that many elements, are apart and held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        scatterv(self, send, counts, recv, root, Location::caller())
     }
 
     fn scatterv_vec<S: Buffer + ?Sized>(
@@ -154,6 +125,67 @@ impl Scatter for Comm {
         let call = call.data(&S::Elem::DTYPE, Call::UNEQUAL).root(root);
         scatter_unknown(self, &call, send, counts, root)
     }
+}
+
+#[inline(always)]
+fn scatter<S, R>(
+    comm: &Comm,
+    send: &S,
+    recv: &mut R,
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let mut output = Output::new(recv.view_mut())?;
+    let (dtype, count) = (output.dtype(), output.len());
+    let call = Call::new(Kind::Scatter, site).data(dtype, count).root(root);
+    let args = Args::new(&SCATTER, dtype).root(root).recv(output.memory(Blocks::One(count)));
+    let input = (comm.rank() == root).then(|| Input::new(send.view())).transpose()?;
+    let args = match &input {
+        None => args,
+        Some(input) => {
+            let all = count.saturating_mul(comm.size());
+            check::length(&call, "send buffer", input.len(), all)?;
+            args.send(input.memory(Blocks::Equal(count)))
+        }
+    };
+    // SAFETY: the buffers hold that many elements, are apart and held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+#[inline(always)]
+fn scatterv<S, R>(
+    comm: &Comm,
+    send: &S,
+    counts: &[usize],
+    recv: &mut R,
+    root: usize,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let mut output = Output::new(recv.view_mut())?;
+    let call = Call::new(Kind::Scatterv, site);
+    let call = call.data(output.dtype(), Call::UNEQUAL).root(root);
+    let source = RootData::new(comm, &call, send, counts, root)?;
+    if source.is_some() {
+        check::length(&call, "receive buffer", output.len(), counts[root])?;
+    }
+    let share = [scatter_shares(comm, &call, source.as_ref(), root)?];
+    let args = Args::new(&SCATTERV, output.dtype()).root(root).incoming(&share);
+    let args = source.iter().fold(args, |args, source| source.given_to(args));
+    let args = args.recv(output.memory(Blocks::One(output.len())));
+    // SAFETY: the buffers hold that many elements, are apart and held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
 }
 
 /// What the root gives.

@@ -204,7 +204,7 @@ fn run_as_process(
     let _running = wait::RankThread::new(&endpoint.world.running);
     endpoint.wait_for_the_block_before(block, site)?;
     *blocks = block;
-    match run_rank(endpoint, &Arc::default(), block, work, 0) {
+    match run_rank(endpoint, &Arc::default(), block, work, 0, site) {
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
     }

@@ -150,10 +150,12 @@ pub enum Form {
     Iprobe,
     /// A split by hosts.
     SplitHost,
+    /// `.._start`.
+    Start,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 8] = [
+    const ALL: [(Form, &'static str); 9] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -162,6 +164,7 @@ impl Form {
         (Form::Sendrecv, "sendrecv"),
         (Form::Iprobe, "iprobe"),
         (Form::SplitHost, "split_host"),
+        (Form::Start, "_start"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.

@@ -3,7 +3,7 @@
 
 use crate::args::{Args, SingleRank};
 use crate::call::Call;
-use crate::comm::{Comm, StartedCall};
+use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::plane::{Numbered, Planes};
 
@@ -33,25 +33,6 @@ pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<
     }
     // SAFETY: `in_arena` asks for this function's contract, as `on_plane` does.
     unsafe { in_arena(comm, call, args) }
-}
-
-/// Starts a call, which goes on while the rank does something else: in all its waits, and when it
-/// asks whether the call is over. Whoever carries the call out does so as without a start, on a
-/// coroutine.
-///
-/// Errors: as [`dispatch`], of what is wrong at once; the communicator spans processes without
-/// common memory.
-///
-/// # Safety
-/// As [`dispatch`], until the call is over. What this gives is dropped, not forgotten, before
-/// `comm` and all that `call` and `args` name, by the agent (a thread, or a virtual rank) that
-/// starts the call.
-pub unsafe fn start<'a>(comm: &'a Comm, call: Call<'a>, args: Args<'a>) -> Result<StartedCall<'a>> {
-    comm.internals().check_root(&call)?;
-    // SAFETY: what `call` and `args` name lives until the call is over, as what this gives is
-    // dropped, not forgotten, before any of it, by the agent that starts the call; until then all
-    // is as `dispatch` asks for it (this function's contract).
-    unsafe { comm.start(call.clone(), move |comm| dispatch(comm, &call, &args)) }
 }
 
 /// # Safety

@@ -1,7 +1,7 @@
 //! What every rank does at the start and the end of a block.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
 use super::Work;
@@ -21,6 +21,7 @@ pub(crate) fn run_rank(
     block: u32,
     work: &dyn Work,
     index: usize,
+    site: &'static Location<'static>,
 ) -> std::thread::Result<Result<()>> {
     let (world, rank) = (&endpoint.world, endpoint.rank);
     world.set_home(rank);
@@ -29,10 +30,22 @@ pub(crate) fn run_rank(
     let present = Present::new(endpoint.clone(), block, beyond.clone());
     let entered = present.enter();
     let mut outcome = catch_unwind(AssertUnwindSafe(|| work.run(index, &present.ctx)));
+    if let Ok(Ok(())) = outcome
+        && let Some(failed) = endpoint.end_started(block, site)
+    {
+        outcome = match catch_unwind(AssertUnwindSafe(|| work.forget(index))) {
+            Ok(()) => failed,
+            Err(panic) => Err(panic),
+        };
+    }
+    // What is left of them, where the rank has failed.
+    endpoint.give_up_started();
     // Whichever of them panics, all are dropped.
     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.current.locals.close())) {
         outcome = Err(first_panic(outcome, panic, &|| work.forget(index)));
     }
+    // What was dropped may have started more.
+    endpoint.give_up_started();
     drop(entered);
     drop(present);
     let own = |cause| Some(Fault::Rank { rank, cause });

@@ -132,7 +132,7 @@ impl Spmd {
         cluster.iter().for_each(|cluster| cluster.enter(&world));
         let results: Vec<_> = (0..n).map(|_| Mutex::new(None)).collect();
         let body = |index: usize| {
-            let result = run_rank(&ends[index], &beyond, 1, work, index);
+            let result = run_rank(&ends[index], &beyond, 1, work, index, site);
             let rank = ends[index].rank;
             *results[index].lock() = Some(result.unwrap_or_else(|panic| {
                 let message = panic_text(&*panic);

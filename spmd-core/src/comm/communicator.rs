@@ -2,7 +2,11 @@
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
+use std::mem::replace;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
 
 use super::beyond::{Beyond, Offload};
 use super::choices::Choices;
@@ -59,8 +63,10 @@ pub struct Comm {
     pub(super) choices: Choices,
     pub(super) polling: Polling,
     pub(super) user: User,
-    /// Of its started calls, once it has any.
-    pub(super) started: OnceCell<Box<Tracks>>,
+    /// How many calls it has started.
+    pub(super) starts: Cell<u64>,
+    /// Those calls, once there are any.
+    pub(super) tracks: OnceCell<Arc<Tracks>>,
     /// The block's own communicator, not one made by the program, or a track.
     pub(super) primary: bool,
     /// Of the block's own, where it spans processes: what its ranks share in this one.
@@ -69,12 +75,33 @@ pub struct Comm {
 
 /// The started calls of a communicator: the same ranks, on areas of their own.
 pub(super) struct Tracks {
-    /// On each goes one call after another.
-    pub(super) comms: [Comm; TRACKS],
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) scope: Mutex<Scope>,
+    /// On each goes one call after another; `None` while one has it.
+    pub(super) comms: [Mutex<Option<Comm>>; TRACKS],
     /// How many calls there have been on each that are over.
-    pub(super) over: [Cell<u64>; TRACKS],
-    /// How many have been started on all.
-    pub(super) starts: Cell<u64>,
+    pub(super) over: [AtomicU64; TRACKS],
+    /// The area of the communicator itself, once that has been dropped.
+    pub(super) area: Mutex<Option<Area>>,
+}
+
+/// The area of a communicator that is gone while calls go on that it has started.
+pub(super) struct Area {
+    area: CollectiveArea,
+    scope: Scope,
+}
+
+impl Drop for Tracks {
+    /// No call is under way, and the communicator is gone.
+    fn drop(&mut self) {
+        let Some(area) = self.area.get_mut().take() else { return };
+        // How many rounds this rank has begun on each.
+        let rounds = |comm: &mut Mutex<Option<Comm>>| {
+            comm.get_mut().as_ref().map_or(0, |comm| comm.area.rounds())
+        };
+        let rounds = self.comms.each_mut().map(rounds);
+        self.endpoint.retire_area(&area.area, &area.scope, rounds);
+    }
 }
 
 /// Marks the whole of a block among what the ranks of a process have in common.
@@ -125,7 +152,8 @@ impl Comm {
             choices,
             polling,
             user,
-            started: OnceCell::new(),
+            starts: Cell::default(),
+            tracks: OnceCell::new(),
             primary: true,
             _part: part,
         }
@@ -237,8 +265,12 @@ impl Drop for Comm {
             self.endpoint.closes_comm();
             let (world, rank) = (&self.endpoint.world, self.endpoint.rank);
             self.hierarchy.iter().for_each(|hierarchy| hierarchy.drop_by(world, rank));
-            let started = self.started.get().map_or([0; TRACKS], |tracks| tracks.rounds());
-            self.endpoint.retire_area(&self.area, &self.scope, started);
+            let Some(tracks) = self.tracks.take() else {
+                return self.endpoint.retire_area(&self.area, &self.scope, [0; TRACKS]);
+            };
+            let area = replace(&mut self.area, CollectiveArea::new(0, 0));
+            // It is given back with the last call that goes on, or here.
+            *tracks.area.lock() = Some(Area { area, scope: self.scope.clone() });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a communicator is to the other crates of this workspace, beyond what programs use.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use super::choices::Choices;
@@ -156,7 +156,8 @@ impl Internals<'_> {
             choices: Choices::of(&self.0.endpoint.world, size),
             polling: Polling::default(),
             user: Default::default(),
-            started: OnceCell::new(),
+            starts: Cell::default(),
+            tracks: OnceCell::new(),
             primary: false,
             _part: None,
         })

@@ -133,6 +133,11 @@ impl Local {
         result
     }
 
+    /// Makes what calls need that this thread starts, if it is not there.
+    pub(super) fn of_thread() {
+        OF_THREAD.with(|_| ());
+    }
+
     /// Says in a coroutine that has just begun beside the one that ran here that it runs here now.
     pub(super) fn runs(yielder: &RankYielder) {
         Local::with(|local| local.running.set(RunningCoroutine { yielder, ..local.running.get() }));
@@ -238,6 +243,14 @@ pub fn in_coroutine() -> bool {
 /// Which coroutine of its worker runs on this thread, if one does.
 pub fn slot() -> Option<usize> {
     Local::with(|local| local.running.get().slot)
+}
+
+/// Who runs on this thread: `None` for a thread, and for a coroutine its worker and its place there.
+pub(super) type AgentKey = Option<(usize, usize)>;
+
+/// That of who runs here.
+pub(super) fn key() -> AgentKey {
+    Local::with(|local| (Arc::as_ptr(&local.worker).addr(), local.running.get().slot))
 }
 
 /// Suspends the running coroutine until its [`Home`] is woken. May return without that.

@@ -24,11 +24,12 @@ pub(crate) use bell::Bell;
 pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use policy::{Policy, WaitHooks, cores};
-pub(crate) use start::{StartedHandle, start};
+pub(crate) use start::{StartedHandle, refuse, start, until_over};
+pub(crate) use started::{Outcome, Startable, all_over, unknown_failure};
 pub(crate) use threads::{
     Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };
-pub(crate) use until::{for_own_turn, pause, until, until_done, until_woken};
+pub(crate) use until::{pause, until, until_done, until_woken};
 
 use std::cell::Cell;
 

@@ -1,107 +1,162 @@
 //! Calls that go on while whoever has started them does something else.
 
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::mem::transmute;
+use std::panic::resume_unwind;
 use std::rc::Rc;
 
 use super::bell::Bell;
-use super::coroutine::{Local, Resumed};
+use super::coroutine::{Resumed, in_coroutine};
 use super::current::is_started;
 use super::policy::WaitHooks;
-use super::stack::Stacks;
-use super::started::{self, CallCoroutine, STACKS, StartedEntry};
+use super::started::{self, Startable, StartedEntry};
 use super::until::{STUBBORN, until, until_done};
 use crate::error::{Error, Result};
+use crate::fault::print;
+use crate::sync::atomic::AtomicU32;
 
-/// A call that an agent has started. Dropped, it is waited for.
-pub(crate) struct StartedHandle<'a> {
-    going: Rc<StartedEntry>,
-    bell: Bell<'a>,
-    /// What the call uses.
-    _uses: PhantomData<&'a ()>,
-}
+/// A call that an agent has started, which goes on whether anybody holds this or not.
+#[derive(Clone)]
+pub(crate) struct StartedHandle(Rc<StartedEntry>);
 
-/// Starts `body`, which runs at once as far as it can go without waiting. It waits on `bell` alone.
+/// Starts `call`, which runs at once, if it has its turn, as far as it can go without waiting. It
+/// waits on `bell` alone.
 ///
 /// Errors: the system has no room for a stack; a started call runs here.
 ///
 /// # Safety
-/// What `body` uses lives until the call is over: what this gives is dropped, not forgotten, before
-/// any of it, by the agent that has started the call.
+/// What the call uses lives until it is over.
 pub(crate) unsafe fn start<'a>(
-    bell: Bell<'a>,
-    body: impl FnOnce() -> Result<()> + 'a,
-) -> Result<StartedHandle<'a>> {
+    bell: Bell<'_>,
+    call: Box<dyn Startable + 'a>,
+) -> Result<StartedHandle> {
     if is_started() {
         return Err(Error::argument("a started call cannot start another one".into()));
     }
-    let stack = STACKS.with_borrow_mut(Stacks::take);
-    let stack = stack.map_err(|error| Error::system("making a stack for a started call", error))?;
-    // SAFETY: what the closure borrows lives until it has run to its end, as `with_stack_unchecked`
-    // asks: all that `body` uses lives until what is returned here has been dropped, which is not
-    // forgotten (this function's contract), and the drop waits for that end.
-    let coroutine = unsafe {
-        CallCoroutine::with_stack_unchecked(stack, move |yielder, _| {
-            Local::runs(yielder);
-            catch_unwind(AssertUnwindSafe(body))
-        })
-    };
-    let going = Rc::new(StartedEntry::new(coroutine, bell));
-    if !going.resume(Resumed::Woken).ended {
-        started::insert(going.clone());
+    // SAFETY: the type stays the same but for a lifetime. What the call uses lives until it is over
+    // (this function's contract), and when it is over, nothing is left of it: its closure has run
+    // to its end or has been dropped.
+    let call = unsafe { transmute::<Box<dyn Startable + 'a>, Box<dyn Startable + 'static>>(call) };
+    let entry = Rc::new(StartedEntry::new(call, bell)?);
+    if !entry.resume(Resumed::Woken).ended {
+        if !in_coroutine() {
+            // It lives less long than what the end of the calls needs.
+            started::prepare();
+            let _ = AT_END.try_with(|_| ());
+        }
+        started::insert(entry.clone());
     }
-    Ok(StartedHandle { going, bell, _uses: PhantomData })
+    Ok(StartedHandle(entry))
 }
 
-impl StartedHandle<'_> {
+thread_local! {
+    static AT_END: AtEnd = const { AtEnd };
+}
+
+/// The end of a thread that has started calls. A rank's are over before that.
+struct AtEnd;
+
+impl Drop for AtEnd {
+    /// Others may wait for what these calls do.
+    fn drop(&mut self) {
+        if !started::all_over(None) {
+            let word = AtomicU32::new(0);
+            until_done(Bell::new(&word, None).polled(true), || started::all_over(None));
+        }
+        if let Some(Ok(Err(error))) = started::unknown_failure(None) {
+            print(format_args!("a request that a thread has not waited for: {error}"));
+        }
+    }
+}
+
+impl StartedHandle {
     /// Goes on with the calls that whoever runs here has started. Whether this one is over.
     pub(crate) fn test(&self) -> bool {
-        if !self.going.is_over() {
+        if !self.is_over() {
             started::go_on();
         }
-        self.going.is_over()
+        self.is_over()
     }
 
-    /// Waits until the call is over, which nothing else ends; `hooks` tell others of it.
-    pub(crate) fn until_over(&self, hooks: &mut impl WaitHooks) {
-        if until(|| self.bell, &STUBBORN, hooks, || self.going.is_over().then_some(())).is_err() {
-            self.until_over_untold();
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+
+    /// Whether the agent that runs here has started it: no other one can go on with it.
+    pub(crate) fn is_own(&self) -> bool {
+        self.0.is_own()
+    }
+
+    /// What went wrong with it, once it is over, if nobody knows.
+    pub(crate) fn failure(&self) -> Result<()> {
+        if self.0.is_settled() { Ok(()) } else { self.result() }
+    }
+
+    /// Whether it is over, and went well, or somebody knows that it did not.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.0.is_settled()
+    }
+
+    /// How the call has ended, once it is over, unless it has been told. A panic of an operation
+    /// goes on here.
+    pub(crate) fn result(&self) -> Result<()> {
+        match self.0.outcome.take() {
+            None => Ok(()),
+            Some(Ok(Ok(()))) => Ok(()),
+            Some(failed) => {
+                started::settle();
+                failed.unwrap_or_else(|payload| resume_unwind(payload))
+            }
         }
-    }
-
-    /// The call's result, once it is over. A panic of an operation goes on here.
-    pub(crate) fn result(self) -> Result<()> {
-        self.until_over_untold();
-        match self.going.outcome.take() {
-            Some(Ok(result)) => result,
-            Some(Err(payload)) => resume_unwind(payload),
-            None => unreachable!("a call that is over has an outcome, taken once"),
-        }
-    }
-
-    fn until_over_untold(&self) {
-        until_done(self.bell, || self.going.is_over());
     }
 }
 
-impl Drop for StartedHandle<'_> {
-    fn drop(&mut self) {
-        // Peers may wait for what this rank will not do any more: neither they nor calls that are
-        // before this one may keep it.
-        if std::thread::panicking() {
-            started::pass(Resumed::Refused);
-        }
-        self.until_over_untold();
+/// Waits until what calls that the agent has started bring about is there, which nothing else ends;
+/// `hooks` tell others of the wait.
+pub(crate) fn until_over(bell: Bell<'_>, hooks: &mut impl WaitHooks, over: impl Fn() -> bool) {
+    if until(|| bell, &STUBBORN, hooks, || over().then_some(())).is_err() {
+        until_done(bell, over);
     }
+}
+
+/// Tells all calls of the agent that runs here to give up: peers may wait for what this rank will
+/// not do any more, and neither they nor calls that are before others may keep them.
+pub(crate) fn refuse() {
+    started::pass(Resumed::Refused);
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::AtomicU32;
 
     use super::super::until::Stubborn;
     use super::*;
+
+    struct AtOnce<F>(F);
+
+    impl<F: FnOnce() -> Result<()>> Startable for AtOnce<F> {
+        fn has_turn(&self) -> bool {
+            true
+        }
+        fn skip(&self) {}
+        fn run(self: Box<Self>) -> Result<()> {
+            (self.0)()
+        }
+    }
+
+    /// A call that is over when this is dropped.
+    struct Ends<'a>(StartedHandle, Bell<'a>);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                refuse();
+            }
+            until_done(self.1, || self.0.is_over());
+        }
+    }
 
     /// A call that comes out of a wait as it is told to give up does so in the next one.
     #[test]
@@ -117,8 +172,9 @@ mod tests {
                 refused.set(waits(&Cell::new(false)).is_err());
                 Ok(())
             };
-            // SAFETY: what the call uses lives outside of this closure; it is dropped here.
-            let _call = unsafe { start(bell, body) }.unwrap();
+            // SAFETY: what the call uses lives outside of this closure; its end is waited for here.
+            let call = unsafe { start(bell, Box::new(AtOnce(body))) };
+            let _ends = Ends(call.unwrap(), bell);
             came.set(true);
             panic!("deliberate");
         }));
@@ -140,8 +196,9 @@ mod tests {
                 over.set(true);
                 Ok(())
             };
-            // SAFETY: what the call uses lives outside of this closure; it is dropped here.
-            let _call = unsafe { start(bell, body) }.unwrap();
+            // SAFETY: what the call uses lives outside of this closure; its end is waited for here.
+            let call = unsafe { start(bell, Box::new(AtOnce(body))) };
+            let _ends = Ends(call.unwrap(), bell);
             panic!("deliberate");
         }));
         assert!(panicked.is_err() && over.get());

@@ -1,8 +1,10 @@
-//! The calls that an agent has started and that are not over. Each is a coroutine, which the agent
-//! resumes: in all its waits, for whatever, and when it asks whether the call is over. It runs on
-//! no other thread.
+//! The calls that an agent has started and that are not over. Each is a coroutine as soon as it has
+//! its turn, which the agent resumes: in all its waits, for whatever, and when it asks whether the
+//! call is over. It runs on no other thread.
 
 use std::cell::{Cell, RefCell};
+use std::mem::{replace, take};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -10,33 +12,54 @@ use std::time::{Duration, Instant};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::bell::Bell;
-use super::coroutine::{Local, Resumed, Suspension};
+use super::coroutine::{self as scheduler, AgentKey, Local, Resumed, Suspension};
 use super::current::{self, WITHIN, set_started};
 use super::stack::{PooledStack, Stacks};
 use super::worker::Payload;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
-pub(super) type CallCoroutine = Coroutine<Resumed, Suspension, Outcome, PooledStack>;
+type CallCoroutine = Coroutine<Resumed, Suspension, Outcome, PooledStack>;
 /// What a call gives, or its panic.
-pub(super) type Outcome = Result<Result<()>, Payload>;
+pub(crate) type Outcome = Result<Result<()>, Payload>;
+
+/// A call, before it begins.
+pub(crate) trait Startable {
+    /// Whether the calls before it are over whose place it takes.
+    fn has_turn(&self) -> bool;
+    /// It cannot be made: those after it take their turn.
+    fn skip(&self);
+    /// Makes it, once it has its turn.
+    fn run(self: Box<Self>) -> Result<()>;
+}
 
 /// For how long calls go on without their slow checks in a program that only asks for their end.
 const SWEEP: Duration = Duration::from_millis(20);
 
 thread_local! {
-    pub(super) static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
+    static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
 }
 
 /// A call that is not over, or whose outcome nobody has taken.
 pub(super) struct StartedEntry {
-    coroutine: RefCell<Option<CallCoroutine>>,
+    stage: RefCell<Stage>,
+    over: Cell<bool>,
     pub(super) outcome: Cell<Option<Outcome>>,
+    /// Who has started it.
+    agent: AgentKey,
     /// Where the bell lies that whoever brings it further rings.
     bell: usize,
     /// Nobody wakes it: it looks again and again.
     polls: Cell<bool>,
     /// It has been told to give up.
     refused: Cell<bool>,
+}
+
+/// How far a call is.
+enum Stage {
+    /// It waits for its turn.
+    Waits(Box<dyn Startable>),
+    Goes(CallCoroutine),
+    Over,
 }
 
 thread_local! {
@@ -59,16 +82,31 @@ pub(super) struct Progress {
 }
 
 impl StartedEntry {
-    pub(super) fn new(coroutine: CallCoroutine, bell: Bell<'_>) -> StartedEntry {
-        let (coroutine, outcome) = (RefCell::new(Some(coroutine)), Cell::new(None));
-        let (polls, refused) = Default::default();
-        StartedEntry { coroutine, outcome, bell: bell.place(), polls, refused }
+    /// Errors: it could begin, but the system has no room for a stack.
+    pub(super) fn new(call: Box<dyn Startable>, bell: Bell<'_>) -> Result<StartedEntry> {
+        let stage = match call.has_turn() {
+            true => Stage::Goes(begun(call).map_err(|(_, error)| error)?),
+            false => Stage::Waits(call),
+        };
+        let (agent, bell) = (scheduler::key(), bell.place());
+        let (over, outcome, polls, refused) = Default::default();
+        let stage = RefCell::new(stage);
+        Ok(StartedEntry { stage, over, outcome, agent, bell, polls, refused })
     }
 
     /// Goes on with the call.
     pub(super) fn resume(&self, why: Resumed) -> Progress {
-        let mut place = self.coroutine.borrow_mut();
-        let Some(coroutine) = &mut *place else { return Progress::default() };
+        let mut stage = self.stage.borrow_mut();
+        if let Stage::Waits(call) = &*stage {
+            if !call.has_turn() {
+                return Progress::default();
+            }
+            match begin(&mut stage) {
+                Ok(coroutine) => *stage = Stage::Goes(coroutine),
+                Err(error) => return self.ends(Ok(Err(error))),
+            }
+        }
+        let Stage::Goes(coroutine) = &mut *stage else { return Progress::default() };
         // From then on: it may come out of one wait, whose condition is true, and into another. What
         // it must do to its end waits again.
         self.refused.set(self.refused.get() || why == Resumed::Refused);
@@ -83,22 +121,68 @@ impl StartedEntry {
                 Progress { ended: false, went_on: WENT_ON.get() }
             }
             CoroutineResult::Return(outcome) => {
-                self.outcome.set(Some(outcome));
-                if let Some(ended) = place.take() {
-                    STACKS.with_borrow_mut(|stacks| stacks.give_back(ended.into_stack()));
+                if let Stage::Goes(ended) = replace(&mut *stage, Stage::Over) {
+                    let _ = STACKS.try_with(|stacks| {
+                        stacks.borrow_mut().give_back(ended.into_stack());
+                    });
                 }
-                Progress { ended: true, went_on: true }
+                self.ends(outcome)
             }
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.coroutine.borrow().is_none()
+    fn ends(&self, outcome: Outcome) -> Progress {
+        self.outcome.set(Some(outcome));
+        self.over.set(true);
+        Progress { ended: true, went_on: true }
     }
+
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// Whether nothing of it is left: it is over, and went well, or somebody knows that it did not.
+    pub(super) fn is_settled(&self) -> bool {
+        let Some(outcome) = self.outcome.take() else { return self.is_over() };
+        let well = matches!(outcome, Ok(Ok(())));
+        self.outcome.set(Some(outcome));
+        well
+    }
+
+    /// Whether the agent that runs here has started it.
+    pub(super) fn is_own(&self) -> bool {
+        self.agent == scheduler::key()
+    }
+}
+
+/// A call that begins, as a coroutine; or, where there is no room for a stack, the call.
+fn begun(call: Box<dyn Startable>) -> Result<CallCoroutine, (Box<dyn Startable>, Error)> {
+    let stack = STACKS.try_with(|stacks| stacks.borrow_mut().take());
+    let stack = match stack.unwrap_or_else(|_| Stacks::new().take()) {
+        Ok(stack) => stack,
+        Err(error) => {
+            return Err((call, Error::system("making a stack for a started call", error)));
+        }
+    };
+    Ok(CallCoroutine::with_stack(stack, move |yielder, _| {
+        Local::runs(yielder);
+        catch_unwind(AssertUnwindSafe(|| call.run()))
+    }))
+}
+
+/// Has a call begin that has its turn, and is over until it has.
+fn begin(stage: &mut Stage) -> Result<CallCoroutine> {
+    let Stage::Waits(call) = replace(stage, Stage::Over) else { unreachable!("it waits") };
+    begun(call).map_err(|(call, error)| {
+        call.skip();
+        error
+    })
 }
 
 /// Those of an agent. There is a set only as long as it is not empty; `current.rs` keeps it.
 struct Set {
+    /// Those that are not over, or have failed without anybody knowing.
     calls: RefCell<Vec<Rc<StartedEntry>>>,
     /// When they last made their slow checks.
     swept: Cell<Instant>,
@@ -137,15 +221,59 @@ pub(super) fn pass(why: Resumed) -> Progress {
         next += 1;
     }
     if made.ended {
-        set.calls.borrow_mut().retain(|going| !going.is_over());
-        if set.calls.borrow().is_empty() {
-            let set = set_started(null()).cast_mut().cast::<Set>();
-            // SAFETY: `insert` has made it a pointer of a box. It is taken back here alone, and
-            // nobody finds it any more; `set` from above is not used any more.
-            drop(unsafe { Box::from_raw(set) });
-        }
+        settle();
     }
     made
+}
+
+/// Forgets those of the agent that runs here of which nothing is left.
+pub(super) fn settle() {
+    keep(|going| !going.is_settled());
+}
+
+/// Forgets all of the agent that runs here but those.
+fn keep(keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
+    let Some(set) = set() else { return };
+    let kept = take(&mut *set.calls.borrow_mut());
+    // What is forgotten may be the last of what it used, and its end anything.
+    let (kept, forgotten): (Vec<_>, Vec<_>) = kept.into_iter().partition(keeps);
+    if kept.is_empty() {
+        let set = set_started(null()).cast_mut().cast::<Set>();
+        // SAFETY: `insert` has made it a pointer of a box. It is taken back here alone, and nobody
+        // finds it any more; `set` from above is not used any more.
+        drop(unsafe { Box::from_raw(set) });
+    } else {
+        *set.calls.borrow_mut() = kept;
+    }
+    drop(forgotten);
+}
+
+/// Makes what a thread needs for its calls to the end, if it is not there.
+pub(super) fn prepare() {
+    Local::of_thread();
+    STACKS.with(|_| ());
+}
+
+/// Whether all are over that the agent that runs here has started and that wait on this bell, or on
+/// any.
+pub(crate) fn all_over(bell: Option<Bell<'_>>) -> bool {
+    let place = bell.map(|bell| bell.place());
+    let other = |going: &StartedEntry| place.is_some_and(|place| place != going.bell);
+    let over = |going: &Rc<StartedEntry>| other(going) || going.is_over();
+    set().is_none_or(|set| set.calls.borrow().iter().all(over))
+}
+
+/// Forgets these, which are over, and gives the first of what nobody knows of how they ended.
+pub(crate) fn unknown_failure(bell: Option<Bell<'_>>) -> Option<Outcome> {
+    let (mut first, place) = (None, bell.map(|bell| bell.place()));
+    keep(|going| {
+        let forgotten = place.is_none_or(|place| place == going.bell);
+        if forgotten && first.is_none() {
+            first = going.outcome.take().filter(|outcome| !matches!(outcome, Ok(Ok(()))));
+        }
+        !forgotten
+    });
+    first
 }
 
 /// The same, with their slow checks.

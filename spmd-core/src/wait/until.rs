@@ -119,13 +119,6 @@ pub(crate) fn pause(time: Duration) {
     }
 }
 
-/// Waits in a started call until it has its turn, whatever happens: others that were started before
-/// it use what it will use.
-pub(crate) fn for_own_turn(bell: Bell<'_>, mut has_turn: impl FnMut() -> bool) {
-    // Told to give up, it does so when it has begun.
-    while until(|| bell, &STUBBORN, &mut Stubborn, || has_turn().then_some(())).is_err() {}
-}
-
 /// How a wait waits that nothing ends but its condition.
 pub(super) const STUBBORN: Policy =
     Policy { spins: 100, spins_shared: 100, yields: 0, ..Policy::new(1, 0) };

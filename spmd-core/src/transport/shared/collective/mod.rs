@@ -29,7 +29,7 @@ mod round;
 mod single_copy;
 pub(crate) mod stage;
 
-pub(crate) use place::CollectiveArea;
+pub(crate) use place::{CollectiveArea, Moment};
 pub use round::Round;
 pub(crate) use stage::stamp;
 pub use stage::{FLAT, LAST_STAGE};

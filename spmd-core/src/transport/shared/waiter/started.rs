@@ -1,12 +1,14 @@
-//! The wait for a call that the agent itself has started.
+//! The wait for calls that the agent itself has started.
 
+use std::panic::Location;
 use std::time::Duration;
 
 use super::Waiter;
+use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::layout::Agent;
-use crate::wait::WaitHooks;
+use crate::wait::{self, Outcome, WaitHooks};
 
 /// The hooks of such a wait, which nothing but the end of the call ends: the call hears of what
 /// fails. The wait is on record all the same, as the agent can do nothing else meanwhile.
@@ -30,6 +32,33 @@ impl Endpoint {
     /// It is over.
     pub(crate) fn ends_started(&self) {
         self.agents.is_told();
+    }
+}
+
+impl Endpoint {
+    /// Waits until all calls are over that this rank has started and not waited for, at the end of
+    /// its block. Gives what went wrong with the first of them.
+    pub(crate) fn end_started(
+        &self,
+        block: u32,
+        site: &'static Location<'static>,
+    ) -> Option<Outcome> {
+        if !wait::all_over(Some(self.bell())) {
+            let (call, scope) = (Call::new(Kind::End, site), self.scope_of_the_end(block));
+            let waiter = Waiter::new(self, &scope, &call, self.note(&call));
+            let over = || wait::all_over(Some(self.bell()));
+            wait::until_over(self.bell(), &mut AwaitsStarted::new(waiter), over);
+        }
+        wait::unknown_failure(Some(self.bell()))
+    }
+
+    /// Ends them, as this rank has failed: they give up where they wait.
+    pub(crate) fn give_up_started(&self) {
+        if !wait::all_over(Some(self.bell())) {
+            wait::refuse();
+            wait::until_done(self.bell(), || wait::all_over(Some(self.bell())));
+        }
+        drop(wait::unknown_failure(Some(self.bell())));
     }
 }
 

@@ -1,0 +1,175 @@
+//! Requests: calls that go on while their rank does something else.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+use super::communicator::Comm;
+use super::start::StartedCall;
+use crate::call::Call;
+use crate::error::{Error, Result};
+
+/// A call that goes on while its rank does something else (MPI 5.0 sections 3.7 and 6.12). Its
+/// buffers belong to it until [`Request::wait`] gives them back.
+///
+/// It goes on in every call of the library in which its rank waits, and when the rank asks whether
+/// it is over ([`Request::test`]). Dropped or forgotten, it goes on all the same: at the end of the
+/// block the rank waits for it, and what went wrong with it is then the rank's error.
+///
+/// It belongs to the rank, or the thread, that has started it; another one that waits for it or
+/// tests it gets an error.
+#[must_use = "wait for it, to get its buffers and its error"]
+pub struct Request<B> {
+    call: StartedCall,
+    result: Rc<Cell<Option<B>>>,
+}
+
+impl<B> fmt::Debug for Request<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("is_over", &self.call.is_over()).finish_non_exhaustive()
+    }
+}
+
+impl<B> Request<B> {
+    /// Starts a call that `body` makes, with the call as a handle.
+    ///
+    /// Errors: as [`Comm::start_call`].
+    ///
+    /// # Safety
+    /// What `body` uses lives until the call is over.
+    pub(super) unsafe fn start<'a>(
+        comm: &Comm,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'a,
+    ) -> Result<(Request<B>, StartedCall)>
+    where
+        B: 'a,
+    {
+        let result = Rc::new(Cell::new(None));
+        let place = result.clone();
+        let body = move |comm: &Comm| body(comm).map(|made| place.set(Some(made)));
+        // SAFETY: what `body` uses lives until the call is over (this function's contract). The
+        // result may outlive that, as part of what this gives.
+        let call = unsafe { comm.start_call(call, body)? };
+        Ok((Request { call: call.clone(), result }, call))
+    }
+
+    /// Waits until the call is over, and gives back its buffers. A panic of an operation goes on
+    /// here.
+    ///
+    /// Errors: the call's; another rank or thread has started it.
+    ///
+    /// ```
+    /// # use spmd_core::{spmd, Request, Result};
+    /// fn later(request: Request<Vec<f64>>) -> Result<f64> {
+    ///     // Something else, then:
+    ///     Ok(request.wait()?.iter().sum())
+    /// }
+    /// ```
+    pub fn wait(self) -> Result<B> {
+        self.call.wait()?;
+        self.result.take().ok_or_else(|| self.call.told())
+    }
+
+    /// Goes on with the rank's requests, and tells whether this one is over, well or not:
+    /// [`Request::wait`] then returns at once. It lets no other virtual rank run.
+    ///
+    /// Errors: another rank or thread has started it.
+    ///
+    /// ```
+    /// # use spmd_core::{Request, Result};
+    /// fn beside<B>(mut request: Request<B>, mut step: impl FnMut()) -> Result<B> {
+    ///     while !request.test()? {
+    ///         step();
+    ///     }
+    ///     request.wait()
+    /// }
+    /// ```
+    pub fn test(&mut self) -> Result<bool> {
+        self.call.test()
+    }
+}
+
+/// Waits until all these requests are over, and gives back their buffers, in order (`MPI_Waitall`).
+///
+/// Errors: that of the first, in order, that has failed. All are over, whatever this gives.
+///
+/// ```
+/// # use spmd_core::{wait_all, Request, Result};
+/// fn both(left: Request<Vec<u8>>, right: Request<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+///     wait_all([left, right])
+/// }
+/// ```
+pub fn wait_all<B>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec<B>> {
+    let requests: Vec<Request<B>> = requests.into_iter().collect();
+    for request in &requests {
+        request.call.until_over()?;
+    }
+    let ended: Vec<Result<B>> = requests.into_iter().map(Request::wait).collect();
+    ended.into_iter().collect()
+}
+
+/// Waits until one of these requests is over, takes it out, and gives its place and its buffers
+/// (`MPI_Waitany`). The places of those behind it are then one less.
+///
+/// Errors: that of the call that is over, which is taken out, too; there is no request; another
+/// rank or thread has started one.
+///
+/// ```
+/// # use spmd_core::{wait_any, Request, Result};
+/// fn in_order_of_completion(mut requests: Vec<Request<Vec<u8>>>) -> Result<()> {
+///     while !requests.is_empty() {
+///         let (_place, data) = wait_any(&mut requests)?;
+///         println!("{} bytes", data.len());
+///     }
+///     Ok(())
+/// }
+/// ```
+pub fn wait_any<B>(requests: &mut Vec<Request<B>>) -> Result<(usize, B)> {
+    let place = any_over(requests)?;
+    requests.remove(place).wait().map(|made| (place, made))
+}
+
+/// Waits until at least one of these requests is over, takes out all that are, and gives their
+/// places and buffers, in order (`MPI_Waitsome`).
+///
+/// Errors: that of the first of them that has failed, all of which are taken out; there is no
+/// request; another rank or thread has started one.
+///
+/// ```
+/// # use spmd_core::{wait_some, Request, Result};
+/// fn count(requests: &mut Vec<Request<Vec<u8>>>) -> Result<usize> {
+///     Ok(wait_some(requests)?.len())
+/// }
+/// ```
+pub fn wait_some<B>(requests: &mut Vec<Request<B>>) -> Result<Vec<(usize, B)>> {
+    any_over(requests)?;
+    let mut ended = Vec::new();
+    let mut place = 0;
+    let over = requests.extract_if(.., |request| {
+        ended.push(place);
+        place += 1;
+        let over = request.call.is_over();
+        if !over {
+            ended.pop();
+        }
+        over
+    });
+    let results: Vec<Result<B>> = over.map(Request::wait).collect();
+    ended.into_iter().zip(results).map(|(place, result)| Ok((place, result?))).collect()
+}
+
+/// Waits until one of them is over: the place of the first that is.
+fn any_over<B>(requests: &[Request<B>]) -> Result<usize> {
+    let over = || requests.iter().position(|request| request.call.is_over());
+    let Some(first) = requests.first() else {
+        return Err(Error::argument("there is no request to wait for".into()));
+    };
+    for request in requests {
+        request.call.check_own()?;
+    }
+    if over().is_none() {
+        first.call.until(|| over().is_some());
+    }
+    Ok(over().expect("one is over"))
+}

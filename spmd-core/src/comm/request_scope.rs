@@ -1,0 +1,143 @@
+//! Requests that borrow their buffers, in a scope that does not end before they do.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::communicator::Comm;
+use super::internals::Internals;
+use super::request::Request;
+use super::start::StartedCall;
+use crate::call::Call;
+use crate::error::Result;
+
+/// How many requests of a scope are kept in mind, at least, before those that are over are
+/// forgotten.
+const KEPT: usize = 64;
+
+/// Where requests are started that borrow: see [`Comm::requests`].
+pub struct RequestScope<'scope, 'env: 'scope> {
+    comm: &'scope Comm,
+    /// Those that may not be over, or have failed without anybody knowing.
+    calls: RefCell<Vec<StartedCall>>,
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+impl fmt::Debug for RequestScope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestScope").field("comm", self.comm).finish_non_exhaustive()
+    }
+}
+
+impl Comm {
+    /// Runs `body`, which starts requests that borrow its environment, and waits until all of them
+    /// are over, whatever becomes of `body` or of the handles that it has got. Where it panics, they
+    /// give up.
+    ///
+    /// Errors: that of `body`; else that of the first request, in the order in which they were
+    /// started, that has failed without anybody knowing.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// let ranks = spmd(2, |ctx| ctx.requests(|_requests| Ok(ctx.rank())))?;
+    /// assert_eq!(ranks, [0, 1]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn requests<'env, R>(
+        &self,
+        body: impl for<'scope> FnOnce(&'scope RequestScope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        let calls = RefCell::default();
+        let scope = RequestScope { comm: self, calls, _scope: PhantomData, _env: PhantomData };
+        let ended = Ended(&scope.calls);
+        let result = body(&scope);
+        let waited = scope.wait_all();
+        drop(ended);
+        let result = result?;
+        waited.map(|()| result)
+    }
+}
+
+/// Its end, however it comes about.
+struct Ended<'a>(&'a RefCell<Vec<StartedCall>>);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        for call in self.0.take() {
+            call.end();
+        }
+    }
+}
+
+impl<'scope> RequestScope<'scope, '_> {
+    /// Waits until all requests of this scope that have been started are over. They can still be
+    /// waited for, to get what they borrow.
+    ///
+    /// Errors: that of the first, in the order in which they were started, that has failed without
+    /// anybody knowing.
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// spmd(2, |ctx| ctx.requests(|requests| requests.wait_all()))?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn wait_all(&self) -> Result<()> {
+        let calls = self.calls.borrow().clone();
+        for call in &calls {
+            call.until_over()?;
+        }
+        let ended: Vec<Result<()>> = calls.iter().map(StartedCall::failure).collect();
+        ended.into_iter().collect()
+    }
+
+    /// Keeps in mind what has been started.
+    fn keep(&self, call: StartedCall) {
+        let mut calls = self.calls.borrow_mut();
+        calls.push(call);
+        if calls.len() >= KEPT && calls.len().is_power_of_two() {
+            calls.retain(|call| !call.is_settled());
+        }
+    }
+}
+
+/// Where requests are started.
+pub trait Starts<'a> {
+    /// Starts a call: `body` makes it, on a communicator of the same ranks. All ranks start it, in
+    /// the same order among the calls of the communicator.
+    ///
+    /// Errors: what is known at once; the communicator spans processes without common memory; the
+    /// system has no room for a stack.
+    fn start<B: 'a>(
+        &self,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'a,
+    ) -> Result<Request<B>>;
+}
+
+impl Starts<'static> for Internals<'_> {
+    fn start<B: 'static>(
+        &self,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'static,
+    ) -> Result<Request<B>> {
+        // SAFETY: what `body` uses lives as long as anybody wants.
+        let (request, _) = unsafe { Request::start(self.0, call, body)? };
+        Ok(request)
+    }
+}
+
+impl<'scope> Starts<'scope> for RequestScope<'scope, '_> {
+    fn start<B: 'scope>(
+        &self,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'scope,
+    ) -> Result<Request<B>> {
+        // SAFETY: what `body` uses lives as long as `'scope`, which does not end before `requests`
+        // returns or unwinds: it is free to the closure of that. By then the call is over, which
+        // `Ended` has waited for, as `keep` has kept it.
+        let (request, call) = unsafe { Request::start(self.comm, call, body)? };
+        self.keep(call);
+        Ok(request)
+    }
+}
