@@ -152,10 +152,16 @@ pub enum Form {
     SplitHost,
     /// `.._start`.
     Start,
+    /// A send that goes on.
+    Isend,
+    /// The same that waits for its receiver.
+    Issend,
+    /// A receive that goes on.
+    Irecv,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 9] = [
+    const ALL: [(Form, &'static str); 12] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -165,6 +171,9 @@ impl Form {
         (Form::Iprobe, "iprobe"),
         (Form::SplitHost, "split_host"),
         (Form::Start, "_start"),
+        (Form::Isend, "isend"),
+        (Form::Issend, "issend"),
+        (Form::Irecv, "irecv"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.

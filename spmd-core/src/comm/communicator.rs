@@ -69,6 +69,8 @@ pub struct Comm {
     pub(super) tracks: OnceCell<Arc<Tracks>>,
     /// The block's own communicator, not one made by the program, or a track.
     pub(super) primary: bool,
+    /// The same once more, for messages that go on while the rank does something else.
+    pub(super) beside: bool,
     /// Of the block's own, where it spans processes: what its ranks share in this one.
     pub(super) _part: Option<Common<Part>>,
 }
@@ -155,6 +157,7 @@ impl Comm {
             starts: Cell::default(),
             tracks: OnceCell::new(),
             primary: true,
+            beside: false,
             _part: part,
         }
     }

@@ -159,6 +159,7 @@ impl Internals<'_> {
             starts: Cell::default(),
             tracks: OnceCell::new(),
             primary: false,
+            beside: false,
             _part: None,
         })
     }

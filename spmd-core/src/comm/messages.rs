@@ -13,6 +13,7 @@ use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::PendingSend;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
+use crate::wait;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
 /// matching tags are received in the order in which they were sent.
@@ -93,7 +94,7 @@ impl Comm {
         })
     }
 
-    fn post<'a>(
+    pub(super) fn post<'a>(
         &'a self,
         view: &View<'_>,
         dtype: &DType,
@@ -115,13 +116,16 @@ impl Comm {
             line: waiter.call.site.line(),
         };
         let to = self.scope.group.world(dest);
+        if wait::progresses() && !self.beside {
+            self.after_earlier_sends(to, waiter)?;
+        }
         // SAFETY: callers complete what this gives before they return, or drop it, which takes
         // the buffer back; they hold the buffer's borrow all that time.
         unsafe { self.route.transport.post(to, envelope, view, mode, waiter) }
     }
 
     /// An error here gives the buffer back before it is returned: dropping `pending` does.
-    fn complete(&self, pending: PendingSend<'_>, waiter: &Waiter<'_>) -> Result<()> {
+    pub(super) fn complete(&self, pending: PendingSend<'_>, waiter: &Waiter<'_>) -> Result<()> {
         let result = pending.complete(waiter);
         if let Err(Error::Timeout(_)) = &result {
             waiter.give_up(result.as_ref().unwrap_err());
@@ -357,12 +361,12 @@ impl Internals<'_> {
 
 /// Messages carry what the host reads.
 #[inline]
-fn check_place(call: &Call<'_>, place: Place) -> Result<()> {
+pub(super) fn check_place(call: &Call<'_>, place: Place) -> Result<()> {
     if place == Place::Host { Ok(()) } else { Err(Error::out_of_reach(call)) }
 }
 
 #[inline]
-fn message_call(
+pub(super) fn message_call(
     kind: Kind,
     dtype: &'static DType,
     count: usize,

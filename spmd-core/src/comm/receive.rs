@@ -20,20 +20,31 @@ impl Comm {
         source: Option<usize>,
         tag: Option<u32>,
     ) -> Result<Status> {
-        let (dtype, len) = (view.dtype(), view.len());
         let waiter = self.waiter(call)?;
         let arrived = self.await_message(call, source, tag, &waiter)?;
+        self.receive_arrived(arrived, call, view, &waiter)
+    }
+
+    /// Receives a message that has come.
+    pub(super) fn receive_arrived(
+        &self,
+        arrived: Arrived<'_>,
+        call: &Call<'_>,
+        view: &mut ViewMut<'_>,
+        waiter: &Waiter<'_>,
+    ) -> Result<Status> {
+        let (dtype, len) = (view.dtype(), view.len());
         let status = self.status(&arrived.envelope);
-        if let Err(error) = self.check_message(&arrived, dtype, Some(len), call, &waiter) {
-            arrived.refuse(&*self.route.transport, &waiter);
+        if let Err(error) = self.check_message(&arrived, dtype, Some(len), call, waiter) {
+            arrived.refuse(&*self.route.transport, waiter);
             return Err(error);
         }
         match view.contiguous_mut().filter(|_| !self.endpoint.must_check(dtype)) {
             // SAFETY: the buffer has room for the message, which is not longer, and whose bytes
             // are values of its element type: the types are the same, and all bytes are values.
-            Some(ptr) => unsafe { arrived.fetch(ptr, &*self.route.transport, &waiter)? },
+            Some(ptr) => unsafe { arrived.fetch(ptr, &*self.route.transport, waiter)? },
             None => {
-                let bytes = self.fetch_bytes(arrived, dtype, &waiter)?;
+                let bytes = self.fetch_bytes(arrived, dtype, waiter)?;
                 // SAFETY: `bytes` holds `status.len` values of the buffer's element type.
                 unsafe { view.unpack_range(0, status.len, bytes.as_ptr()) };
             }
@@ -83,6 +94,7 @@ impl Comm {
     /// What a call of messages waits with, unless its communicator has been stopped.
     pub(super) fn waiter<'a>(&'a self, call: &'a Call<'a>) -> Result<Waiter<'a>> {
         let waiter = Waiter::new(&self.endpoint, &self.scope, call, self.note(call)).polled();
+        let waiter = if self.beside { waiter.off_record() } else { waiter };
         match waiter.stopped() {
             Some(error) => Err(error),
             None => Ok(waiter),

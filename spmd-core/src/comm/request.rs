@@ -5,9 +5,10 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::communicator::Comm;
-use super::start::StartedCall;
+use super::going::Going;
 use crate::call::Call;
 use crate::error::{Error, Result};
+use crate::rank::Status;
 
 /// A call that goes on while its rank does something else (MPI 5.0 sections 3.7 and 6.12). Its
 /// buffers belong to it until [`Request::wait`] gives them back.
@@ -18,20 +19,31 @@ use crate::error::{Error, Result};
 ///
 /// It belongs to the rank, or the thread, that has started it; another one that waits for it or
 /// tests it gets an error.
-#[must_use = "wait for it, to get its buffers and its error"]
-pub struct Request<B> {
-    call: StartedCall,
-    result: Rc<Cell<Option<B>>>,
+pub struct Request<B>(State<B>);
+
+enum State<B> {
+    /// It was over at once.
+    Ended(B),
+    /// Here lies what it gives, when it is over.
+    Going(Rc<dyn Going>, Rc<Cell<Option<B>>>),
 }
 
 impl<B> fmt::Debug for Request<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("is_over", &self.call.is_over()).finish_non_exhaustive()
+        f.debug_struct("Request").field("is_over", &self.is_over()).finish_non_exhaustive()
     }
 }
 
 impl<B> Request<B> {
-    /// Starts a call that `body` makes, with the call as a handle.
+    pub(super) fn ended(result: B) -> Request<B> {
+        Request(State::Ended(result))
+    }
+
+    pub(super) fn going(going: Rc<dyn Going>, result: Rc<Cell<Option<B>>>) -> Request<B> {
+        Request(State::Going(going, result))
+    }
+
+    /// Starts a call that `body` makes.
     ///
     /// Errors: as [`Comm::start_call`].
     ///
@@ -41,7 +53,7 @@ impl<B> Request<B> {
         comm: &Comm,
         call: Call<'static>,
         body: impl FnOnce(&Comm) -> Result<B> + 'a,
-    ) -> Result<(Request<B>, StartedCall)>
+    ) -> Result<Request<B>>
     where
         B: 'a,
     {
@@ -51,7 +63,23 @@ impl<B> Request<B> {
         // SAFETY: what `body` uses lives until the call is over (this function's contract). The
         // result may outlive that, as part of what this gives.
         let call = unsafe { comm.start_call(call, body)? };
-        Ok((Request { call: call.clone(), result }, call))
+        Ok(Request::going(Rc::new(call), result))
+    }
+
+    /// What goes on, if it was not over at once.
+    pub(super) fn what_goes_on(&self) -> Option<&Rc<dyn Going>> {
+        match &self.0 {
+            State::Ended(_) => None,
+            State::Going(going, _) => Some(going),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.what_goes_on().is_none_or(|going| going.is_over())
+    }
+
+    fn until_over(&self) -> Result<()> {
+        self.what_goes_on().map_or(Ok(()), |going| going.until_over())
     }
 
     /// Waits until the call is over, and gives back its buffers. A panic of an operation goes on
@@ -67,8 +95,14 @@ impl<B> Request<B> {
     /// }
     /// ```
     pub fn wait(self) -> Result<B> {
-        self.call.wait()?;
-        self.result.take().ok_or_else(|| self.call.told())
+        self.until_over()?;
+        match self.0 {
+            State::Ended(result) => Ok(result),
+            State::Going(going, result) => {
+                going.failure()?;
+                result.take().ok_or_else(|| going.told())
+            }
+        }
     }
 
     /// Goes on with the rank's requests, and tells whether this one is over, well or not:
@@ -86,7 +120,35 @@ impl<B> Request<B> {
     /// }
     /// ```
     pub fn test(&mut self) -> Result<bool> {
-        self.call.test()
+        match self.what_goes_on() {
+            None => Ok(true),
+            Some(going) => going.check_own().map(|()| going.test()),
+        }
+    }
+}
+
+impl<B> Request<(B, Status)> {
+    /// Takes a receive back, unless its message has come: then it waits for its end. Gives back the
+    /// buffer, and with it, of a message that has come, what it is (`MPI_Cancel`).
+    ///
+    /// Errors: as [`Request::wait`].
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// spmd(1, |ctx| {
+    ///     let request = ctx.irecv(vec![0; 3], 0, 0)?;
+    ///     let (buffer, status) = request.cancel()?;
+    ///     assert_eq!((buffer, status.is_none()), (vec![0; 3], true));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn cancel(self) -> Result<(B, Option<Status>)> {
+        let cancelled = match self.what_goes_on() {
+            None => false,
+            Some(going) => going.check_own().map(|()| going.cancel())?,
+        };
+        self.wait().map(|(buffer, status)| (buffer, (!cancelled).then_some(status)))
     }
 }
 
@@ -103,7 +165,7 @@ impl<B> Request<B> {
 pub fn wait_all<B>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec<B>> {
     let requests: Vec<Request<B>> = requests.into_iter().collect();
     for request in &requests {
-        request.call.until_over()?;
+        request.until_over()?;
     }
     let ended: Vec<Result<B>> = requests.into_iter().map(Request::wait).collect();
     ended.into_iter().collect()
@@ -149,7 +211,7 @@ pub fn wait_some<B>(requests: &mut Vec<Request<B>>) -> Result<Vec<(usize, B)>> {
     let over = requests.extract_if(.., |request| {
         ended.push(place);
         place += 1;
-        let over = request.call.is_over();
+        let over = request.is_over();
         if !over {
             ended.pop();
         }
@@ -161,15 +223,14 @@ pub fn wait_some<B>(requests: &mut Vec<Request<B>>) -> Result<Vec<(usize, B)>> {
 
 /// Waits until one of them is over: the place of the first that is.
 fn any_over<B>(requests: &[Request<B>]) -> Result<usize> {
-    let over = || requests.iter().position(|request| request.call.is_over());
-    let Some(first) = requests.first() else {
-        return Err(Error::argument("there is no request to wait for".into()));
-    };
-    for request in requests {
-        request.call.check_own()?;
+    let over = || requests.iter().position(Request::is_over);
+    let all = || requests.iter().filter_map(Request::what_goes_on);
+    all().try_for_each(|going| going.check_own())?;
+    if over().is_none()
+        && let Some(first) = all().next()
+    {
+        let alike = all().all(|going| going.releasers() == first.releasers());
+        first.until_any(alike, &|| over().is_some());
     }
-    if over().is_none() {
-        first.call.until(|| over().is_some());
-    }
-    Ok(over().expect("one is over"))
+    over().ok_or_else(|| Error::argument("there is no request to wait for".into()))
 }

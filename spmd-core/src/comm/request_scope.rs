@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use super::communicator::Comm;
+use super::going::Going;
 use super::internals::Internals;
 use super::request::Request;
-use super::start::StartedCall;
 use crate::call::Call;
 use crate::error::Result;
 
@@ -19,7 +20,7 @@ const KEPT: usize = 64;
 pub struct RequestScope<'scope, 'env: 'scope> {
     comm: &'scope Comm,
     /// Those that may not be over, or have failed without anybody knowing.
-    calls: RefCell<Vec<StartedCall>>,
+    going: RefCell<Vec<Rc<dyn Going>>>,
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
@@ -48,10 +49,16 @@ impl Comm {
         &self,
         body: impl for<'scope> FnOnce(&'scope RequestScope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
-        let calls = RefCell::default();
-        let scope = RequestScope { comm: self, calls, _scope: PhantomData, _env: PhantomData };
-        let ended = Ended(&scope.calls);
+        let going = RefCell::default();
+        let scope = RequestScope { comm: self, going, _scope: PhantomData, _env: PhantomData };
+        let ended = Ended(&scope.going);
         let result = body(&scope);
+        if result.is_err() {
+            // To which no message has come, of these none may come.
+            for going in &*scope.going.borrow() {
+                going.cancel();
+            }
+        }
         let waited = scope.wait_all();
         drop(ended);
         let result = result?;
@@ -60,12 +67,12 @@ impl Comm {
 }
 
 /// Its end, however it comes about.
-struct Ended<'a>(&'a RefCell<Vec<StartedCall>>);
+struct Ended<'a>(&'a RefCell<Vec<Rc<dyn Going>>>);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        for call in self.0.take() {
-            call.end();
+        for going in self.0.take() {
+            going.end();
         }
     }
 }
@@ -83,21 +90,26 @@ impl<'scope> RequestScope<'scope, '_> {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     pub fn wait_all(&self) -> Result<()> {
-        let calls = self.calls.borrow().clone();
-        for call in &calls {
-            call.until_over()?;
+        let all = self.going.borrow().clone();
+        for going in &all {
+            going.until_over()?;
         }
-        let ended: Vec<Result<()>> = calls.iter().map(StartedCall::failure).collect();
+        let ended: Vec<Result<()>> = all.iter().map(|going| going.failure()).collect();
         ended.into_iter().collect()
     }
 
     /// Keeps in mind what has been started.
-    fn keep(&self, call: StartedCall) {
-        let mut calls = self.calls.borrow_mut();
-        calls.push(call);
-        if calls.len() >= KEPT && calls.len().is_power_of_two() {
-            calls.retain(|call| !call.is_settled());
+    pub(super) fn keep<B>(&self, request: Request<B>) -> Request<B> {
+        let mut all = self.going.borrow_mut();
+        all.extend(request.what_goes_on().cloned());
+        if all.len() >= KEPT && all.len().is_power_of_two() {
+            all.retain(|going| !going.is_settled());
         }
+        request
+    }
+
+    pub(super) fn comm(&self) -> &'scope Comm {
+        self.comm
     }
 }
 
@@ -122,8 +134,7 @@ impl Starts<'static> for Internals<'_> {
         body: impl FnOnce(&Comm) -> Result<B> + 'static,
     ) -> Result<Request<B>> {
         // SAFETY: what `body` uses lives as long as anybody wants.
-        let (request, _) = unsafe { Request::start(self.0, call, body)? };
-        Ok(request)
+        unsafe { Request::start(self.0, call, body) }
     }
 }
 
@@ -136,8 +147,7 @@ impl<'scope> Starts<'scope> for RequestScope<'scope, '_> {
         // SAFETY: what `body` uses lives as long as `'scope`, which does not end before `requests`
         // returns or unwinds: it is free to the closure of that. By then the call is over, which
         // `Ended` has waited for, as `keep` has kept it.
-        let (request, call) = unsafe { Request::start(self.comm, call, body)? };
-        self.keep(call);
-        Ok(request)
+        let request = unsafe { Request::start(self.comm, call, body)? };
+        Ok(self.keep(request))
     }
 }

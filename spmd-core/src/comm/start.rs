@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::communicator::{Comm, Tracks};
 use super::entry::User;
+use super::going::{Going, not_own};
 use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -29,7 +30,6 @@ use crate::wait::{self, Startable, StartedHandle};
 
 /// A call that is under way while its rank does something else, and goes on whether anybody holds
 /// this or not.
-#[derive(Clone)]
 pub(super) struct StartedCall {
     handle: StartedHandle,
     /// They live as long as the call goes on.
@@ -39,38 +39,55 @@ pub(super) struct StartedCall {
 }
 
 impl StartedCall {
-    /// Goes on with the calls that whoever runs here has started. Whether this one is over.
-    ///
-    /// Errors: another agent has started it.
-    pub(super) fn test(&self) -> Result<bool> {
-        self.check_own().map(|()| self.handle.test())
+    /// Waits until calls that the agent has started have brought that about: as for this call, on
+    /// record if nothing else can.
+    fn until(&self, on_record: bool, over: impl Fn() -> bool) {
+        let Some(tracks) = self.tracks.upgrade() else { return };
+        let (endpoint, scope) = (&*tracks.endpoint, tracks.scope.lock().clone());
+        let waiter = Waiter::new(endpoint, &scope, &self.call, self.noted);
+        let waiter = if on_record { waiter } else { waiter.off_record() };
+        wait::until_over(endpoint.bell(), &mut AwaitsStarted::new(waiter), over);
     }
+}
 
-    /// Whether it is over, as far as is known.
-    pub(super) fn is_over(&self) -> bool {
+impl Going for StartedCall {
+    fn is_over(&self) -> bool {
         self.handle.is_over()
     }
 
-    /// Waits until the call is over, and gives its result. A panic of an operation goes on here.
-    ///
-    /// Errors: the call's; another agent has started it.
-    pub(super) fn wait(&self) -> Result<()> {
-        self.until_over()?;
-        self.handle.result()
+    fn test(&self) -> bool {
+        self.handle.test()
     }
 
-    /// What went wrong with it, which is over, if nobody knows.
-    pub(super) fn failure(&self) -> Result<()> {
+    fn check_own(&self) -> Result<()> {
+        if self.is_over() || self.handle.is_own() { Ok(()) } else { Err(not_own(self)) }
+    }
+
+    fn until_over(&self) -> Result<()> {
+        self.check_own()?;
+        if !self.is_over() {
+            self.until(true, || self.is_over());
+        }
+        Ok(())
+    }
+
+    fn releasers(&self) -> u64 {
+        0
+    }
+
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) {
+        self.until(alike, over);
+    }
+
+    fn failure(&self) -> Result<()> {
         self.handle.failure()
     }
 
-    /// Whether it is over, and nobody has to know more.
-    pub(super) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         self.handle.is_settled()
     }
 
-    /// Ends it, whatever happens: where its rank panics, it gives up.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         if self.is_over() {
             return;
         }
@@ -82,39 +99,8 @@ impl StartedCall {
         }
     }
 
-    /// Waits until it is over.
-    ///
-    /// Errors: another agent has started it.
-    pub(super) fn until_over(&self) -> Result<()> {
-        self.check_own()?;
-        if !self.is_over() {
-            self.until(|| self.is_over());
-        }
-        Ok(())
-    }
-
-    /// Waits, on record as for this call, until those that the agent has started have brought that
-    /// about; or until this one is over.
-    pub(super) fn until(&self, over: impl Fn() -> bool) {
-        let Some(tracks) = self.tracks.upgrade() else { return };
-        let (endpoint, scope) = (&*tracks.endpoint, tracks.scope.lock().clone());
-        let waiter = Waiter::new(endpoint, &scope, &self.call, self.noted);
-        wait::until_over(endpoint.bell(), &mut AwaitsStarted::new(waiter), over);
-    }
-
-    /// Errors: another agent has started it, and it is not over.
-    pub(super) fn check_own(&self) -> Result<()> {
-        if self.is_over() || self.handle.is_own() {
-            return Ok(());
-        }
-        let text = "a request belongs to the rank or thread that has started it";
-        Err(Error::argument(format!("{}: {text}", self.call)))
-    }
-
-    /// Of a call whose failure has been told: that it was.
-    #[cold]
-    pub(super) fn told(&self) -> Error {
-        Error::argument(format!("{}: it has failed, which was told before", self.call))
+    fn described(&self) -> String {
+        self.call.to_string()
     }
 }
 
@@ -164,7 +150,14 @@ impl Comm {
         Ok(StartedCall { handle, tracks: Arc::downgrade(tracks), call, noted })
     }
 
-    /// The same ranks on the area of a track.
+    /// The same ranks and messages, for what goes on while the rank does something else.
+    pub(super) fn beside(&self) -> Comm {
+        let mut comm = self.track(0);
+        comm.beside = true;
+        comm
+    }
+
+    /// The same ranks on the area of a track, or, of track 0, on none that is used.
     fn track(&self, track: usize) -> Comm {
         let index = self.endpoint.world.memory.layout.area_of_track(self.area.index, track);
         Comm {
@@ -185,6 +178,7 @@ impl Comm {
             starts: Default::default(),
             tracks: OnceCell::new(),
             primary: true,
+            beside: false,
             _part: None,
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Envelope {
 }
 
 /// What a receive asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MatchPattern {
     pub(crate) context: u64,
     /// World rank, or any.

@@ -42,11 +42,22 @@ pub(crate) trait Transport: Send + Sync {
         waiter: &Waiter<'_>,
     ) -> Result<PendingSend<'a>>;
 
+    /// Whether a message of so many bytes can be sent to world rank `to` without a wait. If not, it
+    /// may be, all the same.
+    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool>;
+
     /// Takes the first message that fits, if one has come.
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>>;
 
     /// Looks at the first message that fits, if one has come.
     fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>>;
+
+    /// Gives what has come to the receives that were posted for it: from world rank `source`, or from
+    /// all.
+    fn deliver(&self, source: Option<usize>) -> Result<()>;
+
+    /// A message that a posted receive has got is about to be received.
+    fn receives(&self, arrived: &Arrived<'_>) -> Result<()>;
 
     /// Takes to `into` data that this transport has found and left where their sender has them, and
     /// tells the sender. False if it has withdrawn them.

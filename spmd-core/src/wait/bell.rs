@@ -110,7 +110,7 @@ impl<'a> Bell<'a> {
     }
 
     /// Which bell it is: where its word lies.
-    pub(super) fn place(self) -> usize {
+    pub(crate) fn place(self) -> usize {
         (&raw const *self.word).addr()
     }
 

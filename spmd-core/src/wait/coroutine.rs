@@ -246,10 +246,10 @@ pub fn slot() -> Option<usize> {
 }
 
 /// Who runs on this thread: `None` for a thread, and for a coroutine its worker and its place there.
-pub(super) type AgentKey = Option<(usize, usize)>;
+pub type AgentKey = Option<(usize, usize)>;
 
 /// That of who runs here.
-pub(super) fn key() -> AgentKey {
+pub fn key() -> AgentKey {
     Local::with(|local| (Arc::as_ptr(&local.worker).addr(), local.running.get().slot))
 }
 

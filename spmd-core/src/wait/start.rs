@@ -8,7 +8,7 @@ use super::bell::Bell;
 use super::coroutine::{Resumed, in_coroutine};
 use super::current::is_started;
 use super::policy::WaitHooks;
-use super::started::{self, Startable, StartedEntry};
+use super::started::{self, Companion, Startable, StartedEntry};
 use super::until::{STUBBORN, until, until_done};
 use crate::error::{Error, Result};
 use crate::fault::print;
@@ -38,11 +38,7 @@ pub(crate) unsafe fn start<'a>(
     let call = unsafe { transmute::<Box<dyn Startable + 'a>, Box<dyn Startable + 'static>>(call) };
     let entry = Rc::new(StartedEntry::new(call, bell)?);
     if !entry.resume(Resumed::Woken).ended {
-        if !in_coroutine() {
-            // It lives less long than what the end of the calls needs.
-            started::prepare();
-            let _ = AT_END.try_with(|_| ());
-        }
+        prepare();
         started::insert(entry.clone());
     }
     Ok(StartedHandle(entry))
@@ -108,6 +104,30 @@ impl StartedHandle {
                 failed.unwrap_or_else(|payload| resume_unwind(payload))
             }
         }
+    }
+}
+
+/// The companion of this kind of the agent that runs here, for this bell; or the one that `make`
+/// makes.
+///
+/// Errors: a started call runs here.
+pub(crate) fn companion<C: Companion>(
+    bell: Bell<'_>,
+    make: impl FnOnce() -> Rc<C>,
+) -> Result<Rc<C>> {
+    if is_started() {
+        return Err(Error::argument("a started call cannot start another one".into()));
+    }
+    prepare();
+    Ok(started::companion(bell.place(), make))
+}
+
+/// Sees to it that a thread ends what it starts.
+fn prepare() {
+    if !in_coroutine() {
+        // It lives less long than what the end of the calls needs.
+        started::prepare();
+        let _ = AT_END.try_with(|_| ());
     }
 }
 

@@ -2,6 +2,7 @@
 //! its turn, which the agent resumes: in all its waits, for whatever, and when it asks whether the
 //! call is over. It runs on no other thread.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +31,24 @@ pub(crate) trait Startable {
     fn skip(&self);
     /// Makes it, once it has its turn.
     fn run(self: Box<Self>) -> Result<()>;
+}
+
+/// What an agent brings on in its waits besides calls.
+pub(crate) trait Companion: Any {
+    /// Goes on. Whether something has come of it that others may wait for.
+    fn go_on(&self) -> bool;
+    /// Whether nothing is left, nor has failed without anybody knowing.
+    fn is_settled(&self) -> bool;
+    /// Whether nothing is left to do.
+    fn is_over(&self) -> bool;
+    /// What went wrong without anybody knowing, first.
+    fn take_failure(&self) -> Option<Error>;
+    /// Waits until nothing is left to do, and tells others of it.
+    fn finish(&self);
+    /// Gives up what it can.
+    fn give_up(&self);
+    /// Where the bell lies that is rung for it; and whether nobody may ring it.
+    fn bell(&self) -> (usize, bool);
 }
 
 /// For how long calls go on without their slow checks in a program that only asks for their end.
@@ -184,6 +203,7 @@ fn begin(stage: &mut Stage) -> Result<CallCoroutine> {
 struct Set {
     /// Those that are not over, or have failed without anybody knowing.
     calls: RefCell<Vec<Rc<StartedEntry>>>,
+    companions: RefCell<Vec<Rc<dyn Companion>>>,
     /// When they last made their slow checks.
     swept: Cell<Instant>,
 }
@@ -202,9 +222,34 @@ pub(super) fn insert(going: Rc<StartedEntry>) {
         set.calls.borrow_mut().push(going);
         return;
     }
-    let calls = RefCell::new(vec![going]);
-    let set = Box::new(Set { calls, swept: Cell::new(Instant::now()) });
-    set_started(Box::into_raw(set).cast_const().cast());
+    make_set().calls.borrow_mut().push(going);
+}
+
+/// The set of the agent that runs here, which has none, and is no started call.
+fn make_set<'a>() -> &'a Set {
+    let (calls, companions) = Default::default();
+    let made = Box::new(Set { calls, companions, swept: Cell::new(Instant::now()) });
+    set_started(Box::into_raw(made).cast_const().cast());
+    set().expect("just made")
+}
+
+/// The companion of this kind of the agent that runs here, which is no started call, for this bell;
+/// or the one that `make` makes.
+pub(super) fn companion<C: Companion>(bell: usize, make: impl FnOnce() -> Rc<C>) -> Rc<C> {
+    let set = set().unwrap_or_else(make_set);
+    let mut companions = set.companions.borrow_mut();
+    let its = companions.iter().filter(|it| it.bell().0 == bell).cloned();
+    let found = its.filter_map(|it| (it as Rc<dyn Any>).downcast::<C>().ok()).next();
+    found.unwrap_or_else(|| {
+        let made = make();
+        companions.push(made.clone());
+        made
+    })
+}
+
+/// Those of the agent that runs here.
+fn companions() -> Vec<Rc<dyn Companion>> {
+    set().map_or_else(Vec::new, |set| set.companions.borrow().clone())
 }
 
 /// Goes on with each call that whoever runs here has started. Where one is over by it, another one
@@ -212,7 +257,17 @@ pub(super) fn insert(going: Rc<StartedEntry>) {
 pub(super) fn pass(why: Resumed) -> Progress {
     let Some(set) = set() else { return Progress::default() };
     let (mut next, mut made) = (0, Progress::default());
-    // None is added or taken away meanwhile: a started call starts none.
+    let mut beside = 0;
+    loop {
+        let Some(companion) = set.companions.borrow().get(beside).cloned() else { break };
+        if why == Resumed::Refused {
+            companion.give_up();
+        }
+        made.went_on |= companion.go_on();
+        made.ended |= companion.is_settled();
+        beside += 1;
+    }
+    // None is taken away meanwhile, and those that are added, by companions, are new.
     loop {
         let Some(going) = set.calls.borrow().get(next).cloned() else { break };
         let Progress { ended, went_on } = going.resume(why);
@@ -234,10 +289,13 @@ pub(super) fn settle() {
 /// Forgets all of the agent that runs here but those.
 fn keep(keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
     let Some(set) = set() else { return };
+    let (idle, busy): (Vec<_>, Vec<_>) =
+        companions().into_iter().partition(|companion| companion.is_settled());
+    set.companions.replace(busy);
     let kept = take(&mut *set.calls.borrow_mut());
     // What is forgotten may be the last of what it used, and its end anything.
     let (kept, forgotten): (Vec<_>, Vec<_>) = kept.into_iter().partition(keeps);
-    if kept.is_empty() {
+    if kept.is_empty() && set.companions.borrow().is_empty() {
         let set = set_started(null()).cast_mut().cast::<Set>();
         // SAFETY: `insert` has made it a pointer of a box. It is taken back here alone, and nobody
         // finds it any more; `set` from above is not used any more.
@@ -245,7 +303,7 @@ fn keep(keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
     } else {
         *set.calls.borrow_mut() = kept;
     }
-    drop(forgotten);
+    drop((forgotten, idle));
 }
 
 /// Makes what a thread needs for its calls to the end, if it is not there.
@@ -258,14 +316,28 @@ pub(super) fn prepare() {
 /// any.
 pub(crate) fn all_over(bell: Option<Bell<'_>>) -> bool {
     let place = bell.map(|bell| bell.place());
-    let other = |going: &StartedEntry| place.is_some_and(|place| place != going.bell);
-    let over = |going: &Rc<StartedEntry>| other(going) || going.is_over();
-    set().is_none_or(|set| set.calls.borrow().iter().all(over))
+    let other = |of: usize| place.is_some_and(|place| place != of);
+    let over = |going: &Rc<StartedEntry>| other(going.bell) || going.is_over();
+    let idle = |companion: &Rc<dyn Companion>| other(companion.bell().0) || companion.is_over();
+    set().is_none_or(|set| {
+        set.calls.borrow().iter().all(over) && set.companions.borrow().iter().all(idle)
+    })
+}
+
+/// Waits until companions of the agent that runs here, of this bell, have nothing left to do.
+pub(crate) fn finish(bell: Bell<'_>) {
+    let own = companions().into_iter().filter(|companion| companion.bell().0 == bell.place());
+    own.for_each(|companion| companion.finish());
 }
 
 /// Forgets these, which are over, and gives the first of what nobody knows of how they ended.
 pub(crate) fn unknown_failure(bell: Option<Bell<'_>>) -> Option<Outcome> {
     let (mut first, place) = (None, bell.map(|bell| bell.place()));
+    for companion in companions() {
+        if place.is_none_or(|place| place == companion.bell().0) {
+            first = first.or(companion.take_failure().map(|error| Ok(Err(error))));
+        }
+    }
     keep(|going| {
         let forgotten = place.is_none_or(|place| place == going.bell);
         if forgotten && first.is_none() {
@@ -285,7 +357,7 @@ pub(super) fn sweep() -> Progress {
 }
 
 /// The same, with their slow checks if these have not been made for long.
-pub(super) fn go_on() {
+pub(crate) fn go_on() {
     match set() {
         Some(set) if set.swept.get().elapsed() > SWEEP => sweep(),
         _ => pass(Resumed::Woken),
@@ -300,6 +372,10 @@ pub(super) fn poll(place: Option<usize>) -> bool {
             Some(place) => going.bell != place,
             None => going.polls.get(),
         };
-        set.calls.borrow().iter().any(untold)
+        let beside = |companion: &Rc<dyn Companion>| {
+            let (bell, polls) = companion.bell();
+            polls || place.is_some_and(|place| place != bell)
+        };
+        set.calls.borrow().iter().any(untold) || set.companions.borrow().iter().any(beside)
     })
 }

@@ -112,6 +112,23 @@ impl Transport for Remote {
         self.endpoint.peek(pattern)
     }
 
+    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool> {
+        Ok(self.cluster.local().contains(&to) && self.endpoint.sends_at_once(to, bytes)?)
+    }
+
+    fn deliver(&self, source: Option<usize>) -> Result<()> {
+        for _ in 0..LOOKED_THROUGH {
+            if !self.cluster.take_packet(&self.endpoint.world)? {
+                break;
+            }
+        }
+        self.endpoint.deliver(source)
+    }
+
+    fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {
+        self.received(arrived)
+    }
+
     unsafe fn fetch(
         &self,
         there: Box<dyn Any + Send>,

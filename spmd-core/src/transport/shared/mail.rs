@@ -1,12 +1,14 @@
 //! Receiving: what has come to a rank, from its rings or its queue.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::endpoint::Endpoint;
+use super::posted::PostedReceive;
 use super::ring::{DataPlace, RingMessage};
 use super::unexpected::{Arrived, Body, Lent, UnexpectedMessages};
 use crate::error::Result;
-use crate::transport::message::{Data, Envelope, MatchPattern};
+use crate::transport::message::{Data, Envelope, MatchPattern, UnexpectedMessage};
 
 impl Endpoint {
     /// Takes the first message that fits, if one has come.
@@ -29,7 +31,7 @@ impl Endpoint {
         }
         for source in self.sources(pattern.source) {
             while let Some(message) = inbox.next(self, source)? {
-                if !pattern.fits(&message.envelope) {
+                if !pattern.fits(&message.envelope) || inbox.posted.wants(&message.envelope) {
                     inbox.keep(self, source, message)?;
                     self.ring_other_agents();
                     continue;
@@ -49,6 +51,36 @@ impl Endpoint {
             }
         }
         Ok(None)
+    }
+
+    /// Posts a receive after all others. A message that has come already is given back instead.
+    pub(crate) fn post_receive(
+        &self,
+        pattern: MatchPattern,
+        receive: &Arc<PostedReceive>,
+    ) -> std::result::Result<u64, UnexpectedMessage> {
+        let mut inbox = self.inbox.lock();
+        match inbox.take_unexpected(self, &pattern) {
+            Some(kept) => Err(kept),
+            None => Ok(inbox.posted.post(pattern, receive.clone())),
+        }
+    }
+
+    /// Takes a posted receive back; false if its message has come.
+    pub(crate) fn withdraw_receive(&self, pattern: &MatchPattern, number: u64) -> bool {
+        self.inbox.lock().posted.withdraw(pattern, number)
+    }
+
+    /// The message of a posted receive is about to be received.
+    pub(crate) fn release_posted(&self, message: &UnexpectedMessage) {
+        self.inbox.lock().release(self, message);
+    }
+
+    /// Gives what has come to the receives that were posted for it. Of rings, those of `source`, or
+    /// all.
+    pub(crate) fn deliver_posted(&self, source: Option<usize>) -> Result<()> {
+        let mut inbox = self.inbox.lock();
+        if inbox.posted.is_empty() { Ok(()) } else { self.collect(&mut inbox, source) }
     }
 
     /// The data of a message that was kept are needed no more.
@@ -82,7 +114,7 @@ impl Endpoint {
         if self.world.queue(self.rank).is_none() {
             for source in self.sources(pattern.source) {
                 while let Some(message) = inbox.next(self, source)? {
-                    if pattern.fits(&message.envelope) {
+                    if pattern.fits(&message.envelope) && !inbox.posted.wants(&message.envelope) {
                         return Ok(Some(message.envelope));
                     }
                     inbox.keep(self, source, message)?;
@@ -133,8 +165,19 @@ impl Endpoint {
 
     /// Moves what has come (from one source, or all) into the inbox.
     fn collect(&self, inbox: &mut UnexpectedMessages, source: Option<usize>) -> Result<()> {
+        let posted = inbox.posted.len();
+        let collected = self.collect_from(inbox, source);
+        if inbox.posted.len() < posted {
+            self.ring_other_agents();
+        }
+        collected
+    }
+
+    fn collect_from(&self, inbox: &mut UnexpectedMessages, source: Option<usize>) -> Result<()> {
         if let Some(queue) = self.world.queue(self.rank) {
+            let before = inbox.waiting.len();
             queue.drain(&mut inbox.waiting);
+            inbox.offer_from(before);
             return Ok(());
         }
         for source in self.sources(source) {

@@ -31,6 +31,7 @@ pub(crate) mod memory;
 mod poller;
 pub(crate) mod polls;
 mod post;
+pub(crate) mod posted;
 mod queue;
 pub(crate) mod record;
 mod rendezvous;

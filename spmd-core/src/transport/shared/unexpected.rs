@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::MutexGuard;
 
 use super::member::Member;
+use super::posted::PostedReceives;
 use super::ring::{DataPlace, RING, RingMessage, RingReader};
 use super::spare::Spare;
 use crate::error::{Error, Result};
@@ -20,6 +21,8 @@ pub(crate) struct UnexpectedMessages {
     /// What the messages in `waiting` take, for each source that has a ring.
     pub(super) held: Vec<usize>,
     pub(super) spare: Spare,
+    /// Who gets a message first.
+    pub(super) posted: PostedReceives,
 }
 
 /// By how much what is kept from a source may exceed the window: the source may not have looked
@@ -76,8 +79,8 @@ impl Drop for Lent<'_> {
 
 impl UnexpectedMessages {
     pub(super) fn new() -> UnexpectedMessages {
-        let (waiting, searched, readers, held, spare) = Default::default();
-        UnexpectedMessages { waiting, searched, readers, held, spare }
+        let (waiting, searched, readers, held, spare, posted) = Default::default();
+        UnexpectedMessages { waiting, searched, readers, held, spare, posted }
     }
 
     pub(super) fn position(&mut self, pattern: &MatchPattern) -> Option<usize> {
@@ -122,8 +125,20 @@ impl UnexpectedMessages {
         }
     }
 
+    /// Gives what has come to a queue, from the message of this index on, to the receives that were
+    /// posted for it.
+    pub(super) fn offer_from(&mut self, first: usize) {
+        if self.posted.is_empty() {
+            return;
+        }
+        let come = self.waiting.split_off(first);
+        for message in come {
+            self.waiting.extend(self.posted.offer(message));
+        }
+    }
+
     /// A message is kept no longer: there is room for another one.
-    fn release(&mut self, member: &Member, kept: &UnexpectedMessage) {
+    pub(super) fn release(&mut self, member: &Member, kept: &UnexpectedMessage) {
         if let Some(queue) = member.world.queue(member.rank) {
             return queue.release(kept.weight());
         }
@@ -155,8 +170,8 @@ impl UnexpectedMessages {
         self.readers[source].as_mut().map_or(Ok(None), |reader| reader.next(member, source))
     }
 
-    /// Keeps a message that nobody wants yet. Tells its sender if that is to send no more without
-    /// waiting.
+    /// Keeps a message for the receive that was posted for it, or until somebody wants it. Tells its
+    /// sender if that is to send no more without waiting.
     pub(super) fn keep(
         &mut self,
         member: &Member,
@@ -187,7 +202,9 @@ impl UnexpectedMessages {
             // Whoever sees that the message was read sees this.
             member.world.memory.ack(member.rank, source).full.store(1, Relaxed);
         }
-        self.waiting.push_back(kept);
+        if let Some(kept) = self.posted.offer(kept) {
+            self.waiting.push_back(kept);
+        }
         self.pass(member, source, end);
         Ok(())
     }

@@ -38,6 +38,8 @@ pub(crate) struct Waiter<'a> {
     beyond_window: Cell<bool>,
     /// What happens to single ranks or to the communicator does not end it.
     steadfast: bool,
+    /// It is not put on record: it neither keeps its rank from acting nor from being waited for.
+    off_record: bool,
     faults_seen: Cell<u32>,
     /// The number of the last fault before the wait went on record.
     faults_at_start: Cell<u32>,
@@ -68,6 +70,7 @@ impl<'a> Waiter<'a> {
             polled: false,
             beyond_window: Cell::new(false),
             steadfast: false,
+            off_record: false,
             faults_seen: Cell::new(scope.faults_seen.get()),
             faults_at_start: Cell::new(0),
             slot: Cell::new(None),
@@ -86,6 +89,11 @@ impl<'a> Waiter<'a> {
     /// The same for what ranks do that go on when others fail.
     pub(crate) fn despite_failures(self) -> Waiter<'a> {
         Waiter { steadfast: true, ..self }
+    }
+
+    /// The same for a message that goes on beside what its rank does.
+    pub(crate) fn off_record(self) -> Waiter<'a> {
+        Waiter { off_record: true, ..self }
     }
 
     /// Waits for `poll`, which can be made true by the world rank `on` alone (`None`: by any

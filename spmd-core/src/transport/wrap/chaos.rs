@@ -88,6 +88,18 @@ impl Transport for Chaos {
         self.inner.peek(pattern)
     }
 
+    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool> {
+        self.inner.sends_at_once(to, bytes)
+    }
+
+    fn deliver(&self, source: Option<usize>) -> Result<()> {
+        self.inner.deliver(source)
+    }
+
+    fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {
+        self.inner.receives(arrived)
+    }
+
     unsafe fn fetch(
         &self,
         there: Box<dyn Any + Send>,

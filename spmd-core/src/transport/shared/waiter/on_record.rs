@@ -12,6 +12,9 @@ use crate::wait;
 impl Waiter<'_> {
     /// Puts this wait on record.
     pub(super) fn record(&self) {
+        if self.off_record {
+            return;
+        }
         let endpoint = self.endpoint;
         // Until it has been looked who else may act: what was found before does not hold any more.
         endpoint.world.memory.head(endpoint.rank).idle_agents.store(idle::ANYBODY, Relaxed);

@@ -43,6 +43,7 @@ impl Endpoint {
         block: u32,
         site: &'static Location<'static>,
     ) -> Option<Outcome> {
+        wait::finish(self.bell());
         if !wait::all_over(Some(self.bell())) {
             let (call, scope) = (Call::new(Kind::End, site), self.scope_of_the_end(block));
             let waiter = Waiter::new(self, &scope, &call, self.note(&call));

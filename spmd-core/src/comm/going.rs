@@ -1,0 +1,56 @@
+//! What goes on while its rank does something else, as requests and scopes hold it.
+
+use crate::error::{Error, Result};
+
+/// A call or a message that goes on, whether anybody holds this or not.
+pub(super) trait Going {
+    /// Whether it is over, as far as is known.
+    fn is_over(&self) -> bool;
+
+    /// Goes on with what whoever runs here has started. Whether this is over.
+    fn test(&self) -> bool;
+
+    /// Errors: another agent has started it, and it is not over.
+    fn check_own(&self) -> Result<()>;
+
+    /// Waits until it is over.
+    ///
+    /// Errors: another agent has started it.
+    fn until_over(&self) -> Result<()>;
+
+    /// Who can bring it about, as a number: equal ones can wait for the end of any of them as one.
+    fn releasers(&self) -> u64;
+
+    /// Waits until `over`, which what the agent has started brings about, this among others: all of
+    /// them `alike` in [`Going::releasers`], or not.
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool);
+
+    /// What went wrong with it, which is over, if nobody knows. A panic goes on here.
+    fn failure(&self) -> Result<()>;
+
+    /// Whether it is over, and nobody has to know more.
+    fn is_settled(&self) -> bool;
+
+    /// Ends it, whatever happens: where its rank panics, it gives up.
+    fn end(&self);
+
+    /// Takes a receive back to which no message has come. Whether it has.
+    fn cancel(&self) -> bool {
+        false
+    }
+
+    /// The call, in words.
+    fn described(&self) -> String;
+
+    /// Of one whose failure has been told: that it was.
+    fn told(&self) -> Error {
+        Error::argument(format!("{}: it has failed, which was told before", self.described()))
+    }
+}
+
+/// Of one that another agent has started.
+#[cold]
+pub(super) fn not_own(going: &dyn Going) -> Error {
+    let text = "a request belongs to the rank or thread that has started it";
+    Error::argument(format!("{}: {text}", going.described()))
+}

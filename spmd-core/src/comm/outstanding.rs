@@ -1,0 +1,303 @@
+//! The receives of an agent that go on while it does something else, and the order of its sends.
+//!
+//! What comes is given to posted receives by whoever looks (`shared/posted.rs`). The agent that has
+//! posted one takes it to its buffer in the next of its waits: a small one at once, one whose data
+//! are still with their sender as a started call, of which a few are under way at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use super::communicator::Comm;
+use super::going::Going;
+use crate::error::{Error, Result};
+use crate::transport::Transport;
+use crate::transport::message::{Data, UnexpectedMessage};
+use crate::transport::shared::Endpoint;
+use crate::transport::shared::posted::{Arrivals, PostedReceive};
+use crate::wait::{self, Companion, Startable};
+
+/// Messages whose data an agent takes from their senders at a time.
+const TRANSFERS: usize = 16;
+
+/// A receive that goes on.
+pub(super) trait Receive {
+    /// Takes its message to its buffer. May wait, in a started call.
+    fn receive(&self, message: UnexpectedMessage);
+    /// It has failed.
+    fn fail(&self, error: Error);
+    fn posted(&self) -> &PostedReceive;
+    fn is_over(&self) -> bool;
+    /// What went wrong, if nobody knows.
+    fn take_failure(&self) -> Option<Error>;
+    /// Waits until it is over, on record.
+    fn finish(&self);
+    /// Takes it back, and fails, if no message has come.
+    fn give_up(&self);
+}
+
+/// Those of an agent.
+pub(super) struct Outstanding {
+    endpoint: Arc<Endpoint>,
+    transport: Arc<dyn Transport>,
+    this: Weak<Outstanding>,
+    /// The agent's communicators, as its messages use them.
+    comms: RefCell<Vec<Rc<Comm>>>,
+    pub(super) arrivals: Arc<Arrivals>,
+    /// By number: those that are not over, or have failed without anybody knowing.
+    receives: RefCell<Vec<Option<Rc<dyn Receive>>>>,
+    /// Numbers that are not in use.
+    free: RefCell<Vec<usize>>,
+    /// Receives whose messages have not come.
+    awaited: Cell<usize>,
+    /// Messages whose data are to be taken from their senders, and how many are under way.
+    large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
+    transfers: Cell<usize>,
+    orders: RefCell<Vec<Rc<SendOrder>>>,
+    /// Sends that may not be over.
+    sends: RefCell<Vec<Rc<dyn Going>>>,
+    /// What is wrong with what has come.
+    broken: Cell<Option<Error>>,
+}
+
+/// The sends from a communicator to a rank, which are posted in the order in which they were made.
+pub(super) struct SendOrder {
+    context: u64,
+    to: usize,
+    pub(super) made: Cell<u64>,
+    pub(super) posted: Cell<u64>,
+}
+
+impl SendOrder {
+    pub(super) fn is_clear(&self) -> bool {
+        self.made.get() == self.posted.get()
+    }
+}
+
+impl Outstanding {
+    /// That of the agent that runs here, for messages of this communicator.
+    ///
+    /// Errors: a started call runs here.
+    pub(super) fn of(comm: &Comm) -> Result<Rc<Outstanding>> {
+        wait::companion(comm.endpoint.bell(), || {
+            Rc::new_cyclic(|this| Outstanding {
+                endpoint: comm.endpoint.clone(),
+                transport: comm.route.transport.clone(),
+                this: this.clone(),
+                comms: RefCell::default(),
+                arrivals: Arc::default(),
+                receives: RefCell::default(),
+                free: RefCell::default(),
+                awaited: Cell::new(0),
+                large: RefCell::default(),
+                transfers: Cell::new(0),
+                orders: RefCell::default(),
+                sends: RefCell::default(),
+                broken: Cell::default(),
+            })
+        })
+    }
+
+    /// The communicator, as messages use it that go on.
+    pub(super) fn comm(&self, comm: &Comm) -> Rc<Comm> {
+        let mut comms = self.comms.borrow_mut();
+        let known = comms.iter().find(|known| known.scope.context == comm.scope.context);
+        known.cloned().unwrap_or_else(|| {
+            comms.retain(|known| Rc::strong_count(known) > 1);
+            comms.push(Rc::new(comm.beside()));
+            comms[comms.len() - 1].clone()
+        })
+    }
+
+    /// The order of the sends from a communicator to a world rank.
+    pub(super) fn order(&self, comm: &Comm, to: usize) -> Rc<SendOrder> {
+        let mut orders = self.orders.borrow_mut();
+        let context = comm.scope.context;
+        let known = orders.iter().find(|order| (order.context, order.to) == (context, to));
+        known.cloned().unwrap_or_else(|| {
+            orders.retain(|order| !order.is_clear());
+            let (made, posted) = Default::default();
+            orders.push(Rc::new(SendOrder { context, to, made, posted }));
+            orders[orders.len() - 1].clone()
+        })
+    }
+
+    /// Adds a send.
+    pub(super) fn sends(&self, send: Rc<dyn Going>) {
+        let mut sends = self.sends.borrow_mut();
+        if sends.len() == sends.capacity() {
+            sends.retain(|send| !send.is_over());
+        }
+        sends.push(send);
+    }
+
+    /// A number for a receive.
+    pub(super) fn number(&self) -> usize {
+        self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut receives = self.receives.borrow_mut();
+            receives.push(None);
+            receives.len() - 1
+        })
+    }
+
+    /// A number that was not needed.
+    pub(super) fn give_back(&self, number: usize) {
+        self.free.borrow_mut().push(number);
+    }
+
+    /// Adds a receive that has been posted under this number.
+    pub(super) fn add(&self, number: usize, receive: Rc<dyn Receive>) {
+        self.receives.borrow_mut()[number] = Some(receive);
+        self.awaited.set(self.awaited.get() + 1);
+    }
+
+    /// Takes a message that has come to a receive.
+    pub(super) fn arrived(&self, number: usize, message: UnexpectedMessage) {
+        let Some(receive) = self.receives.borrow()[number].clone() else { return };
+        self.awaited.set(self.awaited.get() - 1);
+        match message.data {
+            Data::Here(_) => {
+                receive.receive(message);
+                self.settle(number);
+            }
+            Data::There(_) => self.large.borrow_mut().push_back((number, message)),
+        }
+    }
+
+    /// A receive has been taken back.
+    pub(super) fn withdrawn(&self, number: usize) {
+        self.awaited.set(self.awaited.get() - 1);
+        self.settle(number);
+    }
+
+    /// Forgets a receive that is over, and of which nobody has to know more.
+    pub(super) fn settle(&self, number: usize) {
+        let mut receives = self.receives.borrow_mut();
+        let place = &mut receives[number];
+        let Some(receive) = place.take() else { return };
+        if receive.is_over() {
+            match receive.take_failure() {
+                None => self.give_back(number),
+                Some(error) => {
+                    receive.fail(error);
+                    *place = Some(receive);
+                }
+            }
+        } else {
+            *place = Some(receive);
+        }
+    }
+
+    /// What is wrong with what has come, for who waits for something.
+    pub(super) fn broken(&self) -> Option<Error> {
+        self.broken.take()
+    }
+
+    /// Begins to take data from senders. Whether it has.
+    pub(super) fn transfer(&self) -> bool {
+        let mut begun = false;
+        while self.transfers.get() < TRANSFERS {
+            let Some((number, message)) = self.large.borrow_mut().pop_front() else { break };
+            let (Some(outstanding), Some(receive)) =
+                (self.this.upgrade(), self.receives.borrow()[number].clone())
+            else {
+                continue;
+            };
+            self.transfers.set(self.transfers.get() + 1);
+            let transfer = Transfer { outstanding, receive: receive.clone(), number, message };
+            // SAFETY: it owns what it uses, but for the receive's buffer, which lives until that is
+            // over: when the transfer is, as nothing else ends it then.
+            let started = unsafe { wait::start(self.endpoint.bell(), Box::new(transfer)) };
+            if let Err(error) = started {
+                self.transfers.set(self.transfers.get() - 1);
+                receive.fail(error);
+            }
+            begun = true;
+        }
+        begun
+    }
+
+    fn all(&self) -> Vec<Rc<dyn Receive>> {
+        self.receives.borrow().iter().flatten().cloned().collect()
+    }
+}
+
+impl Companion for Outstanding {
+    fn go_on(&self) -> bool {
+        if self.awaited.get() > 0
+            && let Err(error) = self.transport.deliver(None)
+        {
+            self.broken.set(Some(error));
+        }
+        let mut went_on = false;
+        for number in self.arrivals.take() {
+            let receive = self.receives.borrow()[number].clone();
+            if let Some(message) = receive.and_then(|receive| receive.posted().take()) {
+                self.endpoint.release_posted(&message);
+                self.arrived(number, message);
+                went_on = true;
+            }
+        }
+        self.transfer() || went_on
+    }
+
+    fn is_settled(&self) -> bool {
+        self.free.borrow().len() == self.receives.borrow().len()
+            && self.sends.borrow().iter().all(|send| send.is_over())
+    }
+
+    fn is_over(&self) -> bool {
+        self.receives.borrow().iter().flatten().all(|receive| receive.is_over())
+    }
+
+    fn take_failure(&self) -> Option<Error> {
+        let mut failures = self.all().into_iter().filter_map(|receive| receive.take_failure());
+        let first = failures.next();
+        failures.for_each(drop);
+        let all = self.receives.borrow().len();
+        (0..all).for_each(|number| self.settle(number));
+        first
+    }
+
+    fn finish(&self) {
+        self.all().into_iter().for_each(|receive| receive.finish());
+        let sends = self.sends.borrow().clone();
+        for send in sends {
+            // What is wrong is told as of any call that was started.
+            let _ = send.until_over();
+        }
+    }
+
+    fn give_up(&self) {
+        self.all().into_iter().for_each(|receive| receive.give_up());
+    }
+
+    fn bell(&self) -> (usize, bool) {
+        (self.endpoint.bell().place(), self.endpoint.world.joined)
+    }
+}
+
+/// A message whose data are taken from their sender.
+struct Transfer {
+    outstanding: Rc<Outstanding>,
+    receive: Rc<dyn Receive>,
+    number: usize,
+    message: UnexpectedMessage,
+}
+
+impl Startable for Transfer {
+    fn has_turn(&self) -> bool {
+        true
+    }
+
+    fn skip(&self) {}
+
+    fn run(self: Box<Self>) -> Result<()> {
+        let Transfer { outstanding, receive, number, message } = *self;
+        receive.receive(message);
+        outstanding.transfers.set(outstanding.transfers.get() - 1);
+        outstanding.settle(number);
+        Ok(())
+    }
+}
