@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use super::collective::proposal::Proposal;
 use super::record::CallRecord;
-use super::ring::format::{RENDEZVOUS, RING_BYTES};
+use super::ring::format::{CHUNKS, RENDEZVOUS, RING_BYTES, RendezvousAck};
 use crate::group::TRACKS;
 use crate::text::Table;
 
@@ -202,17 +202,8 @@ pub(crate) struct Ack {
     /// 1 while the receiver keeps as much from this sender as its window allows.
     pub(crate) full: AtomicU64,
     pub(crate) all_rendezvous: [RendezvousAck; RENDEZVOUS],
-}
-
-/// How far a receiver is with the large message of one rendezvous.
-#[repr(C)]
-pub(crate) struct RendezvousAck {
-    /// The number of the message that is being read, 0 for none.
-    pub(crate) reading: SharedU64,
-    /// The number of the last one that has been read or refused.
-    pub(crate) finished: AtomicU64,
-    /// Bytes taken from the staging area of the one being read.
-    pub(crate) drained: AtomicU64,
+    /// Where it says that of those in chunks: offsets in its segment, 0 until it has taken one.
+    pub(crate) chunks: [AtomicU64; CHUNKS],
 }
 
 /// The sizes of an arena; the same on all ranks.

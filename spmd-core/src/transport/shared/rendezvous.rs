@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering::*;
 use super::access;
 use super::endpoint::Endpoint;
 use super::heap::{Block, Content};
-use super::layout::RendezvousAck;
 use super::post::packed_if_apart;
-use super::ring::{PIECE, RendezvousReceive, RendezvousState, RingReader, STAGING, staged_at};
+use super::ring::{
+    PIECE, RENDEZVOUS, RendezvousAck, RendezvousReceive, RingReader, STAGING, own_ack, staged_at,
+    with_ack,
+};
 use super::waiter::Waiter;
 use crate::buffer::View;
 use crate::copy::copy_from_peer;
@@ -44,28 +46,13 @@ impl Endpoint {
         mode: SendMode,
         waiter: &Waiter<'_>,
     ) -> Result<RendezvousSend<'a>> {
-        let rendezvous = waiter.until_by(Some(to), || {
-            self.with_ring(to, |ring| {
-                let acks = &self.world.memory.ack(to, self.rank).all_rendezvous;
-                let is_free = |(rendezvous, ack): &(&RendezvousState, &RendezvousAck)| {
-                    !rendezvous.busy
-                        || rendezvous.handed && ack.finished.load(Acquire) == rendezvous.number
-                };
-                let free = ring.all_rendezvous.iter().zip(acks).position(|it| is_free(&it));
-                if let Some(rendezvous) = free {
-                    (
-                        ring.all_rendezvous[rendezvous].busy,
-                        ring.all_rendezvous[rendezvous].handed,
-                    ) = (true, false);
-                }
-                Ok(free)
-            })
-            .transpose()
+        let (rendezvous, number) = waiter.until_by(Some(to), || {
+            let taken = self.with_ring(to, |ring| {
+                let taken = ring.take_rendezvous(self, to)?;
+                Ok(taken.map(|rendezvous| (rendezvous, ring.all_rendezvous[rendezvous].number)))
+            });
+            taken.transpose()
         })??;
-        let number = self.with_ring(to, |ring| {
-            ring.all_rendezvous[rendezvous].number += 1;
-            Ok(ring.all_rendezvous[rendezvous].number)
-        })?;
         let mut pending = RendezvousSend {
             endpoint: self,
             to,
@@ -104,7 +91,10 @@ impl Endpoint {
         }
         let staged = pending.staged_from.is_some();
         self.with_ring(to, |ring| {
-            if staged && ring.all_rendezvous[rendezvous].staging.is_none() {
+            // Beyond those of the ring's head it is made when the receiver takes the message: there
+            // may be very many.
+            let now = rendezvous < RENDEZVOUS;
+            if staged && now && ring.all_rendezvous[rendezvous].staging.is_none() {
                 ring.all_rendezvous[rendezvous].staging = Some(self.heap.allocate(STAGING)?);
             }
             let staging =
@@ -129,8 +119,17 @@ impl Endpoint {
 }
 
 impl RendezvousSend<'_> {
-    fn ack(&self) -> &RendezvousAck {
-        &self.endpoint.world.memory.ack(self.to, self.endpoint.rank).all_rendezvous[self.rendezvous]
+    /// Looks at what the receiver says; the other value if it has said nothing yet.
+    fn with_ack<R>(&self, none: R, look: impl FnOnce(&RendezvousAck) -> R) -> R {
+        with_ack(self.endpoint, self.to, self.rendezvous, look).unwrap_or(none)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.with_ack(false, |ack| ack.finished.load(Acquire) == self.number)
+    }
+
+    fn is_read(&self) -> bool {
+        self.with_ack(false, |ack| ack.reading.load(Acquire) == self.number)
     }
 }
 
@@ -138,24 +137,33 @@ impl SenderSide for RendezvousSend<'_> {
     /// Waits until the receiver has everything, or takes the rest from the staging area, which is
     /// filled piece by piece.
     fn complete(&self, waiter: &Waiter<'_>) -> Result<()> {
-        let ack = self.ack();
-        let finished = || ack.finished.load(Acquire) == self.number;
         if let Some(from) = self.staged_from {
             let mut filled = 0;
             while filled < self.bytes {
                 // A piece's place is free again when what was there before has been taken.
                 let over = waiter.until_by(Some(self.to), || {
-                    let reading = ack.reading.load(Acquire) == self.number;
-                    let drained = if reading { ack.drained.load(Acquire) as usize } else { 0 };
-                    let free = filled + PIECE <= drained.saturating_add(STAGING);
-                    (finished() || free).then(finished)
+                    let (finished, drained) = self.with_ack((false, None), |ack| {
+                        let reading = ack.reading.load(Acquire) == self.number;
+                        let drained = reading.then(|| ack.drained.load(Acquire) as usize);
+                        (ack.finished.load(Acquire) == self.number, drained)
+                    });
+                    let has_room = |drained: usize| filled + PIECE <= drained + STAGING;
+                    let early = (self.rendezvous < RENDEZVOUS).then_some(0);
+                    let free = drained.or(early).is_some_and(has_room);
+                    (finished || free).then_some(finished)
                 })?;
                 if over {
                     return Ok(());
                 }
                 let piece = PIECE.min(self.bytes - filled);
-                let ring = self.endpoint.ring(self.to)?;
-                let ring = ring.as_ref().expect("the rendezvous is in it");
+                let mut ring = self.endpoint.ring(self.to)?;
+                let ring = ring.as_mut().expect("the rendezvous is in it");
+                if ring.all_rendezvous[self.rendezvous].staging.is_none() {
+                    let staging = self.endpoint.heap.allocate(STAGING)?;
+                    let shown = &ring.rendezvous(self.rendezvous).staging;
+                    shown.store(staging.offset(), Relaxed);
+                    ring.all_rendezvous[self.rendezvous].staging = Some(staging);
+                }
                 let staging = ring.all_rendezvous[self.rendezvous]
                     .staging
                     .as_ref()
@@ -176,8 +184,8 @@ impl SenderSide for RendezvousSend<'_> {
         let staged =
             self.staged_from.is_some() && self.endpoint.world.tuning.single_copy != Some(true);
         let over = waiter.until_by(Some(self.to), || {
-            let taken = staged && ack.reading.load(Acquire) == self.number;
-            (finished() || taken).then(finished)
+            let (finished, taken) = (self.is_finished(), staged && self.is_read());
+            (finished || taken).then_some(finished)
         })?;
         self.handed.set(!over);
         Ok(())
@@ -188,23 +196,23 @@ impl Drop for RendezvousSend<'_> {
     /// The rendezvous is free, and the buffer the sender's alone, after this: a receiver in the
     /// middle of the message sees that it was withdrawn.
     fn drop(&mut self) {
-        let (endpoint, ack) = (self.endpoint, self.ack());
-        let finished = || ack.finished.load(Acquire) == self.number;
+        let endpoint = self.endpoint;
+        let finished = self.is_finished();
         let mut ring = endpoint.rings[self.to].lock();
         let Some(ring) = ring.as_mut() else { return };
         if self.handed.get() {
             ring.all_rendezvous[self.rendezvous].handed = true;
             return;
         }
-        if !finished() {
+        if !finished {
             access::withdraw(&ring.rendezvous(self.rendezvous).withdrawn, self.number);
             endpoint.world.bell(self.to).ring_after_fence();
-            let reads = || ack.reading.load(Acquire) == self.number && !finished();
+            let reads = || self.is_read() && !self.is_finished();
             // Whoever stops to read does not ring.
             let bell = endpoint.bell().polled(true);
             wait::until_done(bell, || !reads() || endpoint.world.is_dead(self.to));
         }
-        ring.all_rendezvous[self.rendezvous].busy = false;
+        ring.free_rendezvous(self.rendezvous);
     }
 }
 
@@ -220,13 +228,14 @@ impl RendezvousReceive {
         waiter: &Waiter<'_>,
     ) -> Result<bool> {
         let (endpoint, bytes) = (waiter.endpoint, envelope.bytes);
-        let RendezvousReceive { source, rendezvous: index, number } = self;
+        let RendezvousReceive { source, number, .. } = self;
         let corrupt = |what| Error::corrupt(source, what);
         let memory = &endpoint.world.memory;
-        let ack = &memory.ack(endpoint.rank, source).all_rendezvous[index];
         let reader = RingReader::find(endpoint, source)?;
         let reader = reader.ok_or_else(|| corrupt("its ring has gone"))?;
-        let rendezvous = reader.rendezvous(index);
+        let rendezvous = reader.rendezvous(endpoint, &self);
+        let rendezvous = rendezvous.ok_or_else(|| corrupt("a rendezvous lies nowhere"))?;
+        let ack = own_ack(endpoint, &self, &mut endpoint.inbox.lock().acks)?;
         ack.drained.store(0, Relaxed);
         let admitted = access::announce(&ack.reading, number, &rendezvous.withdrawn);
         let result = (|| {
@@ -260,9 +269,11 @@ impl RendezvousReceive {
             {
                 return Ok(true);
             }
-            let staging = rendezvous.staging.load(Relaxed);
-            let staging = memory.heap(source, staging, STAGING);
-            let staging = staging.ok_or_else(|| corrupt("a message lies outside its arena"))?;
+            if self.chunk != 0 {
+                // The sender waits for this before it makes the staging area.
+                endpoint.world.publish();
+                endpoint.world.bell(source).ring_after_fence();
+            }
             let mut drained = 0;
             while drained < bytes {
                 let filled = waiter.until_by(Some(source), || {
@@ -275,6 +286,8 @@ impl RendezvousReceive {
                 if filled > bytes || filled > drained + STAGING {
                     return Err(corrupt("a message is longer than it says"));
                 }
+                let staging = memory.heap(source, rendezvous.staging.load(Relaxed), STAGING);
+                let staging = staging.ok_or_else(|| corrupt("a message lies outside its arena"))?;
                 while drained < filled {
                     let piece = PIECE.min(bytes - drained);
                     // SAFETY: the piece lies within the staging area, checked to lie within the
@@ -303,7 +316,7 @@ impl RendezvousReceive {
     /// Tells the sender that they will not be taken.
     pub(super) fn refuse(self, envelope: &Envelope, waiter: &Waiter<'_>) {
         let (endpoint, source) = (waiter.endpoint, envelope.source as usize);
-        let ack = &endpoint.world.memory.ack(endpoint.rank, source).all_rendezvous[self.rendezvous];
+        let Ok(ack) = own_ack(endpoint, &self, &mut endpoint.inbox.lock().acks) else { return };
         ack.finished.store(self.number, Release);
         endpoint.world.bell(source).ring();
     }

@@ -20,9 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 pub(crate) use self::format::EAGER;
 use self::format::*;
-pub(super) use self::format::{PIECE, RING, STAGING, staged_at};
+pub(super) use self::format::{PIECE, RENDEZVOUS, RING, RendezvousAck, STAGING, staged_at};
 use super::heap::Block;
 use super::member::Member;
+use super::memory::Memory;
 use crate::error::{Error, Result};
 use crate::transport::message::Envelope;
 
@@ -36,7 +37,13 @@ pub(super) struct RingWriter {
     full: bool,
     /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
     cleared: u64,
-    pub(super) all_rendezvous: [RendezvousState; RENDEZVOUS],
+    /// Those of the ring's head, then those of the chunks.
+    pub(super) all_rendezvous: Vec<RendezvousState>,
+    chunks: Vec<Block>,
+    /// How many of them have a message that may not be over.
+    busy: usize,
+    /// Where the search for a free one goes on.
+    next: usize,
 }
 
 /// What the sender keeps of a rendezvous for itself.
@@ -55,6 +62,8 @@ pub(crate) struct RendezvousReceive {
     pub(super) source: usize,
     pub(super) rendezvous: usize,
     pub(super) number: u64,
+    /// The offset of its chunk in the sender's segment; 0 in the ring's head.
+    pub(super) chunk: u64,
 }
 
 impl RingWriter {
@@ -68,13 +77,67 @@ impl RingWriter {
             head: 0,
             full: false,
             cleared: 0,
-            all_rendezvous: std::array::from_fn(|_| RendezvousState::default()),
+            all_rendezvous: (0..RENDEZVOUS).map(|_| RendezvousState::default()).collect(),
+            chunks: Vec::new(),
+            busy: 0,
+            next: 0,
         })
     }
 
+    /// What is shown of a rendezvous.
     pub(super) fn rendezvous(&self, rendezvous: usize) -> &Rendezvous {
-        // SAFETY: the block begins with a RingHead of atomics, and lives as long as `self`.
-        unsafe { &(&*self.block.pointer().cast::<RingHead>()).all_rendezvous[rendezvous] }
+        let Some((chunk, index)) = in_chunk(rendezvous) else {
+            // SAFETY: the block begins with a RingHead of atomics, and lives as long as `self`.
+            return unsafe {
+                &(&*self.block.pointer().cast::<RingHead>()).all_rendezvous[rendezvous]
+            };
+        };
+        assert!(index < chunk_size(chunk));
+        // SAFETY: a chunk holds as many of these, which are atomics, and lives as long as `self`.
+        unsafe { &*self.chunks[chunk].pointer().cast::<Rendezvous>().add(index) }
+    }
+
+    /// Takes a rendezvous that is free, or makes more; `None` if there are as many as there can be.
+    pub(super) fn take_rendezvous(
+        &mut self,
+        member: &Member,
+        receiver: usize,
+    ) -> Result<Option<usize>> {
+        let all = self.all_rendezvous.len();
+        let is_free = |index: &usize| {
+            let RendezvousState { busy, handed, number, .. } = self.all_rendezvous[*index];
+            let finished = |ack: &RendezvousAck| ack.finished.load(Acquire) == number;
+            !busy || handed && with_ack(member, receiver, *index, finished).unwrap_or(false)
+        };
+        // The first ones are most often free, and have their staging areas.
+        let near = (0..RENDEZVOUS).find(is_free);
+        let some = self.busy < all || all == MOST;
+        let far = || (self.next..self.next + all).map(|index| index % all).find(is_free);
+        let index = match near.or_else(|| if some { far() } else { None }) {
+            Some(index) => index,
+            None if all == MOST => return Ok(None),
+            None => {
+                let bytes = all * size_of::<Rendezvous>();
+                let chunk = member.heap.allocate(bytes)?;
+                // SAFETY: the block has so many bytes, which nobody else knows yet.
+                unsafe { chunk.pointer().write_bytes(0, bytes) };
+                self.chunks.push(chunk);
+                self.all_rendezvous.resize_with(2 * all, RendezvousState::default);
+                all
+            }
+        };
+        let taken = &mut self.all_rendezvous[index];
+        self.busy += usize::from(!taken.busy);
+        (taken.busy, taken.handed) = (true, false);
+        taken.number += 1;
+        self.next = index + 1;
+        Ok(Some(index))
+    }
+
+    /// A rendezvous is free again.
+    pub(super) fn free_rendezvous(&mut self, index: usize) {
+        self.all_rendezvous[index].busy = false;
+        self.busy -= 1;
     }
 
     fn record(&self, position: u64) -> &Record {
@@ -162,8 +225,12 @@ impl RingWriter {
                 EAGER_RECORD
             },
             Some((rendezvous, number)) => {
+                let far = in_chunk(rendezvous);
+                let far = far.map(|(chunk, _)| far_word(rendezvous, self.chunks[chunk].offset()));
+                let record = self.record(self.position);
                 record.data[0].store(number, Relaxed);
-                LARGE_RECORD | (rendezvous as u64) << 48
+                record.data[1].store(far.unwrap_or(0), Relaxed);
+                LARGE_RECORD | (if far.is_some() { 0 } else { rendezvous as u64 }) << 48
             }
         };
         let site = u64::from(envelope.file) << 32 | u64::from(envelope.line);
@@ -227,11 +294,24 @@ impl RingReader {
         }
     }
 
-    /// The rendezvous of a large message of this source.
-    pub(super) fn rendezvous(&self, rendezvous: usize) -> &Rendezvous {
-        // SAFETY: the ring, checked to lie within the arena, begins with a RingHead of atomics;
-        // the arena is mapped as long as the member that owns this reader.
-        unsafe { &(&*self.base.cast::<RingHead>()).all_rendezvous[rendezvous] }
+    /// The rendezvous of a large message of this source; `None` if it is nowhere.
+    pub(super) fn rendezvous<'a>(
+        &'a self,
+        member: &'a Member,
+        large: &RendezvousReceive,
+    ) -> Option<&'a Rendezvous> {
+        let Some((chunk, index)) = in_chunk(large.rendezvous) else {
+            // SAFETY: the ring, checked to lie within the arena, begins with a RingHead of atomics;
+            // the arena is mapped as long as the member that owns this reader.
+            let head = unsafe { &*self.base.cast::<RingHead>() };
+            return head.all_rendezvous.get(large.rendezvous);
+        };
+        let bytes = chunk_size(chunk) * size_of::<Rendezvous>();
+        let base = member.world.memory.heap(large.source, large.chunk, bytes)?.cast::<Rendezvous>();
+        // SAFETY: the chunk lies within the arena, as just checked, which is mapped as long as the
+        // member that owns this reader, and the index within the chunk. What it holds are atomics,
+        // which have no invalid values.
+        base.is_aligned().then(|| unsafe { &*base.add(index) })
     }
 
     /// Whether a message has come.
@@ -270,12 +350,17 @@ impl RingReader {
                     (DataPlace::Ring(unsafe { data_of(place, bytes) }), following(bytes))
                 }
                 LARGE_RECORD => {
-                    let rendezvous = (kind >> 48 & 0xff) as usize;
-                    if rendezvous >= RENDEZVOUS {
+                    let [number, far] = [0, 1].map(|word: usize| record.data[word].load(Relaxed));
+                    let near = (kind >> 48 & 0xff) as usize;
+                    let place = match far {
+                        0 => (near < RENDEZVOUS).then_some((near, 0)),
+                        far => of_far_word(far),
+                    };
+                    let Some((rendezvous, chunk)) = place else {
                         return corrupt("a message names a rendezvous that does not exist");
-                    }
-                    let number = record.data[0].load(Relaxed);
-                    (DataPlace::Rendezvous(RendezvousReceive { source, rendezvous, number }), 0)
+                    };
+                    let large = RendezvousReceive { source, rendezvous, number, chunk };
+                    (DataPlace::Rendezvous(large), 0)
                 }
                 _ => return corrupt("a message has an impossible header"),
             };
@@ -317,6 +402,62 @@ impl RingReader {
         member.world.publish();
         member.world.bell(source).ring_after_fence();
     }
+}
+
+/// Looks at what `receiver` says of a rendezvous of the ring that `member` writes to it: `None` if
+/// it has said nothing yet.
+pub(super) fn with_ack<R>(
+    member: &Member,
+    receiver: usize,
+    rendezvous: usize,
+    look: impl FnOnce(&RendezvousAck) -> R,
+) -> Option<R> {
+    let memory = &member.world.memory;
+    ack_of(memory, (receiver, member.rank), rendezvous).map(look)
+}
+
+/// What a receiver says of a rendezvous of a sender's ring to it.
+fn ack_of(
+    memory: &Memory,
+    (receiver, sender): (usize, usize),
+    rendezvous: usize,
+) -> Option<&RendezvousAck> {
+    let acks = memory.ack(receiver, sender);
+    let Some((chunk, index)) = in_chunk(rendezvous) else {
+        return acks.all_rendezvous.get(rendezvous);
+    };
+    let offset = acks.chunks[chunk].load(Acquire);
+    let bytes = chunk_size(chunk) * size_of::<RendezvousAck>();
+    let base = memory.heap(receiver, offset, bytes).filter(|_| offset != 0)?;
+    let base = base.cast::<RendezvousAck>();
+    // SAFETY: the chunk lies within the arena, as just checked, which is mapped as long as `memory`
+    // lives, and the index within the chunk. What it holds are atomics, which have no invalid values.
+    base.is_aligned().then(|| unsafe { &*base.add(index) })
+}
+
+/// Where `member` says how far it is with a large message, which it makes if it is not there: `kept`
+/// keeps that.
+///
+/// Errors: there is no memory for it.
+pub(super) fn own_ack<'a>(
+    member: &'a Member,
+    large: &RendezvousReceive,
+    kept: &mut Vec<Block>,
+) -> Result<&'a RendezvousAck> {
+    let (memory, pair) = (&member.world.memory, (member.rank, large.source));
+    if let Some((chunk, _)) = in_chunk(large.rendezvous) {
+        let place = &memory.ack(member.rank, large.source).chunks[chunk];
+        if place.load(Relaxed) == 0 {
+            let bytes = chunk_size(chunk) * size_of::<RendezvousAck>();
+            let block = member.heap.allocate(bytes)?;
+            // SAFETY: the block has so many bytes, which nobody else knows yet.
+            unsafe { block.pointer().write_bytes(0, bytes) };
+            place.store(block.offset(), Release);
+            kept.push(block);
+        }
+    }
+    let nowhere = || Error::corrupt(large.source, "a message names no rendezvous");
+    ack_of(memory, pair, large.rendezvous).ok_or_else(nowhere)
 }
 
 /// A message in a ring.

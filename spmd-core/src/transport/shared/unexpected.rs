@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::MutexGuard;
 
+use super::heap::Block;
 use super::member::Member;
 use super::posted::PostedReceives;
 use super::ring::{DataPlace, RING, RingMessage, RingReader};
@@ -23,6 +24,8 @@ pub(crate) struct UnexpectedMessages {
     pub(super) spare: Spare,
     /// Who gets a message first.
     pub(super) posted: PostedReceives,
+    /// Where this rank says how far it is with very many large messages.
+    pub(super) acks: Vec<Block>,
 }
 
 /// By how much what is kept from a source may exceed the window: the source may not have looked
@@ -79,8 +82,8 @@ impl Drop for Lent<'_> {
 
 impl UnexpectedMessages {
     pub(super) fn new() -> UnexpectedMessages {
-        let (waiting, searched, readers, held, spare, posted) = Default::default();
-        UnexpectedMessages { waiting, searched, readers, held, spare, posted }
+        let (waiting, searched, readers, held, spare, posted, acks) = Default::default();
+        UnexpectedMessages { waiting, searched, readers, held, spare, posted, acks }
     }
 
     pub(super) fn position(&mut self, pattern: &MatchPattern) -> Option<usize> {

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Large messages that one rank can have under way to another at once, each sent by another
-/// thread of it: more than threads wait for each other in a sensible program, as one that waits
-/// for a rendezvous may be the one whose message the receiver wants first.
+/// Places for large messages in a ring's head.
 pub(crate) const RENDEZVOUS: usize = 64;
 
 /// Bytes of data that travel in the ring itself at most.
@@ -43,7 +41,8 @@ pub(in super::super) struct Record {
     pub(in super::super) dtype: AtomicU64,
     /// `dtype_text << 48 | count`; of a record to be skipped, the bytes behind this line.
     pub(in super::super) count: AtomicU64,
-    /// The data, if they fit; else they follow. Of a large message: its number in the rendezvous.
+    /// The data, if they fit; else they follow. Of a large message: its number in the rendezvous,
+    /// and 0, or where that lies if it is not in the ring's head ([`far_word`]).
     pub(in super::super) data: [AtomicU64; 2],
 }
 
@@ -66,6 +65,49 @@ pub(in super::super) struct Rendezvous {
     /// The number of the last message that was taken back.
     pub(in super::super) withdrawn: crate::sync::atomic::AtomicU64,
 }
+
+/// How far a receiver is with the large message of one rendezvous.
+#[repr(C)]
+pub(crate) struct RendezvousAck {
+    /// The number of the message that is being read, 0 for none.
+    pub(crate) reading: crate::sync::atomic::AtomicU64,
+    /// The number of the last one that has been read or refused.
+    pub(crate) finished: AtomicU64,
+    /// Bytes taken from the staging area of the one being read.
+    pub(crate) drained: AtomicU64,
+}
+
+/// Chunks of rendezvous that a sender makes where those of the ring's head are all in use, each as
+/// large as all before it together; and what the receiver says of them, in chunks as large.
+pub(crate) const CHUNKS: usize = 14;
+
+/// Large messages that one rank can have under way to another at a time.
+pub(in super::super) const MOST: usize = RENDEZVOUS << CHUNKS;
+
+/// The chunk of a rendezvous beyond those of the head, and its place there.
+pub(in super::super) fn in_chunk(rendezvous: usize) -> Option<(usize, usize)> {
+    let chunk = (rendezvous / RENDEZVOUS).checked_ilog2()? as usize;
+    Some((chunk, rendezvous - (RENDEZVOUS << chunk)))
+}
+
+/// How many there are in a chunk.
+pub(in super::super) fn chunk_size(chunk: usize) -> usize {
+    RENDEZVOUS << chunk
+}
+
+/// A rendezvous beyond those of the head and where its chunk lies, as one word. Blocks of the heap
+/// lie on lines.
+pub(super) fn far_word(rendezvous: usize, chunk: u64) -> u64 {
+    (chunk / LINE) << FAR_BITS | rendezvous as u64
+}
+
+/// The rendezvous and the offset of its chunk, of such a word; `None` of one that makes no sense.
+pub(super) fn of_far_word(word: u64) -> Option<(usize, u64)> {
+    let (rendezvous, chunk) = ((word & (1 << FAR_BITS) - 1) as usize, (word >> FAR_BITS) * LINE);
+    (in_chunk(rendezvous).is_some() && chunk != 0).then_some((rendezvous, chunk))
+}
+
+const FAR_BITS: u32 = MOST.ilog2();
 
 #[repr(C, align(4096))]
 pub(super) struct RingHead {

@@ -44,7 +44,7 @@ pub(crate) fn read(bytes: &[u8]) {
         // A record that was to be skipped.
         let Some(message) = found else { continue };
         match message.body {
-            DataPlace::Rendezvous(large) => assert!(large.rendezvous < RENDEZVOUS),
+            DataPlace::Rendezvous(large) => assert!(large.rendezvous < MOST),
             DataPlace::Ring(from) => {
                 let (at, length) = (from as usize - base as usize, message.envelope.bytes);
                 assert!(at >= RING_OFFSET && at + length <= RING_BYTES);
