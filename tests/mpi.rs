@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mistakes::{MISTAKES, is_last};
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, random};
+use spmd_conformance::{communicators, full, messages, random, requests};
 use spmd_core::boot::Alarm;
 use support::{Mpi, across_to_its_end, cluster, is_mpi_process};
 
@@ -95,6 +95,12 @@ fn an_operation_by_reference_in_one_process() -> Result<()> {
 fn messages() -> Result<()> {
     let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
     everywhere("messages", &places, &[], messages::all)
+}
+
+#[test]
+fn messages_as_requests() -> Result<()> {
+    let places = [(2, 1, "threads"), (3, 1, "threads"), (2, 2, "virtual")];
+    everywhere("messages_as_requests", &places, &[], requests::all)
 }
 
 /// The same random sequence of calls on every rank.

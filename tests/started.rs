@@ -65,6 +65,14 @@ fn in_another_order(ctx: &Comm, count: usize) -> Result<()> {
 }
 
 #[test]
+fn every_collective() -> Result<()> {
+    let test = "every_collective";
+    World::default().everywhere(test, &RANKS, |ctx| spmd_conformance::started::all(ctx))?;
+    World { segment: Some(256), ..World::default() }
+        .everywhere(test, &[3], |ctx| spmd_conformance::started::all(ctx))
+}
+
+#[test]
 fn three_calls_end_in_another_order() -> Result<()> {
     let test = "three_calls_end_in_another_order";
     World::default().everywhere(test, &RANKS, |ctx| in_another_order(ctx, LARGE))?;

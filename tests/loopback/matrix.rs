@@ -2,7 +2,7 @@
 
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, random};
+use spmd_conformance::{communicators, full, messages, random, requests};
 use spmd_loopback::Job;
 
 use crate::{SHAPES, Shape, quiet, slow};
@@ -48,6 +48,18 @@ fn every_kind_of_message() {
     everywhere(|shape| quiet(shape).with_other_threads(), messages::all);
     let two = quiet((2, 1, false)).with_other_threads().run(messages::all);
     two.results().expect("two ranks send to each other");
+}
+
+#[test]
+fn messages_as_requests() {
+    everywhere(|shape| quiet(shape).with_other_threads(), requests::all);
+    let two = quiet((2, 1, false)).with_other_threads().run(requests::all);
+    two.results().expect("two ranks send to each other");
+    for seed in 0..if full() { 20 } else { 2 } {
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let ran = slow(shape, seed).with_other_threads().run(requests::all);
+        ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
+    }
 }
 
 #[test]

@@ -58,6 +58,10 @@ pub(crate) fn is_in_operation() -> bool {
 
 /// Lets others run, in a loop that polls what nobody tells of.
 pub(crate) fn relax() {
+    // A started call would go back to whoever has started it, who may sleep, as nobody wakes it.
+    if is_started() {
+        return std::thread::yield_now();
+    }
     match scheduler::current() {
         // One that is panicking keeps its worker.
         Some(home) if !std::thread::panicking() => {

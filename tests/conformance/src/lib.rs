@@ -15,6 +15,8 @@ pub mod moves;
 pub mod objects;
 pub mod random;
 pub mod reductions;
+pub mod requests;
+pub mod started;
 pub mod types;
 
 /// Whether the exhaustive products were asked for (`SPMD_TEST_FULL=1`).

@@ -194,6 +194,10 @@ pub(crate) struct Word(pub(crate) AtomicU64);
 #[repr(C, align(128))]
 pub(crate) struct Payload(pub(crate) [AtomicU8; PAYLOAD]);
 
+/// Bytes of an arena of threads for large messages beyond those that rings have places for: about
+/// 45,000 that a rank has under way. Memory is taken page by page, as it is touched.
+const CHUNK_ROOM: usize = 4 << 20;
+
 /// What a receiver tells one sender: how far it has read.
 #[repr(C, align(128))]
 pub(crate) struct Ack {
@@ -244,7 +248,7 @@ impl ArenaLayout {
         let rings = ranks <= RINGED;
         let mut layout =
             ArenaLayout { ranks, areas, segment_bytes: 0, control_bytes, rings, share_bytes: 0 };
-        let rings = if layout.rings { ranks * RING_BYTES } else { 0 };
+        let rings = if layout.rings { ranks * RING_BYTES + CHUNK_ROOM } else { 0 };
         layout.segment_bytes = layout.heap_offset() + rings + heap_bytes.next_multiple_of(PAGE);
         layout
     }

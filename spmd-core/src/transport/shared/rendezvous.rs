@@ -180,9 +180,11 @@ impl SenderSide for RendezvousSend<'_> {
                 self.endpoint.world.bell(self.to).ring_after_fence();
             }
         }
-        // A receiver that asks the kernel reads the data where they are, to the end.
-        let staged =
-            self.staged_from.is_some() && self.endpoint.world.tuning.single_copy != Some(true);
+        // A receiver that asks the kernel reads the data where they are, to the end. What lies beyond
+        // the ring's head gives its staging area back.
+        let staged = self.staged_from.is_some()
+            && self.endpoint.world.tuning.single_copy != Some(true)
+            && self.rendezvous < RENDEZVOUS;
         let over = waiter.until_by(Some(self.to), || {
             let (finished, taken) = (self.is_finished(), staged && self.is_read());
             (finished || taken).then_some(finished)

@@ -97,7 +97,8 @@ impl RingWriter {
         unsafe { &*self.chunks[chunk].pointer().cast::<Rendezvous>().add(index) }
     }
 
-    /// Takes a rendezvous that is free, or makes more; `None` if there are as many as there can be.
+    /// Takes a rendezvous that is free, or makes more; `None` if there are as many as there can be,
+    /// or as there is room for.
     pub(super) fn take_rendezvous(
         &mut self,
         member: &Member,
@@ -118,7 +119,7 @@ impl RingWriter {
             None if all == MOST => return Ok(None),
             None => {
                 let bytes = all * size_of::<Rendezvous>();
-                let chunk = member.heap.allocate(bytes)?;
+                let Ok(chunk) = member.heap.allocate(bytes) else { return Ok(None) };
                 // SAFETY: the block has so many bytes, which nobody else knows yet.
                 unsafe { chunk.pointer().write_bytes(0, bytes) };
                 self.chunks.push(chunk);
@@ -137,6 +138,9 @@ impl RingWriter {
     /// A rendezvous is free again.
     pub(super) fn free_rendezvous(&mut self, index: usize) {
         self.all_rendezvous[index].busy = false;
+        if index >= RENDEZVOUS {
+            self.all_rendezvous[index].staging = None;
+        }
         self.busy -= 1;
     }
 

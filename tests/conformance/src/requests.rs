@@ -1,0 +1,227 @@
+//! What messages must do that go on while their ranks do something else, for any world to run.
+
+use spmd::prelude::*;
+
+/// A case, and the ranks for which it is made, if it matters.
+type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
+
+const ALL: &[Case] = &[
+    (rings, None),
+    (orders, None),
+    (from_the_last_to_the_first, Some(2)),
+    (in_order_of_completion, None),
+    (what_nobody_waits_for, None),
+    (receives_that_are_cancelled, None),
+    (messages_that_do_not_fit, Some(2)),
+    (bools_and_gaps, Some(2)),
+];
+
+/// All cases that are made for so many ranks.
+pub fn all(ctx: &Ctx) -> Result<()> {
+    for (case, ranks) in ALL {
+        if ranks.is_none_or(|ranks| ranks == ctx.size()) {
+            case(ctx)?;
+            ctx.barrier()?;
+        }
+    }
+    Ok(())
+}
+
+/// Elements: none, few, the longest that go at once and one more, many.
+const COUNTS: [usize; 6] = [0, 1, 100, 1024, 1025, 150_000];
+
+fn given(rank: usize, turn: usize, count: usize) -> Vec<u64> {
+    (0..count).map(|index| (rank * 1_000_000 + turn * 1000 + index) as u64).collect()
+}
+
+/// Each sends to the next one and the one after that, and receives from those before.
+fn rings(ctx: &Ctx) -> Result<()> {
+    let (me, n) = (ctx.rank(), ctx.size());
+    for (turn, count) in COUNTS.into_iter().enumerate() {
+        for first in [true, false] {
+            let sends = |step: usize| ctx.isend(given(me, turn, count), (me + step) % n, 3);
+            let receives =
+                |step: usize| ctx.irecv(vec![0; count + 2], (me + n * step - step) % n, 3);
+            let (sent, received) = match first {
+                true => ([sends(1)?, sends(2)?], [receives(1)?, receives(2)?]),
+                false => {
+                    let received = [receives(1)?, receives(2)?];
+                    ([sends(1)?, sends(2)?], received)
+                }
+            };
+            for (step, (got, status)) in wait_all(received)?.into_iter().enumerate() {
+                let from = (me + n * (step + 1) - (step + 1)) % n;
+                assert_eq!((status.source(), status.len()), (from, count));
+                assert_eq!(got[..count], given(from, turn, count));
+                assert_eq!(got[count..], [0, 0]);
+            }
+            for back in wait_all(sent)? {
+                assert_eq!(back, given(me, turn, count));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Messages are matched in the order of the sends and of the receives, whatever of them are
+/// requests.
+fn orders(ctx: &Ctx) -> Result<()> {
+    let (me, n) = (ctx.rank(), ctx.size());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    let count = |turn: usize| [1, 3000, 10, 40_000][turn % 4];
+    let mut sent = Vec::new();
+    let mut received = Vec::new();
+    for turn in 0..60 {
+        let message = given(me, turn, count(turn));
+        if turn % 5 == 4 {
+            ctx.requests(|requests| {
+                requests.isend(&message, right, 1)?;
+                let (got, _) = ctx.recv_vec::<u64>(left, 1)?;
+                // Those that were posted before come first.
+                assert_eq!(got, given(left, turn, count(turn)));
+                Ok(())
+            })?;
+        } else {
+            match turn % 3 {
+                0 => received.push((turn, ctx.irecv(vec![0; 40_000], left, 1)?)),
+                1 => received.push((turn, ctx.irecv(vec![0; 40_000], ANY, 1)?)),
+                _ => received.push((turn, ctx.irecv(vec![0; 40_000], left, ANY)?)),
+            }
+            sent.push(ctx.isend(message, right, 1)?);
+        }
+    }
+    for (turn, request) in received {
+        let (got, status) = request.wait()?;
+        assert_eq!(got[..status.len()], given(left, turn, count(turn)), "turn {turn}");
+    }
+    wait_all(sent).map(drop)
+}
+
+/// A rank receives the last first.
+fn from_the_last_to_the_first(ctx: &Ctx) -> Result<()> {
+    let other = 1 - ctx.rank();
+    for count in [10, 5000] {
+        let sends = (0..300).map(|tag| ctx.isend(given(0, tag, count), other, tag as u32));
+        let sent = sends.collect::<Result<Vec<_>>>()?;
+        for tag in (0..300).rev() {
+            let mut got = vec![0; count];
+            if tag % 2 == 0 {
+                ctx.recv(&mut got, other, tag as u32)?;
+            } else {
+                got = ctx.irecv(got, other, tag as u32)?.wait()?.0;
+            }
+            assert_eq!(got, given(0, tag, count));
+        }
+        wait_all(sent)?;
+    }
+    Ok(())
+}
+
+fn in_order_of_completion(ctx: &Ctx) -> Result<()> {
+    if ctx.rank() > 0 {
+        // Each when the one before is through.
+        if ctx.rank() > 1 {
+            ctx.recv(&mut [0u8], ctx.rank() - 1, 1)?;
+        }
+        ctx.ssend(&vec![ctx.rank(); 4000], 0, 0)?;
+        let next = ctx.rank() + 1;
+        return if next < ctx.size() { ctx.send(&[0u8], next, 1) } else { Ok(()) };
+    }
+    let mut ranks: Vec<usize> = (1..ctx.size()).rev().collect();
+    let receives = ranks.iter().map(|rank| ctx.irecv(vec![0; 4000], *rank, 0));
+    let mut requests = receives.collect::<Result<Vec<_>>>()?;
+    let mut order = Vec::new();
+    while !requests.is_empty() {
+        let (place, (got, _)) = wait_any(&mut requests)?;
+        let rank = ranks.remove(place);
+        assert_eq!(got, vec![rank; 4000]);
+        order.push(rank);
+    }
+    assert_eq!(order, (1..ctx.size()).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn what_nobody_waits_for(ctx: &Ctx) -> Result<()> {
+    let (me, n) = (ctx.rank(), ctx.size());
+    for turn in 0..1000 {
+        let count = [1, 2000, 30][turn % 3];
+        let sent = ctx.isend(given(me, turn, count), (me + 1) % n, 0)?;
+        let received = ctx.irecv(vec![0; 2000], (me + n - 1) % n, 0)?;
+        match turn % 4 {
+            0 => drop((sent, received)),
+            1 => std::mem::forget((sent, received)),
+            2 => {
+                drop(sent);
+                let (got, status) = received.wait()?;
+                assert_eq!(got[..status.len()], given((me + n - 1) % n, turn, count));
+            }
+            _ => {
+                std::mem::forget(received);
+                sent.wait()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn receives_that_are_cancelled(ctx: &Ctx) -> Result<()> {
+    let other = ctx.size() - 1 - ctx.rank();
+    for turn in 0..1000 {
+        let (kept, back) = ctx.irecv(vec![turn; 3], ANY, 5)?.cancel()?;
+        assert_eq!((kept, back.is_none()), (vec![turn; 3], true));
+    }
+    // One that has come is received.
+    let request = ctx.irecv([0], other, 6)?;
+    ctx.send(&[7], other, 6)?;
+    ctx.barrier()?;
+    while ctx.iprobe(other, 9)?.is_some() {}
+    match request.cancel()? {
+        (got, Some(_)) => assert_eq!(got, [7]),
+        (_, None) => assert_eq!(ctx.recv_vec::<i32>(other, 6)?.0, [7]),
+    }
+    Ok(())
+}
+
+/// What is wrong with a message comes from its request; the message is gone.
+fn messages_that_do_not_fit(ctx: &Ctx) -> Result<()> {
+    let other = 1 - ctx.rank();
+    for count in [10, 5000] {
+        // What has come already is an error at once.
+        let short = ctx.irecv(vec![0u64; 3], other, 0);
+        let right = ctx.irecv(vec![0u64; count], other, 0)?;
+        let typed = ctx.irecv(vec![0.5; count], other, 1);
+        let sent = [
+            ctx.isend(given(0, 0, count), other, 0)?,
+            ctx.isend(given(0, 1, count), other, 0)?,
+            ctx.isend(given(0, 2, count), other, 1)?,
+        ];
+        let error = short.and_then(Request::wait).expect_err("it is longer").to_string();
+        assert!(
+            error.contains("irecv") && error.contains("conformance/src/requests.rs"),
+            "{error}"
+        );
+        assert_eq!(right.wait()?.0, given(0, 1, count));
+        assert!(matches!(typed.and_then(Request::wait), Err(Error::ElementType(_))));
+        wait_all(sent)?;
+    }
+    Ok(())
+}
+
+fn bools_and_gaps(ctx: &Ctx) -> Result<()> {
+    let other = 1 - ctx.rank();
+    for count in [7, 30_000] {
+        let flags: Vec<bool> = (0..count).map(|index| index % 3 == 0).collect();
+        let (mut got, mut odd) = (vec![false; count], vec![0u32; 2 * count]);
+        let numbers: Vec<u32> = (0..count as u32).collect();
+        ctx.requests(|requests| {
+            requests.irecv(&mut got, other, 0)?;
+            requests.irecv(strided_mut(&mut odd, count, 1, 2)?, other, 1)?;
+            requests.isend(&flags, other, 0)?;
+            requests.isend(&numbers, other, 1)?;
+            requests.wait_all()
+        })?;
+        assert_eq!(got, flags);
+        assert!(odd.chunks(2).zip(&numbers).all(|(pair, number)| pair == [*number, 0]));
+    }
+    Ok(())
+}
