@@ -93,3 +93,138 @@ fn scopes_that_end_early() {
         assert_eq!(room[..2], [5, 1]);
     });
 }
+
+/// A buffer with an end of its own.
+struct Ending<F: FnMut()>([u64; 1], F);
+
+// SAFETY: the view is that of the array.
+unsafe impl<F: FnMut()> spmd::Buffer for Ending<F> {
+    type Elem = u64;
+
+    fn view(&self) -> spmd::buffer::View<'_> {
+        self.0.view()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<F: FnMut()> spmd::BufferMut for Ending<F> {
+    fn view_mut(&mut self) -> spmd::buffer::ViewMut<'_> {
+        self.0.view_mut()
+    }
+}
+
+impl<F: FnMut()> Drop for Ending<F> {
+    fn drop(&mut self) {
+        (self.1)();
+    }
+}
+
+/// The end of a buffer in a scope starts another request there, which the scope waits for, too.
+#[test]
+fn a_buffer_whose_end_starts_a_request() -> Result<()> {
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        block.timeout(Duration::from_secs(30)).run(|ctx| {
+            let other = 1 - ctx.rank();
+            let mut late = [0u64];
+            ctx.requests(|requests| {
+                let mut room = Some(&mut late);
+                let ending = Ending([0], move || {
+                    if let Some(room) = room.take() {
+                        drop(requests.irecv(room, other, 9));
+                    }
+                });
+                drop(requests.irecv(ending, other, 1)?);
+                ctx.send(&[4u64], other, 1)?;
+                ctx.send(&[5u64], other, 9)
+            })?;
+            assert_eq!(late, [5]);
+            ctx.barrier()
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_buffer_whose_end_panics() -> Result<()> {
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        block.timeout(Duration::from_secs(30)).run(|ctx| {
+            let other = 1 - ctx.rank();
+            for tag in 0..20 {
+                drop(ctx.irecv(Ending([0], || panic!("deliberate")), other, tag)?);
+            }
+            // None has come before it was posted.
+            ctx.barrier()?;
+            (0..20).try_for_each(|tag| ctx.send(&[4u64], other, tag))?;
+            ctx.barrier()?;
+            let (got, _) = ctx.irecv([0], other, 30).and_then(|request| {
+                ctx.send(&[5], other, 30)?;
+                request.wait()
+            })?;
+            assert_eq!(got, [5]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// A thread that ends does not wait for what cannot come.
+#[test]
+fn a_thread_that_forgets_a_receive() {
+    let block = Spmd::new(2).threads().timeout(Duration::from_secs(30));
+    let ended = block.run(|ctx| {
+        if ctx.rank() == 0 {
+            let comm = ctx.dup()?;
+            let thread = std::thread::spawn(move || drop(comm.irecv([0u8], 1, 0)));
+            thread.join().expect("it does not panic");
+        } else {
+            drop(ctx.dup()?);
+        }
+        Ok(())
+    });
+    drop(ended);
+}
+
+/// A virtual rank of a nested block leaves nothing behind on a communicator of the block around.
+#[test]
+fn what_a_nested_rank_has_started() -> Result<()> {
+    Spmd::new(2).threads().timeout(Duration::from_secs(30)).run(|ctx| {
+        let comm = std::sync::Mutex::new(Some(ctx.dup()?));
+        Spmd::new(2).virtual_ranks().run(|inner| {
+            if inner.rank() == 0 {
+                let comm = comm.lock().unwrap().take().expect("one rank takes it");
+                drop(comm.allreduce_in_place_start(vec![1.0; 100_000], Sum)?);
+                drop(comm.isend(vec![1.0; 100_000], 1 - comm.rank(), 0)?);
+                drop(comm.irecv(vec![1.0; 100_000], 1 - comm.rank(), 0)?);
+            }
+            Ok(())
+        })?;
+        ctx.barrier()
+    })?;
+    Ok(())
+}
+
+/// What a scope's panic takes back is told to whoever waits for it.
+#[test]
+fn sends_that_are_taken_back() {
+    where_ranks_share_a_process(2, |ctx| {
+        let data = vec![1u64; 100_000];
+        if ctx.rank() == 0 {
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                ctx.requests(|requests| -> Result<()> {
+                    requests.isend(&data, 1, 0)?;
+                    requests.isend(&data, 1, 1)?;
+                    panic!("deliberate")
+                })
+            }));
+            assert!(ended.is_err());
+            assert!(ctx.recv(&mut [0], 1, 5).is_err());
+        } else {
+            let mut room = data;
+            let mut received = || {
+                ctx.recv(&mut room, 0, 7)?;
+                ctx.recv(&mut room, 0, 0)
+            };
+            received().expect_err("it was taken back");
+        }
+    });
+}

@@ -38,7 +38,21 @@ pub(crate) fn run_rank(
             Err(panic) => Err(panic),
         };
     }
-    // What is left of them, where the rank has failed.
+    let own = |cause| Some(Fault::Rank { rank, cause });
+    let fault_of = |outcome: &std::thread::Result<Result<()>>| match outcome {
+        Ok(Ok(())) => None,
+        // What stopped this rank also stops those that wait for it on other communicators.
+        Ok(Err(error)) => error
+            .fault()
+            .filter(|fault| endpoint.was_told(fault))
+            .cloned()
+            .or_else(|| own(Cause::Returned(error_text(error)))),
+        Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
+    };
+    let raise = |fault: &Fault| world.raise(FaultScope::Rank { rank, block }, fault);
+    let first = fault_of(&outcome);
+    // Before what it has started gives up because of it.
+    first.iter().for_each(raise);
     endpoint.give_up_started();
     // Whichever of them panics, all are dropped.
     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| present.current.locals.close())) {
@@ -48,19 +62,11 @@ pub(crate) fn run_rank(
     endpoint.give_up_started();
     drop(entered);
     drop(present);
-    let own = |cause| Some(Fault::Rank { rank, cause });
-    let fault = match &outcome {
-        Ok(Ok(_)) => None,
-        // What stopped this rank also stops those that wait for it on other communicators.
-        Ok(Err(error)) => error
-            .fault()
-            .filter(|fault| endpoint.was_told(fault))
-            .cloned()
-            .or_else(|| own(Cause::Returned(error_text(error)))),
-        Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
+    let fault = match first {
+        Some(first) => Some(first),
+        None => fault_of(&outcome).inspect(raise),
     };
     let left = if let Some(fault) = fault {
-        world.raise(FaultScope::Rank { rank, block }, &fault);
         beyond.cluster.iter().for_each(|cluster| cluster.fail(&fault));
         state::FAILED
     } else {

@@ -1,6 +1,7 @@
 //! What goes on while its rank does something else, as requests and scopes hold it.
 
 use crate::error::{Error, Result};
+use crate::wait;
 
 /// A call or a message that goes on, whether anybody holds this or not.
 pub(super) trait Going {
@@ -10,7 +11,7 @@ pub(super) trait Going {
     /// Goes on with what whoever runs here has started. Whether this is over.
     fn test(&self) -> bool;
 
-    /// Errors: another agent has started it, and it is not over.
+    /// Errors: it is not over, and another agent has started it, or cannot wait for it.
     fn check_own(&self) -> Result<()>;
 
     /// Waits until it is over.
@@ -48,9 +49,17 @@ pub(super) trait Going {
     }
 }
 
-/// Of one that another agent has started.
-#[cold]
-pub(super) fn not_own(going: &dyn Going) -> Error {
-    let text = "a request belongs to the rank or thread that has started it";
-    Error::argument(format!("{}: {text}", going.described()))
+/// Whether whoever runs here, who has started this or not, can wait for it.
+///
+/// Errors: it is another one's; a virtual rank panics.
+pub(super) fn check(going: &dyn Going, own: bool) -> Result<()> {
+    let wrong = match own {
+        _ if going.is_over() => return Ok(()),
+        false => "a request belongs to the rank or thread that has started it",
+        true if wait::cannot_wait() => {
+            "a rank that is panicking cannot wait for others; don't communicate in Drop"
+        }
+        true => return Ok(()),
+    };
+    Err(Error::argument(format!("{}: {wrong}", going.described())))
 }

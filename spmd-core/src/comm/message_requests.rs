@@ -2,19 +2,20 @@
 
 use std::cell::Cell;
 use std::mem::transmute;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use super::communicator::Comm;
-use super::going::{Going, not_own};
+use super::going::{Going, check};
 use super::messages::{check_place, message_call};
-use super::outstanding::{Outstanding, Receive, SendOrder};
+use super::outstanding::{Outstanding, Receive, SendOrder, quietly};
 use super::request::Request;
 use super::request_scope::RequestScope;
 use crate::buffer::{Buffer, BufferMut};
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
+use crate::panics::{discard, panic_text};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::message::{Data, MatchPattern, SendMode, UnexpectedMessage};
 use crate::transport::shared::layout::Agent;
@@ -293,6 +294,7 @@ impl Comm {
             result: Rc::clone(&result),
             failure: Cell::new(None),
             over: Cell::new(false),
+            tests: Cell::new(0),
         });
         let (receive, going): (Rc<dyn Receive + 'a>, Rc<dyn Going + 'a>) =
             (receiving.clone(), receiving.clone());
@@ -342,16 +344,16 @@ impl<B: Buffer> Startable for Sending<B> {
 
     fn run(self: Box<Self>) -> Result<()> {
         let Sending { comm, order, turn, call, mode, to: (dest, tag), buf, result } = *self;
-        let sent = (|| {
+        let sent = catch_unwind(AssertUnwindSafe(|| {
             let view = buf.view();
             let waiter = comm.waiter(&call)?;
             let pending = comm.post(&view, view.dtype(), dest, tag, mode, &waiter);
             // The next one may follow.
             order.posted.set(turn + 1);
             comm.complete(pending?, &waiter)
-        })();
+        }));
         order.posted.set(order.posted.get().max(turn + 1));
-        sent?;
+        sent.unwrap_or_else(|payload| resume_unwind(payload))?;
         result.set(Some(buf));
         Ok(())
     }
@@ -391,7 +393,7 @@ impl Going for Sent {
     }
 
     fn check_own(&self) -> Result<()> {
-        if self.is_over() || self.handle.is_own() { Ok(()) } else { Err(not_own(self)) }
+        check(self, self.handle.is_own())
     }
 
     fn until_over(&self) -> Result<()> {
@@ -454,9 +456,11 @@ struct Receiving<B> {
     result: Rc<Cell<Option<(B, Status)>>>,
     failure: Cell<Option<Error>>,
     over: Cell<bool>,
+    /// How many times it was asked for.
+    tests: Cell<u32>,
 }
 
-impl<B> Receiving<B> {
+impl<B: BufferMut> Receiving<B> {
     /// Takes it back, unless its message has come. Whether it has.
     fn withdraw(&self) -> bool {
         let Some(place) = self.place.get() else { return false };
@@ -476,7 +480,26 @@ impl<B> Receiving<B> {
 
     /// What is wrong with what has come, while this is not over.
     fn broken(&self) -> Option<Error> {
-        self.outstanding.upgrade().and_then(|outstanding| outstanding.broken())
+        let outstanding = self.outstanding.upgrade()?;
+        outstanding.broken(self.pattern.source)
+    }
+
+    /// Ends it if no message can come any more.
+    fn look_for_the_end(&self) {
+        let mut ready = || {
+            wait::go_on();
+            self.over.get()
+        };
+        let ended = self.comm.waiter(&self.call).and_then(|waiter| {
+            waiter.give_up_on(self.pattern.source, &mut ready)?;
+            self.broken().map_or(Ok(()), Err)
+        });
+        if let Err(error) = ended
+            && self.withdraw()
+        {
+            self.fail(error);
+            self.withdrawn();
+        }
     }
 
     fn until_over_on_record(&self) {
@@ -488,16 +511,19 @@ impl<B> Receiving<B> {
         if let Err(error) = ended
             && self.withdraw()
         {
-            self.failure.set(Some(error));
+            self.fail(error);
             self.withdrawn();
         }
         wait::until_done(self.comm.endpoint.bell(), || self.over.get());
     }
 }
 
+/// How many times a program asks whether a receive is over before it is looked whether it can be.
+const RARELY: u32 = 64;
+
 impl<B: BufferMut> Receive for Receiving<B> {
     fn receive(&self, message: UnexpectedMessage) {
-        let received = (|| {
+        let received = catch_unwind(AssertUnwindSafe(|| {
             let mut buf = self.buf.take().expect("a receive gets one message");
             let waiter = self.comm.waiter(&self.call)?;
             let arrived = Arrived::from(message);
@@ -505,18 +531,31 @@ impl<B: BufferMut> Receive for Receiving<B> {
             let mut view = buf.view_mut();
             let status = self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)?;
             Ok((buf, status))
-        })();
+        }));
         match received {
-            Ok(received) => self.result.set(Some(received)),
-            Err(error) => self.failure.set(Some(error)),
+            Ok(Ok(received)) => self.result.set(Some(received)),
+            Ok(Err(error)) => self.failure.set(Some(error)),
+            Err(payload) => {
+                let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
+                discard(payload);
+                self.failure.set(Some(Error::argument(why)));
+            }
         }
         self.over.set(true);
     }
 
     fn fail(&self, error: Error) {
         self.failure.set(Some(error));
-        self.buf.set(None);
         self.over.set(true);
+        let buf = self.buf.take();
+        quietly(|| drop(buf));
+    }
+
+    fn is_settled(&self) -> bool {
+        let failure = self.failure.take();
+        let settled = self.over.get() && failure.is_none();
+        self.failure.set(failure);
+        settled
     }
 
     fn posted(&self) -> &PostedReceive {
@@ -555,11 +594,14 @@ impl<B: BufferMut> Going for Receiving<B> {
         if !self.over.get() {
             wait::go_on();
         }
+        if !self.over.get() && self.tests.replace(self.tests.get().wrapping_add(1)) % RARELY == 0 {
+            self.look_for_the_end();
+        }
         self.over.get()
     }
 
     fn check_own(&self) -> Result<()> {
-        if self.over.get() || self.agent == wait::agent() { Ok(()) } else { Err(not_own(self)) }
+        check(self, self.agent == wait::agent())
     }
 
     fn until_over(&self) -> Result<()> {
@@ -589,10 +631,7 @@ impl<B: BufferMut> Going for Receiving<B> {
     }
 
     fn is_settled(&self) -> bool {
-        let failure = self.failure.take();
-        let settled = self.over.get() && failure.is_none();
-        self.failure.set(failure);
-        settled
+        Receive::is_settled(self)
     }
 
     fn end(&self) {

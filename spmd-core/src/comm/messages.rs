@@ -127,8 +127,9 @@ impl Comm {
     /// An error here gives the buffer back before it is returned: dropping `pending` does.
     pub(super) fn complete(&self, pending: PendingSend<'_>, waiter: &Waiter<'_>) -> Result<()> {
         let result = pending.complete(waiter);
-        if let Err(Error::Timeout(_)) = &result {
-            waiter.give_up(result.as_ref().unwrap_err());
+        // Its receiver may wait for what was taken back.
+        if let Err(error) = &result {
+            waiter.give_up(error);
         }
         result
     }

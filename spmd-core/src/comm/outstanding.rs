@@ -2,24 +2,31 @@
 //!
 //! What comes is given to posted receives by whoever looks (`shared/posted.rs`). The agent that has
 //! posted one takes it to its buffer in the next of its waits: a small one at once, one whose data
-//! are still with their sender as a started call, of which a few are under way at a time.
+//! are still with their sender as a started call.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::going::Going;
 use crate::error::{Error, Result};
+use crate::panics::discard;
 use crate::transport::Transport;
 use crate::transport::message::{Data, UnexpectedMessage};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::posted::{Arrivals, PostedReceive};
 use crate::wait::{self, Companion, Startable};
 
-/// Messages whose data an agent takes from their senders at a time.
-const TRANSFERS: usize = 16;
+/// Runs what may end a buffer of the program's own: a panic of that must not pass through a wait,
+/// which may be for peers that use memory.
+pub(super) fn quietly(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        discard(payload);
+    }
+}
 
 /// A receive that goes on.
 pub(super) trait Receive {
@@ -29,6 +36,8 @@ pub(super) trait Receive {
     fn fail(&self, error: Error);
     fn posted(&self) -> &PostedReceive;
     fn is_over(&self) -> bool;
+    /// Whether it is over, and nobody has to know more.
+    fn is_settled(&self) -> bool;
     /// What went wrong, if nobody knows.
     fn take_failure(&self) -> Option<Error>;
     /// Waits until it is over, on record.
@@ -51,14 +60,13 @@ pub(super) struct Outstanding {
     free: RefCell<Vec<usize>>,
     /// Receives whose messages have not come.
     awaited: Cell<usize>,
-    /// Messages whose data are to be taken from their senders, and how many are under way.
+    /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
-    transfers: Cell<usize>,
     orders: RefCell<Vec<Rc<SendOrder>>>,
     /// Sends that may not be over.
     sends: RefCell<Vec<Rc<dyn Going>>>,
-    /// What is wrong with what has come.
-    broken: Cell<Option<Error>>,
+    /// What is wrong with what has come, and from where, if that is known.
+    broken: Cell<Option<(Option<usize>, Error)>>,
 }
 
 /// The sends from a communicator to a rank, which are posted in the order in which they were made.
@@ -91,7 +99,6 @@ impl Outstanding {
                 free: RefCell::default(),
                 awaited: Cell::new(0),
                 large: RefCell::default(),
-                transfers: Cell::new(0),
                 orders: RefCell::default(),
                 sends: RefCell::default(),
                 broken: Cell::default(),
@@ -157,12 +164,11 @@ impl Outstanding {
         let Some(receive) = self.receives.borrow()[number].clone() else { return };
         self.awaited.set(self.awaited.get() - 1);
         match message.data {
-            Data::Here(_) => {
-                receive.receive(message);
-                self.settle(number);
-            }
+            Data::Here(_) => receive.receive(message),
             Data::There(_) => self.large.borrow_mut().push_back((number, message)),
         }
+        drop(receive);
+        self.settle(number);
     }
 
     /// A receive has been taken back.
@@ -173,44 +179,39 @@ impl Outstanding {
 
     /// Forgets a receive that is over, and of which nobody has to know more.
     pub(super) fn settle(&self, number: usize) {
-        let mut receives = self.receives.borrow_mut();
-        let place = &mut receives[number];
-        let Some(receive) = place.take() else { return };
-        if receive.is_over() {
-            match receive.take_failure() {
-                None => self.give_back(number),
-                Some(error) => {
-                    receive.fail(error);
-                    *place = Some(receive);
-                }
-            }
-        } else {
-            *place = Some(receive);
+        let receive = self.receives.borrow()[number].clone();
+        if receive.is_some_and(|receive| receive.is_settled()) {
+            let gone = self.receives.borrow_mut()[number].take();
+            self.give_back(number);
+            quietly(|| drop(gone));
         }
     }
 
-    /// What is wrong with what has come, for who waits for something.
-    pub(super) fn broken(&self) -> Option<Error> {
-        self.broken.take()
+    /// What is wrong with what has come from this source, or any, for who waits for that.
+    pub(super) fn broken(&self, source: Option<usize>) -> Option<Error> {
+        let broken = self.broken.take();
+        let concerns = |from: Option<usize>| from.is_none() || source.is_none() || from == source;
+        match broken {
+            Some((from, error)) if concerns(from) => Some(error),
+            other => {
+                self.broken.set(other);
+                None
+            }
+        }
     }
 
     /// Begins to take data from senders. Whether it has.
     pub(super) fn transfer(&self) -> bool {
         let mut begun = false;
-        while self.transfers.get() < TRANSFERS {
+        loop {
             let Some((number, message)) = self.large.borrow_mut().pop_front() else { break };
-            let (Some(outstanding), Some(receive)) =
-                (self.this.upgrade(), self.receives.borrow()[number].clone())
-            else {
-                continue;
-            };
-            self.transfers.set(self.transfers.get() + 1);
-            let transfer = Transfer { outstanding, receive: receive.clone(), number, message };
+            let its = || self.receives.borrow()[number].clone();
+            let (Some(outstanding), Some(receive)) = (self.this.upgrade(), its()) else { continue };
+            let transfer = Transfer { outstanding, receive, number, message };
             // SAFETY: it owns what it uses, but for the receive's buffer, which lives until that is
             // over: when the transfer is, as nothing else ends it then.
             let started = unsafe { wait::start(self.endpoint.bell(), Box::new(transfer)) };
-            if let Err(error) = started {
-                self.transfers.set(self.transfers.get() - 1);
+            if let (Err(error), Some(receive)) = (started, its()) {
                 receive.fail(error);
             }
             begun = true;
@@ -218,17 +219,21 @@ impl Outstanding {
         begun
     }
 
-    fn all(&self) -> Vec<Rc<dyn Receive>> {
-        self.receives.borrow().iter().flatten().cloned().collect()
+    fn each(&self, mut look: impl FnMut(&dyn Receive)) {
+        let all: Vec<_> = self.receives.borrow().iter().flatten().cloned().collect();
+        for receive in all {
+            look(&*receive);
+            quietly(|| drop(receive));
+        }
     }
 }
 
 impl Companion for Outstanding {
     fn go_on(&self) -> bool {
         if self.awaited.get() > 0
-            && let Err(error) = self.transport.deliver(None)
+            && let Err(broken) = self.transport.deliver()
         {
-            self.broken.set(Some(error));
+            self.broken.set(Some(broken));
         }
         let mut went_on = false;
         for number in self.arrivals.take() {
@@ -252,16 +257,15 @@ impl Companion for Outstanding {
     }
 
     fn take_failure(&self) -> Option<Error> {
-        let mut failures = self.all().into_iter().filter_map(|receive| receive.take_failure());
-        let first = failures.next();
-        failures.for_each(drop);
+        let mut first = None;
+        self.each(|receive| first = first.take().or(receive.take_failure()));
         let all = self.receives.borrow().len();
         (0..all).for_each(|number| self.settle(number));
         first
     }
 
     fn finish(&self) {
-        self.all().into_iter().for_each(|receive| receive.finish());
+        self.each(|receive| receive.finish());
         let sends = self.sends.borrow().clone();
         for send in sends {
             // What is wrong is told as of any call that was started.
@@ -270,7 +274,7 @@ impl Companion for Outstanding {
     }
 
     fn give_up(&self) {
-        self.all().into_iter().for_each(|receive| receive.give_up());
+        self.each(|receive| receive.give_up());
     }
 
     fn bell(&self) -> (usize, bool) {
@@ -296,7 +300,7 @@ impl Startable for Transfer {
     fn run(self: Box<Self>) -> Result<()> {
         let Transfer { outstanding, receive, number, message } = *self;
         receive.receive(message);
-        outstanding.transfers.set(outstanding.transfers.get() - 1);
+        drop(receive);
         outstanding.settle(number);
         Ok(())
     }

@@ -226,6 +226,9 @@ fn any_over<B>(requests: &[Request<B>]) -> Result<usize> {
     let over = || requests.iter().position(Request::is_over);
     let all = || requests.iter().filter_map(Request::what_goes_on);
     all().try_for_each(|going| going.check_own())?;
+    if let [only] = requests {
+        only.until_over()?;
+    }
     if over().is_none()
         && let Some(first) = all().next()
     {

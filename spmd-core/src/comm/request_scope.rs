@@ -3,14 +3,18 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use super::communicator::Comm;
 use super::going::Going;
 use super::internals::Internals;
+use super::outstanding::quietly;
 use super::request::Request;
 use crate::call::Call;
 use crate::error::Result;
+use crate::fault::print;
+use crate::wait;
 
 /// How many requests of a scope are kept in mind, at least, before those that are over are
 /// forgotten.
@@ -52,10 +56,18 @@ impl Comm {
         let going = RefCell::default();
         let scope = RequestScope { comm: self, going, _scope: PhantomData, _env: PhantomData };
         let ended = Ended(&scope.going);
-        let result = body(&scope);
+        // Caught, so that a virtual rank can wait for what peers still read.
+        let result = match catch_unwind(AssertUnwindSafe(|| body(&scope))) {
+            Ok(result) => result,
+            Err(payload) => {
+                wait::refuse();
+                drop(ended);
+                resume_unwind(payload)
+            }
+        };
         if result.is_err() {
             // To which no message has come, of these none may come.
-            for going in &*scope.going.borrow() {
+            for going in scope.going.borrow().clone() {
                 going.cancel();
             }
         }
@@ -66,13 +78,19 @@ impl Comm {
     }
 }
 
-/// Its end, however it comes about.
+/// Its end, however it comes about: what is started while this waits ends, too.
 struct Ended<'a>(&'a RefCell<Vec<Rc<dyn Going>>>);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        for going in self.0.take() {
-            going.end();
+        let next = || self.0.borrow_mut().pop();
+        while let Some(going) = next() {
+            // Nothing may come between what borrows and its end.
+            if catch_unwind(AssertUnwindSafe(|| going.end())).is_err() {
+                print(format_args!("cannot wait for a request that borrows; aborting"));
+                std::process::abort();
+            }
+            quietly(|| drop(going));
         }
     }
 }
@@ -102,9 +120,14 @@ impl<'scope> RequestScope<'scope, '_> {
     pub(super) fn keep<B>(&self, request: Request<B>) -> Request<B> {
         let mut all = self.going.borrow_mut();
         all.extend(request.what_goes_on().cloned());
-        if all.len() >= KEPT && all.len().is_power_of_two() {
-            all.retain(|going| !going.is_settled());
-        }
+        let many = all.len() >= KEPT && all.len().is_power_of_two();
+        let settled: Vec<_> = match many {
+            true => all.extract_if(.., |going| going.is_settled()).collect(),
+            false => Vec::new(),
+        };
+        drop(all);
+        // They may be the last of a buffer, whose end may start another request.
+        drop(settled);
         request
     }
 

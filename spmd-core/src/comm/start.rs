@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::communicator::{Comm, Tracks};
 use super::entry::User;
-use super::going::{Going, not_own};
+use super::going::{Going, check};
 use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
@@ -60,7 +60,7 @@ impl Going for StartedCall {
     }
 
     fn check_own(&self) -> Result<()> {
-        if self.is_over() || self.handle.is_own() { Ok(()) } else { Err(not_own(self)) }
+        check(self, self.handle.is_own())
     }
 
     fn until_over(&self) -> Result<()> {

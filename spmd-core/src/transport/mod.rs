@@ -20,7 +20,7 @@ use std::any::Any;
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use message::{Envelope, MatchPattern, SendMode};
 use pending::PendingSend;
 use shared::Arrived;
@@ -52,9 +52,10 @@ pub(crate) trait Transport: Send + Sync {
     /// Looks at the first message that fits, if one has come.
     fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>>;
 
-    /// Gives what has come to the receives that were posted for it: from world rank `source`, or from
-    /// all.
-    fn deliver(&self, source: Option<usize>) -> Result<()>;
+    /// Gives what has come to the receives that were posted for it.
+    ///
+    /// Errors: what is wrong, and with what comes from which world rank, if that is known.
+    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)>;
 
     /// A message that a posted receive has got is about to be received.
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()>;

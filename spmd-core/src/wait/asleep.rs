@@ -163,7 +163,10 @@ fn suspended<T>(
 #[cold]
 #[inline(never)]
 fn refused() -> Error {
-    let why = "a rank that is panicking cannot wait for others; don't communicate in Drop";
+    let why = match current::is_started() {
+        true => "its rank has failed, or panics, and gives up what it has started",
+        false => "a rank that is panicking cannot wait for others; don't communicate in Drop",
+    };
     Error::argument(why.into())
 }
 

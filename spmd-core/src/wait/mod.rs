@@ -56,6 +56,11 @@ pub(crate) fn is_in_operation() -> bool {
     IN_OPERATION.get()
 }
 
+/// Whether whoever runs here cannot wait for others: a virtual rank that is panicking.
+pub(crate) fn cannot_wait() -> bool {
+    scheduler::in_coroutine() && std::thread::panicking() && !is_started()
+}
+
 /// Lets others run, in a loop that polls what nobody tells of.
 pub(crate) fn relax() {
     // A started call would go back to whoever has started it, who may sleep, as nobody wakes it.

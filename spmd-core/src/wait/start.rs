@@ -54,6 +54,7 @@ struct AtEnd;
 impl Drop for AtEnd {
     /// Others may wait for what these calls do.
     fn drop(&mut self) {
+        started::finish(None);
         if !started::all_over(None) {
             let word = AtomicU32::new(0);
             until_done(Bell::new(&word, None).polled(true), || started::all_over(None));

@@ -115,6 +115,10 @@ impl StartedEntry {
 
     /// Goes on with the call.
     pub(super) fn resume(&self, why: Resumed) -> Progress {
+        // From then on: it may come out of one wait, whose condition is true, and into another. What
+        // it must do to its end waits again.
+        self.refused.set(self.refused.get() || why == Resumed::Refused);
+        let why = if self.refused.get() { Resumed::Refused } else { why };
         let mut stage = self.stage.borrow_mut();
         if let Stage::Waits(call) = &*stage {
             if !call.has_turn() {
@@ -126,10 +130,6 @@ impl StartedEntry {
             }
         }
         let Stage::Goes(coroutine) = &mut *stage else { return Progress::default() };
-        // From then on: it may come out of one wait, whose condition is true, and into another. What
-        // it must do to its end waits again.
-        self.refused.set(self.refused.get() || why == Resumed::Refused);
-        let why = if self.refused.get() { Resumed::Refused } else { why };
         WENT_ON.set(false);
         let before = set_started(WITHIN);
         let paused = Local::progress(|| coroutine.resume(why));
@@ -324,10 +324,12 @@ pub(crate) fn all_over(bell: Option<Bell<'_>>) -> bool {
     })
 }
 
-/// Waits until companions of the agent that runs here, of this bell, have nothing left to do.
-pub(crate) fn finish(bell: Bell<'_>) {
-    let own = companions().into_iter().filter(|companion| companion.bell().0 == bell.place());
-    own.for_each(|companion| companion.finish());
+/// Waits until companions of the agent that runs here, of this bell or of any, have nothing left to
+/// do.
+pub(crate) fn finish(bell: Option<Bell<'_>>) {
+    let own = |place: usize| bell.is_none_or(|bell| bell.place() == place);
+    let companions = companions().into_iter().filter(|companion| own(companion.bell().0));
+    companions.for_each(|companion| companion.finish());
 }
 
 /// Forgets these, which are over, and gives the first of what nobody knows of how they ended.

@@ -116,13 +116,14 @@ impl Transport for Remote {
         Ok(self.cluster.local().contains(&to) && self.endpoint.sends_at_once(to, bytes)?)
     }
 
-    fn deliver(&self, source: Option<usize>) -> Result<()> {
+    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
         for _ in 0..LOOKED_THROUGH {
-            if !self.cluster.take_packet(&self.endpoint.world)? {
+            let taken = self.cluster.take_packet(&self.endpoint.world);
+            if !taken.map_err(|error| (None, error))? {
                 break;
             }
         }
-        self.endpoint.deliver(source)
+        self.endpoint.deliver()
     }
 
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {

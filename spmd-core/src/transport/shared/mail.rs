@@ -7,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::posted::PostedReceive;
 use super::ring::{DataPlace, RingMessage};
 use super::unexpected::{Arrived, Body, Lent, UnexpectedMessages};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::transport::message::{Data, Envelope, MatchPattern, UnexpectedMessage};
 
 impl Endpoint {
@@ -76,11 +76,22 @@ impl Endpoint {
         self.inbox.lock().release(self, message);
     }
 
-    /// Gives what has come to the receives that were posted for it. Of rings, those of `source`, or
-    /// all.
-    pub(crate) fn deliver_posted(&self, source: Option<usize>) -> Result<()> {
+    /// Gives what has come to the receives that were posted for it.
+    ///
+    /// Errors: what is wrong first, and with what comes from whom. What others have sent is given.
+    pub(crate) fn deliver_posted(&self) -> std::result::Result<(), (Option<usize>, Error)> {
         let mut inbox = self.inbox.lock();
-        if inbox.posted.is_empty() { Ok(()) } else { self.collect(&mut inbox, source) }
+        if inbox.posted.is_empty() {
+            return Ok(());
+        }
+        let sources = if self.world.queue(self.rank).is_some() { 0..1 } else { self.sources(None) };
+        let mut outcome = Ok(());
+        for source in sources {
+            if let Err(error) = self.collect(&mut inbox, Some(source)) {
+                outcome = outcome.and(Err((Some(source), error)));
+            }
+        }
+        outcome
     }
 
     /// The data of a message that was kept are needed no more.

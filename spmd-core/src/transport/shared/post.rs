@@ -95,8 +95,8 @@ impl Transport for Endpoint {
         }
     }
 
-    fn deliver(&self, source: Option<usize>) -> Result<()> {
-        self.deliver_posted(source)
+    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
+        self.deliver_posted()
     }
 
     fn receives(&self, _: &Arrived<'_>) -> Result<()> {

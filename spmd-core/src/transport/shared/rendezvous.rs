@@ -9,8 +9,8 @@ use super::endpoint::Endpoint;
 use super::heap::{Block, Content};
 use super::post::packed_if_apart;
 use super::ring::{
-    PIECE, RENDEZVOUS, RendezvousAck, RendezvousReceive, RingReader, STAGING, own_ack, staged_at,
-    with_ack,
+    PIECE, RENDEZVOUS, RendezvousAck, RendezvousReceive, RingReader, RingWriter, STAGING, own_ack,
+    staged_at, with_ack,
 };
 use super::waiter::Waiter;
 use crate::buffer::View;
@@ -147,7 +147,8 @@ impl SenderSide for RendezvousSend<'_> {
                         let drained = reading.then(|| ack.drained.load(Acquire) as usize);
                         (ack.finished.load(Acquire) == self.number, drained)
                     });
-                    let has_room = |drained: usize| filled + PIECE <= drained + STAGING;
+                    let has_room =
+                        |drained: usize| filled + PIECE <= drained.saturating_add(STAGING);
                     let early = (self.rendezvous < RENDEZVOUS).then_some(0);
                     let free = drained.or(early).is_some_and(has_room);
                     (finished || free).then_some(finished)
@@ -199,22 +200,27 @@ impl Drop for RendezvousSend<'_> {
     /// middle of the message sees that it was withdrawn.
     fn drop(&mut self) {
         let endpoint = self.endpoint;
-        let finished = self.is_finished();
-        let mut ring = endpoint.rings[self.to].lock();
-        let Some(ring) = ring.as_mut() else { return };
+        let with_ring = |change: &mut dyn FnMut(&mut RingWriter)| {
+            if let Some(ring) = endpoint.rings[self.to].lock().as_mut() {
+                change(ring);
+            }
+        };
         if self.handed.get() {
-            ring.all_rendezvous[self.rendezvous].handed = true;
+            with_ring(&mut |ring| ring.all_rendezvous[self.rendezvous].handed = true);
             return;
         }
-        if !finished {
-            access::withdraw(&ring.rendezvous(self.rendezvous).withdrawn, self.number);
+        if !self.is_finished() {
+            with_ring(&mut |ring| {
+                access::withdraw(&ring.rendezvous(self.rendezvous).withdrawn, self.number);
+            });
             endpoint.world.bell(self.to).ring_after_fence();
             let reads = || self.is_read() && !self.is_finished();
-            // Whoever stops to read does not ring.
+            // Whoever stops to read does not ring. Nobody else of this rank waits for the ring
+            // meanwhile.
             let bell = endpoint.bell().polled(true);
             wait::until_done(bell, || !reads() || endpoint.world.is_dead(self.to));
         }
-        ring.free_rendezvous(self.rendezvous);
+        with_ring(&mut |ring| ring.free_rendezvous(self.rendezvous));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::Call;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hash::mix;
 use crate::transport::Transport;
 use crate::transport::message::{Envelope, MatchPattern, SendMode};
@@ -92,8 +92,8 @@ impl Transport for Chaos {
         self.inner.sends_at_once(to, bytes)
     }
 
-    fn deliver(&self, source: Option<usize>) -> Result<()> {
-        self.inner.deliver(source)
+    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
+        self.inner.deliver()
     }
 
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {

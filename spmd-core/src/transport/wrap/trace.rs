@@ -14,7 +14,7 @@ use crate::algorithm::Algorithm;
 use crate::buffer::View;
 use crate::call::{Call, Description, Form, Kind};
 use crate::element::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::trace_file::TraceFile;
 use crate::transport::Transport;
 use crate::transport::message::{Envelope, MatchPattern, SendMode};
@@ -131,8 +131,8 @@ impl Transport for Traced {
         self.inner.sends_at_once(to, bytes)
     }
 
-    fn deliver(&self, source: Option<usize>) -> Result<()> {
-        self.inner.deliver(source)
+    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
+        self.inner.deliver()
     }
 
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::call::{Call, Kind};
 use crate::error::{Error, Result};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::layout::Agent;
-use crate::wait::{self, Outcome, WaitHooks};
+use crate::wait::{self, Bell, Outcome, WaitHooks};
 
 /// The hooks of such a wait, which nothing but the end of the call ends: the call hears of what
 /// fails. The wait is on record all the same, as the agent can do nothing else meanwhile.
@@ -43,23 +43,31 @@ impl Endpoint {
         block: u32,
         site: &'static Location<'static>,
     ) -> Option<Outcome> {
-        wait::finish(self.bell());
-        if !wait::all_over(Some(self.bell())) {
+        let own = self.of_agent();
+        wait::finish(own);
+        if !wait::all_over(own) {
             let (call, scope) = (Call::new(Kind::End, site), self.scope_of_the_end(block));
             let waiter = Waiter::new(self, &scope, &call, self.note(&call));
-            let over = || wait::all_over(Some(self.bell()));
+            let over = || wait::all_over(own);
             wait::until_over(self.bell(), &mut AwaitsStarted::new(waiter), over);
         }
-        wait::unknown_failure(Some(self.bell()))
+        wait::unknown_failure(own)
+    }
+
+    /// The bell of what the agent has started in this block: any, of a virtual rank, which ends with
+    /// it. A thread may have started some in the block around it.
+    fn of_agent(&self) -> Option<Bell<'_>> {
+        if wait::scheduler::in_coroutine() { None } else { Some(self.bell()) }
     }
 
     /// Ends them, as this rank has failed: they give up where they wait.
     pub(crate) fn give_up_started(&self) {
-        if !wait::all_over(Some(self.bell())) {
+        let own = self.of_agent();
+        if !wait::all_over(own) {
             wait::refuse();
-            wait::until_done(self.bell(), || wait::all_over(Some(self.bell())));
+            wait::until_done(self.bell(), || wait::all_over(own));
         }
-        drop(wait::unknown_failure(Some(self.bell())));
+        drop(wait::unknown_failure(own));
     }
 }
 
