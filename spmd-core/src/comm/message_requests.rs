@@ -594,7 +594,8 @@ impl<B: BufferMut> Going for Receiving<B> {
         if !self.over.get() {
             wait::go_on();
         }
-        if !self.over.get() && self.tests.replace(self.tests.get().wrapping_add(1)) % RARELY == 0 {
+        let tests = self.tests.replace(self.tests.get().wrapping_add(1));
+        if !self.over.get() && tests.is_multiple_of(RARELY) {
             self.look_for_the_end();
         }
         self.over.get()

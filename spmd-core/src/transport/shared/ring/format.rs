@@ -98,12 +98,12 @@ pub(in super::super) fn chunk_size(chunk: usize) -> usize {
 /// A rendezvous beyond those of the head and where its chunk lies, as one word. Blocks of the heap
 /// lie on lines.
 pub(super) fn far_word(rendezvous: usize, chunk: u64) -> u64 {
-    (chunk / LINE) << FAR_BITS | rendezvous as u64
+    ((chunk / LINE) << FAR_BITS) | rendezvous as u64
 }
 
 /// The rendezvous and the offset of its chunk, of such a word; `None` of one that makes no sense.
 pub(super) fn of_far_word(word: u64) -> Option<(usize, u64)> {
-    let (rendezvous, chunk) = ((word & (1 << FAR_BITS) - 1) as usize, (word >> FAR_BITS) * LINE);
+    let (rendezvous, chunk) = ((word & ((1 << FAR_BITS) - 1)) as usize, (word >> FAR_BITS) * LINE);
     (in_chunk(rendezvous).is_some() && chunk != 0).then_some((rendezvous, chunk))
 }
 
