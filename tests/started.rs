@@ -67,9 +67,12 @@ fn in_another_order(ctx: &Comm, count: usize) -> Result<()> {
 #[test]
 fn every_collective() -> Result<()> {
     let test = "every_collective";
-    World::default().everywhere(test, &RANKS, |ctx| spmd_conformance::started::all(ctx))?;
-    World { segment: Some(256), ..World::default() }
-        .everywhere(test, &[3], |ctx| spmd_conformance::started::all(ctx))
+    World::default().everywhere(test, &RANKS, spmd_conformance::started::all)?;
+    World { segment: Some(256), ..World::default() }.everywhere(
+        test,
+        &[3],
+        spmd_conformance::started::all,
+    )
 }
 
 #[test]
