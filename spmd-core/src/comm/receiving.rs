@@ -1,0 +1,326 @@
+//! Receives that go on while their rank does something else.
+
+use std::cell::Cell;
+use std::mem::transmute;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use super::communicator::Comm;
+use super::going::{Going, check};
+use super::messages::{check_place, message_call};
+use super::outstanding::{Outstanding, Receive, quietly};
+use super::request::Request;
+use super::sending::await_message;
+use crate::buffer::BufferMut;
+use crate::call::{Call, Form, Kind};
+use crate::error::{Error, Result};
+use crate::panics::{discard, panic_text};
+use crate::rank::Status;
+use crate::transport::message::{Data, MatchPattern, UnexpectedMessage};
+use crate::transport::shared::layout::Agent;
+use crate::transport::shared::posted::PostedReceive;
+use crate::transport::shared::record::Noted;
+use crate::transport::shared::waiter::Waiter;
+use crate::transport::shared::{Arrived, Body};
+use crate::wait;
+
+impl Comm {
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// What `buf` borrows lives until it is over.
+    pub(super) unsafe fn start_recv<'a, B: BufferMut + 'a>(
+        &self,
+        mut buf: B,
+        (source, tag): (Option<usize>, Option<u32>),
+        site: &'static Location<'static>,
+    ) -> Result<Request<(B, Status)>> {
+        let mut view = buf.view_mut();
+        let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
+        let call = call.form(Form::Irecv);
+        check_place(&call, view.place())?;
+        let mut large = None;
+        let (pattern, status) = self.carried(&call, || {
+            let waiter = self.waiter(&call)?;
+            let pattern = self.pattern(&call, source, tag)?;
+            let Some(arrived) = self.route.transport.take(&pattern)? else {
+                return Ok((pattern, None));
+            };
+            let Arrived { envelope, body } = arrived;
+            match body {
+                Body::UnexpectedMessage(data @ Data::There(_)) => {
+                    large = Some(UnexpectedMessage { envelope, data });
+                    Ok((pattern, None))
+                }
+                body => {
+                    let arrived = Arrived { envelope, body };
+                    let status = self.receive_arrived(arrived, &call, &mut view, &waiter)?;
+                    Ok((pattern, Some(status)))
+                }
+            }
+        })?;
+        if let Some(status) = status {
+            return Ok(Request::ended((buf, status)));
+        }
+        let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
+        let number = outstanding.number();
+        let (result, posted) = (Rc::default(), PostedReceive::new(&outstanding.arrivals, number));
+        let receiving = Rc::new(Receiving {
+            comm: outstanding.comm(self),
+            outstanding: Rc::downgrade(&outstanding),
+            call,
+            noted,
+            pattern,
+            number,
+            place: Cell::new(None),
+            posted,
+            agent: wait::agent(),
+            buf: Cell::new(Some(buf)),
+            result: Rc::clone(&result),
+            failure: Cell::new(None),
+            over: Cell::new(false),
+            tests: Cell::new(0),
+        });
+        let (receive, going): (Rc<dyn Receive + 'a>, Rc<dyn Going + 'a>) =
+            (receiving.clone(), receiving.clone());
+        // SAFETY: the types stay the same but for a lifetime. What `buf` borrows lives until the
+        // receive is over (this function's contract); then the buffer is in `result`, which has a
+        // type that cannot outlive it, or is gone.
+        let (receive, going) = unsafe {
+            (
+                transmute::<Rc<dyn Receive + 'a>, Rc<dyn Receive + 'static>>(receive),
+                transmute::<Rc<dyn Going + 'a>, Rc<dyn Going + 'static>>(going),
+            )
+        };
+        outstanding.add(number, receive);
+        let come = match large {
+            Some(message) => Err(message),
+            None => self.endpoint.post_receive(pattern, &receiving.posted),
+        };
+        match come {
+            Ok(place) => receiving.place.set(Some(place)),
+            Err(message) => outstanding.arrived(number, message),
+        }
+        outstanding.transfer();
+        Ok(Request::going(going, result))
+    }
+}
+
+/// A receive that goes on.
+struct Receiving<B> {
+    comm: Rc<Comm>,
+    outstanding: Weak<Outstanding>,
+    call: Call<'static>,
+    noted: Noted,
+    pattern: MatchPattern,
+    /// Its number among the outstanding ones.
+    number: usize,
+    /// Its number among the posted ones.
+    place: Cell<Option<u64>>,
+    posted: Arc<PostedReceive>,
+    agent: wait::AgentKey,
+    buf: Cell<Option<B>>,
+    result: Rc<Cell<Option<(B, Status)>>>,
+    failure: Cell<Option<Error>>,
+    over: Cell<bool>,
+    /// How many times it was asked for.
+    tests: Cell<u32>,
+}
+
+impl<B: BufferMut> Receiving<B> {
+    /// Takes it back, unless its message has come. Whether it has.
+    fn withdraw(&self) -> bool {
+        let Some(place) = self.place.get() else { return false };
+        let back = !self.over.get() && self.comm.endpoint.withdraw_receive(&self.pattern, place);
+        if back {
+            self.over.set(true);
+        }
+        back
+    }
+
+    /// It is over, and was taken back.
+    fn withdrawn(&self) {
+        if let Some(outstanding) = self.outstanding.upgrade() {
+            outstanding.withdrawn(self.number);
+        }
+    }
+
+    /// What is wrong with what has come, while this is not over.
+    fn broken(&self) -> Option<Error> {
+        let outstanding = self.outstanding.upgrade()?;
+        outstanding.broken(self.pattern.source)
+    }
+
+    /// Ends it if no message can come any more.
+    fn look_for_the_end(&self) {
+        let mut ready = || {
+            wait::go_on();
+            self.over.get()
+        };
+        let ended = self.comm.waiter(&self.call).and_then(|waiter| {
+            waiter.give_up_on(self.pattern.source, &mut ready)?;
+            self.broken().map_or(Ok(()), Err)
+        });
+        if let Err(error) = ended
+            && self.withdraw()
+        {
+            self.fail(error);
+            self.withdrawn();
+        }
+    }
+
+    fn until_over_on_record(&self) {
+        let waiter = Waiter::new(&self.comm.endpoint, &self.comm.scope, &self.call, self.noted);
+        let waiter = waiter.polled();
+        waiter.ended_by(Agent::MESSAGE);
+        let poll = || if self.over.get() { Some(Ok(())) } else { self.broken().map(Err) };
+        let ended = waiter.until_by(self.pattern.source, poll).and_then(|ended| ended);
+        if let Err(error) = ended
+            && self.withdraw()
+        {
+            self.fail(error);
+            self.withdrawn();
+        }
+        wait::until_done(self.comm.endpoint.bell(), || self.over.get());
+    }
+}
+
+/// How many times a program asks whether a receive is over before it is looked whether it can be.
+const RARELY: u32 = 64;
+
+impl<B: BufferMut> Receive for Receiving<B> {
+    fn receive(&self, message: UnexpectedMessage) {
+        let received = catch_unwind(AssertUnwindSafe(|| {
+            let mut buf = self.buf.take().expect("a receive gets one message");
+            let waiter = self.comm.waiter(&self.call)?;
+            let arrived = Arrived::from(message);
+            self.comm.route.transport.receives(&arrived)?;
+            let mut view = buf.view_mut();
+            let status = self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)?;
+            Ok((buf, status))
+        }));
+        match received {
+            Ok(Ok(received)) => self.result.set(Some(received)),
+            Ok(Err(error)) => self.failure.set(Some(error)),
+            Err(payload) => {
+                let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
+                discard(payload);
+                self.failure.set(Some(Error::argument(why)));
+            }
+        }
+        self.over.set(true);
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.set(Some(error));
+        self.over.set(true);
+        let buf = self.buf.take();
+        quietly(|| drop(buf));
+    }
+
+    fn is_settled(&self) -> bool {
+        let failure = self.failure.take();
+        let settled = self.over.get() && failure.is_none();
+        self.failure.set(failure);
+        settled
+    }
+
+    fn posted(&self) -> &PostedReceive {
+        &self.posted
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    fn take_failure(&self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    fn finish(&self) {
+        if !self.over.get() {
+            self.until_over_on_record();
+        }
+    }
+
+    fn give_up(&self) {
+        if self.withdraw() {
+            let why = "the rank has failed, or panics, before a message has come";
+            self.fail(Error::argument(format!("{}: {why}", self.call)));
+            self.withdrawn();
+        }
+    }
+}
+
+impl<B: BufferMut> Going for Receiving<B> {
+    fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    fn test(&self) -> bool {
+        if !self.over.get() {
+            wait::go_on();
+        }
+        let tests = self.tests.replace(self.tests.get().wrapping_add(1));
+        if !self.over.get() && tests.is_multiple_of(RARELY) {
+            self.look_for_the_end();
+        }
+        self.over.get()
+    }
+
+    fn check_own(&self) -> Result<()> {
+        check(self, self.agent == wait::agent())
+    }
+
+    fn until_over(&self) -> Result<()> {
+        self.check_own()?;
+        Receive::finish(self);
+        Ok(())
+    }
+
+    fn releasers(&self) -> u64 {
+        self.comm.scope.context
+    }
+
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) {
+        let of = (&*self.comm, &self.call, self.noted);
+        if await_message(of, (None, Agent::MESSAGE), alike, over).is_err() {
+            // What has ended the wait ends this one, at least.
+            self.until_over_on_record();
+        }
+    }
+
+    fn failure(&self) -> Result<()> {
+        let failure = self.failure.take();
+        if let (Some(outstanding), Some(_)) = (self.outstanding.upgrade(), &failure) {
+            outstanding.settle(self.number);
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn is_settled(&self) -> bool {
+        Receive::is_settled(self)
+    }
+
+    fn end(&self) {
+        if std::thread::panicking() {
+            self.give_up();
+        }
+        wait::until_done(self.comm.endpoint.bell(), || self.over.get());
+    }
+
+    fn cancel(&self) -> bool {
+        let back = self.withdraw();
+        if back {
+            let status = Status { source: usize::MAX, tag: 0, len: 0 };
+            self.result.set(self.buf.take().map(|buf| (buf, status)));
+            self.withdrawn();
+        }
+        back
+    }
+
+    fn described(&self) -> String {
+        self.call.to_string()
+    }
+}

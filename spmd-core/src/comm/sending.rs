@@ -1,0 +1,222 @@
+//! Sends that go on while their rank does something else.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use super::communicator::Comm;
+use super::going::{Going, check};
+use super::messages::{check_place, message_call};
+use super::outstanding::{Outstanding, SendOrder};
+use super::request::Request;
+use crate::buffer::Buffer;
+use crate::call::{Call, Form, Kind};
+use crate::error::{Error, Result};
+use crate::transport::message::SendMode;
+use crate::transport::shared::layout::Agent;
+use crate::transport::shared::record::Noted;
+use crate::transport::shared::waiter::Waiter;
+use crate::wait::{self, Startable, StartedHandle};
+
+impl Comm {
+    /// Starts a send.
+    ///
+    /// # Safety
+    /// What `buf` borrows lives until it is over.
+    pub(super) unsafe fn start_send<'a, B: Buffer + 'a>(
+        &self,
+        form: Form,
+        buf: B,
+        (dest, tag): (usize, u32),
+        site: &'static Location<'static>,
+    ) -> Result<Request<B>> {
+        let (kind, mode) = match form {
+            Form::Issend => (Kind::Ssend, SendMode::Synchronous),
+            _ => (Kind::Send, SendMode::Standard),
+        };
+        let view = buf.view();
+        let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
+        let call = call.form(form);
+        check_place(&call, view.place())?;
+        let at_once = self.carried(&call, || {
+            let waiter = self.waiter(&call)?;
+            self.check_rank(&call, "destination", dest)?;
+            let to = self.scope.group.world(dest);
+            let at_once = mode == SendMode::Standard
+                && self.is_clear(to)
+                && self.route.transport.sends_at_once(to, view.bytes())?;
+            if at_once {
+                let pending = self.post(&view, view.dtype(), dest, tag, mode, &waiter)?;
+                self.complete(pending, &waiter)?;
+            }
+            Ok(at_once)
+        })?;
+        if at_once {
+            return Ok(Request::ended(buf));
+        }
+        let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
+        let (comm, to) = (outstanding.comm(self), self.scope.group.world(dest));
+        let order = outstanding.order(self, to);
+        let turn = order.made.get();
+        order.made.set(turn + 1);
+        let result = Rc::new(Cell::new(None));
+        let sending = Sending {
+            comm: comm.clone(),
+            order: order.clone(),
+            turn,
+            call: call.clone(),
+            mode,
+            to: (dest, tag),
+            buf,
+            result: result.clone(),
+        };
+        // SAFETY: it owns what it uses, but for what `buf` borrows, which lives until it is over
+        // (this function's contract).
+        let handle = unsafe { wait::start(self.endpoint.bell(), Box::new(sending)) };
+        let handle = handle.inspect_err(|_| order.made.set(turn))?;
+        if handle.is_over() {
+            handle.result()?;
+        }
+        let sent = Rc::new(Sent { comm, call, noted, to, handle });
+        if !sent.is_over() {
+            outstanding.sends(sent.clone());
+        }
+        Ok(Request::going(sent, result))
+    }
+
+    /// Whether all sends from here to this world rank that go on are on their way.
+    fn is_clear(&self, to: usize) -> bool {
+        if !wait::progresses() || wait::is_started() {
+            return true;
+        }
+        Outstanding::of(self).map_or(true, |outstanding| outstanding.order(self, to).is_clear())
+    }
+
+    /// Waits until they are: a message does not overtake those that were sent before it.
+    #[cold]
+    pub(super) fn after_earlier_sends(&self, to: usize, waiter: &Waiter<'_>) -> Result<()> {
+        if self.is_clear(to) {
+            return Ok(());
+        }
+        let order = Outstanding::of(self)?.order(self, to);
+        waiter.until_by(Some(to), || order.is_clear().then_some(()))
+    }
+}
+
+/// A send that has not begun.
+struct Sending<B> {
+    comm: Rc<Comm>,
+    order: Rc<SendOrder>,
+    turn: u64,
+    call: Call<'static>,
+    mode: SendMode,
+    to: (usize, u32),
+    buf: B,
+    result: Rc<Cell<Option<B>>>,
+}
+
+impl<B: Buffer> Startable for Sending<B> {
+    fn has_turn(&self) -> bool {
+        self.order.posted.get() == self.turn
+    }
+
+    fn skip(&self) {
+        self.order.posted.set(self.turn + 1);
+    }
+
+    fn run(self: Box<Self>) -> Result<()> {
+        let Sending { comm, order, turn, call, mode, to: (dest, tag), buf, result } = *self;
+        let sent = catch_unwind(AssertUnwindSafe(|| {
+            let view = buf.view();
+            let waiter = comm.waiter(&call)?;
+            let pending = comm.post(&view, view.dtype(), dest, tag, mode, &waiter);
+            // The next one may follow.
+            order.posted.set(turn + 1);
+            comm.complete(pending?, &waiter)
+        }));
+        order.posted.set(order.posted.get().max(turn + 1));
+        sent.unwrap_or_else(|payload| resume_unwind(payload))?;
+        result.set(Some(buf));
+        Ok(())
+    }
+}
+
+/// A send that goes on.
+struct Sent {
+    comm: Rc<Comm>,
+    call: Call<'static>,
+    noted: Noted,
+    /// A world rank.
+    to: usize,
+    handle: StartedHandle,
+}
+
+/// Waits, as for this message and on record, for what `on` can bring about. An error that ends the
+/// wait ends the message, too, unless this gives it.
+pub(super) fn await_message(
+    (comm, call, noted): (&Comm, &Call<'_>, Noted),
+    (on, what): (Option<usize>, u32),
+    on_record: bool,
+    over: &dyn Fn() -> bool,
+) -> Result<()> {
+    let waiter = Waiter::new(&comm.endpoint, &comm.scope, call, noted).polled();
+    let waiter = if on_record { waiter } else { waiter.off_record() };
+    waiter.ended_by(what);
+    waiter.until_by(on, || over().then_some(()))
+}
+
+impl Going for Sent {
+    fn is_over(&self) -> bool {
+        self.handle.is_over()
+    }
+
+    fn test(&self) -> bool {
+        self.handle.test()
+    }
+
+    fn check_own(&self) -> Result<()> {
+        check(self, self.handle.is_own())
+    }
+
+    fn until_over(&self) -> Result<()> {
+        self.check_own()?;
+        let of = (&*self.comm, &self.call, self.noted);
+        let waited = await_message(of, (Some(self.to), Agent::ACT), true, &|| self.is_over());
+        // All others end the send, too.
+        if let Err(error @ Error::Argument(_)) = waited {
+            return Err(error);
+        }
+        wait::until_done(self.comm.endpoint.bell(), || self.is_over());
+        Ok(())
+    }
+
+    fn releasers(&self) -> u64 {
+        self.comm.scope.context
+    }
+
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) {
+        let of = (&*self.comm, &self.call, self.noted);
+        if await_message(of, (None, Agent::MESSAGE), alike, over).is_err() {
+            wait::until_done(self.comm.endpoint.bell(), over);
+        }
+    }
+
+    fn failure(&self) -> Result<()> {
+        self.handle.failure()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.handle.is_settled()
+    }
+
+    fn end(&self) {
+        if !self.is_over() && std::thread::panicking() {
+            wait::refuse();
+        }
+        wait::until_done(self.comm.endpoint.bell(), || self.is_over());
+    }
+
+    fn described(&self) -> String {
+        self.call.to_string()
+    }
+}
