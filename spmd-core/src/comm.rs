@@ -21,6 +21,7 @@ mod receiving;
 mod request;
 mod request_scope;
 mod rules;
+mod send_order;
 mod sending;
 mod start;
 mod survive;

@@ -13,6 +13,7 @@ use super::choices::Choices;
 use super::entry::User;
 use super::part::Part;
 use super::polls::Polling;
+use super::send_order::SendOrders;
 use crate::call::Call;
 use crate::error::{Error, RankOutOfRange, Result};
 use crate::group::{Group, Scope, TRACKS};
@@ -67,6 +68,8 @@ pub struct Comm {
     pub(super) starts: Cell<u64>,
     /// Those calls, once there are any.
     pub(super) tracks: OnceCell<Arc<Tracks>>,
+    /// Its sends that go on.
+    pub(super) sends: Arc<SendOrders>,
     /// The block's own communicator, not one made by the program, or a track.
     pub(super) primary: bool,
     /// The same once more, for messages that go on while the rank does something else.
@@ -156,6 +159,7 @@ impl Comm {
             user,
             starts: Cell::default(),
             tracks: OnceCell::new(),
+            sends: Arc::default(),
             primary: true,
             beside: false,
             _part: part,

@@ -158,6 +158,7 @@ impl Internals<'_> {
             user: Default::default(),
             starts: Cell::default(),
             tracks: OnceCell::new(),
+            sends: Arc::default(),
             primary: false,
             beside: false,
             _part: None,

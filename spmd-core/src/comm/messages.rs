@@ -13,7 +13,6 @@ use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::PendingSend;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
-use crate::wait;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
 /// matching tags are received in the order in which they were sent.
@@ -116,7 +115,7 @@ impl Comm {
             line: waiter.call.site.line(),
         };
         let to = self.scope.group.world(dest);
-        if wait::progresses() && !self.beside {
+        if !self.sends.are_clear() && !self.beside {
             self.after_earlier_sends(to, waiter)?;
         }
         // SAFETY: callers complete what this gives before they return, or drop it, which takes

@@ -1,4 +1,4 @@
-//! The receives of an agent that go on while it does something else, and the order of its sends.
+//! The messages of an agent that go on while it does something else.
 //!
 //! What comes is given to posted receives by whoever looks (`shared/posted.rs`). The agent that has
 //! posted one takes it to its buffer in the next of its waits: a small one at once, one whose data
@@ -62,25 +62,10 @@ pub(super) struct Outstanding {
     awaited: Cell<usize>,
     /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
-    orders: RefCell<Vec<Rc<SendOrder>>>,
     /// Sends that may not be over.
     sends: RefCell<Vec<Rc<dyn Going>>>,
     /// What is wrong with what has come, and from where, if that is known.
     broken: Cell<Option<(Option<usize>, Error)>>,
-}
-
-/// The sends from a communicator to a rank, which are posted in the order in which they were made.
-pub(super) struct SendOrder {
-    context: u64,
-    to: usize,
-    pub(super) made: Cell<u64>,
-    pub(super) posted: Cell<u64>,
-}
-
-impl SendOrder {
-    pub(super) fn is_clear(&self) -> bool {
-        self.made.get() == self.posted.get()
-    }
 }
 
 impl Outstanding {
@@ -99,7 +84,6 @@ impl Outstanding {
                 free: RefCell::default(),
                 awaited: Cell::new(0),
                 large: RefCell::default(),
-                orders: RefCell::default(),
                 sends: RefCell::default(),
                 broken: Cell::default(),
             })
@@ -114,19 +98,6 @@ impl Outstanding {
             comms.retain(|known| Rc::strong_count(known) > 1);
             comms.push(Rc::new(comm.beside()));
             comms[comms.len() - 1].clone()
-        })
-    }
-
-    /// The order of the sends from a communicator to a world rank.
-    pub(super) fn order(&self, comm: &Comm, to: usize) -> Rc<SendOrder> {
-        let mut orders = self.orders.borrow_mut();
-        let context = comm.scope.context;
-        let known = orders.iter().find(|order| (order.context, order.to) == (context, to));
-        known.cloned().unwrap_or_else(|| {
-            orders.retain(|order| !order.is_clear());
-            let (made, posted) = Default::default();
-            orders.push(Rc::new(SendOrder { context, to, made, posted }));
-            orders[orders.len() - 1].clone()
         })
     }
 

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use super::communicator::Comm;
 use super::going::{Going, check};
 use super::messages::{check_place, message_call};
-use super::outstanding::{Outstanding, SendOrder};
+use super::outstanding::Outstanding;
 use super::request::Request;
+use super::send_order::SendTurn;
 use crate::buffer::Buffer;
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
@@ -43,7 +44,7 @@ impl Comm {
             self.check_rank(&call, "destination", dest)?;
             let to = self.scope.group.world(dest);
             let at_once = mode == SendMode::Standard
-                && self.is_clear(to)
+                && self.sends.is_clear(to)
                 && self.route.transport.sends_at_once(to, view.bytes())?;
             if at_once {
                 let pending = self.post(&view, view.dtype(), dest, tag, mode, &waiter)?;
@@ -56,14 +57,11 @@ impl Comm {
         }
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
         let (comm, to) = (outstanding.comm(self), self.scope.group.world(dest));
-        let order = outstanding.order(self, to);
-        let turn = order.made.get();
-        order.made.set(turn + 1);
+        let turn = self.sends.take_turn(to);
         let result = Rc::new(Cell::new(None));
         let sending = Sending {
             comm: comm.clone(),
-            order: order.clone(),
-            turn,
+            turn: Cell::new(Some(turn)),
             call: call.clone(),
             mode,
             to: (dest, tag),
@@ -72,8 +70,7 @@ impl Comm {
         };
         // SAFETY: it owns what it uses, but for what `buf` borrows, which lives until it is over
         // (this function's contract).
-        let handle = unsafe { wait::start(self.endpoint.bell(), Box::new(sending)) };
-        let handle = handle.inspect_err(|_| order.made.set(turn))?;
+        let handle = unsafe { wait::start(self.endpoint.bell(), Box::new(sending))? };
         if handle.is_over() {
             handle.result()?;
         }
@@ -84,30 +81,18 @@ impl Comm {
         Ok(Request::going(sent, result))
     }
 
-    /// Whether all sends from here to this world rank that go on are on their way.
-    fn is_clear(&self, to: usize) -> bool {
-        if !wait::progresses() || wait::is_started() {
-            return true;
-        }
-        Outstanding::of(self).map_or(true, |outstanding| outstanding.order(self, to).is_clear())
-    }
-
-    /// Waits until they are: a message does not overtake those that were sent before it.
+    /// Waits until all sends to this world rank that go on are on their way: a message does not
+    /// overtake those that were sent before it.
     #[cold]
     pub(super) fn after_earlier_sends(&self, to: usize, waiter: &Waiter<'_>) -> Result<()> {
-        if self.is_clear(to) {
-            return Ok(());
-        }
-        let order = Outstanding::of(self)?.order(self, to);
-        waiter.until_by(Some(to), || order.is_clear().then_some(()))
+        waiter.until_by(Some(to), || self.sends.is_clear(to).then_some(()))
     }
 }
 
 /// A send that has not begun.
 struct Sending<B> {
     comm: Rc<Comm>,
-    order: Rc<SendOrder>,
-    turn: u64,
+    turn: Cell<Option<SendTurn>>,
     call: Call<'static>,
     mode: SendMode,
     to: (usize, u32),
@@ -117,24 +102,34 @@ struct Sending<B> {
 
 impl<B: Buffer> Startable for Sending<B> {
     fn has_turn(&self) -> bool {
-        self.order.posted.get() == self.turn
+        let turn = self.turn.take();
+        let come = turn.as_ref().is_none_or(SendTurn::has_come);
+        self.turn.set(turn);
+        come
     }
 
     fn skip(&self) {
-        self.order.posted.set(self.turn + 1);
+        drop(self.turn.take());
     }
 
     fn run(self: Box<Self>) -> Result<()> {
-        let Sending { comm, order, turn, call, mode, to: (dest, tag), buf, result } = *self;
+        let Sending { comm, turn, call, mode, to: (dest, tag), buf, result } = *self;
+        let passes = || {
+            if let Some(turn) = turn.take() {
+                drop(turn);
+                // Another agent may wait for its turn.
+                comm.endpoint.bell().ring();
+            }
+        };
         let sent = catch_unwind(AssertUnwindSafe(|| {
             let view = buf.view();
             let waiter = comm.waiter(&call)?;
             let pending = comm.post(&view, view.dtype(), dest, tag, mode, &waiter);
             // The next one may follow.
-            order.posted.set(turn + 1);
+            passes();
             comm.complete(pending?, &waiter)
         }));
-        order.posted.set(order.posted.get().max(turn + 1));
+        passes();
         sent.unwrap_or_else(|payload| resume_unwind(payload))?;
         result.set(Some(buf));
         Ok(())

@@ -177,6 +177,7 @@ impl Comm {
             user: User::default(),
             starts: Default::default(),
             tracks: OnceCell::new(),
+            sends: self.sends.clone(),
             primary: true,
             beside: false,
             _part: None,

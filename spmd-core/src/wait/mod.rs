@@ -22,7 +22,7 @@ mod worker;
 
 pub(crate) use bell::Bell;
 pub(crate) use coroutine::{AgentKey, key as agent};
-pub(crate) use current::{current, is_started, progresses, set_current};
+pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use policy::{Policy, WaitHooks, cores};
 pub(crate) use start::{StartedHandle, companion, refuse, start, until_over};
