@@ -1,5 +1,7 @@
 //! Exchanges of each rank with its neighbours in a grid (MPI 5.0 section 8.6).
 
+pub(crate) mod requests;
+
 use std::panic::Location;
 
 use spmd_core::internal::{
@@ -123,20 +125,8 @@ impl Neighbor for Cartesian {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let (dtype, block) = (input.dtype(), input.len());
-        let call = Call::new(Kind::NeighborAllgather, Location::caller()).data(dtype, block);
-        check::length(&call, "receive buffer", output.len(), sides(self).saturating_mul(block))?;
-        let incoming = equal(self, 1, block);
-        let args = Args::new(&NEIGHBOR_ALLGATHER, dtype).incoming(&incoming);
-        let args = args.send(input.memory(Blocks::One(block)));
-        let into = even(self, block);
-        let args = args.recv(output.memory(Blocks::Varying(&into)));
-        // SAFETY: the buffers hold one block, and one for each side; they are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        let grid = (&**self, &*self.neighbors());
+        neighbor_allgather(grid, send, recv, Location::caller())
     }
 
     fn neighbor_alltoall<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
@@ -144,22 +134,8 @@ impl Neighbor for Cartesian {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let (dtype, len) = (input.dtype(), input.len());
-        let call = Call::new(Kind::NeighborAlltoall, Location::caller()).data(dtype, len);
-        let block = len.div_ceil(sides(self).max(1));
-        check::length(&call, "send buffer", len, block * sides(self))?;
-        check::length(&call, "receive buffer", output.len(), len)?;
-        let incoming = equal(self, sides(self), block);
-        let displacements = even(self, block);
-        let args = Args::new(&NEIGHBOR_ALLTOALL, dtype).incoming(&incoming);
-        let args = args.send(input.memory(Blocks::Varying(&displacements)));
-        let args = args.recv(output.memory(Blocks::Varying(&displacements)));
-        // SAFETY: the buffers hold a block for each side, and are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        let grid = (&**self, &*self.neighbors());
+        neighbor_alltoall(grid, send, recv, Location::caller())
     }
 
     fn neighbor_alltoallv<S, R>(
@@ -173,52 +149,120 @@ impl Neighbor for Cartesian {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
-        let input = Input::new(send.view())?;
-        let mut output = Output::new(recv.view_mut())?;
-        let dtype = input.dtype();
-        let call = Call::new(Kind::NeighborAlltoallv, Location::caller());
-        let call = call.data(dtype, Call::UNEQUAL);
-        let n = sides(self);
-        let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
-        let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
-        let incoming = learn(self, &call, &from, &into)?;
-        let args = Args::new(&NEIGHBOR_ALLTOALLV, dtype).incoming(&incoming);
-        let args = args.send(input.memory(Blocks::Varying(&from)));
-        let args = args.recv(output.memory(Blocks::Varying(&into)));
-        // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours,
-        // or the exchange gives an error before it moves a byte; the buffers are held here.
-        unsafe { dispatch(self, &call, &args)? };
-        output.commit();
-        Ok(())
+        let grid = (&**self, &*self.neighbors());
+        neighbor_alltoallv(grid, send, recv, send_counts, recv_counts, Location::caller())
     }
 }
 
-/// Neighbours that a place has, or would have: before and behind on each axis.
-fn sides(grid: &Cartesian) -> usize {
-    2 * grid.dims().len()
+/// The ranks of a grid, and for each side the neighbour there, as [`Cartesian::neighbors`] has them.
+type Grid<'a> = (&'a Comm, &'a [Option<usize>]);
+
+fn neighbor_allgather<S, R>(
+    (comm, neighbors): Grid<'_>,
+    send: &S,
+    recv: &mut R,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let (dtype, block) = (input.dtype(), input.len());
+    let call = Call::new(Kind::NeighborAllgather, site).data(dtype, block);
+    check::length(&call, "receive buffer", output.len(), neighbors.len().saturating_mul(block))?;
+    let incoming = equal(neighbors, 1, block);
+    let args = Args::new(&NEIGHBOR_ALLGATHER, dtype).incoming(&incoming);
+    let args = args.send(input.memory(Blocks::One(block)));
+    let into = even(neighbors.len(), block);
+    let args = args.recv(output.memory(Blocks::Varying(&into)));
+    // SAFETY: the buffers hold one block, and one for each side; they are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+fn neighbor_alltoall<S, R>(
+    (comm, neighbors): Grid<'_>,
+    send: &S,
+    recv: &mut R,
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let (dtype, len) = (input.dtype(), input.len());
+    let call = Call::new(Kind::NeighborAlltoall, site).data(dtype, len);
+    let block = len.div_ceil(neighbors.len().max(1));
+    check::length(&call, "send buffer", len, block * neighbors.len())?;
+    check::length(&call, "receive buffer", output.len(), len)?;
+    let incoming = equal(neighbors, neighbors.len(), block);
+    let displacements = even(neighbors.len(), block);
+    let args = Args::new(&NEIGHBOR_ALLTOALL, dtype).incoming(&incoming);
+    let args = args.send(input.memory(Blocks::Varying(&displacements)));
+    let args = args.recv(output.memory(Blocks::Varying(&displacements)));
+    // SAFETY: the buffers hold a block for each side, and are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
+}
+
+fn neighbor_alltoallv<S, R>(
+    (comm, neighbors): Grid<'_>,
+    send: &S,
+    recv: &mut R,
+    send_counts: &[usize],
+    recv_counts: &[usize],
+    site: &'static Location<'static>,
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
+    let input = Input::new(send.view())?;
+    let mut output = Output::new(recv.view_mut())?;
+    let dtype = input.dtype();
+    let call = Call::new(Kind::NeighborAlltoallv, site);
+    let call = call.data(dtype, Call::UNEQUAL);
+    let n = neighbors.len();
+    let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
+    let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
+    let incoming = learn((comm, neighbors), &call, &from, &into)?;
+    let args = Args::new(&NEIGHBOR_ALLTOALLV, dtype).incoming(&incoming);
+    let args = args.send(input.memory(Blocks::Varying(&from)));
+    let args = args.recv(output.memory(Blocks::Varying(&into)));
+    // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours,
+    // or the exchange gives an error before it moves a byte; the buffers are held here.
+    unsafe { dispatch(comm, &call, &args)? };
+    output.commit();
+    Ok(())
 }
 
 /// The neighbours that there are, with their sides. What comes from one side was sent to the
 /// opposite side: before and behind differ in the last bit.
-fn around(grid: &Cartesian) -> Vec<(usize, usize)> {
-    let neighbors = grid.neighbors().into_iter().enumerate();
-    neighbors.filter_map(|(side, rank)| Some((side, rank?))).collect()
+fn around(neighbors: &[Option<usize>]) -> Vec<(usize, usize)> {
+    let neighbors = neighbors.iter().enumerate();
+    neighbors.filter_map(|(side, rank)| Some((side, (*rank)?))).collect()
 }
 
 /// The blocks of `count` elements that the neighbours have for this rank, each one block of several
 /// or, where each has `blocks` of them, the one for the side on which this rank is.
-fn equal(grid: &Cartesian, blocks: usize, count: usize) -> Vec<Incoming> {
+fn equal(neighbors: &[Option<usize>], blocks: usize, count: usize) -> Vec<Incoming> {
     let block = |(side, peer): (usize, usize)| {
         let index = if blocks == 1 { 0 } else { side ^ 1 };
         let (from, into, total) = (index * count, side * count, blocks * count);
         Incoming { peer, side, index, from, total, into, count }
     };
-    around(grid).into_iter().map(block).collect()
+    around(neighbors).into_iter().map(block).collect()
 }
 
 /// The displacements of a block of `count` elements for each side.
-fn even(grid: &Cartesian, count: usize) -> Vec<usize> {
-    (0..=sides(grid)).map(|side| side * count).collect()
+fn even(sides: usize, count: usize) -> Vec<usize> {
+    (0..=sides).map(|side| side * count).collect()
 }
 
 const NEIGHBOR_ALLGATHER: Collective = of(Kind::NeighborAllgather);
@@ -288,7 +332,7 @@ pub(crate) fn counts(args: &Args<'_>) -> CountsCheck {
 /// Asks each neighbour for its block: where it is, how long, and how long its buffer is. An
 /// exchange of its own.
 fn learn(
-    grid: &Cartesian,
+    (comm, neighbors): Grid<'_>,
     call: &Call<'_>,
     from: &[usize],
     into: &[usize],
@@ -299,13 +343,14 @@ fn learn(
         .windows(2)
         .map(|ends| [ends[0], ends[1] - ends[0], total].map(|it| it as u64))
         .collect();
-    let mut heard = vec![[0; 3]; sides(grid)];
-    let (mut incoming, displacements) = (equal(grid, sides(grid), 1), even(grid, 1));
+    let mut heard = vec![[0; 3]; neighbors.len()];
+    let (mut incoming, displacements) =
+        (equal(neighbors, neighbors.len(), 1), even(neighbors.len(), 1));
     let args = Args::new(&NEIGHBOR_ALLTOALL, &Header::DTYPE).incoming(&incoming);
     let args = args.send(Memory::host(said.as_ptr().cast(), Blocks::Varying(&displacements)));
     let args = args.recv(Memory::host(heard.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: both vectors hold a header for each side.
-    unsafe { dispatch(grid, call, &args)? };
+    unsafe { dispatch(comm, call, &args)? };
     for block in &mut incoming {
         let [from, count, total] = heard[block.side].map(|word: u64| word as usize);
         *block = Incoming { from, count, total, into: into[block.side], ..*block };
