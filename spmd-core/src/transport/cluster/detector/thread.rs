@@ -205,8 +205,10 @@ impl DetectorThread {
                 self.mark_dead(process);
                 continue;
             }
+            // One that has gone before it could say that it has entered a block is in the first.
+            let unsaid = self.entered[process] == 0 && self.shared.ranks.lock().is_some();
             let inside = match self.process {
-                0 => self.entered[process] > self.shared.left.load(Acquire),
+                0 => unsaid || self.entered[process] > self.shared.left.load(Acquire),
                 _ => self.shared.ranks.lock().is_some(),
             };
             if inside && self.failed.is_none() {
