@@ -49,7 +49,9 @@ fn unpack(folder: &Path) -> Result<(), String> {
         entries.filter(|path| path.extension().is_some_and(|it| it == "crate")).collect();
     let (mut members, mut patches) = (String::new(), String::new());
     for archive in archives {
-        let mut tar = command("tar", &["-x", "-f"]);
+        // As of now: archives have one date for all versions, by which cargo would take what it has
+        // compiled of another one for this.
+        let mut tar = command("tar", &["-x", "-m", "-f"]);
         tar.arg(&archive).arg("-C").arg(folder);
         if let Some(wrong) = tools::watch(tar).wrong {
             return Err(wrong);
