@@ -200,7 +200,7 @@ impl DetectorThread {
         let (late, still) = self.gone.iter().partition(|(_, since)| since.elapsed() >= patience);
         self.gone = still;
         let late: Vec<(usize, Instant)> = late;
-        for (process, _) in late {
+        for (process, since) in late {
             if self.survives {
                 self.mark_dead(process);
                 continue;
@@ -211,7 +211,10 @@ impl DetectorThread {
                 0 => unsaid || self.entered[process] > self.shared.left.load(Acquire),
                 _ => self.shared.ranks.lock().is_some(),
             };
-            if inside && self.failed.is_none() {
+            if !inside {
+                // The ranks of this process may be about to enter the block.
+                self.gone.push((process, since));
+            } else if self.failed.is_none() {
                 let fault = Fault::Rank { rank: process * self.each, cause: Cause::Lost };
                 self.report_and_stop(fault);
             }
