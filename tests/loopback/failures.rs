@@ -108,15 +108,17 @@ fn a_process_that_exits() {
 
 #[test]
 fn a_connection_that_is_cut() {
-    for shape in [(2, 1, false), (3, 2, false), (2, 2, true)] {
+    let shapes = [(2, 1, false), (3, 2, false), (2, 2, true)];
+    // At once, too: one of them may not have said yet that it has entered the block.
+    for (shape, at) in shapes.into_iter().flat_map(|shape| [(shape, 50), (shape, 0)]) {
         let job = quiet(shape);
         let (handle, start) = (job.handle(), Instant::now());
         let ran = job.run(move |ctx| {
             for turn in 0.. {
-                ctx.barrier()?;
-                if turn == 50 && ctx.rank() == 0 {
+                if turn == at && ctx.rank() == 0 {
                     handle.cut(0, 1);
                 }
+                ctx.barrier()?;
             }
             Ok(())
         });

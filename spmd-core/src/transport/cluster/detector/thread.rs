@@ -205,11 +205,13 @@ impl DetectorThread {
                 self.mark_dead(process);
                 continue;
             }
-            // One that has gone before it could say that it has entered a block is in the first.
-            let unsaid = self.entered[process] == 0 && self.shared.ranks.lock().is_some();
+            let in_block = self.shared.ranks.lock().is_some();
             let inside = match self.process {
-                0 => unsaid || self.entered[process] > self.shared.left.load(Acquire),
-                _ => self.shared.ranks.lock().is_some(),
+                _ if self.joins() => true,
+                // One that has gone before it could say that it has entered a block is in the first.
+                0 if self.entered[process] == 0 => in_block,
+                0 => self.entered[process] > self.shared.left.load(Acquire),
+                _ => in_block,
             };
             if !inside {
                 // The ranks of this process may be about to enter the block.
@@ -341,10 +343,17 @@ impl DetectorThread {
         Fault::Rank { rank: self.process * self.each, cause: Cause::Returned(text) }
     }
 
-    /// Ends the process, if its ranks do not come to an end though the job has failed.
+    /// Whether this process has not entered a block yet: it may still be in what all do to join, which
+    /// nothing else ends.
+    fn joins(&self) -> bool {
+        self.shared.entered.load(Acquire) == 0
+    }
+
+    /// Ends the process, if its ranks do not come to an end, or into a block, though the job has
+    /// failed.
     fn end_if_failed(&self) {
         let Some((_, since)) = &self.failed else { return };
-        if since.elapsed() >= GRACE && self.shared.ranks.lock().is_some() {
+        if since.elapsed() >= GRACE && (self.joins() || self.shared.ranks.lock().is_some()) {
             if self.survives {
                 self.fabric.abort(1);
             }
