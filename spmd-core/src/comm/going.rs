@@ -24,7 +24,9 @@ pub(super) trait Going {
 
     /// Waits until `over`, which what the agent has started brings about, this among others: all of
     /// them `alike` in [`Going::releasers`], or not.
-    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool);
+    ///
+    /// Errors: whoever runs here cannot wait for it any longer, though it goes on.
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) -> Result<()>;
 
     /// What went wrong with it, which is over, if nobody knows. A panic goes on here.
     fn failure(&self) -> Result<()>;

@@ -32,8 +32,8 @@ pub(super) fn quietly(run: impl FnOnce()) {
 pub(super) trait Receive {
     /// Takes its message to its buffer. May wait, in a started call.
     fn receive(&self, message: UnexpectedMessage);
-    /// It has failed.
-    fn fail(&self, error: Error);
+    /// It has failed, with its message in hand: whoever has sent that is told.
+    fn give_up_message(&self, error: Error);
     fn posted(&self) -> &PostedReceive;
     fn is_over(&self) -> bool;
     /// Whether it is over, and nobody has to know more.
@@ -183,7 +183,7 @@ impl Outstanding {
             // over: when the transfer is, as nothing else ends it then.
             let started = unsafe { wait::start(self.endpoint.bell(), Box::new(transfer)) };
             if let (Err(error), Some(receive)) = (started, its()) {
-                receive.fail(error);
+                receive.give_up_message(error);
             }
             begun = true;
         }

@@ -152,6 +152,14 @@ impl<B: BufferMut> Receiving<B> {
         outstanding.broken(self.pattern.source)
     }
 
+    /// It has failed.
+    fn fail(&self, error: Error) {
+        self.failure.set(Some(error));
+        self.over.set(true);
+        let buf = self.buf.take();
+        quietly(|| drop(buf));
+    }
+
     /// Ends it if no message can come any more.
     fn look_for_the_end(&self) {
         let mut ready = || {
@@ -212,11 +220,11 @@ impl<B: BufferMut> Receive for Receiving<B> {
         self.over.set(true);
     }
 
-    fn fail(&self, error: Error) {
-        self.failure.set(Some(error));
-        self.over.set(true);
-        let buf = self.buf.take();
-        quietly(|| drop(buf));
+    fn give_up_message(&self, error: Error) {
+        if let Ok(waiter) = self.comm.waiter(&self.call) {
+            waiter.give_up(&error);
+        }
+        self.fail(error);
     }
 
     fn is_settled(&self) -> bool {
@@ -283,12 +291,13 @@ impl<B: BufferMut> Going for Receiving<B> {
         self.comm.scope.context
     }
 
-    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) {
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) -> Result<()> {
         let of = (&*self.comm, &self.call, self.noted);
         if await_message(of, (None, Agent::MESSAGE), alike, over).is_err() {
             // What has ended the wait ends this one, at least.
             self.until_over_on_record();
         }
+        Ok(())
     }
 
     fn failure(&self) -> Result<()> {

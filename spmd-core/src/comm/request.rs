@@ -233,7 +233,7 @@ fn any_over<B>(requests: &[Request<B>]) -> Result<usize> {
         && let Some(first) = all().next()
     {
         let alike = all().all(|going| going.releasers() == first.releasers());
-        first.until_any(alike, &|| over().is_some());
+        first.until_any(alike, &|| over().is_some())?;
     }
     over().ok_or_else(|| Error::argument("there is no request to wait for".into()))
 }

@@ -82,10 +82,12 @@ impl Comm {
     }
 
     /// Waits until all sends to this world rank that go on are on their way: a message does not
-    /// overtake those that were sent before it.
+    /// overtake those that were sent before it. Not on record: they may be another agent's, which
+    /// can act.
     #[cold]
     pub(super) fn after_earlier_sends(&self, to: usize, waiter: &Waiter<'_>) -> Result<()> {
-        waiter.until_by(Some(to), || self.sends.is_clear(to).then_some(()))
+        let waiter = Waiter::new(&self.endpoint, &self.scope, waiter.call, waiter.noted).polled();
+        waiter.off_record().until_by(Some(to), || self.sends.is_clear(to).then_some(()))
     }
 }
 
@@ -189,11 +191,14 @@ impl Going for Sent {
         self.comm.scope.context
     }
 
-    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) {
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) -> Result<()> {
         let of = (&*self.comm, &self.call, self.noted);
-        if await_message(of, (None, Agent::MESSAGE), alike, over).is_err() {
-            wait::until_done(self.comm.endpoint.bell(), over);
+        let waited = await_message(of, (None, Agent::MESSAGE), alike, over);
+        if let Err(error @ Error::Argument(_)) = waited {
+            return Err(error);
         }
+        wait::until_done(self.comm.endpoint.bell(), over);
+        Ok(())
     }
 
     fn failure(&self) -> Result<()> {

@@ -75,8 +75,9 @@ impl Going for StartedCall {
         0
     }
 
-    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) {
+    fn until_any(&self, alike: bool, over: &dyn Fn() -> bool) -> Result<()> {
         self.until(alike, over);
+        Ok(())
     }
 
     fn failure(&self) -> Result<()> {
