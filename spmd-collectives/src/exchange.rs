@@ -51,6 +51,12 @@ impl CountsCheck {
         })
     }
 
+    /// Of the blocks that the peers of a call have for this rank, each with what it takes.
+    pub(crate) fn of_incoming(args: &Args<'_>) -> CountsCheck {
+        let takes = |block: &Incoming| (*block, args.recv.blocks.of(block.side).1);
+        CountsCheck::of(args.incoming.iter().map(takes))
+    }
+
     /// The rank whose block does not fit.
     pub(crate) fn wrong(self) -> Option<usize> {
         match self {

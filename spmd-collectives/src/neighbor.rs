@@ -288,7 +288,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         _ => 1,
     };
     let varying = kind == Kind::NeighborAlltoallv;
-    let counts = if varying { counts(args) } else { CountsCheck::Implied };
+    let counts = if varying { CountsCheck::of_incoming(args) } else { CountsCheck::Implied };
     let exchange = Exchange { by_rank: false, ..Exchange::of_ranks(args, sides, counts) };
     let bytes = exchange.total * args.size();
     let fits = bytes <= PAYLOAD;
@@ -321,12 +321,6 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
             }
         }
     })
-}
-
-/// Whether what the neighbours send is what this rank takes.
-pub(crate) fn counts(args: &Args<'_>) -> CountsCheck {
-    let takes = |block: &Incoming| (*block, args.recv.blocks.of(block.side).1);
-    CountsCheck::of(args.incoming.iter().map(takes))
 }
 
 /// Asks each neighbour for its block: where it is, how long, and how long its buffer is. An

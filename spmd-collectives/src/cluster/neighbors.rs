@@ -6,7 +6,7 @@ use spmd_core::internal::{Args, Blocks, Call, Incoming, Kind, Memory};
 use spmd_core::{Comm, Result};
 
 use super::moving::{agree_on_counts, alltoall};
-use crate::neighbor::counts;
+use crate::exchange::CountsCheck;
 
 /// Exchanges blocks with neighbours, of which `send` has one for all or one for each side. Between
 /// two ranks they go in the order of the sides on which the receiver has the sender.
@@ -17,7 +17,7 @@ use crate::neighbor::counts;
 /// long but in an alltoall of varying blocks.
 pub(super) unsafe fn neighbors(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if args.collective.kind == Kind::NeighborAlltoallv {
-        agree_on_counts(comm, call, counts(args).wrong())?;
+        agree_on_counts(comm, call, CountsCheck::of_incoming(args).wrong())?;
     }
     let size = args.size();
     let mut incoming = args.incoming.to_vec();
