@@ -73,6 +73,7 @@ impl Outstanding {
     ///
     /// Errors: a started call runs here.
     pub(super) fn of(comm: &Comm) -> Result<Rc<Outstanding>> {
+        comm.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         wait::companion(comm.endpoint.bell(), || {
             Rc::new_cyclic(|this| Outstanding {
                 endpoint: comm.endpoint.clone(),

@@ -14,6 +14,7 @@ const ALL: &[Case] = &[
     (receives_that_are_cancelled, None),
     (messages_that_do_not_fit, Some(2)),
     (bools_and_gaps, Some(2)),
+    (collectives_meanwhile, None),
 ];
 
 /// All cases that are made for so many ranks.
@@ -222,6 +223,43 @@ fn bools_and_gaps(ctx: &Ctx) -> Result<()> {
         })?;
         assert_eq!(got, flags);
         assert!(odd.chunks(2).zip(&numbers).all(|(pair, number)| pair == [*number, 0]));
+    }
+    Ok(())
+}
+
+/// A rank goes on with its messages while it is in a collective for which others are not ready.
+fn collectives_meanwhile(ctx: &Ctx) -> Result<()> {
+    let (me, last) = (ctx.rank(), ctx.size() - 1);
+    for turn in (0..4).filter(|_| last > 0) {
+        let receives = turn % 2 == 0;
+        let message = given(0, turn, 150_000);
+        if me == 0 {
+            let request = match receives {
+                true => Ok(ctx.irecv(vec![0; 150_000], last, 0)?),
+                // More than go at once.
+                false => Err((0..80)
+                    .map(|tag| ctx.isend(message.clone(), last, tag))
+                    .collect::<Result<Vec<_>>>()?),
+            };
+            assert_eq!(ctx.allreduce_value(1, Sum)?, ctx.size());
+            match request {
+                Ok(received) => assert_eq!(received.wait()?.0, message),
+                Err(sent) => drop(wait_all(sent)?),
+            }
+        } else {
+            if me == last {
+                let mut got = vec![0; 150_000];
+                match receives {
+                    true => ctx.ssend(&message, 0, 0)?,
+                    false => (0..80).rev().try_for_each(|tag| {
+                        ctx.recv(&mut got, 0, tag)?;
+                        assert_eq!(got, message);
+                        Ok::<_, Error>(())
+                    })?,
+                }
+            }
+            assert_eq!(ctx.allreduce_value(1, Sum)?, ctx.size());
+        }
     }
     Ok(())
 }

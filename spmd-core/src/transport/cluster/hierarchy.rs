@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use super::joined::Cluster;
 use super::leader_group::Leaders;
@@ -29,6 +29,8 @@ pub(crate) struct Hierarchy {
     /// calls. It must be known of each that nobody else in it can be waited for: that no other
     /// communicator has been made since all had none.
     pub(super) blocking: AtomicBool,
+    /// How many there have been of these.
+    pub(super) blocking_steps: AtomicU32,
 }
 
 impl Deref for Hierarchy {
@@ -60,7 +62,16 @@ impl Hierarchy {
         let lone_ranks = primary && cluster.each == 1 && !cluster.survives();
         let blocking = AtomicBool::new(lone_ranks);
         let leaders = Arc::new(Leaders::new(processes, homes, now, primary));
-        Arc::new(Hierarchy { cluster, leaders, members, places, ordered, lone_ranks, blocking })
+        Arc::new(Hierarchy {
+            cluster,
+            leaders,
+            members,
+            places,
+            ordered,
+            lone_ranks,
+            blocking,
+            blocking_steps: AtomicU32::new(0),
+        })
     }
 
     /// Has the failure detector look at it.

@@ -80,6 +80,8 @@ pub(crate) struct Cluster {
     pub(super) lost: Box<[AtomicBool]>,
     pub(super) settled: Outcomes,
     pub(super) texts: Mutex<Texts>,
+    /// A rank of this process has, or had, messages or calls that go on in this block.
+    pub(super) requests: AtomicBool,
     /// The number of the next payload.
     pub(super) payloads: AtomicU32,
     /// Packets sent to each process, and taken from each.
@@ -101,7 +103,8 @@ impl Cluster {
         let first = fabric.process() * each;
         let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
-        let (payloads, leaders, ended, creation_order, settled, ledger) = Default::default();
+        let (requests, payloads, leaders, ended) = Default::default();
+        let (creation_order, settled, ledger) = Default::default();
         let survives = fabric.survives() && detector.is_some();
         let windows = Windows::new(processes, each);
         let lost = (0..processes).map(|_| AtomicBool::new(false)).collect();
@@ -118,6 +121,7 @@ impl Cluster {
             lost,
             settled,
             texts,
+            requests,
             payloads,
             sent,
             taken,
@@ -126,6 +130,11 @@ impl Cluster {
             ledger,
             windows,
         }
+    }
+
+    /// Messages or calls of a rank of this process go on while it does something else.
+    pub(crate) fn has_requests(&self) {
+        self.requests.store(true, Relaxed);
     }
 
     /// Has the failure detector look at these.

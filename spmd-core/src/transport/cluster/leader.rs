@@ -42,6 +42,22 @@ impl Hierarchy {
     }
 }
 
+/// After how many steps that hold their process up the leaders meet: by then, all of them know that
+/// some rank has requests.
+const TOGETHER: u32 = 64;
+
+impl Hierarchy {
+    /// Whether the leaders are to meet before the next step, for what all must know.
+    #[inline]
+    fn is_due(&self) -> bool {
+        let steps = &self.blocking_steps;
+        self.blocking.load(Relaxed) && {
+            steps.store(steps.load(Relaxed).wrapping_add(1), Relaxed);
+            steps.load(Relaxed).is_multiple_of(TOGETHER)
+        }
+    }
+}
+
 impl<P: Copy> Leader<'_, P> {
     /// The communicator's ranks.
     pub fn size(&self) -> usize {
@@ -94,7 +110,8 @@ impl<P: Copy> Leader<'_, P> {
     /// made other calls so far, this one among them.
     pub fn meet(&self) -> Result<()> {
         let print = self.round.fingerprint();
-        let alone = self.hierarchy.lone_ranks && extra_comms() == 0;
+        let requests = self.hierarchy.cluster.requests.load(Relaxed);
+        let alone = self.hierarchy.lone_ranks && extra_comms() == 0 && !requests;
         let (first_report, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (first_report.as_ptr().cast(), least.as_mut_ptr().cast());
         let op = &ErasedOp::new::<u64, _>(&Min);
@@ -127,7 +144,7 @@ impl<P: Copy> Leader<'_, P> {
     /// what is readable, or touches what is writable, until this returns.
     #[inline]
     pub unsafe fn step(&self, step: NativeCollective<'_>) -> Result<()> {
-        if self.round.world().tuning.check {
+        if self.round.world().tuning.check || self.hierarchy.is_due() {
             self.meet()?;
         }
         // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
@@ -144,12 +161,29 @@ impl<P: Copy> Leader<'_, P> {
         let blocking = self.hierarchy.blocking.load(Relaxed);
         // This process looks after its packets again when the step is complete.
         let outcome = self.hierarchy.cluster.fabric.flush().and_then(|()| {
+            if blocking {
+                self.await_others()?;
+            }
             // SAFETY: the step's memory is valid for what it says, and nobody interferes with it,
             // until this returns (this function's contract). By then `run` and `attempt` are
             // through with the step.
             unsafe { if blocking { self.processes.run(step) } else { self.attempt(step) } }
         });
         outcome.map_err(|error| self.explain(error))
+    }
+
+    /// Sees to it that nobody needs this process while a step holds it up: where it has requests,
+    /// waits until all others have begun this round.
+    #[inline]
+    fn await_others(&self) -> Result<()> {
+        let cluster = &self.hierarchy.cluster;
+        match &cluster.detector {
+            Some(detector) if cluster.requests.load(Relaxed) => {
+                detector.ask_for_round(self.round.number());
+                self.round.wait_on_cluster(|| detector.all_have_begun().then_some(Ok(())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What is wrong with a step, if it is known better than the library knows it.

@@ -41,6 +41,11 @@ impl Now {
         self.inside.store(0, Release);
     }
 
+    /// The last round that was begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Acquire)
+    }
+
     /// The calls so far, as the leader sees them.
     pub(super) fn rounds(&self, world: &World) -> Rounds {
         Rounds::of(world, self.leader, self.area, self.begun.load(Relaxed), SLOTS)

@@ -109,6 +109,12 @@ impl Observed for Ranks {
         state
     }
 
+    fn begun(&self) -> u64 {
+        let all = self.cluster.all_leaders();
+        let own = all.iter().find(|leaders| leaders.is_primary());
+        own.map_or(0, |leaders| leaders.now().begun())
+    }
+
     fn have_ended(&self) -> bool {
         self.cluster.ended.load(Acquire)
     }

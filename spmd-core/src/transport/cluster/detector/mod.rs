@@ -6,7 +6,8 @@
 //! second; if a wait has lasted that long, it says so; a native call ends at its time limit
 //! (`overdue.rs`). Process 0 then asks all how things stand (`state.rs`) until nobody says so any
 //! more. A connection that breaks while ranks are in a block is a dead peer. Who does not know the
-//! job's secret gets no answer, and no more of this process than `acceptor.rs` says.
+//! job's secret gets no answer, and no more of this process than `acceptor.rs` says. Besides, it tells
+//! when all processes have begun a round (`begun.rs`).
 //!
 //! Where processes go on when others fail (`survive.rs`), any two detectors are joined, so that
 //! each sees by itself who is gone; the lowest that is left diagnoses. Of two that live and lose the
@@ -15,6 +16,7 @@
 mod acceptor;
 mod address;
 mod alarm;
+mod begun;
 mod cut_off;
 mod diagnose;
 #[cfg(any(fuzzing, test))]
@@ -70,10 +72,19 @@ impl FailureDetector {
             return Ok(None);
         }
         let (net, waker) = Net::join(fabric)?;
-        let (ranks, entered, left, outbox, unsent, over) = Default::default();
+        let (ranks, entered, left, outbox, unsent, over, all_begun) = Default::default();
         let known = PeerStatus::new(fabric.processes());
-        let shared =
-            Arc::new(DetectorShared { ranks, entered, left, outbox, unsent, waker, known, over });
+        let shared = Arc::new(DetectorShared {
+            ranks,
+            entered,
+            left,
+            outbox,
+            unsent,
+            waker,
+            known,
+            over,
+            all_begun,
+        });
         let thread = DetectorThread::new(shared.clone(), (fabric, first_report), net, each);
         let spawned =
             std::thread::Builder::new().name("spmd detector".into()).spawn(|| thread.run());

@@ -10,6 +10,9 @@ pub(in super::super) trait Observed: Send + Sync {
     /// How things stand.
     fn state(&self) -> ProcessState;
 
+    /// The last round of the block's own communicator that they have begun.
+    fn begun(&self) -> u64;
+
     /// Whether they have done all that they do in their block.
     fn have_ended(&self) -> bool;
 

@@ -29,4 +29,6 @@ pub(super) struct DetectorShared {
     pub(super) known: PeerStatus,
     /// Nobody has need of the detector any more.
     pub(super) over: AtomicBool,
+    /// All processes have begun the round that was asked for last.
+    pub(super) all_begun: AtomicBool,
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::super::first_report::FirstReport;
 use super::alarm::Launcher;
+use super::begun::BegunRounds;
 use super::net::{Event, Net};
 use super::overdue::Overdue;
 use super::shared::{DetectorShared, LOOK};
@@ -25,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The thread's own.
 pub(super) struct DetectorThread {
-    shared: Arc<DetectorShared>,
+    pub(super) shared: Arc<DetectorShared>,
     pub(super) fabric: Arc<dyn Fabric>,
     first_report: Arc<FirstReport>,
     /// Whether processes go on when others fail.
@@ -39,7 +40,7 @@ pub(super) struct DetectorThread {
     last: ProcessState,
     overdue: Overdue,
     /// Of process 0: the last block that each process has entered.
-    entered: Vec<u64>,
+    pub(super) entered: Vec<u64>,
     /// Processes that are gone, and since when: they may have left the block, as others have.
     pub(super) gone: Vec<(usize, Instant)>,
     /// Of process 0: the number of the last question, the answers to it, and what all answers so
@@ -47,6 +48,8 @@ pub(super) struct DetectorThread {
     asked: u64,
     answers: BTreeMap<usize, ProcessState>,
     snapshots: Snapshots,
+    /// Rounds that processes ask for.
+    pub(super) begun: BegunRounds,
     /// What joins the processes, for people.
     library: String,
     /// Of process 0: when somebody said last that something waits.
@@ -80,6 +83,7 @@ impl DetectorThread {
             asked: 0,
             answers: BTreeMap::new(),
             snapshots: Snapshots::new(each),
+            begun: BegunRounds::default(),
             library: fabric.name().to_owned(),
             waiting: None,
             failed: None,
@@ -112,6 +116,7 @@ impl DetectorThread {
                 self.looked = Instant::now();
                 self.snapshot();
             }
+            self.answer_for_rounds();
             self.lose_those_gone();
             self.end_if_failed();
         }
@@ -122,8 +127,11 @@ impl DetectorThread {
         let snapshot = LOOK.saturating_sub(self.looked.elapsed());
         let end = self.failed.as_ref().and_then(|(_, since)| GRACE.checked_sub(since.elapsed()));
         let farewell = (!self.gone.is_empty()).then_some(FAREWELL);
+        // Ranks tell nobody that they begin a round.
+        let round = self.begun.is_awaited().then_some(Duration::ZERO);
         // A millisecond more: a wait is cut to whole ones.
-        end.into_iter().chain(farewell).fold(snapshot, Duration::min) + Duration::from_millis(1)
+        end.into_iter().chain(round).chain(farewell).fold(snapshot, Duration::min)
+            + Duration::from_millis(1)
     }
 
     /// Says to all what a rank of this process wants to be said.
@@ -146,6 +154,9 @@ impl DetectorThread {
             DetectorMessage::Fault(_) if self.diagnoses() || self.survives => {
                 self.net.send_to_all(&word)
             }
+            DetectorMessage::AskForRound(round) if self.diagnoses() => {
+                self.pass_on_question(self.process, round);
+            }
             _ if self.diagnoses() => {}
             word => self.net.send(self.diagnose_all(), &word),
         }
@@ -159,7 +170,7 @@ impl DetectorThread {
         (0..self.process).find(|it| !self.shared.known.is_dead(*it)).unwrap_or(self.process)
     }
 
-    fn diagnoses(&self) -> bool {
+    pub(super) fn diagnoses(&self) -> bool {
         self.diagnose_all() == self.process
     }
 
@@ -190,6 +201,10 @@ impl DetectorThread {
             }
             DetectorMessage::Lost(other) => self.pass_on(process, other),
             DetectorMessage::LostBy(other) => self.settle_with(other),
+            DetectorMessage::AskForRound(round) => self.pass_on_question(process, round),
+            DetectorMessage::TellOfRound(asker, round) => self.is_asked(asker, round),
+            DetectorMessage::HasBegun(asker) => self.one_has_begun(asker),
+            DetectorMessage::AllHaveBegun => self.all_have_begun(),
         }
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::peer_status::AgreementKey;
 use super::acceptor::same;
+use super::begun::BlockRound;
 use super::state::{MOST, ProcessState};
 use crate::fault::Fault;
 
@@ -56,6 +57,14 @@ pub(super) enum DetectorMessage {
     Lost(usize),
     /// That process has lost its connection to the one that is told this.
     LostBy(usize),
+    /// Have all processes begun this round?
+    AskForRound(BlockRound),
+    /// That process asks whether the one that is told this has begun the round.
+    TellOfRound(usize, BlockRound),
+    /// This process has begun the round for which that one has asked.
+    HasBegun(usize),
+    /// All have begun the round for which the one that is told this has asked.
+    AllHaveBegun,
 }
 
 /// How long a host may be silent, asked every second, until it counts as gone. Its system answers,
