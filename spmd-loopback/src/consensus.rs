@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use spmd_core::element::DType;
 use spmd_core::op::ErasedOp;
-use spmd_core::transport::fabric::{FabricRequest, NativeCollective, ProcessGroup};
+use spmd_core::transport::fabric::{
+    FabricDuplicate, FabricRequest, NativeCollective, ProcessGroup,
+};
 use spmd_core::{Error, Result};
 
 use crate::meetings::{Key, What};
-use crate::net::State;
+use crate::net::{Net, State};
 use crate::plan::wrong;
 use crate::processes::LoopbackGroup;
 use crate::sets::Set;
@@ -114,6 +116,18 @@ impl LoopbackGroup {
         self.meet(key, (&all, false), (true, members.to_vec()), made)
     }
 
+    /// Comes to the next meeting that duplicates the set.
+    fn begin_duplicate(&self) -> Duplicate {
+        let key = (self.set, What::Duplicate, self.next(What::Duplicate), Vec::new());
+        let mut state = self.net.begin(self.process);
+        let meeting = state.meetings.open.entry(key.clone()).or_default();
+        meeting.said.insert(self.rank, (true, Vec::new()));
+        drop(state);
+        self.net.notify();
+        let (net, process) = (self.net.clone(), self.process);
+        Duplicate { net, process, key }
+    }
+
     fn make_shrunk(&self) -> Result<(Arc<dyn ProcessGroup>, Vec<usize>)> {
         let key = (self.set, What::Consensus, self.next(What::Consensus), Vec::new());
         let all: Vec<usize> = (0..self.size).collect();
@@ -134,6 +148,29 @@ impl LoopbackGroup {
     }
 }
 
+/// A set that is being duplicated, as one of its processes has it.
+struct Duplicate {
+    net: Arc<Net>,
+    process: usize,
+    key: Key,
+}
+
+impl FabricDuplicate for Duplicate {
+    fn test(&mut self) -> Result<Option<Arc<dyn ProcessGroup>>> {
+        let mut state = self.net.enter(self.process);
+        let members = state.set(self.key.0).members.clone();
+        if state.meetings.open[&self.key].said.len() < members.len() {
+            return Ok(None);
+        }
+        let all = (0..members.len()).collect();
+        let meeting = state.meetings.open.get_mut(&self.key).expect("this process has not left it");
+        meeting.complete.get_or_insert(all);
+        let set = state.make(&self.key, members);
+        state.leave(&self.key);
+        Ok(Some(Arc::new(LoopbackGroup::new(&self.net, &state, self.process, set))))
+    }
+}
+
 impl ProcessGroup for LoopbackGroup {
     fn rank(&self) -> usize {
         self.rank
@@ -150,6 +187,10 @@ impl ProcessGroup for LoopbackGroup {
             return Err(Error::argument(why));
         }
         self.make_subset(members, key)
+    }
+
+    fn duplicate(&self) -> Result<Box<dyn FabricDuplicate>> {
+        Ok(Box::new(self.begin_duplicate()))
     }
 
     fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool {

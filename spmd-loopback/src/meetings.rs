@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 pub(crate) enum What {
     Subset,
     Part,
+    Duplicate,
     Consensus,
 }
 

@@ -85,6 +85,7 @@ macro_rules! functions {
             comm_rank MPI_Comm_rank (comm: Comm, rank: *mut c_int);
             comm_size MPI_Comm_size (comm: Comm, size: *mut c_int);
             comm_dup MPI_Comm_dup (comm: Comm, new: *mut Comm);
+            comm_idup MPI_Comm_idup (comm: Comm, new: *mut Comm, request: *mut Request);
             comm_free MPI_Comm_free (comm: *mut Comm);
             comm_create_errhandler MPI_Comm_create_errhandler (function: HandleError, new: *mut Errhandler);
             comm_set_errhandler MPI_Comm_set_errhandler (comm: Comm, handler: Errhandler);

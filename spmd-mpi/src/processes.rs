@@ -1,15 +1,19 @@
 //! Processes that make collective steps together: a communicator.
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use spmd_core::element::DType;
 use spmd_core::op::ErasedOp;
-use spmd_core::transport::fabric::{FabricRequest, NativeCollective, ProcessGroup};
+use spmd_core::transport::fabric::{
+    FabricDuplicate, FabricRequest, NativeCollective, ProcessGroup,
+};
 use spmd_core::{Error, Result};
 
-use crate::handles::{Comm, Group};
+use crate::handles::{Comm, Group, Request};
 use crate::mpi::{Calls, Mpi};
+use crate::packets::complete;
 use crate::provider::{bits, pieces};
 use crate::requests::{BorrowedRequest, Kind, OwnedRequest, RequestGroup};
 use crate::steps::make;
@@ -58,6 +62,28 @@ impl MpiGroup {
     }
 }
 
+/// A communicator that is being duplicated.
+struct Duplicate {
+    mpi: &'static Mpi,
+    /// MPI writes it until the request is complete: where that is not waited for, it stays.
+    new: ManuallyDrop<Box<Comm>>,
+    request: Request,
+    tags: u32,
+}
+
+// SAFETY: the handles may be used on any thread that has `Mpi::calls`.
+unsafe impl Send for Duplicate {}
+
+impl FabricDuplicate for Duplicate {
+    fn test(&mut self) -> Result<Option<Arc<dyn ProcessGroup>>> {
+        let calls = self.mpi.calls()?;
+        if !complete(&calls, &mut self.request)? {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(MpiGroup::new(self.mpi, &calls, **self.new, self.tags)?)))
+    }
+}
+
 impl ProcessGroup for MpiGroup {
     fn rank(&self) -> usize {
         self.rank
@@ -82,6 +108,21 @@ impl ProcessGroup for MpiGroup {
             unsafe { calls.comm_create_group(self.comm, group, tag, &mut comm) }
         })?;
         Ok(Arc::new(MpiGroup::new(self.mpi, &calls, comm, self.tags)?))
+    }
+
+    fn duplicate(&self) -> Result<Box<dyn FabricDuplicate>> {
+        let calls = self.mpi.calls()?;
+        let mut new = Box::new(self.comm);
+        let mut request = calls.constants.request_null;
+        // SAFETY: the communicator is valid; the handles are writable, that of the new one until the
+        // request is complete, as `Duplicate` sees to.
+        unsafe { calls.comm_idup(self.comm, &mut *new, &mut request)? };
+        Ok(Box::new(Duplicate {
+            mpi: self.mpi,
+            new: ManuallyDrop::new(new),
+            request,
+            tags: self.tags,
+        }))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, random, requests};
+use spmd_conformance::{communicators, full, messages, random, requests, started};
 use spmd_loopback::Job;
 
 use crate::{SHAPES, Shape, quiet, slow};
@@ -58,6 +58,16 @@ fn messages_as_requests() {
     for seed in 0..if full() { 20 } else { 2 } {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).with_other_threads().run(requests::all);
+        ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
+    }
+}
+
+#[test]
+fn collectives_as_requests() {
+    everywhere(quiet, started::all);
+    for seed in 0..if full() { 20 } else { 2 } {
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let ran = slow(shape, seed).run(started::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
     }
 }

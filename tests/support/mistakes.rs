@@ -265,6 +265,52 @@ pub const MISTAKES: &[Mistake] = &[
         &["do not match", "neighbor_allgather of 1 i32 at", "neighbor_allgather of 1 u32 at"],
     ),
     (
+        "a started call that one rank does not start",
+        |ctx| if is_last(ctx) { Ok(()) } else { ctx.barrier_start()?.wait() },
+        &["deadlock", "barrier at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "started calls in another order",
+        |ctx| {
+            let reduce = |ctx: &Ctx| ctx.allreduce_in_place_start(vec![1], Sum);
+            let (barrier, sum) = match is_last(ctx) {
+                true => (ctx.barrier_start()?, reduce(ctx)?),
+                false => {
+                    let sum = reduce(ctx)?;
+                    (ctx.barrier_start()?, sum)
+                }
+            };
+            barrier.wait()?;
+            sum.wait().map(drop)
+        },
+        &["do not match", "allreduce_in_place of 1 i32", "barrier at tests/"],
+    ),
+    (
+        "a receive beside a started call",
+        |ctx| {
+            let barrier = ctx.dup()?.barrier_start()?;
+            if is_last(ctx) {
+                ctx.recv(&mut [0], 0, 0)?;
+            }
+            barrier.wait()
+        },
+        &["deadlock", "recv of 1 i32 from rank 0", "barrier at tests/", "support/mistakes.rs"],
+    ),
+    (
+        "a panic beside started calls",
+        |ctx| {
+            let sum = ctx.allreduce_start(vec![1; 30_000], vec![0; 30_000], Sum)?;
+            if is_last(ctx) {
+                let _barrier = ctx.barrier_start()?;
+                panic!("oh no");
+            }
+            sum.wait()?;
+            ctx.barrier_start()?.wait()?;
+            ctx.barrier_start()?.wait()
+        },
+        &["panicked", "oh no"],
+    ),
+    (
         "another type on a communicator that is dropped",
         |ctx| {
             let other = ctx.dup()?;

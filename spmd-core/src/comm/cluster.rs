@@ -27,7 +27,8 @@ impl Comm {
     /// ```
     #[must_use]
     pub fn mpi_handle(&self) -> Option<usize> {
-        self.hierarchy.as_ref().map(|hierarchy| hierarchy.processes.handle())
+        let processes = self.hierarchy.as_ref()?.processes().ok()?;
+        Some(processes.handle())
     }
 }
 
@@ -196,7 +197,7 @@ fn make_in_turn(leader: &Leader<'_, Made>) -> Result<()> {
     let groups = parts.chunk_by(|one, other| members(one)[0] == members(other)[0]);
     // Those of one process have an arena.
     let groups = groups.filter(|group| processes_of(leader, members(&group[0])).len() > 1);
-    let (together, all) = (leader.hierarchy.cluster().survives(), &leader.hierarchy.processes);
+    let (together, all) = (leader.hierarchy.cluster().survives(), leader.hierarchy.processes()?);
     let mut groups = groups.peekable();
     loop {
         let mine = groups.peek().map_or(NO_GROUP, |group| members(&group[0])[0] as u64);

@@ -106,7 +106,7 @@ impl Comm {
                 place[1..].copy_from_slice(words);
             }
         }
-        let processes = hierarchy.processes.clone();
+        let processes = hierarchy.processes()?.clone();
         let wants =
             move |said: &[u64]| present(said).any(|words| words.is_some_and(|it| fresh(&it)));
         // It waits inside the library, where other ranks of this process may have to be, too.

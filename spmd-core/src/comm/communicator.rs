@@ -100,6 +100,10 @@ impl Drop for Tracks {
     /// No call is under way, and the communicator is gone.
     fn drop(&mut self) {
         let Some(area) = self.area.get_mut().take() else { return };
+        let (world, rank) = (&self.endpoint.world, self.endpoint.rank);
+        for comm in self.comms.each_mut().map(Mutex::get_mut).into_iter().flatten() {
+            comm.hierarchy.iter().for_each(|hierarchy| hierarchy.drop_by(world, rank));
+        }
         // How many rounds this rank has begun on each.
         let rounds = |comm: &mut Mutex<Option<Comm>>| {
             comm.get_mut().as_ref().map_or(0, |comm| comm.area.rounds())

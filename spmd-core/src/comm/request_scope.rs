@@ -141,7 +141,7 @@ pub trait Starts<'a> {
     /// Starts a call: `body` makes it, on a communicator of the same ranks. All ranks start it, in
     /// the same order among the calls of the communicator.
     ///
-    /// Errors: what is known at once; the communicator spans processes without common memory; the
+    /// Errors: what is known at once; the communicator spans processes that go on when others fail; the
     /// system has no room for a stack.
     fn start<B: 'a>(
         &self,

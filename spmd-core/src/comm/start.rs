@@ -22,6 +22,7 @@ use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Scope, TRACKS};
+use crate::transport::cluster::Hierarchy;
 use crate::transport::shared::collective::{CollectiveArea, Moment};
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
@@ -112,7 +113,7 @@ impl Comm {
     /// the others follow in order. They end in any order.
     ///
     /// Errors: as for a call that is not started, of what is known at once; the communicator spans
-    /// processes without common memory; the system has no room for a stack.
+    /// processes that go on when others fail; the system has no room for a stack.
     ///
     /// # Safety
     /// What `body` uses lives until the call is over.
@@ -122,10 +123,11 @@ impl Comm {
         body: impl FnOnce(&Comm) -> Result<()> + 'a,
     ) -> Result<StartedCall> {
         let entered = self.user.enter(&call)?;
-        if self.hierarchy.is_some() {
+        let survives = |hierarchy: &Arc<Hierarchy>| hierarchy.cluster().survives();
+        if self.hierarchy.as_ref().is_some_and(survives) {
             return Err(Error::unavailable(
                 format!("{call}, started"),
-                "the communicator spans processes without common memory".into(),
+                "the communicator spans processes of which some may fail and others go on".into(),
                 "make the call without starting it".into(),
             ));
         }
@@ -134,10 +136,14 @@ impl Comm {
             Arc::new(Tracks::of(self))
         });
         let (start, moment) = (self.starts.get(), self.area.moment());
+        let (track, turn) = (start as usize % TRACKS, start / TRACKS as u64);
+        if let Some(hierarchy) = &self.hierarchy {
+            hierarchy.start(&self.track_of(hierarchy, 1 + track), self.endpoint.rank)?;
+            self.area.notes_start();
+        }
         self.starts.set(start + 1);
         self.endpoint.acts();
         drop(entered);
-        let (track, turn) = (start as usize % TRACKS, start / TRACKS as u64);
         let of_track = OnTrack { tracks: tracks.clone(), track, turn, start, moment, body };
         // SAFETY: what `body` uses lives until the call is over (this function's contract). The
         // rest is the call's own.
@@ -158,16 +164,23 @@ impl Comm {
         comm
     }
 
+    fn track_of(&self, hierarchy: &Hierarchy, track: usize) -> Arc<Hierarchy> {
+        let layout = self.endpoint.world.memory.layout;
+        hierarchy.track(track, |track| layout.area_of_track(self.area.index, track))
+    }
+
     /// The same ranks on the area of a track, or, of track 0, on none that is used.
     fn track(&self, track: usize) -> Comm {
         let index = self.endpoint.world.memory.layout.area_of_track(self.area.index, track);
+        let spans = self.hierarchy.as_ref().filter(|_| track > 0);
+        let hierarchy = spans.map(|hierarchy| self.track_of(hierarchy, track));
         Comm {
             endpoint: self.endpoint.clone(),
             route: self.route.clone(),
             scope: Scope { track, ..self.scope.clone() },
             me: self.me,
             here: self.here,
-            hierarchy: None,
+            hierarchy,
             beyond: self.beyond.clone(),
             offload: self.offload.clone(),
             area: CollectiveArea::new(index, self.scope.context),

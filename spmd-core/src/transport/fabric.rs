@@ -154,6 +154,12 @@ pub trait FabricRequest {
     fn test(&mut self) -> Result<bool>;
 }
 
+/// A set of processes that is being made.
+pub trait FabricDuplicate: Send {
+    /// The set, once all of its processes have begun to make it; no more calls then.
+    fn test(&mut self) -> Result<Option<Arc<dyn ProcessGroup>>>;
+}
+
 /// Some processes of a world, which make collective steps together.
 pub trait ProcessGroup: Send + Sync {
     /// This process among them, from 0.
@@ -165,6 +171,10 @@ pub trait ProcessGroup: Send + Sync {
     /// These of the processes, in this order; those make it together and wait for each other.
     /// `key` is the same on all of them, and on no two sets that are made at a time.
     fn subset(&self, members: &[usize], key: u32) -> Result<Arc<dyn ProcessGroup>>;
+
+    /// Begins to make the set of the same processes once more, for steps that go on beside those of
+    /// this one, which stays until then. All of them call it, in the same order among their steps.
+    fn duplicate(&self) -> Result<Box<dyn FabricDuplicate>>;
 
     /// Whether [`NativeCollective`]s can fold elements of this type with this operation.
     fn folds(&self, dtype: &DType, op: &ErasedOp<'_>) -> bool;

@@ -1,14 +1,16 @@
 //! How the ranks of a communicator lie in several processes, in each of which one leads
 //! (`leader.rs`).
 
+use std::array::from_fn;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use super::joined::Cluster;
 use super::leader_group::Leaders;
 use super::now::Now;
-use crate::group::Group;
+use crate::error::Result;
+use crate::group::{Group, TRACKS};
 use crate::transport::fabric::ProcessGroup;
 use crate::transport::shared::World;
 
@@ -16,12 +18,7 @@ use crate::transport::shared::World;
 pub(crate) struct Hierarchy {
     pub(super) cluster: Arc<Cluster>,
     leaders: Arc<Leaders>,
-    /// Of each process that holds some, the ranks, ascending, as the communicator numbers them.
-    pub(super) members: Vec<Vec<usize>>,
-    /// Of each rank, which of those processes holds it.
-    pub(super) places: Vec<usize>,
-    /// The ranks of each process follow those of the one before.
-    pub(super) ordered: bool,
+    pub(super) ranks: Arc<RanksInProcesses>,
     /// Whether this is the block's own communicator, and each process has one rank.
     pub(super) lone_ranks: bool,
     /// Whether steps hold their process up, which costs less than to ask again and again whether
@@ -31,6 +28,18 @@ pub(crate) struct Hierarchy {
     pub(super) blocking: AtomicBool,
     /// How many there have been of these.
     pub(super) blocking_steps: AtomicU32,
+    /// Its tracks of started calls, once one of them is used.
+    tracks: OnceLock<[Arc<Hierarchy>; TRACKS]>,
+}
+
+/// Which ranks of a communicator live in which processes.
+pub(super) struct RanksInProcesses {
+    /// Of each process that holds some, the ranks, ascending, as the communicator numbers them.
+    pub(super) members: Vec<Vec<usize>>,
+    /// Of each rank, which of those processes holds it.
+    pub(super) places: Vec<usize>,
+    /// The ranks of each process follow those of the one before.
+    pub(super) ordered: bool,
 }
 
 impl Deref for Hierarchy {
@@ -56,22 +65,54 @@ impl Hierarchy {
         let (members, places) = Hierarchy::lay_out(&cluster, group);
         let homes = members.iter().map(|ranks| cluster.process_of(group.world(ranks[0]))).collect();
         let ordered = members.iter().flatten().copied().eq(0..group.len());
-        let leaders: Vec<u32> = members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
+        let leaders: Arc<[u32]> =
+            members.iter().map(|ranks| group.world(ranks[0]) as u32).collect();
         let leader = leaders[processes.rank()] as usize;
         let now = Now::new(context, area, leader, leaders);
+        let ranks = Arc::new(RanksInProcesses { members, places, ordered });
         let lone_ranks = primary && cluster.each == 1 && !cluster.survives();
         let blocking = AtomicBool::new(lone_ranks);
         let leaders = Arc::new(Leaders::new(processes, homes, now, primary));
         Arc::new(Hierarchy {
             cluster,
             leaders,
-            members,
-            places,
-            ordered,
+            ranks,
             lone_ranks,
             blocking,
             blocking_steps: AtomicU32::new(0),
+            tracks: OnceLock::new(),
         })
+    }
+
+    /// The same ranks on a track of started calls, of which `area` gives the areas of its leader.
+    pub(crate) fn track(&self, track: usize, area: impl Fn(usize) -> usize) -> Arc<Hierarchy> {
+        let make = |number: usize| {
+            let leaders = self.leaders.on_track(1 + number, area(1 + number));
+            Arc::new(Hierarchy {
+                cluster: self.cluster.clone(),
+                leaders: Arc::new(leaders),
+                ranks: self.ranks.clone(),
+                lone_ranks: false,
+                blocking: AtomicBool::new(false),
+                blocking_steps: AtomicU32::new(0),
+                tracks: OnceLock::new(),
+            })
+        };
+        self.tracks.get_or_init(|| from_fn(make))[track - 1].clone()
+    }
+
+    /// The rank starts a call on a track. Its leader begins to join the processes for that, if they
+    /// are not, and no step of the communicator holds its process up any more.
+    pub(crate) fn start(&self, track: &Hierarchy, rank: usize) -> Result<()> {
+        self.cluster.has_requests();
+        if rank == self.now().leader() {
+            self.blocking.store(false, Relaxed);
+            if !track.have_begun() {
+                track.join(self.processes()?)?;
+                track.be_known();
+            }
+        }
+        Ok(())
     }
 
     /// Has the failure detector look at it.
@@ -81,12 +122,12 @@ impl Hierarchy {
 
     /// Of each of those, the ranks, ascending, as the communicator numbers them.
     pub(crate) fn members(&self) -> &[Vec<usize>] {
-        &self.members
+        &self.ranks.members
     }
 
     /// `rank` is through with this communicator.
     pub(crate) fn drop_by(&self, world: &World, rank: usize) {
-        if rank == self.now().leader() {
+        if rank == self.now().leader() && self.have_begun() {
             self.cluster.close_account(world, &self.leaders);
         }
     }

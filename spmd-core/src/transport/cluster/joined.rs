@@ -144,7 +144,7 @@ impl Cluster {
         known.push(Arc::downgrade(leaders));
         drop(known);
         if self.has_lost_some(leaders) {
-            leaders.processes.revoke();
+            leaders.revoke();
         }
     }
 

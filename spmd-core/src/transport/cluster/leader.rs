@@ -25,6 +25,20 @@ pub struct Leader<'r, P> {
 }
 
 impl Hierarchy {
+    /// The processes, for which those of a track may have to be joined.
+    #[inline]
+    fn joined(&self, round: &Round<'_>) -> Result<&dyn ProcessGroup> {
+        if self.processes().is_err() {
+            let joined = || match self.are_joined() {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            };
+            self.cluster.unless_failed(round.wait_on_cluster(joined))?;
+        }
+        self.processes().map(|processes| &**processes)
+    }
+
     /// Runs what the leader does in a round.
     #[inline]
     pub(crate) fn leader<P>(
@@ -35,8 +49,9 @@ impl Hierarchy {
     ) -> Result<()> {
         round.enter_cluster();
         self.now().begin(round.number());
-        let outcome =
-            leader(&Leader { round, hierarchy: self, processes: &*self.processes, parts });
+        let outcome = self
+            .joined(round)
+            .and_then(|processes| leader(&Leader { round, hierarchy: self, processes, parts }));
         self.now().end();
         outcome
     }
@@ -61,12 +76,12 @@ impl Hierarchy {
 impl<P: Copy> Leader<'_, P> {
     /// The communicator's ranks.
     pub fn size(&self) -> usize {
-        self.hierarchy.places.len()
+        self.hierarchy.ranks.places.len()
     }
 
     /// The processes that hold them.
     pub fn processes(&self) -> usize {
-        self.hierarchy.members.len()
+        self.hierarchy.ranks.members.len()
     }
 
     /// This process among those.
@@ -76,17 +91,17 @@ impl<P: Copy> Leader<'_, P> {
 
     /// The ranks in one of those, ascending.
     pub fn members(&self, process: usize) -> &[usize] {
-        &self.hierarchy.members[process]
+        &self.hierarchy.ranks.members[process]
     }
 
     /// The process that holds a rank.
     pub fn process_of(&self, rank: usize) -> usize {
-        self.hierarchy.places[rank]
+        self.hierarchy.ranks.places[rank]
     }
 
     /// Whether the ranks of each process follow those of the process before.
     pub fn is_ordered(&self) -> bool {
-        self.hierarchy.ordered
+        self.hierarchy.ranks.ordered
     }
 
     /// Whether each process holds a single rank: then they are as many, in the same order.

@@ -1,6 +1,7 @@
 //! What the leader of a process is doing in a communicator that spans processes, for the failure
 //! detector.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::detector::state::{Progress, Wait, WaitTarget};
@@ -8,15 +9,21 @@ use super::rounds::Rounds;
 use crate::transport::shared::World;
 use crate::transport::shared::layout::SLOTS;
 
+/// From which bit on the number of rounds tells their track: no program makes so many communicators
+/// that their numbers come to that.
+const TRACK_SHIFT: u32 = 61;
+
 /// The rounds of one communicator in one process. Written by its leader, two words a round; the
 /// rest is in the leader's slots.
 pub(crate) struct Now {
     context: u64,
+    /// Which track of its started calls this is; 0 for all other calls.
+    track: usize,
     /// The rank that leads, and its area of the communicator.
     leader: usize,
     area: usize,
     /// The leaders of all processes.
-    leaders: Vec<u32>,
+    leaders: Arc<[u32]>,
     /// The last round that was begun.
     begun: AtomicU64,
     /// The round that the leader waits in, or 0.
@@ -24,9 +31,14 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    pub(super) fn new(context: u64, area: usize, leader: usize, leaders: Vec<u32>) -> Now {
-        let (begun, inside) = Default::default();
-        Now { context, leader, area, leaders, begun, inside }
+    pub(super) fn new(context: u64, area: usize, leader: usize, leaders: Arc<[u32]>) -> Now {
+        let (track, begun, inside) = Default::default();
+        Now { context, track, leader, area, leaders, begun, inside }
+    }
+
+    /// What the same leader does on a track, on this area.
+    pub(super) fn on_track(&self, track: usize, area: usize) -> Now {
+        Now { track, ..Now::new(self.context, area, self.leader, self.leaders.clone()) }
     }
 
     /// The leader is about to wait for the others in this round, which its slot shows.
@@ -60,9 +72,14 @@ impl Now {
         self.area
     }
 
-    /// The communicator's number.
+    /// The communicator's number, and which of its tracks this is.
+    pub(super) fn place(&self) -> (u64, usize) {
+        (self.context, self.track)
+    }
+
+    /// A number for these rounds: the communicator's, with the track above it.
     pub(super) fn context(&self) -> u64 {
-        self.context
+        self.context | (self.track as u64) << TRACK_SHIFT
     }
 
     /// The leaders of all processes.
@@ -96,9 +113,9 @@ impl Now {
         let round = progress.rounds.last;
         let wait = (inside && round > 0).then(|| Wait {
             rank: self.leader as u32,
-            which: (self.context, round),
-            own: true,
-            on: WaitTarget::Round { context: self.context, round },
+            which: (self.context(), round),
+            own: self.track == 0,
+            on: WaitTarget::Round { context: self.context(), round },
             takes: false,
             polls: false,
             confirmed: Wait::SURE,
@@ -110,7 +127,8 @@ impl Now {
     fn progress(&self, world: &World, round: u64) -> Progress {
         // Of the slots, the next round may be about to use the oldest.
         let rounds = Rounds::of(world, self.leader, self.area, round, SLOTS - 1);
-        let (context, leader, leaders) = (self.context, self.leader as u32, self.leaders.clone());
+        let (context, leader) = (self.context(), self.leader as u32);
+        let leaders = self.leaders.to_vec();
         Progress { context, leader, rounds, leaders }
     }
 }

@@ -58,7 +58,8 @@ impl Observed for Ranks {
         let mut led = BTreeSet::new();
         for leaders in going_on {
             let (progress, wait) = leaders.now().snapshot(world);
-            led.extend(wait.iter().map(|wait| (wait.rank, progress.context)));
+            let place = leaders.now().place();
+            led.extend(wait.iter().map(|wait| (wait.rank, place)));
             state.waits.extend(wait);
             state.comms.push(progress);
         }
@@ -74,7 +75,8 @@ impl Observed for Ranks {
                 let agent = &head.agents[slot];
                 let epoch = agent.epoch.load(Acquire);
                 // The leader of a round is on record already.
-                let leads = led.contains(&(rank as u32, agent.context.load(Relaxed)));
+                let place = (agent.context.load(Relaxed), agent.track.load(Relaxed) as usize);
+                let leads = led.contains(&(rank as u32, place));
                 let ended_by = agent.ended_by.load(Relaxed);
                 let confirmed = agent.confirmed.load(Acquire);
                 // A loop that was left without a call.

@@ -51,7 +51,7 @@ impl Cluster {
         }
         let all = self.all_leaders();
         let stopped = all.iter().filter(|leaders| leaders.homes().contains(&process));
-        stopped.for_each(|leaders| leaders.processes.revoke());
+        stopped.for_each(|leaders| leaders.revoke());
     }
 
     /// A process is gone: its ranks take no part in anything any more.

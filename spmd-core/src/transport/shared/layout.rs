@@ -106,6 +106,8 @@ pub(crate) struct Agent {
     pub(crate) ended_by: AtomicU32,
     /// 1 if what stops its communicator does not end the wait.
     pub(crate) steadfast: AtomicU32,
+    /// Which of the communicator's tracks of started calls it is; 0 for all other calls.
+    pub(crate) track: AtomicU32,
     pub(crate) call: CallRecord,
 }
 

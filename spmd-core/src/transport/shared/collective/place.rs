@@ -69,6 +69,11 @@ impl CollectiveArea {
         Moment { history: self.history.get(), reads_private: self.reads_private() }
     }
 
+    /// A call is started, which all calls that follow tell of.
+    pub(crate) fn notes_start(&self) {
+        self.history.set(mix(!self.history.get()));
+    }
+
     /// The next call here was started at this moment of the communicator's other calls, as number
     /// `start` of those that were started.
     pub(crate) fn follows(&self, moment: Moment, start: u64) {

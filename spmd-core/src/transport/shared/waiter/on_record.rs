@@ -54,6 +54,7 @@ impl Waiter<'_> {
         agent.on.store(self.on.get(), Relaxed);
         agent.block.store(self.scope.block, Relaxed);
         agent.context.store(self.scope.context, Relaxed);
+        agent.track.store(self.scope.track as u32, Relaxed);
         // A started call waits beside the agent that has started it.
         let own = || current::with(|rank| rank.is_some_and(|it| it.is_of(endpoint)));
         agent.own.store(u32::from(!wait::is_started() && own()), Relaxed);
