@@ -9,13 +9,16 @@ use super::now::Now;
 use crate::error::{Error, Result};
 use crate::transport::fabric::{FabricDuplicate, ProcessGroup};
 
+/// A set that is being made, and the one that is duplicated for that.
+type Joining = (Box<dyn FabricDuplicate>, Arc<dyn ProcessGroup>);
+
 /// The leaders of a communicator, or of a track of its started calls, as their processes know each
 /// other.
 pub(crate) struct Leaders {
     /// The processes that hold ranks of it, in the order of their lowest, once they are joined.
     processes: OnceLock<Arc<dyn ProcessGroup>>,
-    /// Them, while they are being joined, and the set that is duplicated for that.
-    joining: Mutex<Option<(Box<dyn FabricDuplicate>, Arc<dyn ProcessGroup>)>>,
+    /// Them, while they are being joined.
+    joining: Mutex<Option<Joining>>,
     /// The numbers of those in the world.
     homes: Arc<[usize]>,
     now: Now,

@@ -83,11 +83,11 @@ impl DetectorThread {
         }
         let entered = self.shared.entered.load(Acquire);
         let here = self.shared.ranks.lock().as_ref().map_or(0, |ranks| ranks.begun());
-        let has_begun = |_: &usize, (block, round): &mut BlockRound| {
-            *block < entered || *block == entered && *round <= here
-        };
-        let begun: Vec<usize> =
-            self.begun.awaited.extract_if(.., has_begun).map(|(asker, _)| asker).collect();
+        let has_begun =
+            |&(block, round): &BlockRound| block < entered || block == entered && round <= here;
+        let awaited = self.begun.awaited.iter().filter(|(_, round)| has_begun(round));
+        let begun: Vec<usize> = awaited.map(|(asker, _)| *asker).collect();
+        self.begun.awaited.retain(|_, round| !has_begun(round));
         for asker in begun {
             match self.diagnoses() {
                 true => self.one_has_begun(asker),
