@@ -1,16 +1,6 @@
-//! Whether all processes have begun a round of the block's own communicator.
-//!
-//! A process that holds itself up in a native call looks after nothing meanwhile. Where it has
-//! messages under way, that must not begin before all others have begun the same round: until then
-//! they may need it. So its leader asks, and the detector that diagnoses passes the question on to
-//! all, each of which answers once it has begun the round.
+//! Rounds of the block's own communicator that processes want all others to have begun.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::*;
-
-use super::FailureDetector;
-use super::thread::DetectorThread;
-use super::wire::DetectorMessage;
 
 /// A round of a block's own communicator: the block, counted from 1, and the round.
 pub(super) type BlockRound = (u64, u64);
@@ -25,74 +15,63 @@ pub(super) struct BegunRounds {
 }
 
 impl BegunRounds {
+    /// So many processes are asked for this one.
+    pub(super) fn ask(&mut self, asker: usize, processes: usize) {
+        self.missing.insert(asker, processes);
+    }
+
+    /// One of those has begun the round. Whether all have.
+    pub(super) fn one_has_begun(&mut self, asker: usize) -> bool {
+        let Some(missing) = self.missing.get_mut(&asker) else { return false };
+        *missing -= 1;
+        let all = *missing == 0;
+        if all {
+            self.missing.remove(&asker);
+        }
+        all
+    }
+
+    /// This process is to tell when it has begun a round.
+    pub(super) fn await_round(&mut self, asker: usize, round: BlockRound) {
+        self.awaited.insert(asker, round);
+    }
+
     pub(super) fn is_awaited(&self) -> bool {
         !self.awaited.is_empty()
     }
-}
 
-impl FailureDetector {
-    /// Asks whether all processes have begun this round of the block's own communicator, as this
-    /// one has.
-    pub(in super::super) fn ask_for_round(&self, round: u64) {
-        self.shared.all_begun.store(false, Release);
-        self.send(DetectorMessage::AskForRound((self.block(), round)));
-    }
-
-    /// Whether they have, as far as is known.
-    pub(in super::super) fn all_have_begun(&self) -> bool {
-        self.shared.all_begun.load(Acquire)
-    }
-}
-
-impl DetectorThread {
-    /// A process, maybe this one, wants to know when all have begun a round.
-    pub(super) fn pass_on_question(&mut self, asker: usize, round: BlockRound) {
-        self.begun.missing.insert(asker, self.entered.len());
-        self.net.send_to_all(&DetectorMessage::TellOfRound(asker, round));
-        self.begun.awaited.insert(asker, round);
-    }
-
-    /// This process is asked to tell when it has begun a round.
-    pub(super) fn is_asked(&mut self, asker: usize, round: BlockRound) {
-        self.begun.awaited.insert(asker, round);
-    }
-
-    /// A process, maybe this one, has begun the round that the asker wants to know of.
-    pub(super) fn one_has_begun(&mut self, asker: usize) {
-        let Some(missing) = self.begun.missing.get_mut(&asker) else { return };
-        *missing -= 1;
-        if *missing > 0 {
-            return;
-        }
-        self.begun.missing.remove(&asker);
-        match asker == self.process {
-            true => self.all_have_begun(),
-            false => self.net.send(asker, &DetectorMessage::AllHaveBegun),
-        }
-    }
-
-    /// What this process has asked for is so.
-    pub(super) fn all_have_begun(&self) {
-        self.shared.all_begun.store(true, Release);
-    }
-
-    /// Answers those whose rounds have begun here.
-    pub(super) fn answer_for_rounds(&mut self) {
-        if !self.begun.is_awaited() {
-            return;
-        }
-        let entered = self.shared.entered.load(Acquire);
-        let here = self.shared.ranks.lock().as_ref().map_or(0, |ranks| ranks.begun());
+    /// Who has asked for rounds up to this one, and is to be told.
+    pub(super) fn take_begun(&mut self, now: BlockRound) -> Vec<usize> {
         let has_begun =
-            |&(block, round): &BlockRound| block < entered || block == entered && round <= here;
-        let awaited = self.begun.awaited.iter().filter(|(_, round)| has_begun(round));
-        let begun: Vec<usize> = awaited.map(|(asker, _)| *asker).collect();
-        self.begun.awaited.retain(|_, round| !has_begun(round));
-        for asker in begun {
-            match self.diagnoses() {
-                true => self.one_has_begun(asker),
-                false => self.net.send(0, &DetectorMessage::HasBegun(asker)),
-            }
-        }
+            |&(block, round): &BlockRound| block < now.0 || block == now.0 && round <= now.1;
+        let awaited = self.awaited.iter().filter(|(_, round)| has_begun(round));
+        let begun = awaited.map(|(asker, _)| *asker).collect();
+        self.awaited.retain(|_, round| !has_begun(round));
+        begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_has_begun_when_each_process_has_said_so() {
+        let mut rounds = BegunRounds::default();
+        rounds.ask(1, 2);
+        assert!(!rounds.one_has_begun(0) && !rounds.one_has_begun(1) && rounds.one_has_begun(1));
+        assert!(!rounds.one_has_begun(1));
+    }
+
+    #[test]
+    fn who_asks_is_told_once_the_round_is_there_or_the_block_is_over() {
+        let mut rounds = BegunRounds::default();
+        rounds.await_round(1, (2, 7));
+        rounds.await_round(3, (1, 9));
+        assert_eq!(rounds.take_begun((1, 8)), [0; 0]);
+        assert_eq!(rounds.take_begun((2, 6)), [3]);
+        assert!(rounds.is_awaited());
+        assert_eq!(rounds.take_begun((2, 7)), [1]);
+        assert!(!rounds.is_awaited());
     }
 }

@@ -7,7 +7,7 @@
 //! (`overdue.rs`). Process 0 then asks all how things stand (`state.rs`) until nobody says so any
 //! more. A connection that breaks while ranks are in a block is a dead peer. Who does not know the
 //! job's secret gets no answer, and no more of this process than `acceptor.rs` says. Besides, it tells
-//! when all processes have begun a round (`begun.rs`).
+//! when all processes have begun a round (`ask_begun.rs`).
 //!
 //! Where processes go on when others fail (`survive.rs`), any two detectors are joined, so that
 //! each sees by itself who is gone; the lowest that is left diagnoses. Of two that live and lose the
@@ -16,6 +16,7 @@
 mod acceptor;
 mod address;
 mod alarm;
+mod ask_begun;
 mod begun;
 mod cut_off;
 mod diagnose;
@@ -154,6 +155,18 @@ impl FailureDetector {
     /// Whether all has been said that was to be said.
     pub(super) fn has_sent_all(&self) -> bool {
         self.shared.unsent.load(Acquire) == 0
+    }
+
+    /// Asks whether all processes have begun this round of the block's own communicator, as this
+    /// one has.
+    pub(super) fn ask_for_round(&self, round: u64) {
+        self.shared.all_begun.store(false, Release);
+        self.send(DetectorMessage::AskForRound((self.block(), round)));
+    }
+
+    /// Whether they have, as far as is known.
+    pub(super) fn all_have_begun(&self) -> bool {
+        self.shared.all_begun.load(Acquire)
     }
 
     fn send(&self, word: DetectorMessage) {
