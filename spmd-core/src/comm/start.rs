@@ -66,6 +66,12 @@ impl Going for StartedCall {
 
     fn until_over(&self) -> Result<()> {
         self.check_own()?;
+        if !self.is_over()
+            && let Some(tracks) = self.tracks.upgrade()
+        {
+            let endpoint = &tracks.endpoint;
+            self.handle.go_on_alone(endpoint.bell(), &endpoint.world.policy);
+        }
         if !self.is_over() {
             self.until(true, || self.is_over());
         }

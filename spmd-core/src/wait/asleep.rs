@@ -107,12 +107,22 @@ pub(super) fn wait_as_coroutine<T>(
     suspended(bell, hooks, poll, || false)
 }
 
-/// [`wait_as_coroutine`] of a virtual rank that has started calls: `poll` goes on with them.
+/// [`wait_as_coroutine`] of a virtual rank that has started calls, with which `poll` goes on, or of
+/// a started call.
 pub(super) fn wait_as_coroutine_progressing(
     bell: Bell<'_>,
     hooks: &mut impl WaitHooks,
     poll: &mut impl FnMut() -> Option<()>,
 ) -> Result<()> {
+    for look in 1..=started::spins() {
+        std::hint::spin_loop();
+        if poll().is_some() {
+            return Ok(());
+        }
+        if look % SERVE_EVERY == 0 {
+            hooks.serve();
+        }
+    }
     suspended(bell, hooks, poll, || started::poll(None))
 }
 

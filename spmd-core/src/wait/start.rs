@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::bell::Bell;
 use super::coroutine::{Resumed, in_coroutine};
 use super::current::is_started;
-use super::policy::WaitHooks;
+use super::policy::{Policy, WaitHooks};
 use super::started::{self, Companion, Startable, StartedEntry};
 use super::until::{STUBBORN, until, until_done};
 use crate::error::{Error, Result};
@@ -72,6 +72,13 @@ impl StartedHandle {
             started::go_on();
         }
         self.is_over()
+    }
+
+    /// Goes on with this call before a thread waits for it, which then does nothing else.
+    pub(crate) fn go_on_alone(&self, bell: Bell<'_>, policy: &Policy) {
+        if !in_coroutine() {
+            started::go_on_alone(&self.0, policy.patience(bell.is_polled()).0);
+        }
     }
 
     #[inline]

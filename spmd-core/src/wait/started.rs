@@ -4,7 +4,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::rc::Rc;
@@ -84,6 +84,36 @@ enum Stage {
 thread_local! {
     /// A wait of the started call that runs here has ended.
     static WENT_ON: Cell<bool> = const { Cell::new(false) };
+}
+
+thread_local! {
+    /// How often the started call that runs here looks for what it waits for before it gives the
+    /// thread back, to an agent that does nothing but wait for it.
+    static SPINS: Cell<u32> = const { Cell::new(0) };
+    /// A set that is not in use.
+    static SPARE: Cell<Option<Box<Set>>> = const { Cell::new(None) };
+}
+
+/// How often the started call that runs here looks before it gives the thread back.
+pub(super) fn spins() -> u32 {
+    SPINS.get()
+}
+
+/// Goes on with a call of the agent that runs here, a thread, which waits for nothing else: the call
+/// looks so often for what it waits for before it gives the thread back.
+pub(super) fn go_on_alone(call: &Rc<StartedEntry>, spins: u32) {
+    let only = |set: &Set| {
+        let calls = set.calls.borrow();
+        calls.len() == 1 && Rc::ptr_eq(&calls[0], call) && set.companions.borrow().is_empty()
+    };
+    if set().is_some_and(only) {
+        SPINS.set(spins);
+        let made = call.resume(Resumed::Woken);
+        SPINS.set(0);
+        if made.ended {
+            settle();
+        }
+    }
 }
 
 /// A wait of the started call that runs here is over.
@@ -227,8 +257,11 @@ pub(super) fn insert(going: Rc<StartedEntry>) {
 
 /// The set of the agent that runs here, which has none, and is no started call.
 fn make_set<'a>() -> &'a Set {
-    let (calls, companions) = Default::default();
-    let made = Box::new(Set { calls, companions, swept: Cell::new(Instant::now()) });
+    let new = || {
+        let (calls, companions) = Default::default();
+        Box::new(Set { calls, companions, swept: Cell::new(Instant::now()) })
+    };
+    let made = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_else(new);
     set_started(Box::into_raw(made).cast_const().cast());
     set().expect("just made")
 }
@@ -287,21 +320,19 @@ pub(super) fn settle() {
 }
 
 /// Forgets all of the agent that runs here but those.
-fn keep(keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
+fn keep(mut keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
     let Some(set) = set() else { return };
     let (idle, busy): (Vec<_>, Vec<_>) =
         companions().into_iter().partition(|companion| companion.is_settled());
     set.companions.replace(busy);
-    let kept = take(&mut *set.calls.borrow_mut());
     // What is forgotten may be the last of what it used, and its end anything.
-    let (kept, forgotten): (Vec<_>, Vec<_>) = kept.into_iter().partition(keeps);
-    if kept.is_empty() && set.companions.borrow().is_empty() {
+    let forgotten: Vec<_> = set.calls.borrow_mut().extract_if(.., |going| !keeps(going)).collect();
+    if set.calls.borrow().is_empty() && set.companions.borrow().is_empty() {
         let set = set_started(null()).cast_mut().cast::<Set>();
-        // SAFETY: `insert` has made it a pointer of a box. It is taken back here alone, and nobody
+        // SAFETY: `make_set` has made it a pointer of a box. It is taken back here alone, and nobody
         // finds it any more; `set` from above is not used any more.
-        drop(unsafe { Box::from_raw(set) });
-    } else {
-        *set.calls.borrow_mut() = kept;
+        let set = unsafe { Box::from_raw(set) };
+        let _ = SPARE.try_with(|spare| spare.set(Some(set)));
     }
     drop((forgotten, idle));
 }
@@ -310,6 +341,7 @@ fn keep(keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
 pub(super) fn prepare() {
     Local::of_thread();
     STACKS.with(|_| ());
+    SPARE.with(|_| ());
 }
 
 /// Whether all are over that the agent that runs here has started and that wait on this bell, or on
