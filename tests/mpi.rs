@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mistakes::{MISTAKES, is_last};
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, random, requests, started};
+use spmd_conformance::{communicators, full, messages, persistent, random, requests, started};
 use spmd_core::boot::Alarm;
 use support::{Mpi, across_to_its_end, cluster, is_mpi_process};
 
@@ -107,6 +107,12 @@ fn messages_as_requests() -> Result<()> {
 fn collectives_as_requests() -> Result<()> {
     let places = [(2, 1, "threads"), (2, 2, "virtual"), (3, 2, "threads")];
     everywhere("collectives_as_requests", most(&places), &[], started::all)
+}
+
+#[test]
+fn persistent_calls() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "virtual")];
+    everywhere("persistent_calls", &places, &[], persistent::all)
 }
 
 /// The same random sequence of calls on every rank.

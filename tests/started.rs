@@ -76,6 +76,13 @@ fn every_collective() -> Result<()> {
 }
 
 #[test]
+fn persistent_calls() -> Result<()> {
+    let (test, all) = ("persistent_calls", spmd_conformance::persistent::all);
+    World::default().everywhere(test, &RANKS, all)?;
+    World { segment: Some(256), chaos: Some(3), ..World::default() }.everywhere(test, &[3], all)
+}
+
+#[test]
 fn three_calls_end_in_another_order() -> Result<()> {
     let test = "three_calls_end_in_another_order";
     World::default().everywhere(test, &RANKS, |ctx| in_another_order(ctx, LARGE))?;

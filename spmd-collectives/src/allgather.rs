@@ -1,6 +1,7 @@
 //! Allgather (MPI 5.0 section 6.7).
 
 mod algorithms;
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

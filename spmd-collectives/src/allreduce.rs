@@ -1,6 +1,7 @@
 //! Allreduce (MPI 5.0 section 6.9.6).
 
 mod algorithms;
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

@@ -1,5 +1,6 @@
 //! Barrier (MPI 5.0 section 6.3).
 
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

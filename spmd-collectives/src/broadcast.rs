@@ -1,5 +1,6 @@
 //! Broadcast (MPI 5.0 section 6.4).
 
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::mem::MaybeUninit;

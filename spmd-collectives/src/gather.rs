@@ -1,6 +1,7 @@
 //! Gather (MPI 5.0 section 6.5).
 
 mod algorithms;
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

@@ -1,6 +1,7 @@
 //! Reduce-scatter (MPI 5.0 section 6.10).
 
 mod algorithms;
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

@@ -1,5 +1,6 @@
 //! Scan and exscan (MPI 5.0 section 6.11).
 
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

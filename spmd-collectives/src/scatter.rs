@@ -1,6 +1,7 @@
 //! Scatter (MPI 5.0 section 6.6).
 
 mod algorithms;
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

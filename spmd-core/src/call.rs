@@ -158,10 +158,12 @@ pub enum Form {
     Issend,
     /// A receive that goes on.
     Irecv,
+    /// `.._init`.
+    Init,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 12] = [
+    const ALL: [(Form, &'static str); 13] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -174,6 +176,7 @@ impl Form {
         (Form::Isend, "isend"),
         (Form::Issend, "issend"),
         (Form::Irecv, "irecv"),
+        (Form::Init, "_init"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.

@@ -4,7 +4,9 @@ pub use crate::algorithm::*;
 pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
 pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
-pub use crate::comm::{CallGuard, CombiningCall, ContextOffer, Internals, Part, Starts, Trial};
+pub use crate::comm::{
+    CallGuard, CombiningCall, ContextOffer, Internals, Part, Shown, Starts, Steps, Trial,
+};
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::dispatch;
 pub use crate::op::{ErasedOp, canonical_split, fold_ranks};

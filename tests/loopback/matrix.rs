@@ -2,7 +2,7 @@
 
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, random, requests, started};
+use spmd_conformance::{communicators, full, messages, persistent, random, requests, started};
 use spmd_loopback::Job;
 
 use crate::{SHAPES, Shape, quiet, slow};
@@ -70,6 +70,11 @@ fn collectives_as_requests() {
         let ran = slow(shape, seed).run(started::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
     }
+}
+
+#[test]
+fn persistent_calls() {
+    everywhere(quiet, persistent::all);
 }
 
 #[test]

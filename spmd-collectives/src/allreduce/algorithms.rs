@@ -7,7 +7,7 @@ use crate::data::zeros;
 use crate::large::{LargeRound, RECV};
 use crate::reducing::Reduction;
 use crate::reducing::tree::tell_down_tree;
-use crate::select::{Algorithm::*, choose};
+use crate::select::{Algorithm, Algorithm::*, choose};
 
 /// Bytes of all ranks up to which one of them folds alone: the others may have workers of their
 /// own.
@@ -16,12 +16,8 @@ const CENTRAL: usize = 32 << 10;
 pub(super) const ALLREDUCE: Collective =
     Collective { kind: Kind::Allreduce, single_rank: SingleRank::Copies, arena };
 
-/// # Safety
-/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are one block, of one length, the
-/// same or apart.
-unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-    let reduction = Reduction::of(args);
-    let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
+/// How so many elements are folded: all ranks choose alike.
+pub(super) fn choice(comm: &Comm, reduction: &Reduction<'_>) -> Algorithm {
     let fits = reduction.bytes() <= PAYLOAD;
     let central = fits && comm.internals().has_combining();
     let combining = central && comm.internals().folds_combining(reduction.bytes(), reduction.dtype);
@@ -36,11 +32,20 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     } else {
         Tree
     };
-    let choice = choose(comm, Kind::Allreduce, reduction.bytes(), default, |it| match it {
+    choose(comm, Kind::Allreduce, reduction.bytes(), default, |it| match it {
         Central => central,
         Combining => combining,
         _ => fits || it == Chunked,
-    });
+    })
+}
+
+/// # Safety
+/// As [`Arena`](spmd_core::args::Arena): `send` and `recv` are one block, of one length, the
+/// same or apart.
+unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let reduction = Reduction::of(args);
+    let (send, recv) = (args.send.ptr.cast_const(), args.recv.ptr);
+    let choice = choice(comm, &reduction);
     if choice == Combining {
         // SAFETY: `send` holds the elements, and `recv` has room for them (this function's
         // contract); `folds_combining` has said that the combining barrier can fold them.

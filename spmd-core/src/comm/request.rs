@@ -74,11 +74,11 @@ impl<B> Request<B> {
         }
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.what_goes_on().is_none_or(|going| going.is_over())
     }
 
-    fn until_over(&self) -> Result<()> {
+    pub(super) fn until_over(&self) -> Result<()> {
         self.what_goes_on().map_or(Ok(()), |going| going.until_over())
     }
 

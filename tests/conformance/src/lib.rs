@@ -13,6 +13,7 @@ pub mod messages;
 pub mod mixed;
 pub mod moves;
 pub mod objects;
+pub mod persistent;
 pub mod random;
 pub mod reductions;
 pub mod requests;

@@ -241,6 +241,16 @@ impl Round<'_> {
         self.ask_for_next();
         // A look at a line that its owner is about to write makes the owner ask for it once more.
         std::hint::spin_loop();
+        let waited = self.await_arrivals(stage)?;
+        if symmetric && !waited {
+            self.ring_peers();
+        }
+        Ok(())
+    }
+
+    /// Waits until all peers have reached `stage`; whether there was something to wait for.
+    #[inline(always)]
+    pub(super) fn await_arrivals(&self, stage: u32) -> Result<bool> {
         let mut waited = false;
         for peer in (0..self.size()).filter(|peer| *peer != self.me) {
             let (on, slot) = (self.scope.here.world(peer), self.slot_of(peer));
@@ -250,10 +260,7 @@ impl Round<'_> {
                 arrived
             })??;
         }
-        if symmetric && !waited {
-            self.ring_peers();
-        }
-        Ok(())
+        Ok(waited)
     }
 
     fn arrive_over_tree(&self, stage: u32, radix: usize) -> Result<()> {

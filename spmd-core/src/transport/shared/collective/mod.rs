@@ -27,6 +27,7 @@ pub(crate) mod proposal;
 mod report;
 mod round;
 mod single_copy;
+pub(crate) mod split;
 pub(crate) mod stage;
 
 pub(crate) use place::{CollectiveArea, Moment};

@@ -63,9 +63,25 @@ impl<'a> Round<'a> {
         noted: Noted,
         body: impl FnOnce(&Round<'a>) -> Result<R>,
     ) -> Result<R> {
-        let (number, fingerprint) = area.next(call);
+        let at = area.next(call);
+        let round = Round::open(endpoint, scope, area, me, call, noted, at);
+        let result = round.enter().and_then(|()| body(&round));
+        round.close(result)
+    }
+
+    /// A round of this number and fingerprint, of which nothing is said yet.
+    #[inline(always)]
+    pub(super) fn open(
+        endpoint: &'a Endpoint,
+        scope: &'a Scope,
+        area: &'a CollectiveArea,
+        me: usize,
+        call: &'a Call<'a>,
+        noted: Noted,
+        (number, fingerprint): (u64, u64),
+    ) -> Round<'a> {
         let page = endpoint.world.memory.area(endpoint.rank, area.index);
-        let round = Round {
+        Round {
             endpoint,
             scope,
             area,
@@ -82,27 +98,31 @@ impl<'a> Round<'a> {
             met: Cell::new(false),
             panic: Cell::new(None),
             waiter: Waiter::new(endpoint, scope, call, noted),
-        };
-        let result = round.enter().and_then(|()| body(&round));
-        let panic = round.panic.take();
+        }
+    }
+
+    /// Ends it with this result.
+    #[inline(always)]
+    pub(super) fn close<R>(self, result: Result<R>) -> Result<R> {
+        let panic = self.panic.take();
         if panic.is_some() {
-            return round.give_up(result, panic);
+            return self.give_up(result, panic);
         }
         // Each arm makes its own result: to hand one over costs as much as an error is long.
         match result {
             Ok(value) => {
-                round.finish();
+                self.finish();
                 // It was not given up, and of what it owns nothing is left.
-                std::mem::forget(round);
+                std::mem::forget(self);
                 Ok(value)
             }
-            Err(error) => round.give_up(Err(error), None),
+            Err(error) => self.give_up(Err(error), None),
         }
     }
 
     /// Notes the call in this rank's slot, once no peer needs what was there before.
     #[inline(always)]
-    fn enter(&self) -> Result<()> {
+    pub(super) fn enter(&self) -> Result<()> {
         if let Some(error) = self.waiter.stopped() {
             return Err(error);
         }
@@ -230,7 +250,7 @@ impl<'a> Round<'a> {
     /// three rounds later, before this rank has come from its last meeting to here: it looks up
     /// by itself then, or is woken by this rank's next call.
     #[inline(always)]
-    fn finish(&self) {
+    pub(super) fn finish(&self) {
         self.show();
         self.hide();
         if self.met.get() || self.heard.get() {

@@ -1,0 +1,54 @@
+//! Broadcast as a persistent call.
+
+use std::panic::Location;
+
+use spmd_core::internal::{Call, Form, Internals, Kind};
+use spmd_core::{BufferMut, Comm, Element, Persistent, Result};
+
+#[cfg(doc)]
+use super::Broadcast;
+use crate::Split;
+use crate::sealed::Sealed;
+
+/// [`Broadcast`] as persistent calls, which own their buffers (MPI 5.0 section 6.13).
+pub trait BroadcastInit: Sealed {
+    /// Makes [`Broadcast::broadcast`] a persistent call, on a communicator of its own (MPI 5.0
+    /// section 6.13). All ranks make it, in the same order among their other calls.
+    ///
+    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
+    /// [`Broadcast::broadcast`].
+    ///
+    /// ```
+    /// # use spmd_collectives::BroadcastInit;
+    /// # use spmd_core::{spmd};
+    /// spmd(3, |ctx| {
+    ///     let mut call = ctx.broadcast_init(vec![ctx.rank(); 3], 1)?;
+    ///     call.start()?;
+    ///     call.wait()?;
+    ///     assert_eq!(call.into_buffers()?, [1; 3]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn broadcast_init<B>(&self, buf: B, root: usize) -> Result<Persistent<B>>
+    where
+        B: BufferMut + 'static;
+}
+
+impl BroadcastInit for Comm {
+    fn broadcast_init<B>(&self, buf: B, root: usize) -> Result<Persistent<B>>
+    where
+        B: BufferMut + 'static,
+    {
+        let site = Location::caller();
+        let call = Call::new(Kind::Broadcast, site)
+            .form(Form::Init)
+            .data(&B::Elem::DTYPE, buf.view().len())
+            .root(root);
+        let comm = self.dup()?;
+        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+            super::broadcast(comm, buf, root, site)
+        }))
+    }
+}

@@ -1,0 +1,154 @@
+//! ReduceScatter as a persistent call.
+
+use std::panic::Location;
+
+use spmd_core::internal::{Call, Form, Internals, Kind};
+use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Persistent, Result};
+
+#[cfg(doc)]
+use super::ReduceScatter;
+use crate::Split;
+use crate::sealed::Sealed;
+
+/// [`ReduceScatter`] as persistent calls, which own their buffers (MPI 5.0 section 6.13).
+pub trait ReduceScatterInit: Sealed {
+    /// Makes [`ReduceScatter::reduce_scatter`] a persistent call, on a communicator of its own (MPI
+    /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
+    ///
+    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
+    /// [`ReduceScatter::reduce_scatter`].
+    ///
+    /// ```
+    /// # use spmd_collectives::ReduceScatterInit;
+    /// # use spmd_core::{Sum, spmd};
+    /// spmd(3, |ctx| {
+    ///     let mut call = ctx.reduce_scatter_init([1, 2, 3], [0], Sum)?;
+    ///     call.start()?;
+    ///     call.wait()?;
+    ///     let (_mine, sum) = call.into_buffers()?;
+    ///     assert_eq!(sum, [3 * (ctx.rank() + 1)]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_scatter_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
+    where
+        S: Buffer + 'static,
+        R: BufferMut<Elem = S::Elem> + 'static,
+        O: Operation<S::Elem> + 'static;
+
+    /// Makes [`ReduceScatter::reduce_scatterv`] a persistent call, on a communicator of its own
+    /// (MPI 5.0 section 6.13). All ranks make it, in the same order among their other calls.
+    ///
+    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
+    /// [`ReduceScatter::reduce_scatterv`].
+    ///
+    /// ```
+    /// # use spmd_collectives::ReduceScatterInit;
+    /// # use spmd_core::{Sum, spmd};
+    /// spmd(3, |ctx| {
+    ///     let mine = vec![0; ctx.rank()];
+    ///     let mut call = ctx.reduce_scatterv_init([1; 3], mine, &[0, 1, 2], Sum)?;
+    ///     call.start()?;
+    ///     call.wait()?;
+    ///     let (_all, mine) = call.into_buffers()?;
+    ///     assert_eq!(mine, vec![3; ctx.rank()]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_scatterv_init<S, R, O>(
+        &self,
+        send: S,
+        recv: R,
+        counts: &[usize],
+        op: O,
+    ) -> Result<Persistent<(S, R)>>
+    where
+        S: Buffer + 'static,
+        R: BufferMut<Elem = S::Elem> + 'static,
+        O: Operation<S::Elem> + 'static;
+
+    /// Makes [`ReduceScatter::reduce_scatter_in_place`] a persistent call, on a communicator of its
+    /// own (MPI 5.0 section 6.13). All ranks make it, in the same order among their other calls.
+    ///
+    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
+    /// [`ReduceScatter::reduce_scatter_in_place`].
+    ///
+    /// ```
+    /// # use spmd_collectives::ReduceScatterInit;
+    /// # use spmd_core::{Sum, spmd};
+    /// spmd(3, |ctx| {
+    ///     let mut call = ctx.reduce_scatter_in_place_init([1, 2, 3], Sum)?;
+    ///     call.start()?;
+    ///     call.wait()?;
+    ///     let sums = call.into_buffers()?;
+    ///     assert_eq!(sums[0], 3 * (ctx.rank() as i32 + 1));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_scatter_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
+    where
+        R: BufferMut + 'static,
+        O: Operation<R::Elem> + 'static;
+}
+
+impl ReduceScatterInit for Comm {
+    fn reduce_scatter_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
+    where
+        S: Buffer + 'static,
+        R: BufferMut<Elem = S::Elem> + 'static,
+        O: Operation<S::Elem> + 'static,
+    {
+        let site = Location::caller();
+        let call = Call::new(Kind::ReduceScatter, site)
+            .form(Form::Init)
+            .data(&S::Elem::DTYPE, send.view().len());
+        let comm = self.dup()?;
+        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+            super::reduce_scatter(comm, send, recv, &op, site)
+        }))
+    }
+
+    fn reduce_scatterv_init<S, R, O>(
+        &self,
+        send: S,
+        recv: R,
+        counts: &[usize],
+        op: O,
+    ) -> Result<Persistent<(S, R)>>
+    where
+        S: Buffer + 'static,
+        R: BufferMut<Elem = S::Elem> + 'static,
+        O: Operation<S::Elem> + 'static,
+    {
+        let site = Location::caller();
+        let call = Call::new(Kind::ReduceScatterv, site)
+            .form(Form::Init)
+            .data(&S::Elem::DTYPE, send.view().len());
+        let counts = counts.to_vec();
+        let comm = self.dup()?;
+        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+            super::reduce_scatterv(comm, send, recv, &counts, &op, site)
+        }))
+    }
+
+    fn reduce_scatter_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
+    where
+        R: BufferMut + 'static,
+        O: Operation<R::Elem> + 'static,
+    {
+        let site = Location::caller();
+        let call = Call::new(Kind::ReduceScatter, site)
+            .form(Form::Init)
+            .data(&R::Elem::DTYPE, buf.view().len());
+        let comm = self.dup()?;
+        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+            super::reduce_scatter_in_place(comm, buf, &op, site)
+        }))
+    }
+}

@@ -1,0 +1,336 @@
+//! Persistent calls: what does not change from one call to the next is settled once.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::replace;
+use std::rc::Rc;
+
+use super::communicator::Comm;
+use super::internals::Internals;
+use super::request::Request;
+use crate::call::Call;
+use crate::error::{Error, Result};
+use crate::transport::shared::collective::Round;
+use crate::transport::shared::collective::split::{Begun, Seat};
+#[cfg(doc)]
+use crate::transport::shared::layout::PAYLOAD;
+use crate::transport::shared::record::Noted;
+
+/// A call that is made again and again with the same arguments (MPI 5.0 sections 3.9 and 6.13):
+/// [`Persistent::start`], something else, [`Persistent::wait`]. It has its buffers; between the calls
+/// they can be read and written.
+///
+/// It has a communicator of its own, so that all ranks may start theirs in any order. Each start is
+/// one call: the ranks start it as often. Dropped while it goes on, it goes on all the same, as a
+/// [`Request`] does.
+///
+/// ```
+/// # use spmd_core::Persistent;
+/// # use spmd_core::Result;
+/// fn sums(mut call: Persistent<(Vec<f64>, Vec<f64>)>, turns: usize) -> Result<f64> {
+///     for turn in 0..turns {
+///         call.send_mut()?[0] = turn as f64;
+///         call.start()?;
+///         // Something else meanwhile.
+///         call.wait()?;
+///     }
+///     Ok(call.recv()?[0])
+/// }
+/// ```
+pub struct Persistent<B> {
+    state: State,
+    shared: Rc<Shared<B>>,
+    /// If it goes in two steps.
+    steps: Option<Steps<B>>,
+    call: Call<'static>,
+    noted: Noted,
+    comm: Comm,
+}
+
+enum State {
+    Rests,
+    /// It has made its first step.
+    Begun(Begun),
+    Goes(Request<()>),
+}
+
+/// What makes a call, with what it uses.
+struct Shared<B> {
+    /// A call has them that goes on, and else the one `Persistent` that has this.
+    buffers: UnsafeCell<B>,
+    body: Box<Body<B>>,
+}
+
+type Body<B> = dyn Fn(&Comm, &mut B) -> Result<()>;
+
+/// A call in which all ranks show something, meet once, and take what the others have shown.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct Steps<B> {
+    /// What this rank shows: its payload.
+    ///
+    /// Errors: the buffers are not such any more as it was made for.
+    pub show: Box<dyn Fn(&B) -> Result<Shown<'_>>>,
+    /// Reads the payloads of all ranks.
+    pub take: Box<dyn Fn(&Round<'_>, &mut B) -> Result<()>>,
+}
+
+/// Bytes that a rank shows, at most [`PAYLOAD`].
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub enum Shown<'a> {
+    /// Those of a buffer.
+    There(&'a [u8]),
+    /// Those of one with gaps, packed.
+    Packed(Vec<u8>),
+}
+
+impl<B> fmt::Debug for Persistent<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let going = !matches!(self.state, State::Rests);
+        f.debug_struct("Persistent").field("goes_on", &going).finish_non_exhaustive()
+    }
+}
+
+impl Internals<'_> {
+    /// Makes a persistent call on a communicator that nobody else has: by `body`, or, of few ranks
+    /// whom the arena serves, in two steps.
+    ///
+    /// All ranks make it alike, with steps or without.
+    pub fn persistent<B: 'static>(
+        comm: Comm,
+        call: Call<'static>,
+        buffers: B,
+        steps: Option<Steps<B>>,
+        body: impl Fn(&Comm, &mut B) -> Result<()> + 'static,
+    ) -> Persistent<B> {
+        let few = (2..=comm.internals().flat_limit()).contains(&comm.size());
+        let arena = few && comm.hierarchy.is_none() && comm.offload.is_none();
+        let steps = steps.filter(|_| arena && comm.route.plain);
+        let shared = Shared { buffers: UnsafeCell::new(buffers), body: Box::new(body) };
+        let (state, shared, noted) = (State::Rests, Rc::new(shared), comm.note(&call));
+        Persistent { state, shared, steps, call, noted, comm }
+    }
+}
+
+impl<B: 'static> Persistent<B> {
+    /// Starts the call. All ranks start theirs, as often.
+    ///
+    /// Errors: it goes on already; what is known at once of the call.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn again<B: 'static>(call: &mut Persistent<B>) -> Result<()> {
+    ///     call.start()?;
+    ///     call.wait()
+    /// }
+    /// ```
+    #[inline]
+    pub fn start(&mut self) -> Result<()> {
+        let State::Rests = self.state else { return Err(self.goes_on()) };
+        if let Some(steps) = &self.steps {
+            let shown = (steps.show)(self.buffers())?;
+            let shown = match &shown {
+                Shown::There(bytes) => bytes,
+                Shown::Packed(bytes) => &bytes[..],
+            };
+            let _entered = self.comm.user.enter(&self.call)?;
+            self.comm.endpoint.acts();
+            let begun = self.seat().begin(shown)?;
+            self.state = State::Begun(begun);
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let body = move |comm: &Comm| {
+            // SAFETY: nobody else has the buffers: the `Persistent` that has this gives them to
+            // nobody from its start until the call is over, and waits for that before the next one.
+            let buffers = unsafe { &mut *shared.buffers.get() };
+            (shared.body)(comm, buffers)
+        };
+        // SAFETY: what the body uses lives as long as itself.
+        let request = unsafe { Request::start(&self.comm, self.call.clone(), body)? };
+        self.state = State::Goes(request);
+        Ok(())
+    }
+
+    /// Waits until the call that was started is over; at once, if none was. A panic of an operation
+    /// goes on here.
+    ///
+    /// Errors: the call's; another virtual rank has started it.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn beside<B: 'static>(call: &mut Persistent<B>, something: impl FnOnce()) -> Result<()> {
+    ///     call.start()?;
+    ///     something();
+    ///     call.wait()
+    /// }
+    /// ```
+    #[inline]
+    pub fn wait(&mut self) -> Result<()> {
+        if let State::Goes(request) = &self.state {
+            // If it fails, the call still has the buffers.
+            request.until_over()?;
+            if !request.is_over() {
+                return Err(self.goes_on());
+            }
+        }
+        match replace(&mut self.state, State::Rests) {
+            State::Rests => Ok(()),
+            State::Begun(begun) => self.end(begun),
+            State::Goes(request) => request.wait(),
+        }
+    }
+
+    /// The second step.
+    #[inline]
+    fn end(&mut self, begun: Begun) -> Result<()> {
+        let entered = self.comm.user.enter(&self.call);
+        let (Ok(_entered), Some(steps)) = (&entered, &self.steps) else {
+            self.state = State::Begun(begun);
+            return entered.map(drop);
+        };
+        // SAFETY: nobody else has the buffers: the call is in no started one, and this is borrowed
+        // exclusively.
+        let buffers = unsafe { &mut *self.shared.buffers.get() };
+        self.seat().end(begun, |round| (steps.take)(round, buffers))
+    }
+
+    /// Whether the call that was started is over, well or not, or none was: [`Persistent::wait`]
+    /// then returns at once. It goes on with the rank's requests.
+    ///
+    /// Errors: another virtual rank has started it.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn beside<B: 'static>(call: &mut Persistent<B>, mut step: impl FnMut()) -> Result<()> {
+    ///     call.start()?;
+    ///     while !call.test()? {
+    ///         step();
+    ///     }
+    ///     call.wait()
+    /// }
+    /// ```
+    pub fn test(&mut self) -> Result<bool> {
+        match &mut self.state {
+            State::Rests => Ok(true),
+            State::Goes(request) => request.test(),
+            State::Begun(begun) => {
+                let begun = *begun;
+                crate::wait::go_on();
+                Ok(self.seat().has_met(begun))
+            }
+        }
+    }
+
+    /// The buffers, between calls.
+    ///
+    /// Errors: the call goes on.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn first(call: &Persistent<Vec<i32>>) -> Result<i32> {
+    ///     Ok(call.get()?[0])
+    /// }
+    /// ```
+    #[inline]
+    pub fn get(&self) -> Result<&B> {
+        let State::Rests = self.state else { return Err(self.goes_on()) };
+        Ok(self.buffers())
+    }
+
+    /// The buffers, to be written between calls. They keep their lengths.
+    ///
+    /// Errors: the call goes on.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn next(call: &mut Persistent<Vec<i32>>) -> Result<()> {
+    ///     call.get_mut()?[0] += 1;
+    ///     call.start()
+    /// }
+    /// ```
+    #[inline]
+    pub fn get_mut(&mut self) -> Result<&mut B> {
+        let State::Rests = self.state else { return Err(self.goes_on()) };
+        // SAFETY: no call goes on that has them, and this is borrowed exclusively.
+        Ok(unsafe { &mut *self.shared.buffers.get() })
+    }
+
+    /// The buffers back; the call is gone.
+    ///
+    /// Errors: the call goes on; it then ends by itself.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn last(call: Persistent<Vec<i32>>) -> Result<Vec<i32>> {
+    ///     call.into_buffers()
+    /// }
+    /// ```
+    pub fn into_buffers(self) -> Result<B>
+    where
+        B: Default,
+    {
+        let mut call = self;
+        call.get_mut().map(std::mem::take)
+    }
+
+    /// While no call has them, or one in two steps, which only reads them meanwhile.
+    fn buffers(&self) -> &B {
+        // SAFETY: no started call has them (this function's callers); the exclusive borrows that
+        // this gives out last no longer than one of this.
+        unsafe { &*self.shared.buffers.get() }
+    }
+
+    fn seat(&self) -> Seat<'_> {
+        let Comm { endpoint, scope, area, here, .. } = &self.comm;
+        Seat { endpoint, scope, area, me: *here, call: &self.call, noted: self.noted }
+    }
+
+    #[cold]
+    fn goes_on(&self) -> Error {
+        Error::argument(format!("{}: it has been started, and not been waited for", self.call))
+    }
+}
+
+impl<S: 'static, R: 'static> Persistent<(S, R)> {
+    /// What this rank contributes, between calls.
+    ///
+    /// Errors: the call goes on.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn set(call: &mut Persistent<(Vec<i32>, Vec<i32>)>, value: i32) -> Result<()> {
+    ///     call.send_mut()?.fill(value);
+    ///     Ok(())
+    /// }
+    /// ```
+    #[inline]
+    pub fn send_mut(&mut self) -> Result<&mut S> {
+        self.get_mut().map(|(send, _)| send)
+    }
+
+    /// What this rank has got, between calls.
+    ///
+    /// Errors: the call goes on.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn sum(call: &Persistent<(Vec<i32>, Vec<i32>)>) -> Result<i32> {
+    ///     Ok(call.recv()?.iter().sum())
+    /// }
+    /// ```
+    #[inline]
+    pub fn recv(&self) -> Result<&R> {
+        self.get().map(|(_, recv)| recv)
+    }
+}
+
+impl<B> Drop for Persistent<B> {
+    /// A call in its first step has shown peers what they need of it.
+    fn drop(&mut self) {
+        if let State::Begun(begun) = self.state {
+            let Comm { endpoint, scope, area, here, .. } = &self.comm;
+            let (me, call, noted) = (*here, &self.call, self.noted);
+            Seat { endpoint, scope, area, me, call, noted }.leave(begun);
+        }
+    }
+}
