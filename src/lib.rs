@@ -51,9 +51,9 @@ pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
     Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, RankLocal,
-    Request, RequestScope, Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny,
-    rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut, wait_all,
-    wait_any, wait_some, with_current,
+    Request, RequestScope, Requests, Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum,
+    TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut,
+    wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 
@@ -110,9 +110,9 @@ pub mod prelude {
         BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, GatherRequests, GatherStart,
         Gathered, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor,
         NeighborStart, Objects, Op, Operation, Prod, Reduce, ReduceRequests, ReduceScatter,
-        ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request, RequestScope, Result,
-        Scan, ScanRequests, ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd, Status,
-        Sum, Topology, dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier,
+        ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request, RequestScope, Requests,
+        Result, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd,
+        Status, Sum, Topology, dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier,
         spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided, strided_mut, subarray,
         subarray_mut, wait_all, wait_any, wait_some,
     };

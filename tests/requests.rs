@@ -3,7 +3,7 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spmd::prelude::*;
 use spmd_conformance::requests;
@@ -39,6 +39,53 @@ fn a_hundred_thousand_receives() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// To find the next one that is over costs no look at all.
+#[test]
+fn ten_thousand_in_order_of_completion() -> Result<()> {
+    World::default().everywhere("ten_thousand_in_order_of_completion", &[2], |ctx| {
+        let (other, many) = (1 - ctx.rank(), 10_000);
+        // Small messages, and those whose data are taken from their sender.
+        for count in [1, 3000] {
+            let receives = (0..many).map(|tag| ctx.irecv(vec![0; count], other, tag));
+            let mut receives = receives.collect::<Result<Requests<_>>>()?;
+            ctx.barrier()?;
+            // 7 and 10,000 have no common factor.
+            let sends = (0..many).map(|turn| ctx.isend(vec![turn; count], other, turn * 7 % many));
+            let sends = sends.collect::<Result<Requests<_>>>()?;
+            let start = Instant::now();
+            for (turn, (number, received)) in receives.by_ref().enumerate() {
+                let sent = received?.0[0];
+                assert_eq!(number as u32, sent * 7 % many);
+                assert!(count > 1 || sent == turn as u32);
+            }
+            sends.map(|(_, sent)| sent).collect::<Result<Vec<_>>>()?;
+            // With a look at each of the others for each of them it was many times that.
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(20), "{took:?}");
+            ctx.barrier()?;
+        }
+        Ok(())
+    })
+}
+
+/// A set gives the errors, too, one by one, with the numbers of the requests.
+#[test]
+fn a_sender_that_fails_a_set() {
+    where_ranks_share_a_process(3, |ctx| {
+        if ctx.rank() == 0 {
+            return;
+        }
+        let many = 100;
+        let receives = (0..many).map(|tag| ctx.irecv([0], 0, tag).unwrap());
+        let ended: Vec<_> = receives.collect::<Requests<_>>().collect();
+        assert_eq!(ended.len(), many as usize);
+        for (number, outcome) in ended {
+            let error = outcome.expect_err("rank 0 has left").to_string();
+            assert!(error.contains("rank 0") && error.contains("irecv"), "{number}: {error}");
+        }
+    });
 }
 
 /// Runs on threads and virtual ranks what each of these ends with an error on.

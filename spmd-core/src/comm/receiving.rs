@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use super::communicator::Comm;
-use super::going::{Going, check};
+use super::going::Going;
 use super::messages::{check_place, message_call};
 use super::outstanding::{Outstanding, Receive, quietly};
 use super::request::Request;
@@ -23,7 +23,7 @@ use crate::transport::shared::posted::PostedReceive;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
 use crate::transport::shared::{Arrived, Body};
-use crate::wait;
+use crate::wait::{self, AgentKey, Completion};
 
 impl Comm {
     /// Starts a receive.
@@ -79,7 +79,7 @@ impl Comm {
             buf: Cell::new(Some(buf)),
             result: Rc::clone(&result),
             failure: Cell::new(None),
-            over: Cell::new(false),
+            over: Completion::default(),
             tests: Cell::new(0),
         });
         let (receive, going): (Rc<dyn Receive + 'a>, Rc<dyn Going + 'a>) =
@@ -119,11 +119,11 @@ struct Receiving<B> {
     /// Its number among the posted ones.
     place: Cell<Option<u64>>,
     posted: Arc<PostedReceive>,
-    agent: wait::AgentKey,
+    agent: AgentKey,
     buf: Cell<Option<B>>,
     result: Rc<Cell<Option<(B, Status)>>>,
     failure: Cell<Option<Error>>,
-    over: Cell<bool>,
+    over: Completion,
     /// How many times it was asked for.
     tests: Cell<u32>,
 }
@@ -132,9 +132,10 @@ impl<B: BufferMut> Receiving<B> {
     /// Takes it back, unless its message has come. Whether it has.
     fn withdraw(&self) -> bool {
         let Some(place) = self.place.get() else { return false };
-        let back = !self.over.get() && self.comm.endpoint.withdraw_receive(&self.pattern, place);
+        let back =
+            !self.over.is_over() && self.comm.endpoint.withdraw_receive(&self.pattern, place);
         if back {
-            self.over.set(true);
+            self.over.complete();
         }
         back
     }
@@ -155,7 +156,7 @@ impl<B: BufferMut> Receiving<B> {
     /// It has failed.
     fn fail(&self, error: Error) {
         self.failure.set(Some(error));
-        self.over.set(true);
+        self.over.complete();
         let buf = self.buf.take();
         quietly(|| drop(buf));
     }
@@ -164,7 +165,7 @@ impl<B: BufferMut> Receiving<B> {
     fn look_for_the_end(&self) {
         let mut ready = || {
             wait::go_on();
-            self.over.get()
+            self.over.is_over()
         };
         let ended = self.comm.waiter(&self.call).and_then(|waiter| {
             waiter.give_up_on(self.pattern.source, &mut ready)?;
@@ -182,7 +183,7 @@ impl<B: BufferMut> Receiving<B> {
         let waiter = Waiter::new(&self.comm.endpoint, &self.comm.scope, &self.call, self.noted);
         let waiter = waiter.polled();
         waiter.ended_by(Agent::MESSAGE);
-        let poll = || if self.over.get() { Some(Ok(())) } else { self.broken().map(Err) };
+        let poll = || if self.over.is_over() { Some(Ok(())) } else { self.broken().map(Err) };
         let ended = waiter.until_by(self.pattern.source, poll).and_then(|ended| ended);
         if let Err(error) = ended
             && self.withdraw()
@@ -190,7 +191,7 @@ impl<B: BufferMut> Receiving<B> {
             self.fail(error);
             self.withdrawn();
         }
-        wait::until_done(self.comm.endpoint.bell(), || self.over.get());
+        wait::until_done(self.comm.endpoint.bell(), || self.over.is_over());
     }
 }
 
@@ -217,7 +218,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
                 self.failure.set(Some(Error::argument(why)));
             }
         }
-        self.over.set(true);
+        self.over.complete();
     }
 
     fn give_up_message(&self, error: Error) {
@@ -229,7 +230,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
 
     fn is_settled(&self) -> bool {
         let failure = self.failure.take();
-        let settled = self.over.get() && failure.is_none();
+        let settled = self.over.is_over() && failure.is_none();
         self.failure.set(failure);
         settled
     }
@@ -239,7 +240,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
     }
 
     fn is_over(&self) -> bool {
-        self.over.get()
+        self.over.is_over()
     }
 
     fn take_failure(&self) -> Option<Error> {
@@ -247,7 +248,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
     }
 
     fn finish(&self) {
-        if !self.over.get() {
+        if !self.over.is_over() {
             self.until_over_on_record();
         }
     }
@@ -262,23 +263,23 @@ impl<B: BufferMut> Receive for Receiving<B> {
 }
 
 impl<B: BufferMut> Going for Receiving<B> {
-    fn is_over(&self) -> bool {
-        self.over.get()
+    fn completion(&self) -> &Completion {
+        &self.over
+    }
+
+    fn agent(&self) -> AgentKey {
+        self.agent
     }
 
     fn test(&self) -> bool {
-        if !self.over.get() {
+        if !self.over.is_over() {
             wait::go_on();
         }
         let tests = self.tests.replace(self.tests.get().wrapping_add(1));
-        if !self.over.get() && tests.is_multiple_of(RARELY) {
+        if !self.over.is_over() && tests.is_multiple_of(RARELY) {
             self.look_for_the_end();
         }
-        self.over.get()
-    }
-
-    fn check_own(&self) -> Result<()> {
-        check(self, self.agent == wait::agent())
+        self.over.is_over()
     }
 
     fn until_over(&self) -> Result<()> {
@@ -316,7 +317,7 @@ impl<B: BufferMut> Going for Receiving<B> {
         if std::thread::panicking() {
             self.give_up();
         }
-        wait::until_done(self.comm.endpoint.bell(), || self.over.get());
+        wait::until_done(self.comm.endpoint.bell(), || self.over.is_over());
     }
 
     fn cancel(&self) -> bool {

@@ -3,6 +3,7 @@
 mod asleep;
 pub(crate) mod bell;
 mod blocking;
+mod completion;
 mod coroutine;
 mod current;
 mod fences;
@@ -21,6 +22,7 @@ mod word;
 mod worker;
 
 pub(crate) use bell::Bell;
+pub(crate) use completion::{Completed, Completion};
 pub(crate) use coroutine::{AgentKey, key as agent};
 pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
