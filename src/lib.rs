@@ -50,10 +50,10 @@ pub use spmd_collectives::{
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, RankLocal,
-    Request, RequestScope, Requests, Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum,
-    TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut,
-    wait_all, wait_any, wait_some, with_current,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mode, Op, Operation, Prod,
+    RankLocal, Request, RequestScope, Requests, Result, SharedAlloc, SharedBuf, Source, Spmd,
+    Status, Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray,
+    subarray_mut, wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 
@@ -108,7 +108,7 @@ pub mod prelude {
         AllreduceStart, Alltoall, AlltoallRequests, AlltoallStart, Barrier, BarrierRequests,
         BarrierStart, BitAnd, BitOr, BitXor, Broadcast, BroadcastRequests, BroadcastStart, Buffer,
         BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, GatherRequests, GatherStart,
-        Gathered, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor,
+        Gathered, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor,
         NeighborStart, Objects, Op, Operation, Prod, Reduce, ReduceRequests, ReduceScatter,
         ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request, RequestScope, Requests,
         Result, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd,

@@ -15,6 +15,12 @@ fn every_kind() -> Result<()> {
 }
 
 #[test]
+fn sets_of_calls_and_messages() -> Result<()> {
+    let body = requests::sets_of_calls_and_messages;
+    World::default().everywhere("sets_of_calls_and_messages", &[1, 2, 3], body)
+}
+
+#[test]
 fn with_delays() -> Result<()> {
     let delayed = World { chaos: Some(3), ..World::default() };
     delayed.everywhere("with_delays", &[2, 4], requests::all)
@@ -86,6 +92,30 @@ fn a_sender_that_fails_a_set() {
             assert!(error.contains("rank 0") && error.contains("irecv"), "{number}: {error}");
         }
     });
+}
+
+/// A message that was matched and dropped, or forgotten, is one that nobody has received; who waits
+/// for its end is told that this rank has left.
+#[test]
+fn matched_and_not_received() {
+    for virtual_ranks in [false, true] {
+        for (count, forgets) in [(1, false), (1, true), (100_000, false), (100_000, true)] {
+            let block = Spmd::new(2).timeout(Duration::from_secs(30));
+            let block = if virtual_ranks { block.virtual_ranks() } else { block.threads() };
+            let ended = block.run(|ctx| {
+                if ctx.rank() == 0 {
+                    return ctx.send(&vec![1u16; count], 1, 5);
+                }
+                let message = ctx.mprobe(0, 5)?;
+                if forgets {
+                    std::mem::forget(message);
+                }
+                Ok(())
+            });
+            let error = ended.expect_err("it was not received").to_string();
+            assert!(error.contains("requests.rs:"), "{error}");
+        }
+    }
 }
 
 /// Runs on threads and virtual ranks what each of these ends with an error on.

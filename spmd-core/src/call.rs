@@ -158,10 +158,14 @@ pub enum Form {
     Issend,
     /// A receive that goes on.
     Irecv,
+    /// A probe that sets its message aside.
+    Mprobe,
+    /// The same that does not wait.
+    Improbe,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 12] = [
+    const ALL: [(Form, &'static str); 14] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -174,6 +178,8 @@ impl Form {
         (Form::Isend, "isend"),
         (Form::Issend, "issend"),
         (Form::Irecv, "irecv"),
+        (Form::Mprobe, "mprobe"),
+        (Form::Improbe, "improbe"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.
@@ -424,6 +430,7 @@ mod tests {
             (Kind::Send, Form::Object, "send_object"),
             (Kind::Recv, Form::Sendrecv, "sendrecv"),
             (Kind::Probe, Form::Iprobe, "iprobe"),
+            (Kind::Probe, Form::Improbe, "improbe"),
             (Kind::Split, Form::SplitHost, "split_host"),
         ];
         for (kind, form, expected) in names {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::going::Going;
+use super::message::Message;
 use super::messages::{check_place, message_call};
 use super::outstanding::{Outstanding, Receive, quietly};
 use super::request::Request;
@@ -50,7 +51,7 @@ impl Comm {
             let Arrived { envelope, body } = arrived;
             match body {
                 Body::UnexpectedMessage(data @ Data::There(_)) => {
-                    large = Some(UnexpectedMessage { envelope, data });
+                    large = Some(UnexpectedMessage::new(envelope, data));
                     Ok((pattern, None))
                 }
                 body => {
@@ -63,6 +64,41 @@ impl Comm {
         if let Some(status) = status {
             return Ok(Request::ended((buf, status)));
         }
+        // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
+        unsafe { self.post_recv(buf, call, pattern, large) }
+    }
+
+    /// Starts the receive of a message that was set aside.
+    ///
+    /// # Safety
+    /// What `buf` borrows lives until it is over.
+    pub(super) unsafe fn start_recv_of<'a, B: BufferMut + 'a>(
+        &self,
+        mut buf: B,
+        message: &Message<'_>,
+        site: &'static Location<'static>,
+    ) -> Result<Request<(B, Status)>> {
+        let (view, status) = (buf.view_mut(), message.status());
+        let (source, tag) = (Some(status.source), Some(status.tag));
+        let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
+        let call = call.form(Form::Irecv);
+        check_place(&call, view.place())?;
+        let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
+        // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
+        unsafe { self.post_recv(buf, call, message.pattern(), Some(taken)) }
+    }
+
+    /// Has a receive go on, posted after all others, or of a message that has come.
+    ///
+    /// # Safety
+    /// What `buf` borrows lives until it is over.
+    unsafe fn post_recv<'a, B: BufferMut + 'a>(
+        &self,
+        buf: B,
+        call: Call<'static>,
+        pattern: MatchPattern,
+        come: Option<UnexpectedMessage>,
+    ) -> Result<Request<(B, Status)>> {
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
         let number = outstanding.number();
         let (result, posted) = (Rc::default(), PostedReceive::new(&outstanding.arrivals, number));
@@ -94,7 +130,7 @@ impl Comm {
             )
         };
         outstanding.add(number, receive);
-        let come = match large {
+        let come = match come {
             Some(message) => Err(message),
             None => self.endpoint.post_receive(pattern, &receiving.posted),
         };

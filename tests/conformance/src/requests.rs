@@ -2,6 +2,8 @@
 
 use spmd::prelude::*;
 
+use crate::matched;
+
 /// A case, and the ranks for which it is made, if it matters.
 type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
 
@@ -11,11 +13,13 @@ const ALL: &[Case] = &[
     (from_the_last_to_the_first, Some(2)),
     (in_order_of_completion, None),
     (sets, None),
-    (sets_of_calls_and_messages, None),
     (what_nobody_waits_for, None),
     (receives_that_are_cancelled, None),
     (messages_that_do_not_fit, Some(2)),
     (bools_and_gaps, Some(2)),
+    (matched::what_was_matched, None),
+    (matched::what_is_put_back, None),
+    (matched::matched_messages_that_do_not_fit, None),
 ];
 
 /// All cases that are made for so many ranks.
@@ -188,7 +192,7 @@ fn sets(ctx: &Ctx) -> Result<()> {
 }
 
 /// What can only be waited for as one and another.
-fn sets_of_calls_and_messages(ctx: &Ctx) -> Result<()> {
+pub fn sets_of_calls_and_messages(ctx: &Ctx) -> Result<()> {
     let (other, n) = (ctx.size() - 1 - ctx.rank(), ctx.size());
     let comm = ctx.dup()?;
     for count in [1, 20_000] {

@@ -199,7 +199,7 @@ mod tests {
             file: 0,
             line: 0,
         };
-        UnexpectedMessage { envelope, data: Data::Here(vec![]) }
+        UnexpectedMessage::new(envelope, Data::Here(vec![]))
     }
 
     /// Against a plain list of them.
