@@ -76,6 +76,23 @@ fn ten_thousand_in_order_of_completion() -> Result<()> {
     })
 }
 
+/// Sets that wait for each other are a cycle as single receives are.
+#[test]
+fn sets_that_wait_for_each_other() {
+    if support::is_process_rank() {
+        return;
+    }
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        let ended = block.run(|ctx| {
+            let receives = (0..3).map(|tag| ctx.irecv([0], 1 - ctx.rank(), tag));
+            let mut requests = receives.collect::<Result<Requests<_>>>()?;
+            requests.try_for_each(|(_, received)| received.map(drop))
+        });
+        let error = ended.expect_err("nobody sends").to_string();
+        assert!(error.contains("deadlock") && error.contains("requests.rs"), "{error}");
+    }
+}
+
 /// A set gives the errors, too, one by one, with the numbers of the requests.
 #[test]
 fn a_sender_that_fails_a_set() {

@@ -1,6 +1,10 @@
 //! What goes on while its rank does something else, as requests and scopes hold it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::error::{Error, Result};
+use crate::transport::shared::Endpoint;
 use crate::wait::{self, AgentKey, Completion};
 
 /// A call or a message that goes on, whether anybody holds this or not.
@@ -17,6 +21,14 @@ pub(super) trait Going {
 
     /// Goes on with what whoever runs here has started. Whether this is over.
     fn test(&self) -> bool;
+
+    /// The same for who has awaited it for so long, and asks only when something may have happened.
+    fn test_awaited(&self, _waited: Duration) -> bool {
+        self.test()
+    }
+
+    /// Where the bell hangs that is rung for it; nowhere if it is over.
+    fn endpoint(&self) -> Option<Arc<Endpoint>>;
 
     /// Whether whoever runs here, who has started this or not, can wait for it.
     ///

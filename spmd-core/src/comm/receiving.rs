@@ -5,6 +5,7 @@ use std::mem::transmute;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::communicator::Comm;
 use super::going::Going;
@@ -23,7 +24,7 @@ use crate::transport::shared::layout::Agent;
 use crate::transport::shared::posted::PostedReceive;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
-use crate::transport::shared::{Arrived, Body};
+use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, AgentKey, Completion};
 
 impl Comm {
@@ -197,13 +198,15 @@ impl<B: BufferMut> Receiving<B> {
         quietly(|| drop(buf));
     }
 
-    /// Ends it if no message can come any more.
-    fn look_for_the_end(&self) {
+    /// Ends it if no message can come any more, or has not come for too long.
+    fn look_for_the_end(&self, waited: Duration) {
         let mut ready = || {
             wait::go_on();
             self.over.is_over()
         };
         let ended = self.comm.waiter(&self.call).and_then(|waiter| {
+            waiter.waits_on(self.pattern.source);
+            waiter.in_time(waited)?;
             waiter.give_up_on(self.pattern.source, &mut ready)?;
             self.broken().map_or(Ok(()), Err)
         });
@@ -313,9 +316,21 @@ impl<B: BufferMut> Going for Receiving<B> {
         }
         let tests = self.tests.replace(self.tests.get().wrapping_add(1));
         if !self.over.is_over() && tests.is_multiple_of(RARELY) {
-            self.look_for_the_end();
+            self.look_for_the_end(Duration::ZERO);
         }
         self.over.is_over()
+    }
+
+    fn test_awaited(&self, waited: Duration) -> bool {
+        wait::go_on();
+        if !self.over.is_over() {
+            self.look_for_the_end(waited);
+        }
+        self.over.is_over()
+    }
+
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        Some(self.comm.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::going::Going;
@@ -14,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
 use crate::transport::message::SendMode;
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
@@ -173,6 +175,10 @@ impl Going for Sent {
 
     fn test(&self) -> bool {
         self.handle.test()
+    }
+
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        Some(self.comm.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {

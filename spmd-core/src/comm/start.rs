@@ -22,6 +22,7 @@ use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Scope, TRACKS};
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::collective::{CollectiveArea, Moment};
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
@@ -61,6 +62,10 @@ impl Going for StartedCall {
 
     fn test(&self) -> bool {
         self.handle.test()
+    }
+
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.tracks.upgrade().map(|tracks| tracks.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {

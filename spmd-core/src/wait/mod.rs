@@ -18,6 +18,7 @@ mod start;
 mod started;
 mod threads;
 pub(crate) mod until;
+mod wakers;
 mod word;
 mod worker;
 
@@ -33,6 +34,7 @@ pub(crate) use threads::{
     Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };
 pub(crate) use until::{pause, until, until_done, until_woken};
+pub(crate) use wakers::{HasBell, awaits};
 
 use std::cell::Cell;
 

@@ -17,6 +17,7 @@ const ALL: &[Case] = &[
     (receives_that_are_cancelled, None),
     (messages_that_do_not_fit, Some(2)),
     (bools_and_gaps, Some(2)),
+    (awaited, None),
     (matched::what_was_matched, None),
     (matched::what_is_put_back, None),
     (matched::matched_messages_that_do_not_fit, None),
@@ -222,6 +223,25 @@ pub fn sets_of_calls_and_messages(ctx: &Ctx) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// As futures, under an executor that parks the rank's thread.
+fn awaited(ctx: &Ctx) -> Result<()> {
+    let (me, n) = (ctx.rank(), ctx.size());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    pollster::block_on(async {
+        for (turn, count) in COUNTS.into_iter().enumerate() {
+            let received = ctx.irecv(vec![0; count], left, 4)?;
+            let late = ctx.irecv(vec![0; count], ANY, 5)?;
+            let sent = ctx.issend(given(me, turn, count), right, 4)?;
+            let (got, status) = received.await?;
+            assert_eq!((status.source(), got), (left, given(left, turn, count)));
+            assert_eq!(sent.await?, given(me, turn, count));
+            ctx.isend(given(me, turn, count), right, 5)?.await?;
+            assert_eq!(late.await?.0, given(left, turn, count));
+        }
+        Ok(())
+    })
 }
 
 fn what_nobody_waits_for(ctx: &Ctx) -> Result<()> {
