@@ -42,10 +42,10 @@ pub use spmd_collectives::{
     Allgather, AllgatherRequests, AllgatherStart, Allreduce, AllreduceRequests, AllreduceStart,
     Alltoall, AlltoallRequests, AlltoallStart, Barrier, BarrierRequests, BarrierStart, Broadcast,
     BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherRequests, GatherStart, Gathered,
-    Neighbor, NeighborStart, Objects, Reduce, ReduceRequests, ReduceScatter, ReduceScatterRequests,
-    ReduceScatterStart, ReduceStart, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests,
-    ScatterStart, Split, Topology, dims_create, spmd_allgather, spmd_barrier, spmd_exchange,
-    spmd_rank, spmd_reduce, spmd_size,
+    Neighbor, NeighborRequests, NeighborStart, Objects, Reduce, ReduceRequests, ReduceScatter,
+    ReduceScatterRequests, ReduceScatterStart, ReduceStart, Scan, ScanRequests, ScanStart, Scatter,
+    ScatterRequests, ScatterStart, Split, Topology, dims_create, spmd_allgather, spmd_barrier,
+    spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
 };
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
@@ -109,12 +109,12 @@ pub mod prelude {
         BarrierStart, BitAnd, BitOr, BitXor, Broadcast, BroadcastRequests, BroadcastStart, Buffer,
         BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, GatherRequests, GatherStart,
         Gathered, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor,
-        NeighborStart, Objects, Op, Operation, Prod, Reduce, ReduceRequests, ReduceScatter,
-        ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request, RequestScope, Requests,
-        Result, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd,
-        Status, Sum, Topology, dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier,
-        spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided, strided_mut, subarray,
-        subarray_mut, wait_all, wait_any, wait_some,
+        NeighborRequests, NeighborStart, Objects, Op, Operation, Prod, Reduce, ReduceRequests,
+        ReduceScatter, ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request,
+        RequestScope, Requests, Result, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests,
+        ScatterStart, Split, Spmd, Status, Sum, Topology, dims_create, rank_println, run, spmd,
+        spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided,
+        strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some,
     };
 }
 

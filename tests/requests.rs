@@ -20,6 +20,31 @@ fn sets_of_calls_and_messages() -> Result<()> {
     World::default().everywhere("sets_of_calls_and_messages", &[1, 2, 3], body)
 }
 
+/// Exchanges with neighbours that borrow, in a scope of another communicator than the grid's.
+#[test]
+fn neighbours_in_a_scope() -> Result<()> {
+    World::default().everywhere("neighbours_in_a_scope", &[1, 3, 6], |ctx| {
+        let n = ctx.size();
+        let ring = ctx.cartesian(&[n], &[true])?.ok_or("there is a place for each")?;
+        let (me, left, right) = (ring.rank(), (ring.rank() + n - 1) % n, (ring.rank() + 1) % n);
+        for count in [1, 20_000] {
+            let (mine, both) = (vec![me; count], [vec![me; count], vec![n + me; count]].concat());
+            let (mut all, mut each) = (vec![9; 2 * count], vec![9; 2 * count]);
+            let mut packed = vec![9; 2 * count];
+            ctx.requests(|requests| {
+                requests.neighbor_allgather(&ring, &mine, &mut all)?;
+                let counts = [count, count];
+                requests.neighbor_alltoallv(&ring, &both, &mut packed, &counts, &counts)?;
+                requests.neighbor_alltoall(&ring, &both, &mut each)?.wait().map(drop)
+            })?;
+            assert_eq!(all, [vec![left; count], vec![right; count]].concat());
+            assert_eq!(each, [vec![n + left; count], vec![right; count]].concat());
+            assert_eq!(packed, each);
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn with_delays() -> Result<()> {
     let delayed = World { chaos: Some(3), ..World::default() };
