@@ -250,7 +250,8 @@ pub fn wait_all<B>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec
 }
 
 /// Waits until one of these requests is over, takes it out, and gives its place and its buffers
-/// (`MPI_Waitany`). The places of those behind it are then one less.
+/// (`MPI_Waitany`). The places of those behind it are then one less. It looks at all of them: of
+/// very many, [`Requests`](crate::Requests) is a set that does not.
 ///
 /// Errors: that of the call that is over, which is taken out, too; there is no request; another
 /// rank or thread has started one.

@@ -136,11 +136,11 @@ mod tests {
                     drop(second);
                 })
             };
-            while !orders.is_clear(7) {
+            while !orders.are_clear() {
                 thread::yield_now();
             }
             posted.are(&[1, 2]);
-            assert!(orders.are_clear());
+            assert!(orders.is_clear(7));
             [earlier, later].into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
@@ -164,10 +164,10 @@ mod tests {
             posted.post(2);
             posted.are(&[1, 2]);
             assert!(!orders.are_clear() && !orders.is_clear(8));
+            before.join().unwrap();
             drop(other);
             // What is clear is forgotten, and begins anew.
             assert!(orders.are_clear() && orders.take_turn(7).has_come());
-            before.join().unwrap();
         });
     }
 }
