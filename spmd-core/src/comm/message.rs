@@ -6,6 +6,7 @@ use std::panic::Location;
 use super::communicator::Comm;
 use super::messages::{check_place, message_call};
 use super::request::Request;
+use super::request_scope::RequestScope;
 use crate::buffer::BufferMut;
 use crate::call::{Call, Form, Kind};
 use crate::element::Element;
@@ -163,5 +164,36 @@ impl<'a> Message<'a> {
         let arrived = Arrived::from(self.take(call)?);
         self.comm.route.transport.receives(&arrived)?;
         Ok(arrived)
+    }
+}
+
+impl<'scope> RequestScope<'scope, '_> {
+    /// [`Message::irecv`] into what is borrowed.
+    ///
+    /// Errors: as [`Message::irecv`].
+    ///
+    /// ```
+    /// # use spmd_core::spmd;
+    /// spmd(1, |ctx| {
+    ///     let (data, mut room) = (vec![1; 10_000], vec![0; 10_000]);
+    ///     ctx.requests(|requests| {
+    ///         requests.isend(&data, 0, 0)?;
+    ///         requests.imrecv(ctx.mprobe(0, 0)?, &mut room).map(drop)
+    ///     })?;
+    ///     assert_eq!(room, data);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn imrecv<B: BufferMut + 'scope>(
+        &self,
+        message: Message<'_>,
+        buf: B,
+    ) -> Result<Request<(B, Status)>> {
+        let site = Location::caller();
+        // SAFETY: what it borrows lives as long as `'scope`, within which `keep` has it end.
+        let received = unsafe { message.comm.start_recv_of(buf, &message, site)? };
+        Ok(self.keep(received))
     }
 }
