@@ -20,7 +20,7 @@ fn tokio_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
 }
 
-/// Executors for one rank a thread, and, last, one for any number.
+/// Executors that have place for one rank a thread.
 fn with_tokio<R>(future: impl Future<Output = R>) -> R {
     tokio::task::LocalSet::new().block_on(&tokio_runtime(), future)
 }
