@@ -43,18 +43,19 @@ pub use spmd_collectives::{
     AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests, AlltoallStart,
     Barrier, BarrierInit, BarrierRequests, BarrierStart, Broadcast, BroadcastInit,
     BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherInit, GatherRequests, GatherStart,
-    Gathered, Neighbor, NeighborStart, Objects, Reduce, ReduceInit, ReduceRequests, ReduceScatter,
-    ReduceScatterInit, ReduceScatterRequests, ReduceScatterStart, ReduceStart, Scan, ScanInit,
-    ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests, ScatterStart, Split, Topology,
-    dims_create, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
+    Gathered, Neighbor, NeighborRequests, NeighborStart, Objects, Reduce, ReduceInit,
+    ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests, ReduceScatterStart,
+    ReduceStart, Scan, ScanInit, ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests,
+    ScatterStart, Split, Topology, dims_create, spmd_allgather, spmd_barrier, spmd_exchange,
+    spmd_rank, spmd_reduce, spmd_size,
 };
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Persistent,
-    Prod, RankLocal, Request, RequestScope, Result, SharedAlloc, SharedBuf, Source, Spmd, Status,
-    Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut,
-    wait_all, wait_any, wait_some, with_current,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mode, Op, Operation,
+    Persistent, Prod, RankLocal, Request, RequestScope, Requests, Result, SharedAlloc, SharedBuf,
+    Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut,
+    subarray, subarray_mut, wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 
@@ -110,14 +111,14 @@ pub mod prelude {
         Barrier, BarrierInit, BarrierRequests, BarrierStart, BitAnd, BitOr, BitXor, Broadcast,
         BroadcastInit, BroadcastRequests, BroadcastStart, Buffer, BufferMut, Cartesian, Comm, Ctx,
         Element, Error, Gather, GatherInit, GatherRequests, GatherStart, Gathered, Located,
-        LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor, NeighborStart, Objects, Op,
-        Operation, Persistent, Prod, Reduce, ReduceInit, ReduceRequests, ReduceScatter,
-        ReduceScatterInit, ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request,
-        RequestScope, Result, Scan, ScanInit, ScanRequests, ScanStart, Scatter, ScatterInit,
-        ScatterRequests, ScatterStart, Split, Spmd, Status, Sum, Topology, dims_create,
-        rank_println, run, spmd, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank,
-        spmd_reduce, spmd_size, strided, strided_mut, subarray, subarray_mut, wait_all, wait_any,
-        wait_some,
+        LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor, NeighborRequests,
+        NeighborStart, Objects, Op, Operation, Persistent, Prod, Reduce, ReduceInit,
+        ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests,
+        ReduceScatterStart, ReduceStart, Request, RequestScope, Requests, Result, Scan, ScanInit,
+        ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests, ScatterStart, Split, Spmd,
+        Status, Sum, Topology, dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier,
+        spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided, strided_mut, subarray,
+        subarray_mut, wait_all, wait_any, wait_some,
     };
 }
 

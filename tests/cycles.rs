@@ -19,7 +19,7 @@ mod through_started;
 use expect::mistake;
 
 fn main() {
-    let tests: [(&str, fn()); 20] = [
+    let tests: [(&str, fn()); 21] = [
         ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
         ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
         ("rows_against_columns", rows_against_columns),
@@ -44,6 +44,7 @@ fn main() {
             "a_started_call_that_lends_its_memory",
             through_started::a_started_call_that_lends_its_memory,
         ),
+        ("after_requests_that_were_awaited", after_requests_that_were_awaited),
         ("a_thread_that_is_joined", a_thread_that_is_joined),
         ("a_thread_that_is_joined_and_computes", a_thread_that_is_joined_and_computes),
     ];
@@ -310,6 +311,27 @@ fn a_cycle_that_one_of_its_ranks_cannot_see() {
 
 /// A thread of a rank's own waits for a rank that cannot run, as the rank that joins the thread
 /// holds the worker of both.
+/// The threads that have woken the executors of the ranks hold no communicator.
+fn after_requests_that_were_awaited() {
+    mistake(2, |ctx| {
+        let (copy, other) = (ctx.dup()?, 1 - ctx.rank());
+        let received = ctx.irecv([0], other, 0)?;
+        if ctx.rank() == 0 {
+            pollster::block_on(received)?;
+            ctx.send(&[0], other, 0)?;
+            copy.barrier()?; // <1>
+            ctx.barrier()
+        } else {
+            std::thread::sleep(Duration::from_millis(50));
+            ctx.send(&[0], other, 0)?;
+            pollster::block_on(received)?;
+            ctx.barrier()?; // <2>
+            copy.barrier()
+        }
+    })
+    .deadlock(&[0, 1], &["rank 0: barrier at <1>", "rank 1: barrier at <2>"]);
+}
+
 fn a_thread_that_is_joined() {
     for (ranks, workers) in [(2, 1), (4, 2)] {
         let ended = Spmd::new(ranks).virtual_ranks().workers(workers).run(|ctx| {

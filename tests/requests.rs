@@ -3,7 +3,7 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spmd::prelude::*;
 use spmd_conformance::requests;
@@ -12,6 +12,37 @@ use support::World;
 #[test]
 fn every_kind() -> Result<()> {
     World::default().everywhere("every_kind", &[1, 2, 3, 5], requests::all)
+}
+
+#[test]
+fn sets_of_calls_and_messages() -> Result<()> {
+    let body = requests::sets_of_calls_and_messages;
+    World::default().everywhere("sets_of_calls_and_messages", &[1, 2, 3], body)
+}
+
+/// Exchanges with neighbours that borrow, in a scope of another communicator than the grid's.
+#[test]
+fn neighbours_in_a_scope() -> Result<()> {
+    World::default().everywhere("neighbours_in_a_scope", &[1, 3, 6], |ctx| {
+        let n = ctx.size();
+        let ring = ctx.cartesian(&[n], &[true])?.ok_or("there is a place for each")?;
+        let (me, left, right) = (ring.rank(), (ring.rank() + n - 1) % n, (ring.rank() + 1) % n);
+        for count in [1, 20_000] {
+            let (mine, both) = (vec![me; count], [vec![me; count], vec![n + me; count]].concat());
+            let (mut all, mut each) = (vec![9; 2 * count], vec![9; 2 * count]);
+            let mut packed = vec![9; 2 * count];
+            ctx.requests(|requests| {
+                requests.neighbor_allgather(&ring, &mine, &mut all)?;
+                let counts = [count, count];
+                requests.neighbor_alltoallv(&ring, &both, &mut packed, &counts, &counts)?;
+                requests.neighbor_alltoall(&ring, &both, &mut each)?.wait().map(drop)
+            })?;
+            assert_eq!(all, [vec![left; count], vec![right; count]].concat());
+            assert_eq!(each, [vec![n + left; count], vec![right; count]].concat());
+            assert_eq!(packed, each);
+        }
+        Ok(())
+    })
 }
 
 #[test]
@@ -39,6 +70,94 @@ fn a_hundred_thousand_receives() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// To find the next one that is over costs no look at all.
+#[test]
+fn ten_thousand_in_order_of_completion() -> Result<()> {
+    World::default().everywhere("ten_thousand_in_order_of_completion", &[2], |ctx| {
+        let (other, many) = (1 - ctx.rank(), 10_000);
+        // Small messages, and those whose data are taken from their sender.
+        for count in [1, 3000] {
+            let receives = (0..many).map(|tag| ctx.irecv(vec![0; count], other, tag));
+            let mut receives = receives.collect::<Result<Requests<_>>>()?;
+            ctx.barrier()?;
+            // 7 and 10,000 have no common factor.
+            let sends = (0..many).map(|turn| ctx.isend(vec![turn; count], other, turn * 7 % many));
+            let sends = sends.collect::<Result<Requests<_>>>()?;
+            let start = Instant::now();
+            for (turn, (number, received)) in receives.by_ref().enumerate() {
+                let sent = received?.0[0];
+                assert_eq!(number as u32, sent * 7 % many);
+                assert!(count > 1 || sent == turn as u32);
+            }
+            sends.map(|(_, sent)| sent).collect::<Result<Vec<_>>>()?;
+            // With a look at each of the others for each of them it was many times that.
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(20), "{took:?}");
+            ctx.barrier()?;
+        }
+        Ok(())
+    })
+}
+
+/// Sets that wait for each other are a cycle as single receives are.
+#[test]
+fn sets_that_wait_for_each_other() {
+    if support::is_process_rank() {
+        return;
+    }
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        let ended = block.run(|ctx| {
+            let receives = (0..3).map(|tag| ctx.irecv([0], 1 - ctx.rank(), tag));
+            let mut requests = receives.collect::<Result<Requests<_>>>()?;
+            requests.try_for_each(|(_, received)| received.map(drop))
+        });
+        let error = ended.expect_err("nobody sends").to_string();
+        assert!(error.contains("deadlock") && error.contains("requests.rs"), "{error}");
+    }
+}
+
+/// A set gives the errors, too, one by one, with the numbers of the requests.
+#[test]
+fn a_sender_that_fails_a_set() {
+    where_ranks_share_a_process(3, |ctx| {
+        if ctx.rank() == 0 {
+            return;
+        }
+        let many = 100;
+        let receives = (0..many).map(|tag| ctx.irecv([0], 0, tag).unwrap());
+        let ended: Vec<_> = receives.collect::<Requests<_>>().collect();
+        assert_eq!(ended.len(), many as usize);
+        for (number, outcome) in ended {
+            let error = outcome.expect_err("rank 0 has left").to_string();
+            assert!(error.contains("rank 0") && error.contains("irecv"), "{number}: {error}");
+        }
+    });
+}
+
+/// A message that was matched and dropped, or forgotten, is one that nobody has received; who waits
+/// for its end is told that this rank has left.
+#[test]
+fn matched_and_not_received() {
+    for virtual_ranks in [false, true] {
+        for (count, forgets) in [(1, false), (1, true), (100_000, false), (100_000, true)] {
+            let block = Spmd::new(2).timeout(Duration::from_secs(30));
+            let block = if virtual_ranks { block.virtual_ranks() } else { block.threads() };
+            let ended = block.run(|ctx| {
+                if ctx.rank() == 0 {
+                    return ctx.send(&vec![1u16; count], 1, 5);
+                }
+                let message = ctx.mprobe(0, 5)?;
+                if forgets {
+                    std::mem::forget(message);
+                }
+                Ok(())
+            });
+            let error = ended.expect_err("it was not received").to_string();
+            assert!(error.contains("requests.rs:"), "{error}");
+        }
+    }
 }
 
 /// Runs on threads and virtual ranks what each of these ends with an error on.

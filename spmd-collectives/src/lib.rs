@@ -51,7 +51,7 @@ pub use gather::init::GatherInit;
 pub use gather::requests::{GatherRequests, GatherStart};
 pub use gathered::Gathered;
 pub use neighbor::Neighbor;
-pub use neighbor::requests::NeighborStart;
+pub use neighbor::requests::{NeighborRequests, NeighborStart};
 pub use object::Objects;
 pub use reduce::Reduce;
 pub use reduce::init::ReduceInit;

@@ -160,10 +160,14 @@ pub enum Form {
     Irecv,
     /// `.._init`.
     Init,
+    /// A probe that sets its message aside.
+    Mprobe,
+    /// The same that does not wait.
+    Improbe,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 13] = [
+    const ALL: [(Form, &'static str); 15] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -177,6 +181,8 @@ impl Form {
         (Form::Issend, "issend"),
         (Form::Irecv, "irecv"),
         (Form::Init, "_init"),
+        (Form::Mprobe, "mprobe"),
+        (Form::Improbe, "improbe"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.
@@ -427,6 +433,7 @@ mod tests {
             (Kind::Send, Form::Object, "send_object"),
             (Kind::Recv, Form::Sendrecv, "sendrecv"),
             (Kind::Probe, Form::Iprobe, "iprobe"),
+            (Kind::Probe, Form::Improbe, "improbe"),
             (Kind::Split, Form::SplitHost, "split_host"),
         ];
         for (kind, form, expected) in names {

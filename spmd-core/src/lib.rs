@@ -54,7 +54,9 @@ pub use affinity::Bind;
 pub use block::{Spmd, spmd};
 pub use boot::run;
 pub use buffer::{Buffer, BufferMut, strided, strided_mut, subarray, subarray_mut};
-pub use comm::{Comm, Persistent, Request, RequestScope, wait_all, wait_any, wait_some};
+pub use comm::{
+    Comm, Message, Persistent, Request, RequestScope, Requests, wait_all, wait_any, wait_some,
+};
 pub use ctx::{Ctx, with_current};
 pub use element::{DType, Element, Located};
 pub use error::{Error, Result};

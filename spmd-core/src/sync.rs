@@ -1,4 +1,4 @@
-//! The atomics of the waiting protocols: std's, or loom's where loom checks the protocols
+//! The atomics and locks of the protocols that loom checks: std's and parking_lot's, or loom's where loom checks the protocols
 //! (`RUSTFLAGS="--cfg loom" cargo test -p spmd-core --lib --release loom`), so that what is
 //! checked is what ships.
 
@@ -6,6 +6,21 @@
 pub(crate) use loom::sync::atomic;
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::sync::atomic;
+
+#[cfg(not(all(loom, test)))]
+pub(crate) use parking_lot::Mutex;
+
+/// Loom's, with the methods of parking_lot's.
+#[cfg(all(loom, test))]
+#[derive(Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+#[cfg(all(loom, test))]
+impl<T> Mutex<T> {
+    pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        self.0.lock().expect("no thread panics with a lock")
+    }
+}
 
 /// In a loop that polls.
 #[inline]

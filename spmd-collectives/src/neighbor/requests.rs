@@ -94,16 +94,7 @@ impl NeighborStart for Cartesian {
         S: Buffer + 'static,
         R: BufferMut<Elem = S::Elem> + 'static,
     {
-        let site = Location::caller();
-        let call = Call::new(Kind::NeighborAllgather, site)
-            .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
-        let neighbors = self.neighbors();
-        let mut recv = recv;
-        self.internals().start(call, move |comm| {
-            super::neighbor_allgather((comm, &neighbors), &send, &mut recv, site)?;
-            Ok((send, recv))
-        })
+        self.internals().neighbor_allgather(self, send, recv)
     }
 
     fn neighbor_alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
@@ -111,16 +102,7 @@ impl NeighborStart for Cartesian {
         S: Buffer + 'static,
         R: BufferMut<Elem = S::Elem> + 'static,
     {
-        let site = Location::caller();
-        let call = Call::new(Kind::NeighborAlltoall, site)
-            .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
-        let neighbors = self.neighbors();
-        let mut recv = recv;
-        self.internals().start(call, move |comm| {
-            super::neighbor_alltoall((comm, &neighbors), &send, &mut recv, site)?;
-            Ok((send, recv))
-        })
+        self.internals().neighbor_alltoall(self, send, recv)
     }
 
     fn neighbor_alltoallv_start<S, R>(
@@ -134,14 +116,98 @@ impl NeighborStart for Cartesian {
         S: Buffer + 'static,
         R: BufferMut<Elem = S::Elem> + 'static,
     {
+        self.internals().neighbor_alltoallv(self, send, recv, send_counts, recv_counts)
+    }
+}
+
+/// [`Neighbor`] as requests, of what outlives the scope that they are started in
+/// ([`Comm::requests`](spmd_core::Comm::requests)), which may be another communicator's than the
+/// grid.
+///
+/// ```
+/// # use spmd_collectives::{NeighborRequests, Topology};
+/// # use spmd_core::spmd;
+/// spmd(3, |ctx| {
+///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
+///     let (mine, mut around) = ([ring.rank()], [9; 2]);
+///     ctx.requests(|requests| {
+///         requests.neighbor_allgather(&ring, &mine, &mut around)?;
+///         Ok(())
+///     })?;
+///     assert_eq!(around, [[2, 1], [0, 2], [1, 0]][ring.rank()]);
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+pub trait NeighborRequests<'a>: Starts<'a> {
+    /// Starts [`Neighbor::neighbor_allgather`] on `grid`, as
+    /// [`NeighborStart::neighbor_allgather_start`] does.
+    #[track_caller]
+    fn neighbor_allgather<S, R>(
+        &self,
+        grid: &Cartesian,
+        send: S,
+        recv: R,
+    ) -> Result<Request<(S, R)>>
+    where
+        S: Buffer + 'a,
+        R: BufferMut<Elem = S::Elem> + 'a,
+    {
+        let site = Location::caller();
+        let call = Call::new(Kind::NeighborAllgather, site)
+            .form(Form::Start)
+            .data(&S::Elem::DTYPE, send.view().len());
+        let neighbors = grid.neighbors();
+        let mut recv = recv;
+        self.start_on(grid, call, move |comm| {
+            super::neighbor_allgather((comm, &neighbors), &send, &mut recv, site)?;
+            Ok((send, recv))
+        })
+    }
+
+    /// Starts [`Neighbor::neighbor_alltoall`] on `grid`, as
+    /// [`NeighborStart::neighbor_alltoall_start`] does.
+    #[track_caller]
+    fn neighbor_alltoall<S, R>(&self, grid: &Cartesian, send: S, recv: R) -> Result<Request<(S, R)>>
+    where
+        S: Buffer + 'a,
+        R: BufferMut<Elem = S::Elem> + 'a,
+    {
+        let site = Location::caller();
+        let call = Call::new(Kind::NeighborAlltoall, site)
+            .form(Form::Start)
+            .data(&S::Elem::DTYPE, send.view().len());
+        let neighbors = grid.neighbors();
+        let mut recv = recv;
+        self.start_on(grid, call, move |comm| {
+            super::neighbor_alltoall((comm, &neighbors), &send, &mut recv, site)?;
+            Ok((send, recv))
+        })
+    }
+
+    /// Starts [`Neighbor::neighbor_alltoallv`] on `grid`, as
+    /// [`NeighborStart::neighbor_alltoallv_start`] does.
+    #[track_caller]
+    fn neighbor_alltoallv<S, R>(
+        &self,
+        grid: &Cartesian,
+        send: S,
+        recv: R,
+        send_counts: &[usize],
+        recv_counts: &[usize],
+    ) -> Result<Request<(S, R)>>
+    where
+        S: Buffer + 'a,
+        R: BufferMut<Elem = S::Elem> + 'a,
+    {
         let site = Location::caller();
         let call = Call::new(Kind::NeighborAlltoallv, site)
             .form(Form::Start)
             .data(&S::Elem::DTYPE, Call::UNEQUAL);
-        let neighbors = self.neighbors();
+        let neighbors = grid.neighbors();
         let (send_counts, recv_counts) = (send_counts.to_vec(), recv_counts.to_vec());
         let mut recv = recv;
-        self.internals().start(call, move |comm| {
+        self.start_on(grid, call, move |comm| {
             super::neighbor_alltoallv(
                 (comm, &neighbors),
                 &send,
@@ -154,3 +220,5 @@ impl NeighborStart for Cartesian {
         })
     }
 }
+
+impl<'a, S: Starts<'a>> NeighborRequests<'a> for S {}

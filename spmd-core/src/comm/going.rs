@@ -1,18 +1,49 @@
 //! What goes on while its rank does something else, as requests and scopes hold it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::error::{Error, Result};
-use crate::wait;
+use crate::transport::shared::Endpoint;
+use crate::wait::{self, AgentKey, Completion};
 
 /// A call or a message that goes on, whether anybody holds this or not.
 pub(super) trait Going {
+    fn completion(&self) -> &Completion;
+
     /// Whether it is over, as far as is known.
-    fn is_over(&self) -> bool;
+    fn is_over(&self) -> bool {
+        self.completion().is_over()
+    }
+
+    /// Who has started it.
+    fn agent(&self) -> AgentKey;
 
     /// Goes on with what whoever runs here has started. Whether this is over.
     fn test(&self) -> bool;
 
-    /// Errors: it is not over, and another agent has started it, or cannot wait for it.
-    fn check_own(&self) -> Result<()>;
+    /// The same for who has awaited it for so long, and asks only when something may have happened.
+    fn test_awaited(&self, _waited: Duration) -> bool {
+        self.test()
+    }
+
+    /// Where the bell hangs that is rung for it; nowhere if it is over.
+    fn endpoint(&self) -> Option<Arc<Endpoint>>;
+
+    /// Whether whoever runs here, who has started this or not, can wait for it.
+    ///
+    /// Errors: it is not over, and another agent has started it; a virtual rank panics.
+    fn check_own(&self) -> Result<()> {
+        let wrong = match self.agent() == wait::agent() {
+            _ if self.is_over() => return Ok(()),
+            false => "a request belongs to the rank or thread that has started it",
+            true if wait::cannot_wait() => {
+                "a rank that is panicking cannot wait for others; don't communicate in Drop"
+            }
+            true => return Ok(()),
+        };
+        Err(Error::argument(format!("{}: {wrong}", self.described())))
+    }
 
     /// Waits until it is over.
     ///
@@ -49,19 +80,4 @@ pub(super) trait Going {
     fn told(&self) -> Error {
         Error::argument(format!("{}: it has failed, which was told before", self.described()))
     }
-}
-
-/// Whether whoever runs here, who has started this or not, can wait for it.
-///
-/// Errors: it is another one's; a virtual rank panics.
-pub(super) fn check(going: &dyn Going, own: bool) -> Result<()> {
-    let wrong = match own {
-        _ if going.is_over() => return Ok(()),
-        false => "a request belongs to the rank or thread that has started it",
-        true if wait::cannot_wait() => {
-            "a rank that is panicking cannot wait for others; don't communicate in Drop"
-        }
-        true => return Ok(()),
-    };
-    Err(Error::argument(format!("{}: {wrong}", going.described())))
 }

@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::PendingSend;
-use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
@@ -250,85 +249,6 @@ impl Comm {
             sent?;
             Ok(status)
         })
-    }
-
-    /// Waits for a message that fits and tells what it is, without receiving it (MPI 5.0 section
-    /// 3.8.1).
-    ///
-    /// Errors: as [`Comm::recv`], but for length and type.
-    ///
-    /// ```
-    /// # use spmd_core::{ANY, spmd};
-    /// spmd(2, |ctx| {
-    ///     if ctx.rank() == 0 {
-    ///         return ctx.send(&[0u16; 5], 1, 9);
-    ///     }
-    ///     let next = ctx.probe(ANY, ANY)?;
-    ///     assert_eq!((next.source(), next.tag(), next.len()), (0, 9, 5));
-    ///     let mut buf = vec![0u16; next.len()];
-    ///     ctx.recv(&mut buf, next.source(), next.tag())?;
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn probe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Status> {
-        let (source, tag) = (source.source(), tag.tag());
-        let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
-        self.carried(&call, || {
-            let waiter = self.waiter(&call)?;
-            let pattern = self.pattern(&call, source, tag)?;
-            let transport = &self.route.transport;
-            let peek = || transport.peek(&pattern).transpose();
-            waiter.ended_by(Agent::MESSAGE);
-            Ok(self.status(&waiter.until_by(pattern.source, peek)??))
-        })
-    }
-
-    /// Tells what the next message that fits is, if one has come; does not wait (MPI 5.0 section
-    /// 3.8.1), and lets other ranks run if none has. A loop that polls with it is no wait, as it may be
-    /// left at any time: a cycle of such loops is not found.
-    ///
-    /// Errors: as [`Comm::probe`]. But that it could come from nobody any more, as they have left,
-    /// is an error for a rank alone that has done nothing but poll for such a message and spent
-    /// three seconds within `iprobe`: one that looks between steps of its work gets `None`. So does
-    /// one that may wait for something else, as its process has threads besides ranks, or another
-    /// rank there may have a communicator of it. Where ranks of other processes could send it over
-    /// MPI, it is an error some seconds later, and with `ANY` only if all other ranks of the world
-    /// have left.
-    ///
-    /// ```
-    /// # use spmd_core::spmd;
-    /// spmd(2, |ctx| {
-    ///     if ctx.rank() == 0 {
-    ///         return ctx.send(&[1], 1, 0);
-    ///     }
-    ///     while ctx.iprobe(0, 0)?.is_none() {
-    ///         // something useful
-    ///     }
-    ///     ctx.recv(&mut [0], 0, 0)?;
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn iprobe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Option<Status>> {
-        let (source, tag) = (source.source(), tag.tag());
-        let call = Call::new(Kind::Probe, Location::caller()).message(source, tag);
-        let call = call.form(Form::Iprobe);
-        let begin = self.endpoint.hopeless.begins();
-        let _entered = self.user.enter(&call)?;
-        if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
-            self.waiter(&call)?;
-        }
-        let pattern = self.pattern(&call, source, tag)?;
-        match self.route.transport.peek(&pattern)? {
-            Some(envelope) => {
-                self.polled_well();
-                Ok(Some(self.status(&envelope)))
-            }
-            None => self.polled_in_vain(begin, &call, &pattern).map(|()| None),
-        }
     }
 }
 

@@ -64,17 +64,28 @@ impl Comm {
         assert!(dtype.size == T::DTYPE.size && dtype.valid.is_some() == T::DTYPE.valid.is_some());
         let waiter = self.waiter(call)?;
         let arrived = self.await_message(call, source, tag, &waiter)?;
+        self.receive_vec_arrived(arrived, call, dtype, &waiter)
+    }
+
+    /// [`Comm::receive_vec`] of a message that has come.
+    pub(super) fn receive_vec_arrived<T: Element>(
+        &self,
+        arrived: Arrived<'_>,
+        call: &Call<'_>,
+        dtype: &DType,
+        waiter: &Waiter<'_>,
+    ) -> Result<(Vec<T>, Status)> {
         let status = self.status(&arrived.envelope);
         let mut values = Vec::<T>::new();
-        let checked = self.check_message(&arrived, dtype, None, call, &waiter);
+        let checked = self.check_message(&arrived, dtype, None, call, waiter);
         // The length is the sender's word.
         let room = checked.and_then(|()| reserve(&mut values, status.len, call));
         if let Err(error) = room {
-            arrived.refuse(&*self.route.transport, &waiter);
+            arrived.refuse(&*self.route.transport, waiter);
             return Err(error);
         }
         if self.endpoint.must_check(&T::DTYPE) {
-            let bytes = self.fetch_bytes(arrived, &T::DTYPE, &waiter)?;
+            let bytes = self.fetch_bytes(arrived, &T::DTYPE, waiter)?;
             // SAFETY: the vector has room for the message, whose bytes were checked to be values.
             unsafe {
                 let into = values.as_mut_ptr().cast();
@@ -84,7 +95,7 @@ impl Comm {
         } else {
             // SAFETY: the vector has room for the message, all bytes of which are values.
             unsafe {
-                arrived.fetch(values.as_mut_ptr().cast(), &*self.route.transport, &waiter)?;
+                arrived.fetch(values.as_mut_ptr().cast(), &*self.route.transport, waiter)?;
                 values.set_len(status.len);
             }
         }

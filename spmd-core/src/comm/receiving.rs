@@ -5,9 +5,11 @@ use std::mem::transmute;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::communicator::Comm;
-use super::going::{Going, check};
+use super::going::Going;
+use super::message::Message;
 use super::messages::{check_place, message_call};
 use super::outstanding::{Outstanding, Receive, quietly};
 use super::request::Request;
@@ -22,8 +24,8 @@ use crate::transport::shared::layout::Agent;
 use crate::transport::shared::posted::PostedReceive;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
-use crate::transport::shared::{Arrived, Body};
-use crate::wait;
+use crate::transport::shared::{Arrived, Body, Endpoint};
+use crate::wait::{self, AgentKey, Completion};
 
 impl Comm {
     /// Starts a receive.
@@ -50,7 +52,7 @@ impl Comm {
             let Arrived { envelope, body } = arrived;
             match body {
                 Body::UnexpectedMessage(data @ Data::There(_)) => {
-                    large = Some(UnexpectedMessage { envelope, data });
+                    large = Some(UnexpectedMessage::new(envelope, data));
                     Ok((pattern, None))
                 }
                 body => {
@@ -63,6 +65,41 @@ impl Comm {
         if let Some(status) = status {
             return Ok(Request::ended((buf, status)));
         }
+        // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
+        unsafe { self.post_recv(buf, call, pattern, large) }
+    }
+
+    /// Starts the receive of a message that was set aside.
+    ///
+    /// # Safety
+    /// What `buf` borrows lives until it is over.
+    pub(super) unsafe fn start_recv_of<'a, B: BufferMut + 'a>(
+        &self,
+        mut buf: B,
+        message: &Message<'_>,
+        site: &'static Location<'static>,
+    ) -> Result<Request<(B, Status)>> {
+        let (view, status) = (buf.view_mut(), message.status());
+        let (source, tag) = (Some(status.source), Some(status.tag));
+        let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
+        let call = call.form(Form::Irecv);
+        check_place(&call, view.place())?;
+        let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
+        // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
+        unsafe { self.post_recv(buf, call, message.pattern(), Some(taken)) }
+    }
+
+    /// Has a receive go on, posted after all others, or of a message that has come.
+    ///
+    /// # Safety
+    /// What `buf` borrows lives until it is over.
+    unsafe fn post_recv<'a, B: BufferMut + 'a>(
+        &self,
+        buf: B,
+        call: Call<'static>,
+        pattern: MatchPattern,
+        come: Option<UnexpectedMessage>,
+    ) -> Result<Request<(B, Status)>> {
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
         let number = outstanding.number();
         let (result, posted) = (Rc::default(), PostedReceive::new(&outstanding.arrivals, number));
@@ -79,7 +116,7 @@ impl Comm {
             buf: Cell::new(Some(buf)),
             result: Rc::clone(&result),
             failure: Cell::new(None),
-            over: Cell::new(false),
+            over: Completion::default(),
             tests: Cell::new(0),
         });
         let (receive, going): (Rc<dyn Receive + 'a>, Rc<dyn Going + 'a>) =
@@ -94,7 +131,7 @@ impl Comm {
             )
         };
         outstanding.add(number, receive);
-        let come = match large {
+        let come = match come {
             Some(message) => Err(message),
             None => self.endpoint.post_receive(pattern, &receiving.posted),
         };
@@ -119,11 +156,11 @@ struct Receiving<B> {
     /// Its number among the posted ones.
     place: Cell<Option<u64>>,
     posted: Arc<PostedReceive>,
-    agent: wait::AgentKey,
+    agent: AgentKey,
     buf: Cell<Option<B>>,
     result: Rc<Cell<Option<(B, Status)>>>,
     failure: Cell<Option<Error>>,
-    over: Cell<bool>,
+    over: Completion,
     /// How many times it was asked for.
     tests: Cell<u32>,
 }
@@ -132,9 +169,10 @@ impl<B: BufferMut> Receiving<B> {
     /// Takes it back, unless its message has come. Whether it has.
     fn withdraw(&self) -> bool {
         let Some(place) = self.place.get() else { return false };
-        let back = !self.over.get() && self.comm.endpoint.withdraw_receive(&self.pattern, place);
+        let back =
+            !self.over.is_over() && self.comm.endpoint.withdraw_receive(&self.pattern, place);
         if back {
-            self.over.set(true);
+            self.over.complete();
         }
         back
     }
@@ -155,18 +193,20 @@ impl<B: BufferMut> Receiving<B> {
     /// It has failed.
     fn fail(&self, error: Error) {
         self.failure.set(Some(error));
-        self.over.set(true);
+        self.over.complete();
         let buf = self.buf.take();
         quietly(|| drop(buf));
     }
 
-    /// Ends it if no message can come any more.
-    fn look_for_the_end(&self) {
+    /// Ends it if no message can come any more, or has not come for too long.
+    fn look_for_the_end(&self, waited: Duration) {
         let mut ready = || {
             wait::go_on();
-            self.over.get()
+            self.over.is_over()
         };
         let ended = self.comm.waiter(&self.call).and_then(|waiter| {
+            waiter.waits_on(self.pattern.source);
+            waiter.in_time(waited)?;
             waiter.give_up_on(self.pattern.source, &mut ready)?;
             self.broken().map_or(Ok(()), Err)
         });
@@ -182,7 +222,7 @@ impl<B: BufferMut> Receiving<B> {
         let waiter = Waiter::new(&self.comm.endpoint, &self.comm.scope, &self.call, self.noted);
         let waiter = waiter.polled();
         waiter.ended_by(Agent::MESSAGE);
-        let poll = || if self.over.get() { Some(Ok(())) } else { self.broken().map(Err) };
+        let poll = || if self.over.is_over() { Some(Ok(())) } else { self.broken().map(Err) };
         let ended = waiter.until_by(self.pattern.source, poll).and_then(|ended| ended);
         if let Err(error) = ended
             && self.withdraw()
@@ -190,7 +230,7 @@ impl<B: BufferMut> Receiving<B> {
             self.fail(error);
             self.withdrawn();
         }
-        wait::until_done(self.comm.endpoint.bell(), || self.over.get());
+        wait::until_done(self.comm.endpoint.bell(), || self.over.is_over());
     }
 }
 
@@ -217,7 +257,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
                 self.failure.set(Some(Error::argument(why)));
             }
         }
-        self.over.set(true);
+        self.over.complete();
     }
 
     fn give_up_message(&self, error: Error) {
@@ -229,7 +269,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
 
     fn is_settled(&self) -> bool {
         let failure = self.failure.take();
-        let settled = self.over.get() && failure.is_none();
+        let settled = self.over.is_over() && failure.is_none();
         self.failure.set(failure);
         settled
     }
@@ -239,7 +279,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
     }
 
     fn is_over(&self) -> bool {
-        self.over.get()
+        self.over.is_over()
     }
 
     fn take_failure(&self) -> Option<Error> {
@@ -247,7 +287,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
     }
 
     fn finish(&self) {
-        if !self.over.get() {
+        if !self.over.is_over() {
             self.until_over_on_record();
         }
     }
@@ -262,23 +302,35 @@ impl<B: BufferMut> Receive for Receiving<B> {
 }
 
 impl<B: BufferMut> Going for Receiving<B> {
-    fn is_over(&self) -> bool {
-        self.over.get()
+    fn completion(&self) -> &Completion {
+        &self.over
+    }
+
+    fn agent(&self) -> AgentKey {
+        self.agent
     }
 
     fn test(&self) -> bool {
-        if !self.over.get() {
+        if !self.over.is_over() {
             wait::go_on();
         }
         let tests = self.tests.replace(self.tests.get().wrapping_add(1));
-        if !self.over.get() && tests.is_multiple_of(RARELY) {
-            self.look_for_the_end();
+        if !self.over.is_over() && tests.is_multiple_of(RARELY) {
+            self.look_for_the_end(Duration::ZERO);
         }
-        self.over.get()
+        self.over.is_over()
     }
 
-    fn check_own(&self) -> Result<()> {
-        check(self, self.agent == wait::agent())
+    fn test_awaited(&self, waited: Duration) -> bool {
+        wait::go_on();
+        if !self.over.is_over() {
+            self.look_for_the_end(waited);
+        }
+        self.over.is_over()
+    }
+
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        Some(self.comm.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {
@@ -316,7 +368,7 @@ impl<B: BufferMut> Going for Receiving<B> {
         if std::thread::panicking() {
             self.give_up();
         }
-        wait::until_done(self.comm.endpoint.bell(), || self.over.get());
+        wait::until_done(self.comm.endpoint.bell(), || self.over.is_over());
     }
 
     fn cancel(&self) -> bool {

@@ -2,13 +2,19 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::mem::replace;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use super::communicator::Comm;
+use super::entry::IN_OPERATION;
 use super::going::Going;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::rank::Status;
+use crate::wait;
 
 /// A call that goes on while its rank does something else (MPI 5.0 sections 3.7 and 6.12). Its
 /// buffers belong to it until [`Request::wait`] gives them back.
@@ -19,13 +25,35 @@ use crate::rank::Status;
 ///
 /// It belongs to the rank, or the thread, that has started it; another one that waits for it or
 /// tests it gets an error.
-pub struct Request<B>(State<B>);
+///
+/// Any executor may await it, on the thread of the rank:
+///
+/// ```
+/// # use spmd_core::{spmd, Request, Result};
+/// async fn both(left: Request<Vec<u8>>, right: Request<Vec<u8>>) -> Result<usize> {
+///     Ok(left.await?.len() + right.await?.len())
+/// }
+/// ```
+///
+/// It goes on whenever it is polled, and a thread beside that of the rank has it polled when it may be
+/// over. Who awaits waits where the library does not see it: a cycle of such waits is not found, but
+/// ranks that fail or leave end them, as does the time limit. A virtual rank whose executor parks
+/// stops all ranks of its worker until something wakes it, a millisecond later at most; each poll
+/// lets them run. An executor that knows by a thread-local that it runs, as those of `tokio` and
+/// `futures`, has place for one such rank a worker; `pollster` for any number.
+pub struct Request<B> {
+    state: State<B>,
+    /// Since when it was awaited.
+    awaited: Option<Instant>,
+}
 
 enum State<B> {
     /// It was over at once.
     Ended(B),
     /// Here lies what it gives, when it is over.
     Going(Rc<dyn Going>, Rc<Cell<Option<B>>>),
+    /// It was awaited to its end.
+    Given,
 }
 
 impl<B> fmt::Debug for Request<B> {
@@ -36,11 +64,11 @@ impl<B> fmt::Debug for Request<B> {
 
 impl<B> Request<B> {
     pub(super) fn ended(result: B) -> Request<B> {
-        Request(State::Ended(result))
+        Request { state: State::Ended(result), awaited: None }
     }
 
     pub(super) fn going(going: Rc<dyn Going>, result: Rc<Cell<Option<B>>>) -> Request<B> {
-        Request(State::Going(going, result))
+        Request { state: State::Going(going, result), awaited: None }
     }
 
     /// Starts a call that `body` makes.
@@ -68,8 +96,8 @@ impl<B> Request<B> {
 
     /// What goes on, if it was not over at once.
     pub(super) fn what_goes_on(&self) -> Option<&Rc<dyn Going>> {
-        match &self.0 {
-            State::Ended(_) => None,
+        match &self.state {
+            State::Ended(_) | State::Given => None,
             State::Going(going, _) => Some(going),
         }
     }
@@ -94,15 +122,49 @@ impl<B> Request<B> {
     ///     Ok(request.wait()?.iter().sum())
     /// }
     /// ```
-    pub fn wait(self) -> Result<B> {
+    pub fn wait(mut self) -> Result<B> {
         self.until_over()?;
-        match self.0 {
+        self.take()
+    }
+
+    /// How it has ended.
+    fn take(&mut self) -> Result<B> {
+        match replace(&mut self.state, State::Given) {
             State::Ended(result) => Ok(result),
             State::Going(going, result) => {
                 going.failure()?;
                 result.take().ok_or_else(|| going.told())
             }
+            State::Given => {
+                Err(Error::argument("a request that has given its buffers back before".into()))
+            }
         }
+    }
+
+    /// Looks whether it is over, for who awaits it; if not, `waker` is woken when it may be.
+    ///
+    /// Errors: another rank or thread has started it; an operation of a reduction runs.
+    fn look(&mut self, waker: &Waker) -> Result<bool> {
+        let State::Going(going, _) = &self.state else { return Ok(true) };
+        if going.is_over() {
+            return Ok(true);
+        }
+        going.check_own()?;
+        if wait::is_in_operation() {
+            return Err(Error::argument(format!("{} awaited {IN_OPERATION}", going.described())));
+        }
+        let since = *self.awaited.get_or_insert_with(Instant::now);
+        let look = || going.test_awaited(since.elapsed());
+        if look() {
+            return Ok(true);
+        }
+        if wait::scheduler::in_coroutine() {
+            // The executor may park the thread of all.
+            wait::relax();
+        }
+        let Some(endpoint) = going.endpoint() else { return Ok(going.is_over()) };
+        let key = Rc::as_ptr(going).addr();
+        Ok(wait::awaits(endpoint, (waker, key), since.elapsed(), look))
     }
 
     /// Goes on with the rank's requests, and tells whether this one is over, well or not:
@@ -123,6 +185,22 @@ impl<B> Request<B> {
         match self.what_goes_on() {
             None => Ok(true),
             Some(going) => going.check_own().map(|()| going.test()),
+        }
+    }
+}
+
+/// What it holds is never pinned.
+impl<B> Unpin for Request<B> {}
+
+impl<B> Future for Request<B> {
+    type Output = Result<B>;
+
+    /// As [`Request::test`] and [`Request::wait`].
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<B>> {
+        match self.look(context.waker()) {
+            Ok(true) => Poll::Ready(self.take()),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 }
@@ -172,7 +250,8 @@ pub fn wait_all<B>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec
 }
 
 /// Waits until one of these requests is over, takes it out, and gives its place and its buffers
-/// (`MPI_Waitany`). The places of those behind it are then one less.
+/// (`MPI_Waitany`). The places of those behind it are then one less. It looks at all of them: of
+/// very many, [`Requests`](crate::Requests) is a set that does not.
 ///
 /// Errors: that of the call that is over, which is taken out, too; there is no request; another
 /// rank or thread has started one.

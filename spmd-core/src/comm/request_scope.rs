@@ -138,13 +138,23 @@ impl<'scope> RequestScope<'scope, '_> {
 
 /// Where requests are started.
 pub trait Starts<'a> {
-    /// Starts a call: `body` makes it, on a communicator of the same ranks. All ranks start it, in
-    /// the same order among the calls of the communicator.
+    /// Starts a call on the communicator of this: see [`Starts::start_on`].
+    ///
+    /// Errors: as [`Starts::start_on`].
+    fn start<B: 'a>(
+        &self,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'a,
+    ) -> Result<Request<B>>;
+
+    /// Starts a call on `comm`: `body` makes it, on a communicator of the same ranks. All ranks start
+    /// it, in the same order among the calls of the communicator.
     ///
     /// Errors: what is known at once; the communicator spans processes that go on when others fail; the
     /// system has no room for a stack.
-    fn start<B: 'a>(
+    fn start_on<B: 'a>(
         &self,
+        comm: &Comm,
         call: Call<'static>,
         body: impl FnOnce(&Comm) -> Result<B> + 'a,
     ) -> Result<Request<B>>;
@@ -156,8 +166,17 @@ impl Starts<'static> for Internals<'_> {
         call: Call<'static>,
         body: impl FnOnce(&Comm) -> Result<B> + 'static,
     ) -> Result<Request<B>> {
+        self.start_on(self.0, call, body)
+    }
+
+    fn start_on<B: 'static>(
+        &self,
+        comm: &Comm,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'static,
+    ) -> Result<Request<B>> {
         // SAFETY: what `body` uses lives as long as anybody wants.
-        unsafe { Request::start(self.0, call, body) }
+        unsafe { Request::start(comm, call, body) }
     }
 }
 
@@ -167,10 +186,19 @@ impl<'scope> Starts<'scope> for RequestScope<'scope, '_> {
         call: Call<'static>,
         body: impl FnOnce(&Comm) -> Result<B> + 'scope,
     ) -> Result<Request<B>> {
+        self.start_on(self.comm, call, body)
+    }
+
+    fn start_on<B: 'scope>(
+        &self,
+        comm: &Comm,
+        call: Call<'static>,
+        body: impl FnOnce(&Comm) -> Result<B> + 'scope,
+    ) -> Result<Request<B>> {
         // SAFETY: what `body` uses lives as long as `'scope`, which does not end before `requests`
         // returns or unwinds: it is free to the closure of that. By then the call is over, which
         // `Ended` has waited for, as `keep` has kept it.
-        let request = unsafe { Request::start(self.comm, call, body)? };
+        let request = unsafe { Request::start(comm, call, body)? };
         Ok(self.keep(request))
     }
 }

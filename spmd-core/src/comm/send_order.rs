@@ -2,9 +2,9 @@
 //! same rank that were made before it, by whichever agent has had the communicator then.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 /// Those of a communicator.
 #[derive(Default)]
@@ -75,5 +75,99 @@ impl Drop for SendTurn {
     fn drop(&mut self) {
         self.order.posted.store(self.number + 1, Release);
         self.orders.unposted.fetch_sub(1, Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+
+    /// What was posted, to look at which the protocol alone gives the right.
+    #[derive(Clone)]
+    struct Posted(Arc<UnsafeCell<Vec<u32>>>);
+
+    // SAFETY: loom checks that no two threads access it at a time.
+    unsafe impl Send for Posted {}
+
+    impl Posted {
+        fn new() -> Posted {
+            Posted(Arc::new(UnsafeCell::new(Vec::new())))
+        }
+
+        fn post(&self, number: u32) {
+            self.0.with_mut(|all| {
+                // SAFETY: loom checks that nobody else accesses it now.
+                unsafe { &mut *all }.push(number);
+            });
+        }
+
+        fn are(&self, numbers: &[u32]) {
+            self.0.with(|all| {
+                // SAFETY: loom checks that nobody writes it now.
+                assert_eq!(unsafe { &*all }, numbers);
+            });
+        }
+    }
+
+    /// Two sends that go on, by two agents: the later one is posted after the earlier one, and whoever
+    /// finds that all have been posted sees that.
+    #[test]
+    fn loom_sends_take_turns() {
+        loom::model(|| {
+            let (orders, posted) = (Arc::<SendOrders>::default(), Posted::new());
+            let (first, second) = (orders.take_turn(7), orders.take_turn(7));
+            let earlier = {
+                let posted = posted.clone();
+                thread::spawn(move || {
+                    assert!(first.has_come());
+                    posted.post(1);
+                    drop(first);
+                })
+            };
+            let later = {
+                let posted = posted.clone();
+                thread::spawn(move || {
+                    while !second.has_come() {
+                        thread::yield_now();
+                    }
+                    posted.post(2);
+                    drop(second);
+                })
+            };
+            while !orders.are_clear() {
+                thread::yield_now();
+            }
+            posted.are(&[1, 2]);
+            assert!(orders.is_clear(7));
+            [earlier, later].into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    /// A send that does not go on overtakes none to the same rank, whatever is not posted to others.
+    #[test]
+    fn loom_a_send_waits_for_those_before() {
+        loom::model(|| {
+            let (orders, posted) = (Arc::<SendOrders>::default(), Posted::new());
+            let (turn, other) = (orders.take_turn(7), orders.take_turn(8));
+            let before = {
+                let posted = posted.clone();
+                thread::spawn(move || {
+                    posted.post(1);
+                    drop(turn);
+                })
+            };
+            while !orders.is_clear(7) {
+                thread::yield_now();
+            }
+            posted.post(2);
+            posted.are(&[1, 2]);
+            assert!(!orders.are_clear() && !orders.is_clear(8));
+            before.join().unwrap();
+            drop(other);
+            // What is clear is forgotten, and begins anew.
+            assert!(orders.are_clear() && orders.take_turn(7).has_come());
+        });
     }
 }

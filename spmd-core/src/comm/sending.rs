@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::communicator::Comm;
-use super::going::{Going, check};
+use super::going::Going;
 use super::messages::{check_place, message_call};
 use super::outstanding::Outstanding;
 use super::request::Request;
@@ -14,10 +15,11 @@ use crate::buffer::Buffer;
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
 use crate::transport::message::SendMode;
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
-use crate::wait::{self, Startable, StartedHandle};
+use crate::wait::{self, AgentKey, Completion, Startable, StartedHandle};
 
 impl Comm {
     /// Starts a send.
@@ -163,16 +165,20 @@ pub(super) fn await_message(
 }
 
 impl Going for Sent {
-    fn is_over(&self) -> bool {
-        self.handle.is_over()
+    fn completion(&self) -> &Completion {
+        self.handle.completion()
+    }
+
+    fn agent(&self) -> AgentKey {
+        self.handle.agent()
     }
 
     fn test(&self) -> bool {
         self.handle.test()
     }
 
-    fn check_own(&self) -> Result<()> {
-        check(self, self.handle.is_own())
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        Some(self.comm.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {

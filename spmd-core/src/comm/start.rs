@@ -17,17 +17,18 @@ use parking_lot::Mutex;
 
 use super::communicator::{Comm, Tracks};
 use super::entry::User;
-use super::going::{Going, check};
+use super::going::Going;
 use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Scope, TRACKS};
 use crate::transport::cluster::Hierarchy;
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::collective::{CollectiveArea, Moment};
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
 use crate::transport::shared::waiter::started::AwaitsStarted;
-use crate::wait::{self, Startable, StartedHandle};
+use crate::wait::{self, AgentKey, Completion, Startable, StartedHandle};
 
 /// A call that is under way while its rank does something else, and goes on whether anybody holds
 /// this or not.
@@ -52,16 +53,20 @@ impl StartedCall {
 }
 
 impl Going for StartedCall {
-    fn is_over(&self) -> bool {
-        self.handle.is_over()
+    fn completion(&self) -> &Completion {
+        self.handle.completion()
+    }
+
+    fn agent(&self) -> AgentKey {
+        self.handle.agent()
     }
 
     fn test(&self) -> bool {
         self.handle.test()
     }
 
-    fn check_own(&self) -> Result<()> {
-        check(self, self.handle.is_own())
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.tracks.upgrade().map(|tracks| tracks.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {

@@ -52,9 +52,20 @@ pub(crate) enum SendMode {
 pub(crate) struct UnexpectedMessage {
     pub(crate) envelope: Envelope,
     pub(crate) data: Data,
+    /// The number under which it is set aside for who has matched it.
+    pub(crate) matched: Option<u64>,
 }
 
 impl UnexpectedMessage {
+    pub(crate) fn new(envelope: Envelope, data: Data) -> UnexpectedMessage {
+        UnexpectedMessage { envelope, data, matched: None }
+    }
+
+    /// Whether a receive of this pattern may have it.
+    pub(crate) fn is_for(&self, pattern: &MatchPattern) -> bool {
+        self.matched.is_none() && pattern.fits(&self.envelope)
+    }
+
     /// What it takes of the receiver's memory, about, in bytes.
     pub(crate) fn weight(&self) -> usize {
         const BESIDES: usize = 128;

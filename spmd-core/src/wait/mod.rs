@@ -3,6 +3,7 @@
 mod asleep;
 pub(crate) mod bell;
 mod blocking;
+mod completion;
 mod coroutine;
 mod current;
 mod fences;
@@ -17,10 +18,12 @@ mod start;
 mod started;
 mod threads;
 pub(crate) mod until;
+mod wakers;
 mod word;
 mod worker;
 
 pub(crate) use bell::Bell;
+pub(crate) use completion::{Completed, Completion};
 pub(crate) use coroutine::{AgentKey, key as agent};
 pub(crate) use current::{current, is_started, set_current};
 pub(crate) use fences::Fences;
@@ -31,6 +34,7 @@ pub(crate) use threads::{
     Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };
 pub(crate) use until::{pause, until, until_done, until_woken};
+pub(crate) use wakers::{HasBell, awaits};
 
 use std::cell::Cell;
 

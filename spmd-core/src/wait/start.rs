@@ -5,7 +5,8 @@ use std::panic::resume_unwind;
 use std::rc::Rc;
 
 use super::bell::Bell;
-use super::coroutine::{Resumed, in_coroutine};
+use super::completion::Completion;
+use super::coroutine::{AgentKey, Resumed, in_coroutine};
 use super::current::is_started;
 use super::policy::{Policy, WaitHooks};
 use super::started::{self, Companion, Startable, StartedEntry};
@@ -86,9 +87,13 @@ impl StartedHandle {
         self.0.is_over()
     }
 
-    /// Whether the agent that runs here has started it: no other one can go on with it.
-    pub(crate) fn is_own(&self) -> bool {
-        self.0.is_own()
+    pub(crate) fn completion(&self) -> &Completion {
+        &self.0.over
+    }
+
+    /// Who has started it: no other agent can go on with it.
+    pub(crate) fn agent(&self) -> AgentKey {
+        self.0.agent
     }
 
     /// What went wrong with it, once it is over, if nobody knows.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::bell::Bell;
+use super::completion::Completion;
 use super::coroutine::{self as scheduler, AgentKey, Local, Resumed, Suspension};
 use super::current::{self, WITHIN, set_started};
 use super::stack::{PooledStack, Stacks};
@@ -61,10 +62,10 @@ thread_local! {
 /// A call that is not over, or whose outcome nobody has taken.
 pub(super) struct StartedEntry {
     stage: RefCell<Stage>,
-    over: Cell<bool>,
+    pub(super) over: Completion,
     pub(super) outcome: Cell<Option<Outcome>>,
     /// Who has started it.
-    agent: AgentKey,
+    pub(super) agent: AgentKey,
     /// Where the bell lies that whoever brings it further rings.
     bell: usize,
     /// Nobody wakes it: it looks again and again.
@@ -182,13 +183,13 @@ impl StartedEntry {
 
     fn ends(&self, outcome: Outcome) -> Progress {
         self.outcome.set(Some(outcome));
-        self.over.set(true);
+        self.over.complete();
         Progress { ended: true, went_on: true }
     }
 
     #[inline]
     pub(super) fn is_over(&self) -> bool {
-        self.over.get()
+        self.over.is_over()
     }
 
     /// Whether nothing of it is left: it is over, and went well, or somebody knows that it did not.
@@ -197,11 +198,6 @@ impl StartedEntry {
         let well = matches!(outcome, Ok(Ok(())));
         self.outcome.set(Some(outcome));
         well
-    }
-
-    /// Whether the agent that runs here has started it.
-    pub(super) fn is_own(&self) -> bool {
-        self.agent == scheduler::key()
     }
 }
 

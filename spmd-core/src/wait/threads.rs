@@ -114,7 +114,8 @@ fn foreign_threads(besides: usize) -> bool {
         true => thread_count(),
         false => threads().map(|threads| threads.iter().filter(|it| !own.contains(it)).count()),
     };
-    others.is_none_or(|others| others > RUNNING.load(Relaxed) + OPENERS.load(Relaxed) + besides)
+    let known = RUNNING.load(Relaxed) + OPENERS.load(Relaxed) + HELPERS.load(Relaxed) + besides;
+    others.is_none_or(|others| others > known)
 }
 
 /// How many threads this process has, where the system tells.
@@ -153,6 +154,27 @@ fn threads() -> Option<Vec<Thread>> {
         Some(Thread(number, facts.split_whitespace().nth(19)?.parse().ok()?))
     };
     tasks.map(|task| thread(task.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// Threads of the library's own that wake who awaits requests.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts one, as long as it lives.
+pub(super) struct Helper(());
+
+impl Helper {
+    pub(super) fn new() -> Helper {
+        let _counting = COUNTING.lock();
+        HELPERS.fetch_add(1, Relaxed);
+        Helper(())
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _counting = COUNTING.lock();
+        HELPERS.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Threads that wait for a block they opened, and run no rank.

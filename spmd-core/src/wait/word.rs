@@ -73,10 +73,14 @@ mod tests {
                 if self.condition.load(Acquire) == value {
                     return;
                 }
-                let lock = self.lock.lock().unwrap();
-                if self.word.load(SeqCst) == ticket {
-                    drop(self.woken.wait(lock).unwrap());
-                }
+                self.sleep(ticket);
+            }
+        }
+
+        fn sleep(&self, ticket: u32) {
+            let lock = self.lock.lock().unwrap();
+            if self.word.load(SeqCst) == ticket {
+                drop(self.woken.wait(lock).unwrap());
             }
         }
 
@@ -109,6 +113,27 @@ mod tests {
                 .collect();
             model.wait_for(2);
             ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
+        });
+    }
+
+    /// Who awaits announces and looks; another thread sleeps in its place.
+    #[test]
+    fn loom_another_thread_sleeps() {
+        model(|| {
+            let model = Model::new();
+            let ringer = {
+                let model = model.clone();
+                thread::spawn(move || model.change_and_ring())
+            };
+            let look = || {
+                let ticket = announce(&model.word, THREAD);
+                (model.condition.load(Acquire) != 1).then_some(ticket)
+            };
+            while let Some(ticket) = look() {
+                let model = model.clone();
+                thread::spawn(move || model.sleep(ticket)).join().unwrap();
+            }
+            ringer.join().unwrap();
         });
     }
 

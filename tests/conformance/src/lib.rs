@@ -9,6 +9,7 @@ pub mod cases;
 pub mod communicators;
 pub mod element;
 pub mod grids;
+pub mod matched;
 pub mod messages;
 pub mod mixed;
 pub mod moves;

@@ -2,6 +2,8 @@
 
 use spmd::prelude::*;
 
+use crate::matched;
+
 /// A case, and the ranks for which it is made, if it matters.
 type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
 
@@ -10,11 +12,16 @@ const ALL: &[Case] = &[
     (orders, None),
     (from_the_last_to_the_first, Some(2)),
     (in_order_of_completion, None),
+    (sets, None),
     (what_nobody_waits_for, None),
     (receives_that_are_cancelled, None),
     (messages_that_do_not_fit, Some(2)),
     (bools_and_gaps, Some(2)),
     (collectives_meanwhile, None),
+    (awaited, None),
+    (matched::what_was_matched, None),
+    (matched::what_is_put_back, None),
+    (matched::matched_messages_that_do_not_fit, None),
 ];
 
 /// All cases that are made for so many ranks.
@@ -140,6 +147,102 @@ fn in_order_of_completion(ctx: &Ctx) -> Result<()> {
     }
     assert_eq!(order, (1..ctx.size()).collect::<Vec<_>>());
     Ok(())
+}
+
+/// A set gives requests back as they end, each with its number, whatever has failed of them.
+fn sets(ctx: &Ctx) -> Result<()> {
+    let (me, n) = (ctx.rank(), ctx.size());
+    if me > 0 {
+        if me > 1 {
+            ctx.recv(&mut [0u8], me - 1, 1)?;
+        }
+        ctx.ssend(&vec![me; 4000], 0, 0)?;
+        let next = me + 1;
+        return if next < n { ctx.send(&[0u8], next, 1) } else { Ok(()) };
+    }
+    let receives = (1..n).rev().map(|rank| ctx.irecv(vec![0; 4000], rank, 0));
+    let mut requests = receives.collect::<Result<Requests<_>>>()?;
+    // One that is over at once, and one that is not of the type of its message.
+    ctx.send(&[1usize], 0, 5)?;
+    ctx.send(&[1u8], 0, 6)?;
+    assert_eq!(requests.push(ctx.irecv(vec![0], 0, 5)?), n - 1);
+    let wrong = ctx.irecv(vec![0], 0, 6);
+    assert!(matches!(wrong.and_then(Request::wait), Err(Error::ElementType(_))));
+    assert_eq!((requests.len(), requests.size_hint()), (n, (n, Some(n))));
+    let mut order = Vec::new();
+    let mut check = |(number, got): (usize, Result<(Vec<usize>, Status)>)| {
+        let from = n - 1 - number;
+        let expected = if from == 0 { vec![1] } else { vec![from; 4000] };
+        assert!(got?.0 == expected, "number {number}");
+        order.push(from);
+        Ok::<_, Error>(())
+    };
+    while requests.len() > n / 2 {
+        requests.test_any().map_or(Ok(()), &mut check)?;
+        // A poll for a message lets other virtual ranks run.
+        ctx.iprobe(ANY, 99)?;
+    }
+    requests.by_ref().try_for_each(check)?;
+    order.retain(|from| *from > 0);
+    assert_eq!(order, (1..n).collect::<Vec<_>>());
+    assert!(requests.is_empty() && requests.wait_any().is_none() && requests.test_any().is_none());
+    // Numbers go on.
+    ctx.send(&[7usize], 0, 5)?;
+    assert_eq!(requests.push(ctx.irecv(vec![0], 0, 5)?), n);
+    assert_eq!(requests.wait_all()?[0].0, [7]);
+    Ok(())
+}
+
+/// What can only be waited for as one and another.
+pub fn sets_of_calls_and_messages(ctx: &Ctx) -> Result<()> {
+    let (other, n) = (ctx.size() - 1 - ctx.rank(), ctx.size());
+    let comm = ctx.dup()?;
+    for count in [1, 20_000] {
+        let mut requests = Requests::new();
+        for turn in 0..10 {
+            requests.push(ctx.isend(given(other, turn, count), other, 4)?);
+            requests.push(comm.isend(given(other, turn, count), other, 4)?);
+            requests.push(ctx.allreduce_in_place_start(vec![1; 10], Sum)?);
+        }
+        let mut received = Requests::new();
+        for _ in 0..10 {
+            received.extend([
+                comm.irecv(vec![0; count], other, 4)?,
+                ctx.irecv(vec![0; count], other, 4)?,
+            ]);
+        }
+        let mut seen = [false; 30];
+        for (number, made) in &mut requests {
+            let expected =
+                if number % 3 == 2 { vec![n as u64; 10] } else { given(other, number / 3, count) };
+            assert_eq!(made?, expected);
+            assert!(!std::mem::replace(&mut seen[number], true));
+        }
+        assert_eq!(seen, [true; 30]);
+        for (turn, (got, _)) in received.wait_all()?.into_iter().enumerate() {
+            assert_eq!(got, given(ctx.rank(), turn / 2, count));
+        }
+    }
+    Ok(())
+}
+
+/// As futures, under an executor that parks the rank's thread.
+fn awaited(ctx: &Ctx) -> Result<()> {
+    let (me, n) = (ctx.rank(), ctx.size());
+    let (right, left) = ((me + 1) % n, (me + n - 1) % n);
+    pollster::block_on(async {
+        for (turn, count) in COUNTS.into_iter().enumerate() {
+            let received = ctx.irecv(vec![0; count], left, 4)?;
+            let late = ctx.irecv(vec![0; count], ANY, 5)?;
+            let sent = ctx.issend(given(me, turn, count), right, 4)?;
+            let (got, status) = received.await?;
+            assert_eq!((status.source(), got), (left, given(left, turn, count)));
+            assert_eq!(sent.await?, given(me, turn, count));
+            ctx.isend(given(me, turn, count), right, 5)?.await?;
+            assert_eq!(late.await?.0, given(left, turn, count));
+        }
+        Ok(())
+    })
 }
 
 fn what_nobody_waits_for(ctx: &Ctx) -> Result<()> {

@@ -282,7 +282,7 @@ impl Cluster {
         envelope.dtype_text = texts.here(envelope.source, envelope.dtype_text);
         drop(texts);
         let queue = world.queue(to).ok_or_else(unknown)?;
-        queue.push(UnexpectedMessage { envelope, data });
+        queue.push(UnexpectedMessage::new(envelope, data));
         world.bell(to).ring();
         Ok(())
     }

@@ -18,6 +18,7 @@ use super::unexpected::UnexpectedMessages;
 use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
+use crate::wait::{Bell, HasBell};
 
 /// One rank's end of a world.
 pub(crate) struct Endpoint {
@@ -43,6 +44,12 @@ impl Deref for Endpoint {
     #[inline(always)]
     fn deref(&self) -> &Member {
         &self.member
+    }
+}
+
+impl HasBell for Endpoint {
+    fn bell_of_awaited(&self) -> Bell<'_> {
+        self.member.bell().polled(self.world.joined)
     }
 }
 

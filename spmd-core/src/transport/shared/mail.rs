@@ -66,6 +66,38 @@ impl Endpoint {
         }
     }
 
+    /// Sets aside the first message that fits, if one has come: nobody else receives it.
+    pub(crate) fn match_message(&self, pattern: &MatchPattern) -> Result<Option<(u64, Envelope)>> {
+        let mut inbox = self.inbox.lock();
+        let before = inbox.waiting.len();
+        self.collect(&mut inbox, pattern.source)?;
+        let matched = inbox.set_aside(pattern);
+        if inbox.waiting.len() > before {
+            self.ring_other_agents();
+        }
+        Ok(matched)
+    }
+
+    /// Takes a message that was set aside; nothing if it has gone with its block.
+    pub(crate) fn take_matched(&self, number: u64) -> Option<UnexpectedMessage> {
+        let mut inbox = self.inbox.lock();
+        let (_, message) = inbox.take_set_aside(number)?;
+        inbox.release(self, &message);
+        Some(message)
+    }
+
+    /// A message that was set aside, and not taken, is for anybody again, as if it had been for them
+    /// all the time.
+    pub(crate) fn put_back(&self, number: u64) {
+        let mut inbox = self.inbox.lock();
+        let Some((place, message)) = inbox.take_set_aside(number) else { return };
+        let message = UnexpectedMessage { matched: None, ..message };
+        if let Some(message) = inbox.posted.offer(message) {
+            inbox.waiting.insert(place, message);
+        }
+        self.ring_other_agents();
+    }
+
     /// Takes a posted receive back; false if its message has come.
     pub(crate) fn withdraw_receive(&self, pattern: &MatchPattern, number: u64) -> bool {
         self.inbox.lock().posted.withdraw(pattern, number)

@@ -33,7 +33,7 @@ impl Transport for Endpoint {
         if let Some(queue) = self.world.queue(to) {
             if eager && !queue.is_full() {
                 let lasting =
-                    queue.push(UnexpectedMessage { envelope, data: Data::Here(packed(data)?) });
+                    queue.push(UnexpectedMessage::new(envelope, Data::Here(packed(data)?)));
                 self.world.bell(to).ring();
                 if lasting {
                     wait::relax();
@@ -52,7 +52,7 @@ impl Transport for Endpoint {
             // `packed`, which the offer keeps; dropping the offer withdraws it.
             let (loan, handover) =
                 unsafe { BufferLoan::new(self, to, (ptr, envelope.bytes), packed) };
-            queue.push(UnexpectedMessage { envelope, data: Data::There(Box::new(handover)) });
+            queue.push(UnexpectedMessage::new(envelope, Data::There(Box::new(handover))));
             self.world.bell(to).ring();
             return Ok(PendingSend::SenderSide(Box::new(loan)));
         }

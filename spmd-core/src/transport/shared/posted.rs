@@ -8,11 +8,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-
-use parking_lot::Mutex;
 
 use crate::hash::mix;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering::*};
 use crate::transport::message::{Envelope, MatchPattern, UnexpectedMessage};
 
 /// A posted receive, as who brings messages and who has posted it share it.
@@ -181,10 +180,12 @@ impl Hasher for Mixer {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::transport::message::Data;
+    #[cfg(loom)]
+    use loom::thread;
 
     fn message(source: u32, tag: u32) -> UnexpectedMessage {
         let envelope = Envelope {
@@ -199,10 +200,11 @@ mod tests {
             file: 0,
             line: 0,
         };
-        UnexpectedMessage { envelope, data: Data::Here(vec![]) }
+        UnexpectedMessage::new(envelope, Data::Here(vec![]))
     }
 
     /// Against a plain list of them.
+    #[cfg(not(loom))]
     #[test]
     fn messages_go_to_the_first_posted() {
         let mut random = fastrand::Rng::with_seed(7);
@@ -238,5 +240,58 @@ mod tests {
             }
             assert_eq!(posted.is_empty(), list.is_empty());
         }
+    }
+
+    /// Two agents bring messages while the one that has posted receives looks for them: it finds each
+    /// once, with its message, at the latest when both are through.
+    #[cfg(loom)]
+    #[test]
+    fn loom_no_arrival_is_lost() {
+        loom::model(|| {
+            let (posted, arrivals) = (Arc::<Mutex<PostedReceives>>::default(), Arc::default());
+            let receives = [0, 1].map(|id| PostedReceive::new(&arrivals, id));
+            for (tag, receive) in (0..).zip(&receives) {
+                let pattern = MatchPattern { context: 1, source: None, tag: Some(tag) };
+                posted.lock().post(pattern, receive.clone());
+            }
+            let givers = [0, 1].map(|tag| {
+                let posted = posted.clone();
+                thread::spawn(move || assert!(posted.lock().offer(message(3, tag)).is_none()))
+            });
+            let mut found = Vec::new();
+            let mut look = || {
+                for id in arrivals.take() {
+                    let message = receives[id].take().expect("it has come");
+                    assert_eq!(message.envelope.tag, id as u32);
+                    found.push(id);
+                }
+            };
+            look();
+            givers.into_iter().for_each(|giver| giver.join().unwrap());
+            look();
+            found.sort();
+            assert_eq!(found, [0, 1]);
+        });
+    }
+
+    /// A receive is taken back while its message comes: that has been given to it, or to nobody.
+    #[cfg(loom)]
+    #[test]
+    fn loom_a_message_comes_or_the_receive_is_taken_back() {
+        loom::model(|| {
+            let (posted, arrivals) = (Arc::<Mutex<PostedReceives>>::default(), Arc::default());
+            let receive = PostedReceive::new(&arrivals, 5);
+            let pattern = MatchPattern { context: 1, source: None, tag: None };
+            let number = posted.lock().post(pattern, receive.clone());
+            let giver = {
+                let posted = posted.clone();
+                thread::spawn(move || posted.lock().offer(message(3, 4)).is_none())
+            };
+            let back = posted.lock().withdraw(&pattern, number);
+            // Who does not get it back finds its message at once.
+            assert_eq!(arrivals.take().len(), usize::from(!back));
+            assert_eq!(receive.take().is_none(), back);
+            assert_eq!(giver.join().unwrap(), !back);
+        });
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct UnexpectedMessages {
     pub(super) posted: PostedReceives,
     /// Where this rank says how far it is with very many large messages.
     pub(super) acks: Vec<Block>,
+    /// How many messages were set aside so far.
+    matches: u64,
 }
 
 /// By how much what is kept from a source may exceed the window: the source may not have looked
@@ -46,7 +48,7 @@ pub(crate) enum Body<'a> {
 }
 
 impl From<UnexpectedMessage> for Arrived<'_> {
-    fn from(UnexpectedMessage { envelope, data }: UnexpectedMessage) -> Self {
+    fn from(UnexpectedMessage { envelope, data, .. }: UnexpectedMessage) -> Self {
         Arrived { envelope, body: Body::UnexpectedMessage(data) }
     }
 }
@@ -82,19 +84,19 @@ impl Drop for Lent<'_> {
 
 impl UnexpectedMessages {
     pub(super) fn new() -> UnexpectedMessages {
-        let (waiting, searched, readers, held, spare, posted, acks) = Default::default();
-        UnexpectedMessages { waiting, searched, readers, held, spare, posted, acks }
+        let (waiting, searched, readers, held, spare, posted, acks, matches) = Default::default();
+        UnexpectedMessages { waiting, searched, readers, held, spare, posted, acks, matches }
     }
 
     pub(super) fn position(&mut self, pattern: &MatchPattern) -> Option<usize> {
         match self.waiting.front() {
             None => return None,
-            Some(first) if pattern.fits(&first.envelope) => return Some(0),
+            Some(first) if first.is_for(pattern) => return Some(0),
             Some(_) => {}
         }
         let earlier = self.searched.filter(|(before, _)| before == pattern);
         let from = earlier.map_or(0, |(_, searched)| searched);
-        let found = self.waiting.range(from..).position(|kept| pattern.fits(&kept.envelope));
+        let found = self.waiting.range(from..).position(|kept| kept.is_for(pattern));
         if found.is_none() {
             self.searched = Some((*pattern, self.waiting.len()));
         }
@@ -115,6 +117,21 @@ impl UnexpectedMessages {
         self.searched = None;
         self.release(member, &kept);
         Some(kept)
+    }
+
+    /// Sets aside the first kept message that fits, at its place; gives its number.
+    pub(super) fn set_aside(&mut self, pattern: &MatchPattern) -> Option<(u64, Envelope)> {
+        let kept = self.position(pattern)?;
+        self.matches += 1;
+        self.waiting[kept].matched = Some(self.matches);
+        Some((self.matches, self.waiting[kept].envelope))
+    }
+
+    /// Takes out the message that was set aside under this number; its place, too.
+    pub(super) fn take_set_aside(&mut self, number: u64) -> Option<(usize, UnexpectedMessage)> {
+        let place = self.waiting.iter().position(|kept| kept.matched == Some(number))?;
+        self.searched = None;
+        self.waiting.remove(place).map(|kept| (place, kept))
     }
 
     /// Drops all messages for which `keeps` says no.
@@ -199,7 +216,7 @@ impl UnexpectedMessages {
             }
             DataPlace::Rendezvous(large) => Data::There(Box::new(large)),
         };
-        let kept = UnexpectedMessage { envelope, data };
+        let kept = UnexpectedMessage::new(envelope, data);
         self.held[source] += kept.weight();
         if self.held[source] > window {
             // Whoever sees that the message was read sees this.

@@ -261,6 +261,20 @@ impl<'a> Waiter<'a> {
             }
     }
 
+    /// An error if it has waited for longer than it may.
+    pub(crate) fn in_time(&self, waited: Duration) -> Result<()> {
+        let Some(limit) = self.endpoint.world.timeout.filter(|limit| waited > *limit) else {
+            return Ok(());
+        };
+        let on = self.on.get();
+        let waiting_for = match (on as usize).checked_sub(1) {
+            Some(rank) if on != Agent::ANY => format!("rank {rank}"),
+            _ => "any rank".into(),
+        };
+        let call = self.described();
+        Err(Error::Timeout(Box::new(Timeout { call, waiting_for, limit })))
+    }
+
     /// An error if nobody can do any more what is waited for.
     fn left(&self, on: u32, ready: &mut dyn FnMut() -> bool) -> Result<()> {
         match on {
@@ -370,21 +384,8 @@ impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
         }
         // A sender that waits for room in its ring to this rank must not wait for this wait.
         waiter.endpoint.collect_all();
+        waiter.in_time(waited)?;
         let on = waiter.on.get();
-        let world = &waiter.endpoint.world;
-        if let Some(limit) = world.timeout
-            && waited > limit
-        {
-            let waiting_for = match (on as usize).checked_sub(1) {
-                Some(rank) if on != Agent::ANY => format!("rank {rank}"),
-                _ => "any rank".into(),
-            };
-            return Err(Error::Timeout(Box::new(Timeout {
-                call: waiter.described(),
-                waiting_for,
-                limit,
-            })));
-        }
         waiter.left(on, ready)?;
         waiter.held_up(on)?;
         let Some(slot) = waiter.confirm(waited, ready) else { return Ok(()) };
