@@ -184,14 +184,6 @@ impl RingWriter {
         Ok(self.full)
     }
 
-    /// Whether there is room for an eager message of so many bytes, and the receiver wants it.
-    #[inline]
-    pub(super) fn takes(&mut self, member: &Member, receiver: usize, bytes: usize) -> Result<bool> {
-        // As much as is skipped before it, at most, and two lines.
-        let need = 2 * (LINE + following(bytes as u64)) + 2 * LINE;
-        Ok(!self.window_is_full(member, receiver)? && self.fits(member, receiver, need)?)
-    }
-
     /// Writes a record, if there is room: `None` if not, and the receiver knows that some is
     /// wanted. `pack` writes the data of an eager one.
     pub(super) fn write(
