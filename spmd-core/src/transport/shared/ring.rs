@@ -42,6 +42,8 @@ pub(super) struct RingWriter {
     chunks: Vec<Block>,
     /// How many of them have a message that may not be over.
     busy: usize,
+    /// How many of these the sender has not handed over.
+    pub(super) under_way: usize,
     /// Where the search for a free one goes on.
     next: usize,
 }
@@ -80,6 +82,7 @@ impl RingWriter {
             all_rendezvous: (0..RENDEZVOUS).map(|_| RendezvousState::default()).collect(),
             chunks: Vec::new(),
             busy: 0,
+            under_way: 0,
             next: 0,
         })
     }
@@ -129,14 +132,22 @@ impl RingWriter {
         };
         let taken = &mut self.all_rendezvous[index];
         self.busy += usize::from(!taken.busy);
+        self.under_way += 1;
         (taken.busy, taken.handed) = (true, false);
         taken.number += 1;
         self.next = index + 1;
         Ok(Some(index))
     }
 
+    /// The receiver is taking the last message of a rendezvous, and needs its sender no more.
+    pub(super) fn hand_over_rendezvous(&mut self, index: usize) {
+        self.all_rendezvous[index].handed = true;
+        self.under_way -= 1;
+    }
+
     /// A rendezvous is free again.
     pub(super) fn free_rendezvous(&mut self, index: usize) {
+        self.under_way -= 1;
         self.all_rendezvous[index].busy = false;
         if index >= RENDEZVOUS {
             self.all_rendezvous[index].staging = None;
