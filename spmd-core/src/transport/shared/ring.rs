@@ -35,7 +35,7 @@ pub(super) struct RingWriter {
     head: u64,
     /// Whether the receiver then kept as much as its window allows.
     full: bool,
-    /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
+    /// The stamps of the lines from the next record to here are cleared already.
     cleared: u64,
     /// Those of the ring's head, then those of the chunks.
     pub(super) all_rendezvous: Vec<RendezvousState>,
@@ -195,6 +195,15 @@ impl RingWriter {
         Ok(self.full)
     }
 
+    /// Clears the stamps of the lines from here to there that are not yet.
+    #[inline]
+    fn clear(&mut self, from: u64, to: u64) {
+        for line in (from.max(self.cleared)..to).step_by(LINE as usize) {
+            self.record(line).stamp.store(0, Relaxed);
+        }
+        self.cleared = self.cleared.max(to);
+    }
+
     /// Writes a record, if there is room: `None` if not, and the receiver knows that some is
     /// wanted. `pack` writes the data of an eager one.
     pub(super) fn write(
@@ -248,18 +257,17 @@ impl RingWriter {
         let count = envelope.count & COUNT;
         record.count.store(u64::from(envelope.dtype_text) << 48 | count, Relaxed);
         let end = self.position + need;
-        if end != self.cleared {
-            self.record(end).stamp.store(0, Relaxed);
-        }
-        record.stamp.store(self.position + 1, Release);
+        self.clear(end, end + LINE);
+        self.record(self.position).stamp.store(self.position + 1, Release);
         self.position = end;
         member.world.publish();
         member.world.bell(receiver).ring_after_fence();
-        // If the next record is one line as well, its stamp need not wait until the receiver's
-        // cache has given up the line after it.
-        if need == LINE {
-            self.cleared = end + LINE;
-            self.record(self.cleared).stamp.store(0, Relaxed);
+        // If the next records are one line as well, their stamps need not wait until the receiver's
+        // cache has given up the lines after them. Several at once: a receiver close behind takes
+        // lines ahead of those that it reads, which must then be asked for once more.
+        if need == LINE && self.cleared == end + LINE {
+            let free = self.head + RING;
+            self.clear(end + LINE, (end + AHEAD).min(free));
         }
         Ok(Some(()))
     }
