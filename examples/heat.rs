@@ -73,10 +73,7 @@ fn main() -> Result<()> {
                 return Err("with a hidden halo the field is another one".into());
             }
             let saved = 100.0 * (1.0 - less.as_secs_f64() / took.as_secs_f64());
-            println!(
-                "{less:.2?} with a hidden halo, {took:.2?} without: {:.0} % less",
-                saved * 100.0
-            );
+            println!("{less:.2?} with a hidden halo, {took:.2?} without: saves {saved:.0} %");
         }
         let supplied = steps as f64 * wire(size, &[0..size, 0..size]).iter().sum::<f64>();
         let heat: f64 = field.iter().sum();
