@@ -194,7 +194,9 @@ impl Grid {
         Ok(())
     }
 
-    /// Does so for the rows that need no halo.
+    /// Does so for the rows that need no halo. A function by itself, so that the compiler knows
+    /// that its slices do not overlap: within a closure it does not.
+    #[inline(never)]
     fn apply_inside(&self, own: &[f64], product: &mut [f64]) {
         let n = self.n;
         for i in 1..self.rows.len() - 1 {
