@@ -8,6 +8,8 @@ mod support;
 use spmd::prelude::*;
 use spmd_core::internal::{Algorithm, Trial};
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use support::processes;
 
 /// Elements of a block that is large enough, and of one that is not.
@@ -114,5 +116,69 @@ fn beside_shared_memory() -> Result<()> {
         assert!(all[..LARGE].iter().all(|value| *value == 1.0));
         assert!(all[LARGE..].iter().all(|value| *value == 2.0));
         Ok(())
+    })
+}
+
+/// Windows of messages both ways as requests, and one after the other: in order, and whole.
+fn messages(ctx: &Comm) -> Result<()> {
+    let (me, other) = (ctx.rank(), 1 - ctx.rank());
+    for (turn, count) in [SMALL, LARGE - 1, LARGE, 3 * LARGE + 5, LARGE].into_iter().enumerate() {
+        let of = |rank: usize, number: usize| block(rank, 10 * turn + number, count);
+        let sent: Vec<Vec<f64>> = (0..5).map(|number| of(me, number).collect()).collect();
+        let mut got = vec![vec![0.0; count]; 5];
+        ctx.requests(|requests| {
+            for place in &mut got {
+                requests.irecv(place, other, 0)?;
+            }
+            sent.iter().try_for_each(|data| requests.isend(data, other, 0).map(drop))
+        })?;
+        assert!(
+            got.iter().enumerate().all(|(number, data)| of(other, number).eq(data.iter().copied()))
+        );
+        for (number, data) in sent.iter().enumerate() {
+            if me == 0 {
+                ctx.send(data, other, 1)?;
+            } else {
+                let (data, _) = ctx.recv_vec::<f64>(other, 1)?;
+                assert!(of(other, number).eq(data));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn long_messages() -> Result<()> {
+    processes("long_messages", 2, &[], |ctx| messages(ctx))
+}
+
+#[test]
+fn long_messages_that_are_all_read() -> Result<()> {
+    processes("long_messages_that_are_all_read", 2, &[("SPMD_SINGLE_COPY", "1")], |ctx| {
+        messages(ctx)
+    })
+}
+
+#[test]
+fn long_messages_that_one_rank_stages() -> Result<()> {
+    if std::env::var("SPMD_RANK").is_ok_and(|rank| rank == "1") {
+        // SAFETY: this process is one rank of one test; nothing else of it looks at variables now.
+        unsafe { std::env::set_var("SPMD_SINGLE_COPY", "0") };
+    }
+    processes("long_messages_that_one_rank_stages", 2, &[], |ctx| messages(ctx))
+}
+
+/// The kernel reads for those alone who may trace the other.
+#[test]
+fn long_messages_that_the_kernel_does_not_read() -> Result<()> {
+    processes("long_messages_that_the_kernel_does_not_read", 2, &[], |ctx| {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Error::user)?;
+        let mut sets = capabilities(None).map_err(Error::user)?;
+        sets.effective.remove(CapabilitySet::SYS_PTRACE);
+        set_capabilities(None, sets).map_err(Error::user)?;
+        ctx.barrier()?;
+        ctx.internals().try_out(Some(Trial::default()));
+        assert_eq!(exchange(ctx, LARGE)?, 0);
+        messages(ctx)
     })
 }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     bench: Option<Bench>,
     /// Measure everything
     #[arg(long, conflicts_with = "bench")]
-    all: bool,
+    pub(crate) all: bool,
     /// Bytes: of each rank's contribution to a collective (to each peer in alltoall and scatter),
     /// of each message. K, M and G are powers of 1024
     #[arg(long, value_delimiter = ',', value_parser = size, default_value = "8,64,1K,8K,64K,512K,4M")]
@@ -186,6 +186,9 @@ mod tests {
         assert_eq!(tasks[0], Task { bench: Bench::Allreduce, bytes: 1 << 20, effort });
         assert_eq!((tasks[1].bench, tasks[1].bytes), (Bench::Barrier, 0));
         assert!(parse("spmd-perf plot a.jsonl b.jsonl --output c.svg").unwrap().command.is_some());
+        let tasks = parse("spmd-perf overlap-alltoall-test --sizes 1").unwrap().tasks();
+        assert_eq!(tasks[0].bench.overlap(), Some((Bench::Alltoall, true)));
+        assert_eq!((tasks[0].bytes, tasks[0].bench.has_blocks()), (8, true));
         // Who sends large messages before anybody receives waits for ever.
         let tasks = parse("spmd-perf --all").unwrap().tasks();
         assert!(tasks.iter().all(|task| task.bytes <= task.bench.most()));

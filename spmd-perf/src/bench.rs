@@ -1,8 +1,8 @@
-//! What can be measured: collectives and messages.
+//! What can be measured: collectives and messages, and both beside a computation.
 
 use clap::ValueEnum;
 
-/// A collective, or messages in some pattern.
+/// A collective, messages in some pattern, or a collective that goes on beside a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Bench {
@@ -33,6 +33,27 @@ pub(crate) enum Bench {
     /// after each message that they send
     #[value(name = "any-source")]
     AnySource,
+    /// Windows of 64 messages from the first to the last rank as requests: `isend`s, and `irecv`s
+    /// that are posted before the last window is acknowledged
+    Isend,
+    /// A started allreduce and as long a computation, which hides what it can of it
+    #[value(name = "overlap-allreduce")]
+    OverlapAllreduce,
+    /// The same, with a test now and then during the computation
+    #[value(name = "overlap-allreduce-test")]
+    OverlapAllreduceTest,
+    /// A started alltoall and as long a computation
+    #[value(name = "overlap-alltoall")]
+    OverlapAlltoall,
+    /// The same, with a test now and then
+    #[value(name = "overlap-alltoall-test")]
+    OverlapAlltoallTest,
+    /// A started broadcast and as long a computation
+    #[value(name = "overlap-broadcast")]
+    OverlapBroadcast,
+    /// The same, with a test now and then
+    #[value(name = "overlap-broadcast-test")]
+    OverlapBroadcastTest,
 }
 
 impl Bench {
@@ -52,20 +73,41 @@ impl Bench {
                 | Bench::MessageRate
                 | Bench::Flood
                 | Bench::AnySource
+                | Bench::Isend
         )
+    }
+
+    /// The collective that it starts beside a computation, and whether this tests it now and then.
+    pub(crate) fn overlap(self) -> Option<(Bench, bool)> {
+        use Bench::*;
+        match self {
+            OverlapAllreduce => Some((Allreduce, false)),
+            OverlapAllreduceTest => Some((Allreduce, true)),
+            OverlapAlltoall => Some((Alltoall, false)),
+            OverlapAlltoallTest => Some((Alltoall, true)),
+            OverlapBroadcast => Some((Broadcast, false)),
+            OverlapBroadcastTest => Some((Broadcast, true)),
+            _ => None,
+        }
+    }
+
+    /// The call that is measured: of an overlap, what is started.
+    pub(crate) fn call(self) -> Bench {
+        self.overlap().map_or(self, |(collective, _)| collective)
     }
 
     /// Whether ranks send or get a block for each rank.
     pub(crate) fn has_blocks(self) -> bool {
         use Bench::*;
-        matches!(self, Gather | Allgather | Scatter | Alltoall | ReduceScatter)
+        matches!(self.call(), Gather | Allgather | Scatter | Alltoall | ReduceScatter)
     }
 
     /// The longest message. Those that are sent before anybody receives are small ones: a large one
-    /// waits for its receiver.
+    /// waits for its receiver. Receives that are posted have a buffer each.
     pub(crate) fn most(self) -> usize {
         match self {
             Bench::Flood | Bench::AnySource => 8 << 10,
+            Bench::Isend => 1 << 20,
             _ => usize::MAX,
         }
     }

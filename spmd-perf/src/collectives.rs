@@ -7,36 +7,17 @@ use spmd_core::algorithm::Algorithm;
 
 use crate::bench::Bench;
 use crate::elements::{Number, Operator, folded, value};
-use crate::measure::{Effort, Measured, REWRITE, Subject, looks, measure as measure_subject};
+use crate::measure::{Effort, REWRITE, Subject, looks, measure};
 use crate::memory::{Data, Memory};
-
-/// Measures a collective to which each rank contributes this many bytes (to each peer, in
-/// alltoall, scatter and reduce_scatter).
-pub(crate) fn measure<T: Number>(
-    ctx: &Ctx,
-    bench: Bench,
-    bytes: usize,
-    op: Operator,
-    memory: Memory,
-    effort: Effort,
-) -> Result<Measured>
-where
-    Sum: Operation<T>,
-    Min: Operation<T>,
-    Max: Operation<T>,
-{
-    let mut subject = Collective::<T>::new(ctx, bench, bytes, op, memory)?;
-    measure_subject(ctx, effort, &mut subject)
-}
 
 /// µs of a call, the median, each rank having written its data anew: a rank sends what it has just
 /// made. To read where it lies what has never changed would look too cheap.
 ///
-/// Errors: as [`measure`]; a result is wrong.
+/// Errors: that of the call; a result is wrong.
 pub(crate) fn time_fresh(ctx: &Ctx, bench: Bench, bytes: usize, effort: Effort) -> Result<f64> {
     let mut subject = Collective::<f64>::new(ctx, bench, bytes, Operator::Sum, Memory::Vec)?;
     subject.fresh = true;
-    let measured = measure_subject(ctx, effort, &mut subject)?;
+    let measured = measure(ctx, effort, &mut subject)?;
     if measured.wrong > 0 {
         return Err(format!("{} of {bytes} bytes gives wrong results", bench.name()).into());
     }
@@ -50,15 +31,17 @@ pub(crate) fn choice(ctx: &Ctx, bench: Bench, bytes: usize) -> Result<Option<Alg
     Ok(ctx.internals().last_choice())
 }
 
-struct Collective<T: Number> {
-    bench: Bench,
-    op: Operator,
+/// A collective under measurement.
+pub(crate) struct Collective<T: Number> {
+    pub(crate) bench: Bench,
+    pub(crate) op: Operator,
     rank: usize,
     ranks: usize,
-    /// Elements a rank contributes, or gets as its part.
+    /// Elements a rank contributes (to each peer, in alltoall, scatter and reduce_scatter), or gets
+    /// as its part.
     count: usize,
-    send: Data<T>,
-    recv: Data<T>,
+    pub(crate) send: Data<T>,
+    pub(crate) recv: Data<T>,
     /// The turn for which `send` was made.
     prepared: usize,
     /// Whether each call includes that what is sent is written.
@@ -71,7 +54,7 @@ where
     Min: Operation<T>,
     Max: Operation<T>,
 {
-    fn new(
+    pub(crate) fn new(
         ctx: &Ctx,
         bench: Bench,
         bytes: usize,
@@ -110,7 +93,7 @@ where
     }
 
     /// The root of a turn: each rank in turn.
-    fn root(&self, turn: usize) -> usize {
+    pub(crate) fn root(&self, turn: usize) -> usize {
         turn % self.ranks
     }
 

@@ -13,6 +13,7 @@ mod machine;
 mod measure;
 mod memory;
 mod messages;
+mod overlap;
 mod plot;
 mod report;
 mod sweep;
@@ -25,8 +26,10 @@ use spmd::prelude::*;
 use spmd_core::algorithm::find;
 
 use args::{Args, Command, Task};
-use elements::Kind;
+use collectives::Collective;
+use elements::{Kind, Number, Operator};
 use measure::Measured;
+use memory::Memory;
 use report::Line;
 
 fn main() -> ExitCode {
@@ -97,7 +100,12 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     }
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
-    for task in args.tasks() {
+    let mut tasks = args.tasks();
+    if args.all && ctx.internals().spans_processes() {
+        // Collectives cannot be started there.
+        tasks.retain(|task| task.bench.overlap().is_none());
+    }
+    for task in tasks {
         let measured = measure_one(ctx, args, &task)?;
         wrong += measured.wrong;
         if ctx.rank() != 0 {
@@ -135,9 +143,24 @@ fn measure_one(ctx: &Ctx, args: &Args, task: &Task) -> Result<Measured> {
     let (op, memory) = (args.op, args.memory);
     match args.element {
         _ if bench.is_message() => messages::measure(ctx, bench, bytes, memory, effort),
-        Kind::F64 => collectives::measure::<f64>(ctx, bench, bytes, op, memory, effort),
-        Kind::F32 => collectives::measure::<f32>(ctx, bench, bytes, op, memory, effort),
-        Kind::I32 => collectives::measure::<i32>(ctx, bench, bytes, op, memory, effort),
-        Kind::U8 => collectives::measure::<u8>(ctx, bench, bytes, op, memory, effort),
+        Kind::F64 => measure_of::<f64>(ctx, task, op, memory),
+        Kind::F32 => measure_of::<f32>(ctx, task, op, memory),
+        Kind::I32 => measure_of::<i32>(ctx, task, op, memory),
+        Kind::U8 => measure_of::<u8>(ctx, task, op, memory),
+    }
+}
+
+/// Measures a collective, by itself or beside a computation.
+fn measure_of<T: Number>(ctx: &Ctx, task: &Task, op: Operator, memory: Memory) -> Result<Measured>
+where
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    let Task { bench, bytes, effort } = *task;
+    let collective = Collective::new(ctx, bench.call(), bytes, op, memory)?;
+    match bench.overlap() {
+        Some((_, tests)) => overlap::measure(ctx, effort, collective, tests),
+        None => measure::measure(ctx, effort, &mut { collective }),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use spmd::prelude::*;
 
 /// From this size on, every rank rewrites what it sends before each call: data that never change
@@ -39,6 +40,20 @@ pub(crate) struct Measured {
     pub(crate) max: f64,
     /// Elements with wrong values, of those that were looked at, on all ranks.
     pub(crate) wrong: u64,
+    /// Of a call beside a computation: what was hidden of it.
+    pub(crate) overlap: Option<Overlap>,
+}
+
+/// How much of a call goes on beside a computation.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Overlap {
+    /// The time of the call alone, started and waited for at once, the median.
+    pub(crate) communication_us: f64,
+    /// The time of the computation alone, the median.
+    pub(crate) computation_us: f64,
+    /// The share of the call's time by which both together are shorter than one after the other,
+    /// from 0 to 1.
+    pub(crate) hidden: f64,
 }
 
 /// Lets the system give the ranks their cores, which takes it some milliseconds after their start:
@@ -104,6 +119,7 @@ pub(crate) fn measure(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> 
         p99: at(0.99),
         max: at(1.0),
         wrong: ctx.allreduce_value(wrong, Sum)?,
+        overlap: None,
     })
 }
 

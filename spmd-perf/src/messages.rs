@@ -36,7 +36,9 @@ pub(crate) fn measure(
         _ => None,
     };
     let sends = if bench == Bench::MessageRate { rank < half } else { rank == 0 };
-    let (send, recv) = (memory.zeros(ctx, bytes)?, memory.zeros(ctx, bytes)?);
+    // What is received at the same time has a place each.
+    let places = if bench == Bench::Isend && !sends && peer.is_some() { WINDOW } else { 1 };
+    let (send, recv) = (memory.zeros(ctx, bytes)?, memory.zeros(ctx, places * bytes)?);
     let mut subject = Messages { bench, peer, sends, send, recv };
     let mut measured = measure_subject(ctx, effort, &mut subject)?;
     if bench == Bench::Latency {
@@ -66,6 +68,24 @@ impl Messages {
             }
         }
         // The sender's time ends when all have come.
+        if sends { ctx.recv(&mut [0u8; 1], peer, 1).map(drop) } else { ctx.send(&[1u8], peer, 1) }
+    }
+
+    /// The same as requests, begun before any of them is waited for.
+    fn window_of_requests(&mut self, ctx: &Ctx, peer: usize, sends: bool) -> Result<()> {
+        let (send, recv) = (&*self.send, &mut *self.recv);
+        ctx.requests(|requests| {
+            if sends {
+                for _ in 0..WINDOW {
+                    requests.isend(send, peer, 0)?;
+                }
+            } else {
+                for place in recv.chunks_exact_mut(send.len()) {
+                    requests.irecv(place, peer, 0)?;
+                }
+            }
+            requests.wait_all()
+        })?;
         if sends { ctx.recv(&mut [0u8; 1], peer, 1).map(drop) } else { ctx.send(&[1u8], peer, 1) }
     }
 
@@ -134,6 +154,7 @@ impl Subject for Messages {
                 }
                 Ok(())
             }
+            Bench::Isend => self.window_of_requests(ctx, peer, self.sends),
             _ => self.window(ctx, peer, self.sends),
         }
     }
@@ -145,6 +166,7 @@ impl Subject for Messages {
         if self.peer.is_none() || !receives {
             return 0;
         }
-        looks(self.recv.len()).filter(|index| self.recv[*index] != self.send[*index]).count() as u64
+        let sent = |index: usize| self.send[index % self.send.len()];
+        looks(self.recv.len()).filter(|index| self.recv[*index] != sent(*index)).count() as u64
     }
 }

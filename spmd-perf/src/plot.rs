@@ -76,7 +76,8 @@ fn label(line: &Line) -> String {
 pub(crate) fn times_of_what(bench: &str) -> &'static str {
     match bench {
         "latency" => "time one way, median",
-        "bandwidth" | "bidirectional" | "message-rate" => "time of 64 messages, median",
+        "bandwidth" | "bidirectional" | "message-rate" | "isend" => "time of 64 messages, median",
+        _ if bench.starts_with("overlap-") => "time of call and computation together, median",
         _ => "time of a call, median",
     }
 }

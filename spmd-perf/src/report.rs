@@ -5,7 +5,7 @@ use spmd::prelude::*;
 
 use crate::args::{Args, Task};
 use crate::bench::Bench;
-use crate::measure::Measured;
+use crate::measure::{Measured, Overlap};
 use crate::messages::{MANY, WINDOW};
 
 /// One size of one bench: a line of `--json`.
@@ -38,6 +38,11 @@ pub(crate) struct Line {
     /// Who else was measured, such as an MPI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) library: Option<String>,
+    /// Of benches that send many at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) messages_per_s: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) overlap: Option<Overlap>,
 }
 
 impl Line {
@@ -65,6 +70,8 @@ impl Line {
             op: bench.reduces().then(|| args.op.name().into()),
             algorithm: args.algorithm.clone(),
             library: None,
+            messages_per_s: bench.messages(ranks).map(|all| all as f64 / measured.avg * 1e6),
+            overlap: measured.overlap,
         }
     }
 
@@ -72,7 +79,7 @@ impl Line {
     pub(crate) fn print_heading(&self) {
         let Line { collective, ranks, mode, transport, .. } = self;
         println!("\n# {collective}, {ranks} ranks as {mode}, {transport}");
-        println!(
+        print!(
             "{:>10} {:>10} {:>5} {:>4} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6}",
             "bytes",
             "count",
@@ -88,6 +95,13 @@ impl Line {
             "busbw",
             "#wrong"
         );
+        if self.messages_per_s.is_some() {
+            print!(" {:>11} {:>9}", "messages/s", "MB/s");
+        }
+        if self.overlap.is_some() {
+            print!(" {:>10} {:>10} {:>6}", "call µs", "compute µs", "hidden");
+        }
+        println!();
     }
 
     pub(crate) fn print(&self, args: &Args, bench: Bench) {
@@ -96,44 +110,55 @@ impl Line {
         let Line { bytes, element, avg_us, min_us, p50_us, p99_us, max_us, .. } = self;
         let (count, algbw, busbw, wrong) =
             (bytes / size, self.algbw_gbps, self.busbw_gbps, self.wrong);
-        println!(
+        print!(
             "{bytes:>10} {count:>10} {element:>5} {op:>4} {root:>6} {avg_us:>10.2} {min_us:>10.2} \
              {p50_us:>10.2} {p99_us:>10.2} {max_us:>10.2} {algbw:>8.3} {busbw:>8.3} {wrong:>6}"
         );
+        if let Some(rate) = self.messages_per_s {
+            print!(" {rate:>11.0} {:>9.1}", algbw * 1e3);
+        }
+        if let Some(Overlap { communication_us, computation_us, hidden }) = self.overlap {
+            print!(" {communication_us:>10.2} {computation_us:>10.2} {hidden:>6.2}");
+        }
+        println!();
     }
 }
 
 impl Bench {
     fn reduces(self) -> bool {
         use Bench::*;
-        matches!(self, Reduce | Allreduce | ReduceScatter | Scan | Exscan)
+        matches!(self.call(), Reduce | Allreduce | ReduceScatter | Scan | Exscan)
     }
 
     /// Roots take turns: each rank is root as often as the others.
     fn root(self) -> &'static str {
         use Bench::*;
-        if matches!(self, Broadcast | Reduce | Gather | Scatter) { "all" } else { "-" }
+        if matches!(self.call(), Broadcast | Reduce | Gather | Scatter) { "all" } else { "-" }
+    }
+
+    /// How many messages a call sends where it does not wait for each.
+    fn messages(self, ranks: usize) -> Option<usize> {
+        use Bench::*;
+        match self {
+            Bandwidth | Isend => Some(WINDOW),
+            Bidirectional => Some(2 * WINDOW),
+            MessageRate => Some(WINDOW * ranks / 2),
+            Flood | AnySource => Some(MANY),
+            _ => None,
+        }
     }
 
     /// The bytes that algbw divides by the time: as in nccl-tests, all that a rank has in the end
-    /// (or at first); for messages all of a window.
+    /// (or at first); for messages all that a call sends.
     fn moved(self, bytes: usize, ranks: usize) -> usize {
-        use Bench::*;
-        match self {
-            _ if self.has_blocks() => ranks * bytes,
-            Bandwidth => WINDOW * bytes,
-            Bidirectional => 2 * WINDOW * bytes,
-            MessageRate => WINDOW * bytes * ranks / 2,
-            Flood | AnySource => MANY * bytes,
-            _ => bytes,
-        }
+        if self.has_blocks() { ranks * bytes } else { self.messages(ranks).unwrap_or(1) * bytes }
     }
 
     /// What makes algbw comparable with the hardware's rate (nccl-tests, PERFORMANCE.md).
     fn factor(self, ranks: usize) -> f64 {
         use Bench::*;
         let n = ranks as f64;
-        match self {
+        match self.call() {
             Allreduce => 2.0 * (n - 1.0) / n,
             _ if self.has_blocks() => (n - 1.0) / n,
             _ => 1.0,

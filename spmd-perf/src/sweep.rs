@@ -95,7 +95,7 @@ fn jobs(args: &SweepArgs, placements: Vec<Placement>) -> Result<Vec<Job>, String
     }
     match jobs.is_empty() {
         true => Err("nothing can be measured there: message-rate needs an even number of ranks, \
-                     and blocks for all ranks fit into 128 MiB"
+                     overlaps need shared memory, and blocks for all ranks fit into 128 MiB"
             .into()),
         false => Ok(jobs),
     }

@@ -41,14 +41,15 @@ fn digits() {
     }
 }
 
-/// The example compares the plate with that of a single rank.
+/// The example compares the plate with that of a single rank, and that of a hidden halo.
 #[test]
 fn heat() {
     for world in World::each(2) {
         let mut job = world.spmdrun(2, 1);
         let picture = world.hosts.folder().join("heat.png");
-        job.arg(program("examples/heat")).args(["60", "50"]).arg(&picture);
+        job.arg(program("examples/heat")).args(["--hidden", "60", "50"]).arg(&picture);
         let ran = ended_well(&mut job, world.mpi.name);
+        assert!(ran.out.contains("with a hidden halo"), "{ran:?}");
         assert!(ran.out.contains("4 ranks") && picture.exists(), "{ran:?}");
     }
 }

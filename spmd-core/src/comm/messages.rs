@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::PendingSend;
+use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
@@ -101,18 +102,7 @@ impl Comm {
         mode: SendMode,
         waiter: &Waiter<'_>,
     ) -> Result<PendingSend<'a>> {
-        let envelope = Envelope {
-            context: self.scope.context,
-            source: self.endpoint.rank as u32,
-            tag,
-            count: view.len() as u64,
-            bytes: view.bytes(),
-            size: dtype.size,
-            dtype: dtype.id,
-            dtype_text: waiter.noted.dtype(),
-            file: waiter.noted.file(),
-            line: waiter.call.site.line(),
-        };
+        let envelope = self.envelope((view, dtype), tag, waiter.call, waiter.noted);
         let to = self.scope.group.world(dest);
         if !self.sends.are_clear() && !self.beside {
             self.after_earlier_sends(to, waiter)?;
@@ -120,6 +110,29 @@ impl Comm {
         // SAFETY: callers complete what this gives before they return, or drop it, which takes
         // the buffer back; they hold the buffer's borrow all that time.
         unsafe { self.route.transport.post(to, envelope, view, mode, waiter) }
+    }
+
+    /// What a message of this rank says of itself.
+    #[inline]
+    pub(super) fn envelope(
+        &self,
+        (view, dtype): (&View<'_>, &DType),
+        tag: u32,
+        call: &Call<'_>,
+        noted: Noted,
+    ) -> Envelope {
+        Envelope {
+            context: self.scope.context,
+            source: self.endpoint.rank as u32,
+            tag,
+            count: view.len() as u64,
+            bytes: view.bytes(),
+            size: dtype.size,
+            dtype: dtype.id,
+            dtype_text: noted.dtype(),
+            file: noted.file(),
+            line: call.site.line(),
+        }
     }
 
     /// An error here gives the buffer back before it is returned: dropping `pending` does.

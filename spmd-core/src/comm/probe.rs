@@ -163,9 +163,7 @@ impl Comm {
     ) -> Result<Option<T>> {
         let begin = self.endpoint.hopeless.begins();
         let _entered = self.user.enter(call)?;
-        if self.endpoint.world.faults_seen() != self.scope.faults_seen.get() {
-            self.waiter(call)?;
-        }
+        self.check_stopped(call)?;
         let pattern = self.pattern(call, source, tag)?;
         match look(&pattern)? {
             Some(found) => {

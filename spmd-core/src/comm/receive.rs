@@ -112,6 +112,15 @@ impl Comm {
         }
     }
 
+    /// An error if the communicator has been stopped, for a call that does not wait.
+    #[inline]
+    pub(super) fn check_stopped(&self, call: &Call<'_>) -> Result<()> {
+        if self.endpoint.world.faults_seen() == self.scope.faults_seen.get() {
+            return Ok(());
+        }
+        self.waiter(call).map(drop)
+    }
+
     pub(super) fn pattern(
         &self,
         call: &Call<'_>,

@@ -42,17 +42,14 @@ impl Comm {
         let call = call.form(form);
         check_place(&call, view.place())?;
         let at_once = self.carried(&call, || {
-            let waiter = self.waiter(&call)?;
+            self.check_stopped(&call)?;
             self.check_rank(&call, "destination", dest)?;
             let to = self.scope.group.world(dest);
-            let at_once = mode == SendMode::Standard
-                && self.sends.is_clear(to)
-                && self.route.transport.sends_at_once(to, view.bytes())?;
-            if at_once {
-                let pending = self.post(&view, view.dtype(), dest, tag, mode, &waiter)?;
-                self.complete(pending, &waiter)?;
+            if mode != SendMode::Standard || !self.sends.is_clear(to) {
+                return Ok(false);
             }
-            Ok(at_once)
+            let envelope = self.envelope((&view, view.dtype()), tag, &call, self.note(&call));
+            self.route.transport.send_at_once(to, &envelope, &view)
         })?;
         if at_once {
             return Ok(Request::ended(buf));

@@ -42,9 +42,8 @@ pub(crate) trait Transport: Send + Sync {
         waiter: &Waiter<'_>,
     ) -> Result<PendingSend<'a>>;
 
-    /// Whether a message of so many bytes can be sent to world rank `to` without a wait. If not, it
-    /// may be, all the same.
-    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool>;
+    /// Sends a message to world rank `to` if nothing is to be waited for: whether it is gone.
+    fn send_at_once(&self, to: usize, envelope: &Envelope, data: &View<'_>) -> Result<bool>;
 
     /// Takes the first message that fits, if one has come.
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>>;

@@ -26,8 +26,8 @@ pub(crate) struct Tuning {
     pub(crate) segment: usize,
     /// The same if nobody asks for another size.
     pub(crate) built_in_segment: usize,
-    /// Whether large data of processes are read through the kernel: messages if it is said, in
-    /// collectives unless it is denied.
+    /// Whether large data of processes are read through the kernel: all messages if it is said; long
+    /// ones that are not staged yet, and in collectives, unless it is denied.
     pub(crate) single_copy: Option<bool>,
     /// Bytes of messages that a rank keeps from each other one before it has received them.
     pub(crate) window: usize,

@@ -75,7 +75,9 @@ impl Placement {
     /// Those of these sizes that a benchmark is measured with here: none, if it cannot be measured.
     pub(crate) fn sizes(&self, bench: Bench, sizes: &[usize]) -> Vec<usize> {
         let ranks = self.ranks();
-        if bench == Bench::MessageRate && !ranks.is_multiple_of(2) {
+        let odd = bench == Bench::MessageRate && !ranks.is_multiple_of(2);
+        // Collectives cannot be started there.
+        if odd || (bench.overlap().is_some() && self.transport == Carrier::Mpi) {
             return Vec::new();
         }
         if bench == Bench::Barrier {

@@ -141,8 +141,9 @@ fn picture(bench: &str, found: &[Found]) -> Picture {
 /// An empty panel. Messages are seen as a rate; collectives, too, against their size.
 fn panel(bench: &str, title: String, cluster: Cluster) -> Panel {
     let (up, what) = match (bench, cluster) {
-        ("bandwidth" | "bidirectional" | "message-rate", _) => (Up::Rate, "bandwidth"),
+        ("bandwidth" | "bidirectional" | "message-rate" | "isend", _) => (Up::Rate, "bandwidth"),
         ("barrier" | "latency", _) | (_, Cluster::Ranks) => (Up::Time, times_of_what(bench)),
+        _ if bench.starts_with("overlap-") => (Up::Time, times_of_what(bench)),
         _ => (Up::Rate, "bus bandwidth"),
     };
     Panel { title, cluster, up, what, points: Vec::new(), held: Vec::new() }

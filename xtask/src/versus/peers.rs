@@ -90,6 +90,9 @@ pub(crate) const LIBRARIES: [Library; 3] = [
     },
 ];
 
+/// What `peer` is built of.
+const SOURCES: [&str; 5] = ["peer.c", "data.c", "collectives.c", "messages.c", "windows.c"];
+
 /// A library that is there.
 #[derive(Clone)]
 pub(super) struct Peer {
@@ -106,7 +109,7 @@ impl Peer {
         self.library.standard
     }
 
-    /// Measures these rows, given as peer.c takes them; without any, just starts and ends.
+    /// Measures these rows, given as `peer` takes them; without any, just starts and ends.
     pub(super) fn command(&self, group: Group, rows: &[String]) -> Command {
         let mut command = self.launch(group, group.ranks());
         command.arg(&self.program).arg(&self.name).args(rows);
@@ -144,7 +147,7 @@ impl Library {
         }
     }
 
-    /// Installs it and builds peer.c.
+    /// Installs it and builds `peer`.
     ///
     /// Errors: why it cannot be had.
     pub(super) fn peer(&'static self, target: &Path) -> Result<Peer, String> {
@@ -189,12 +192,13 @@ impl Library {
     }
 
     fn compile(&self, environment: &Path, program: &Path) -> Command {
-        let source = tools::root().join("xtask/peer/peer.c");
+        let folder = tools::root().join("xtask/peer");
         let mut command = match self.compiler {
             Some(compiler) => tools::command(environment.join("bin").join(compiler), &[]),
             None => tools::command("gcc", &[]),
         };
-        command.args(["-O2", "-Wall", "-o"]).arg(program).arg(source);
+        command.args(["-O2", "-Wall", "-o"]).arg(program);
+        command.args(SOURCES.map(|source| folder.join(source)));
         if self.compiler.is_none() {
             let libraries = environment.join("lib");
             command.arg("-I").arg(environment.join("include")).arg("-L").arg(&libraries);

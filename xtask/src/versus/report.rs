@@ -73,12 +73,17 @@ impl Comparison<'_> {
 
 /// The median, or why there is none; as a rate where users look at that.
 fn cell(row: &Row, score: &Score) -> String {
-    match (&score.failure, score.median(), row.window()) {
-        (Some(failure), _, _) => failure.replace('|', "/"),
-        (None, Some(micros), Some(bytes)) => format!("{:.1} GB/s", bytes as f64 / micros / 1e3),
-        (None, Some(micros), None) => time(micros),
-        (None, None, _) => "–".into(),
+    match (&score.failure, score.median()) {
+        (Some(failure), _) => failure.replace('|', "/"),
+        (None, Some(micros)) => row.rate(micros).unwrap_or_else(|| time(micros) + &hidden(score)),
+        (None, None) => "–".into(),
     }
+}
+
+/// The share of a call that a computation has hidden, if it was measured beside one.
+fn hidden(score: &Score) -> String {
+    let share = score.median_line().and_then(|line| line.get("hidden")?.as_f64());
+    share.map_or(String::new(), |share| format!(", {:.0} % hidden", share * 100.0))
 }
 
 fn figures(score: &Score) -> Value {
@@ -88,7 +93,11 @@ fn figures(score: &Score) -> Value {
 }
 
 pub(super) fn time(micros: f64) -> String {
-    let (value, unit) = if micros < 1000.0 { (micros, "µs") } else { (micros / 1e3, "ms") };
+    let (value, unit) = match micros {
+        0.1..1000.0 => (micros, "µs"),
+        1000.0.. => (micros / 1e3, "ms"),
+        _ => (micros * 1e3, "ns"),
+    };
     let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     format!("{value:.digits$} {unit}")
 }
@@ -133,6 +142,7 @@ impl Report {
                 self.write_table(&mut text, group, side);
             }
         }
+        self.write_others(&mut text);
         let met = self.all().filter(|comparison| comparison.met() == Some(true)).count();
         let _ = writeln!(text, "\n{met} of {} targets are met.\n", self.all().count());
         for (library, reason) in &self.absent {
@@ -155,6 +165,25 @@ impl Report {
         let _ = writeln!(text, "| {heads}| spmd | ratio | asked | met |");
         let _ = writeln!(text, "|{}", " --- |".repeat(peers.len() + 5));
         comparisons.iter().for_each(|comparison| text.push_str(&comparison.markdown()));
+    }
+
+    /// Rows of what the others have, and spmd has not, with their places.
+    fn others(&self) -> impl Iterator<Item = (usize, &Row)> {
+        self.rows.iter().enumerate().filter(|(_, row)| row.targets.is_empty())
+    }
+
+    fn write_others(&self, text: &mut String) {
+        let lines = self.others().map(|(index, row)| {
+            let cells = self.peers().map(|(_, scores)| format!("| {} ", cell(row, &scores[index])));
+            format!("| {} {}|\n", row.title(), cells.collect::<String>())
+        });
+        let lines: String = lines.collect();
+        if lines.is_empty() {
+            return;
+        }
+        let heads: String = self.peers().map(|(name, _)| format!("| {name} ")).collect();
+        let _ = writeln!(text, "\n## Two ranks on two cores: the others alone\n\n| {heads}|");
+        let _ = writeln!(text, "|{}\n{lines}", " --- |".repeat(self.peers().count() + 1));
     }
 
     /// Thread ranks against what the machine can do.
@@ -208,6 +237,13 @@ impl Report {
             "absent": absent.map(|(name, why)| json!({ "name": name, "reason": why }))
                 .collect::<Vec<_>>(),
             "rows": self.all().map(|comparison| comparison.json()).collect::<Vec<_>>(),
+            "others": self.others().map(|(index, row)| json!({
+                "row": row.title(), "bench": row.bench, "bytes": row.bytes,
+                "iterations": row.iterations,
+                "peers": Value::Object(
+                    self.peers().map(|(name, scores)| (name.into(), figures(&scores[index]))).collect(),
+                ),
+            })).collect::<Vec<_>>(),
         })
     }
 

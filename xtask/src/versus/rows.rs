@@ -81,11 +81,11 @@ impl Side {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) group: Group,
-    /// As spmd-perf and peer.c name it; `START` is none of theirs.
+    /// As spmd-perf and `peer` name it; `START` is none of theirs.
     pub(super) bench: &'static str,
     pub(super) bytes: usize,
     pub(super) iterations: usize,
-    /// Our time ÷ that of the best peer, at most.
+    /// Our time ÷ that of the best peer, at most; none of what the peers alone have.
     pub(super) targets: Vec<(Side, f64)>,
 }
 
@@ -95,6 +95,25 @@ pub(super) const START: &str = "start";
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const COLLECTIVES: [&str; 5] = ["allreduce", "broadcast", "reduce", "allgather", "alltoall"];
+const OVERLAPS: [&str; 6] = [
+    "overlap-allreduce",
+    "overlap-allreduce-test",
+    "overlap-alltoall",
+    "overlap-alltoall-test",
+    "overlap-broadcast",
+    "overlap-broadcast-test",
+];
+/// What spmd has no call for, and how often it is called.
+const PEERS_ALONE: [(&str, usize, usize); 8] = [
+    ("persistent-allreduce", 8, 20_000),
+    ("persistent-allreduce", 64 * KIB, 1000),
+    ("persistent-allreduce", MIB, 200),
+    ("put", 8, 20_000),
+    ("put", MIB, 200),
+    ("get", 8, 20_000),
+    ("get", MIB, 200),
+    ("fetch-and-add", 8, 20_000),
+];
 /// Messages in a window of spmd-perf.
 const WINDOW: usize = 64;
 
@@ -103,7 +122,7 @@ impl Row {
         self.bench == START
     }
 
-    /// As the command lines of spmd-perf (`--row`) and peer.c take it.
+    /// As the command lines of spmd-perf (`--row`) and `peer` take it.
     pub(super) fn spec(&self) -> String {
         format!("{}:{}:{}", self.bench, self.bytes, self.iterations)
     }
@@ -118,13 +137,26 @@ impl Row {
         match self.bench {
             START => "start and end of an empty program".into(),
             "latency" => format!("one-way latency{size}"),
-            bench => format!("{bench}{size}"),
+            "isend" => format!("{WINDOW} isends{size}"),
+            bench => match bench.strip_prefix("overlap-") {
+                Some(call) => match call.strip_suffix("-test") {
+                    Some(call) => format!("{call}{size} beside computation that tests it"),
+                    None => format!("{call}{size} beside computation"),
+                },
+                None => format!("{bench}{size}"),
+            },
         }
     }
 
-    /// Bytes that a call moves, where their rate is what users look at.
-    pub(super) fn window(&self) -> Option<usize> {
-        (self.bench == "bandwidth").then_some(WINDOW * self.bytes)
+    /// What users look at, of a call that takes so many µs, where that is a rate.
+    pub(super) fn rate(&self, micros: f64) -> Option<String> {
+        match self.bench {
+            "isend" if self.bytes < KIB => Some(format!("{:.2} million/s", WINDOW as f64 / micros)),
+            "isend" | "bandwidth" => {
+                Some(format!("{:.1} GB/s", (WINDOW * self.bytes) as f64 / micros / 1e3))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn target(&self, side: Side) -> Option<f64> {
@@ -172,6 +204,21 @@ fn two() -> Vec<Row> {
     // A thousand messages each. Larger ones are no test: an MPI waits for their receiver, for ever.
     let many = [("flood", 64), ("flood", 2 * KIB), ("any-source", 16), ("any-source", 2 * KIB)];
     rows.extend(many.map(|(bench, bytes)| row(bench, bytes, 400, 1.00, 1.00)));
+    rows.push(row("isend", 8, 2000, 0.67, 0.67));
+    rows.push(row("isend", 64 * KIB, 200, 1.00, 0.80));
+    rows.push(row("isend", MIB, 20, 1.00, 0.80));
+    // With as long a computation as the call takes: who is faster has less to compute.
+    for bench in OVERLAPS {
+        rows.push(row(bench, MIB, 100, 1.00, 1.00));
+    }
+    for bench in &OVERLAPS[..2] {
+        rows.push(row(bench, 16 * MIB, 10, 1.00, 1.00));
+    }
+    let alone = |(bench, bytes, iterations)| Row {
+        targets: Vec::new(),
+        ..row(bench, bytes, iterations, 0.0, 0.0)
+    };
+    rows.extend(PEERS_ALONE.map(alone));
     rows
 }
 

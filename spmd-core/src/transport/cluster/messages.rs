@@ -112,8 +112,8 @@ impl Transport for Remote {
         self.endpoint.peek(pattern)
     }
 
-    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool> {
-        Ok(self.cluster.local().contains(&to) && self.endpoint.sends_at_once(to, bytes)?)
+    fn send_at_once(&self, to: usize, envelope: &Envelope, data: &View<'_>) -> Result<bool> {
+        Ok(self.cluster.local().contains(&to) && self.endpoint.send_at_once(to, envelope, data)?)
     }
 
     fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {

@@ -30,16 +30,10 @@ impl Transport for Endpoint {
         waiter: &Waiter<'_>,
     ) -> Result<PendingSend<'a>> {
         let eager = envelope.bytes <= EAGER && mode != SendMode::Synchronous;
+        if eager && self.send_at_once(to, &envelope, data)? {
+            return Ok(PendingSend::Done);
+        }
         if let Some(queue) = self.world.queue(to) {
-            if eager && !queue.is_full() {
-                let lasting =
-                    queue.push(UnexpectedMessage::new(envelope, Data::Here(packed(data)?)));
-                self.world.bell(to).ring();
-                if lasting {
-                    wait::relax();
-                }
-                return Ok(PendingSend::Done);
-            }
             if eager {
                 waiter.beyond_window();
             }
@@ -57,19 +51,9 @@ impl Transport for Endpoint {
             return Ok(PendingSend::SenderSide(Box::new(loan)));
         }
         if eager {
-            let mut pack = |room: *mut u8| {
-                // SAFETY: the ring gives room for the envelope's bytes, all the data, in its own
-                // block of the arena, where no buffer lies.
-                unsafe { data.pack(room) }
-            };
-            let mut send = |ring: &mut RingWriter| {
-                if ring.window_is_full(self, to)? {
-                    return Ok(Some(false));
-                }
-                Ok(ring.write(self, to, &envelope, None, &mut pack)?.map(|()| true))
-            };
-            let sent =
-                waiter.until_by(Some(to), || self.with_ring(to, &mut send).transpose())??;
+            let sent = waiter.until_by(Some(to), || {
+                self.with_ring(to, |ring| self.write_eager(ring, to, &envelope, data)).transpose()
+            })??;
             if sent {
                 return Ok(PendingSend::Done);
             }
@@ -87,11 +71,24 @@ impl Transport for Endpoint {
         self.peek_message(pattern)
     }
 
-    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool> {
+    #[inline]
+    fn send_at_once(&self, to: usize, envelope: &Envelope, data: &View<'_>) -> Result<bool> {
         match self.world.queue(to) {
-            _ if bytes > EAGER => Ok(false),
-            Some(queue) => Ok(!queue.is_full()),
-            None => self.with_ring(to, |ring| ring.takes(self, to, bytes)),
+            _ if envelope.bytes > EAGER => Ok(false),
+            None => {
+                let sent = self.with_ring(to, |ring| self.write_eager(ring, to, envelope, data))?;
+                Ok(sent == Some(true))
+            }
+            Some(queue) if queue.is_full() => Ok(false),
+            Some(queue) => {
+                let data = Data::Here(packed(data)?);
+                let lasting = queue.push(UnexpectedMessage::new(*envelope, data));
+                self.world.bell(to).ring();
+                if lasting {
+                    wait::relax();
+                }
+                Ok(true)
+            }
         }
     }
 
@@ -138,6 +135,25 @@ fn large(there: Box<dyn Any + Send>) -> RendezvousReceive {
 }
 
 impl Endpoint {
+    /// Writes a small message into a ring: false if its receiver keeps as much as it may, `None` if
+    /// there is no room.
+    #[inline]
+    fn write_eager(
+        &self,
+        ring: &mut RingWriter,
+        to: usize,
+        envelope: &Envelope,
+        data: &View<'_>,
+    ) -> Result<Option<bool>> {
+        if ring.window_is_full(self, to)? {
+            return Ok(Some(false));
+        }
+        // SAFETY: the ring gives room for the envelope's bytes, all the data, in its own block of
+        // the arena, where no buffer lies.
+        let mut pack = |room: *mut u8| unsafe { data.pack(room) };
+        Ok(ring.write(self, to, envelope, None, &mut pack)?.map(|()| true))
+    }
+
     pub(super) fn ring(&self, to: usize) -> Result<MutexGuard<'_, Option<RingWriter>>> {
         let mut ring = self.rings[to].lock();
         if ring.is_none() {

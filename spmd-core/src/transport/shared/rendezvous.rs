@@ -20,6 +20,13 @@ use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::SenderSide;
 use crate::wait;
 
+/// From so many bytes on, the kernel's work for each page is less than a second copy. More than a
+/// staging area holds: so the sender never takes such a message for handed over while it is read.
+const READ: usize = 2 * STAGING;
+
+/// What a receiver says that it has taken from the staging area while it reads through the kernel.
+const NOT_STAGED: usize = usize::MAX;
+
 /// A message in a rendezvous.
 pub(crate) struct RendezvousSend<'a> {
     endpoint: &'a Endpoint,
@@ -29,6 +36,8 @@ pub(crate) struct RendezvousSend<'a> {
     bytes: usize,
     /// Where the data are, if they go through the staging area.
     staged_from: Option<*const u8>,
+    /// Whether the first of them go there before the receiver has begun.
+    ahead: bool,
     /// A copy of the data in the arena, if they don't.
     copy: Option<Block>,
     _packed: Option<Vec<u8>>,
@@ -60,6 +69,7 @@ impl Endpoint {
             number,
             bytes: envelope.bytes,
             staged_from: None,
+            ahead: rendezvous < RENDEZVOUS,
             copy: None,
             _packed: None,
             handed: Cell::new(false),
@@ -78,8 +88,7 @@ impl Endpoint {
             pending._packed = packed_if_apart(data)?;
             let ptr = pending._packed.as_ref().map(|packed| packed.as_ptr());
             pending.staged_from = ptr.or(data.contiguous());
-            // Where it is not to be read there, the sender may go on before all has been read.
-            if self.world.tuning.single_copy == Some(true) {
+            if self.may_be_read(envelope.bytes) {
                 address = pending.staged_from.map_or(0, |ptr| ptr as u64);
             }
         } else {
@@ -97,6 +106,10 @@ impl Endpoint {
             if staged && now && ring.all_rendezvous[rendezvous].staging.is_none() {
                 ring.all_rendezvous[rendezvous].staging = Some(self.heap.allocate(STAGING)?);
             }
+            // Two copies at once, by sender and receiver, are as good as one of the kernel's for the
+            // first message; those behind it would only push each other out of the cache.
+            let asked = self.world.tuning.single_copy == Some(true);
+            pending.ahead &= address == 0 || (ring.under_way == 1 && !asked);
             let staging =
                 ring.all_rendezvous[rendezvous].staging.as_ref().map_or(0, |block| block.offset());
             let shown = ring.rendezvous(rendezvous);
@@ -115,6 +128,14 @@ impl Endpoint {
             .transpose()
         })??;
         Ok(pending)
+    }
+}
+
+impl Endpoint {
+    /// Whether a receiver may read so many bytes of a message where they are, through the kernel: if
+    /// that is not said, of a long one that its sender has not begun to stage.
+    fn may_be_read(&self, bytes: usize) -> bool {
+        self.world.tuning.single_copy.unwrap_or(bytes >= READ)
     }
 }
 
@@ -145,11 +166,12 @@ impl SenderSide for RendezvousSend<'_> {
                     let (finished, drained) = self.with_ack((false, None), |ack| {
                         let reading = ack.reading.load(Acquire) == self.number;
                         let drained = reading.then(|| ack.drained.load(Acquire) as usize);
+                        let drained = drained.filter(|drained| *drained != NOT_STAGED);
                         (ack.finished.load(Acquire) == self.number, drained)
                     });
                     let has_room =
                         |drained: usize| filled + PIECE <= drained.saturating_add(STAGING);
-                    let early = (self.rendezvous < RENDEZVOUS).then_some(0);
+                    let early = self.ahead.then_some(0);
                     let free = drained.or(early).is_some_and(has_room);
                     (finished || free).then_some(finished)
                 })?;
@@ -206,8 +228,7 @@ impl Drop for RendezvousSend<'_> {
             }
         };
         if self.handed.get() {
-            with_ring(&mut |ring| ring.all_rendezvous[self.rendezvous].handed = true);
-            return;
+            return with_ring(&mut |ring| ring.hand_over_rendezvous(self.rendezvous));
         }
         if !self.is_finished() {
             with_ring(&mut |ring| {
@@ -244,7 +265,11 @@ impl RendezvousReceive {
         let rendezvous = reader.rendezvous(endpoint, &self);
         let rendezvous = rendezvous.ok_or_else(|| corrupt("a rendezvous lies nowhere"))?;
         let ack = own_ack(endpoint, &self, &mut endpoint.inbox.lock().acks)?;
-        ack.drained.store(0, Relaxed);
+        let address = rendezvous.address.load(Relaxed);
+        let begun = rendezvous.filled.load(Acquire) > 0;
+        let asked = endpoint.world.tuning.single_copy == Some(true);
+        let reads = address != 0 && (asked || !begun && endpoint.may_be_read(bytes));
+        ack.drained.store(if reads { NOT_STAGED as u64 } else { 0 }, Relaxed);
         let admitted = access::announce(&ack.reading, number, &rendezvous.withdrawn);
         let result = (|| {
             let withdrawn = || rendezvous.withdrawn.load(Acquire) >= number;
@@ -270,15 +295,12 @@ impl RendezvousReceive {
                 unsafe { copy_from_peer(from, into, bytes) };
                 return Ok(true);
             }
-            let address = rendezvous.address.load(Relaxed);
-            if endpoint.world.tuning.single_copy == Some(true)
-                && address != 0
-                && super::single_copy::read(memory, source, address, into, bytes)
-            {
+            if reads && super::single_copy::read(memory, source, address, into, bytes) {
                 return Ok(true);
             }
-            if self.chunk != 0 {
-                // The sender waits for this before it makes the staging area.
+            if reads || self.chunk != 0 {
+                // The sender waits for this before it fills the staging area, or makes it.
+                ack.drained.store(0, Release);
                 endpoint.world.publish();
                 endpoint.world.bell(source).ring_after_fence();
             }

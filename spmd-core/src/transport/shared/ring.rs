@@ -35,13 +35,15 @@ pub(super) struct RingWriter {
     head: u64,
     /// Whether the receiver then kept as much as its window allows.
     full: bool,
-    /// A line whose stamp is cleared already: the one behind the next, after a record of one line.
+    /// The stamps of the lines from the next record to here are cleared already.
     cleared: u64,
     /// Those of the ring's head, then those of the chunks.
     pub(super) all_rendezvous: Vec<RendezvousState>,
     chunks: Vec<Block>,
     /// How many of them have a message that may not be over.
     busy: usize,
+    /// How many of these the sender has not handed over.
+    pub(super) under_way: usize,
     /// Where the search for a free one goes on.
     next: usize,
 }
@@ -80,6 +82,7 @@ impl RingWriter {
             all_rendezvous: (0..RENDEZVOUS).map(|_| RendezvousState::default()).collect(),
             chunks: Vec::new(),
             busy: 0,
+            under_way: 0,
             next: 0,
         })
     }
@@ -129,14 +132,22 @@ impl RingWriter {
         };
         let taken = &mut self.all_rendezvous[index];
         self.busy += usize::from(!taken.busy);
+        self.under_way += 1;
         (taken.busy, taken.handed) = (true, false);
         taken.number += 1;
         self.next = index + 1;
         Ok(Some(index))
     }
 
+    /// The receiver is taking the last message of a rendezvous, and needs its sender no more.
+    pub(super) fn hand_over_rendezvous(&mut self, index: usize) {
+        self.all_rendezvous[index].handed = true;
+        self.under_way -= 1;
+    }
+
     /// A rendezvous is free again.
     pub(super) fn free_rendezvous(&mut self, index: usize) {
+        self.under_way -= 1;
         self.all_rendezvous[index].busy = false;
         if index >= RENDEZVOUS {
             self.all_rendezvous[index].staging = None;
@@ -184,12 +195,13 @@ impl RingWriter {
         Ok(self.full)
     }
 
-    /// Whether there is room for an eager message of so many bytes, and the receiver wants it.
+    /// Clears the stamps of the lines from here to there that are not yet.
     #[inline]
-    pub(super) fn takes(&mut self, member: &Member, receiver: usize, bytes: usize) -> Result<bool> {
-        // As much as is skipped before it, at most, and two lines.
-        let need = 2 * (LINE + following(bytes as u64)) + 2 * LINE;
-        Ok(!self.window_is_full(member, receiver)? && self.fits(member, receiver, need)?)
+    fn clear(&mut self, from: u64, to: u64) {
+        for line in (from.max(self.cleared)..to).step_by(LINE as usize) {
+            self.record(line).stamp.store(0, Relaxed);
+        }
+        self.cleared = self.cleared.max(to);
     }
 
     /// Writes a record, if there is room: `None` if not, and the receiver knows that some is
@@ -245,18 +257,17 @@ impl RingWriter {
         let count = envelope.count & COUNT;
         record.count.store(u64::from(envelope.dtype_text) << 48 | count, Relaxed);
         let end = self.position + need;
-        if end != self.cleared {
-            self.record(end).stamp.store(0, Relaxed);
-        }
-        record.stamp.store(self.position + 1, Release);
+        self.clear(end, end + LINE);
+        self.record(self.position).stamp.store(self.position + 1, Release);
         self.position = end;
         member.world.publish();
         member.world.bell(receiver).ring_after_fence();
-        // If the next record is one line as well, its stamp need not wait until the receiver's
-        // cache has given up the line after it.
-        if need == LINE {
-            self.cleared = end + LINE;
-            self.record(self.cleared).stamp.store(0, Relaxed);
+        // If the next records are one line as well, their stamps need not wait until the receiver's
+        // cache has given up the lines after them. Several at once: a receiver close behind takes
+        // lines ahead of those that it reads, which must then be asked for once more.
+        if need == LINE && self.cleared == end + LINE {
+            let free = self.head + RING;
+            self.clear(end + LINE, (end + AHEAD).min(free));
         }
         Ok(Some(()))
     }

@@ -88,8 +88,10 @@ impl Transport for Chaos {
         self.inner.peek(pattern)
     }
 
-    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool> {
-        self.inner.sends_at_once(to, bytes)
+    fn send_at_once(&self, to: usize, envelope: &Envelope, data: &View<'_>) -> Result<bool> {
+        let sent = self.inner.send_at_once(to, envelope, data);
+        self.pause();
+        sent
     }
 
     fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {

@@ -127,8 +127,8 @@ impl Transport for Traced {
         self.inner.peek(pattern)
     }
 
-    fn sends_at_once(&self, to: usize, bytes: usize) -> Result<bool> {
-        self.inner.sends_at_once(to, bytes)
+    fn send_at_once(&self, to: usize, envelope: &Envelope, data: &View<'_>) -> Result<bool> {
+        self.inner.send_at_once(to, envelope, data)
     }
 
     fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {

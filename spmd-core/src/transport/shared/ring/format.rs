@@ -11,6 +11,8 @@ pub(in super::super) const RING: u64 = 64 * 1024;
 /// Bytes that a receiver reads before it says so.
 pub(super) const TELL: u64 = RING / 16;
 pub(super) const LINE: u64 = 64;
+/// Bytes whose stamps a sender of short messages clears at once.
+pub(super) const AHEAD: u64 = 4 * LINE;
 // With what its receiver has not told of, a ring has room for the longest message, for what is
 // skipped before it, and for lines that are cleared.
 const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 2 * LINE <= RING);
