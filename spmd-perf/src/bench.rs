@@ -54,6 +54,9 @@ pub(crate) enum Bench {
     /// The same, with a test now and then
     #[value(name = "overlap-broadcast-test")]
     OverlapBroadcastTest,
+    /// An allreduce that is made once: its start and its end
+    #[value(name = "persistent-allreduce")]
+    PersistentAllreduce,
 }
 
 impl Bench {
@@ -91,9 +94,12 @@ impl Bench {
         }
     }
 
-    /// The call that is measured: of an overlap, what is started.
+    /// The call that is measured: of an overlap, what is started; of a persistent one, what it is.
     pub(crate) fn call(self) -> Bench {
-        self.overlap().map_or(self, |(collective, _)| collective)
+        match self {
+            Bench::PersistentAllreduce => Bench::Allreduce,
+            _ => self.overlap().map_or(self, |(collective, _)| collective),
+        }
     }
 
     /// Whether ranks send or get a block for each rank.

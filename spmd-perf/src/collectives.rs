@@ -181,7 +181,7 @@ where
         }
     }
 
-    fn wrong(&self, turn: usize) -> u64 {
+    fn wrong(&mut self, turn: usize) -> u64 {
         let wrong = |index: &usize| {
             let expected = self.expected(turn, *index);
             expected.is_some_and(|number| self.recv[*index] != T::of(number))

@@ -14,6 +14,7 @@ mod measure;
 mod memory;
 mod messages;
 mod overlap;
+mod persistent;
 mod plot;
 mod report;
 mod sweep;
@@ -100,12 +101,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     }
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
-    let mut tasks = args.tasks();
-    if args.all && ctx.internals().spans_processes() {
-        // Collectives cannot be started there.
-        tasks.retain(|task| task.bench.overlap().is_none());
-    }
-    for task in tasks {
+    for task in args.tasks() {
         let measured = measure_one(ctx, args, &task)?;
         wrong += measured.wrong;
         if ctx.rank() != 0 {
@@ -159,6 +155,9 @@ where
 {
     let Task { bench, bytes, effort } = *task;
     let collective = Collective::new(ctx, bench.call(), bytes, op, memory)?;
+    if bench == bench::Bench::PersistentAllreduce {
+        return persistent::measure(ctx, effort, collective);
+    }
     match bench.overlap() {
         Some((_, tests)) => overlap::measure(ctx, effort, collective, tests),
         None => measure::measure(ctx, effort, &mut { collective }),

@@ -77,7 +77,7 @@ pub(crate) trait Subject {
     /// The call. Timed.
     fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()>;
     /// Looks at what the call of this turn gave: the number of wrong elements. Not timed.
-    fn wrong(&self, turn: usize) -> u64;
+    fn wrong(&mut self, turn: usize) -> u64;
 }
 
 /// The places of a result of this length that are looked at, the last one among them.

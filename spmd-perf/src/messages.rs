@@ -160,7 +160,7 @@ impl Subject for Messages {
     }
 
     /// Both ranks of a pair send the same bytes.
-    fn wrong(&self, _: usize) -> u64 {
+    fn wrong(&mut self, _: usize) -> u64 {
         let both = matches!(self.bench, Bench::Latency | Bench::Bidirectional | Bench::AnySource);
         let receives = !self.sends || both;
         if self.peer.is_none() || !receives {

@@ -134,7 +134,7 @@ where
         })
     }
 
-    fn wrong(&self, turn: usize) -> u64 {
+    fn wrong(&mut self, turn: usize) -> u64 {
         if self.starts { self.collective.wrong(turn) } else { 0 }
     }
 }

@@ -44,8 +44,8 @@ fn all_benchmarks() {
     everywhere(&arguments, |place, output| {
         let text = said(&output.stdout);
         assert!(output.status.success(), "{place}: {output:?}");
-        // Seventeen of two sizes, and a barrier; overlaps need shared memory.
-        assert_eq!(text.matches("\"wrong\":0,").count(), 35, "{place}: {text}");
+        // Twenty-four of two sizes, and a barrier.
+        assert_eq!(text.matches("\"wrong\":0,").count(), 49, "{place}: {text}");
         let machine = text.lines().last().unwrap_or_default();
         assert!(machine.starts_with(r#"{"machine":"#), "{place}: {text}");
         assert!(
@@ -57,10 +57,9 @@ fn all_benchmarks() {
 
 #[test]
 fn what_needs_shared_memory() {
-    let asked: [(&[&str], &str); 4] = [
+    let asked: [(&[&str], &str); 3] = [
         (&["tune", "--output", "/nowhere"], "tune ranks that share memory"),
         (&["allreduce", "--algorithm", "tree"], "--algorithm tree: between these processes"),
-        (&["overlap-allreduce"], "spans processes without common memory"),
         (&["machine"], "machine needs two ranks that are threads"),
     ];
     for (arguments, words) in asked {
