@@ -39,21 +39,21 @@
 
 pub use spmd_collectives::gathered;
 pub use spmd_collectives::{
-    Allgather, AllgatherRequests, AllgatherStart, Allreduce, AllreduceRequests, AllreduceStart,
-    Alltoall, AlltoallRequests, AlltoallStart, Barrier, BarrierRequests, BarrierStart, Broadcast,
-    BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherRequests, GatherStart, Gathered,
-    Neighbor, NeighborStart, Objects, Reduce, ReduceRequests, ReduceScatter, ReduceScatterRequests,
-    ReduceScatterStart, ReduceStart, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests,
-    ScatterStart, Split, Topology, dims_create, spmd_allgather, spmd_barrier, spmd_exchange,
-    spmd_rank, spmd_reduce, spmd_size,
+    Aggregate, Allgather, AllgatherRequests, AllgatherStart, Allreduce, AllreduceRequests,
+    AllreduceStart, Alltoall, AlltoallRequests, AlltoallStart, At, Barrier, BarrierRequests,
+    BarrierStart, Broadcast, BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherRequests,
+    GatherStart, Gathered, Neighbor, NeighborStart, Objects, Reduce, ReduceRequests, ReduceScatter,
+    ReduceScatterRequests, ReduceScatterStart, ReduceStart, Scan, ScanRequests, ScanStart, Scatter,
+    ScatterRequests, ScatterStart, Split, Topology, Window, Windows, dims_create, spmd_allgather,
+    spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
 };
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, Op, Operation, Prod, RankLocal,
-    Request, RequestScope, Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny,
-    rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut, wait_all,
-    wait_any, wait_some, with_current,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Mode, NoOp, Op, Operation, Prod,
+    RankLocal, Replace, Request, RequestScope, Result, SharedAlloc, SharedBuf, Source, Spmd,
+    Status, Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray,
+    subarray_mut, wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 
@@ -105,16 +105,16 @@ where
 pub mod prelude {
     pub use crate::{
         ANY, Allgather, AllgatherRequests, AllgatherStart, Allreduce, AllreduceRequests,
-        AllreduceStart, Alltoall, AlltoallRequests, AlltoallStart, Barrier, BarrierRequests,
+        AllreduceStart, Alltoall, AlltoallRequests, AlltoallStart, At, Barrier, BarrierRequests,
         BarrierStart, BitAnd, BitOr, BitXor, Broadcast, BroadcastRequests, BroadcastStart, Buffer,
         BufferMut, Cartesian, Comm, Ctx, Element, Error, Gather, GatherRequests, GatherStart,
         Gathered, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Neighbor,
-        NeighborStart, Objects, Op, Operation, Prod, Reduce, ReduceRequests, ReduceScatter,
-        ReduceScatterRequests, ReduceScatterStart, ReduceStart, Request, RequestScope, Result,
-        Scan, ScanRequests, ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd, Status,
-        Sum, Topology, dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier,
-        spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided, strided_mut, subarray,
-        subarray_mut, wait_all, wait_any, wait_some,
+        NeighborStart, NoOp, Objects, Op, Operation, Prod, Reduce, ReduceRequests, ReduceScatter,
+        ReduceScatterRequests, ReduceScatterStart, ReduceStart, Replace, Request, RequestScope,
+        Result, Scan, ScanRequests, ScanStart, Scatter, ScatterRequests, ScatterStart, Split, Spmd,
+        Status, Sum, Topology, Window, Windows, dims_create, rank_println, run, spmd,
+        spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided,
+        strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some,
     };
 }
 

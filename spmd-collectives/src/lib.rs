@@ -26,6 +26,7 @@ mod scatter;
 mod sealed;
 mod select;
 mod split;
+mod window;
 
 pub use allgather::Allgather;
 pub use allgather::requests::{AllgatherRequests, AllgatherStart};
@@ -56,3 +57,4 @@ pub use scan::requests::{ScanRequests, ScanStart};
 pub use scatter::Scatter;
 pub use scatter::requests::{ScatterRequests, ScatterStart};
 pub use split::Split;
+pub use window::{Aggregate, At, Window, Windows};

@@ -26,6 +26,7 @@ mod sending;
 mod start;
 mod survive;
 mod tally;
+mod window;
 
 pub use choices::Trial;
 pub use combining::CombiningCall;
@@ -37,3 +38,4 @@ pub use internals::Internals;
 pub use part::Part;
 pub use request::{Request, wait_all, wait_any, wait_some};
 pub use request_scope::{RequestScope, Starts};
+pub use window::{LockOf, RawWindow};

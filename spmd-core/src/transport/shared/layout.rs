@@ -19,7 +19,7 @@ use crate::text::Table;
 
 #[cfg(target_os = "linux")]
 pub(crate) const MAGIC: u64 = 0x7370_6d64_6172_656e;
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 const COLORS: usize = 32;
 
 /// Slots of an area: collectives that may be under way on one communicator at once.

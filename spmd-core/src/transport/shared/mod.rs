@@ -41,6 +41,7 @@ mod spare;
 mod suspicion;
 mod unexpected;
 pub(crate) mod waiter;
+pub(crate) mod window;
 mod world;
 
 pub(crate) use clock::clock_ns;
