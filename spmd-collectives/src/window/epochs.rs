@@ -245,14 +245,6 @@ impl Epochs {
         let end = |(kind, form, site)| format!(" (since {} at {site})", name(kind, form));
         self.ended.get().map(end).unwrap_or_default()
     }
-
-    /// Takes all locks: those of single parts, with whether each is exclusive, and whether all are
-    /// locked together.
-    pub(super) fn take_locks(&self) -> (BTreeMap<usize, bool>, bool) {
-        let locks = self.locks.take().into_iter().map(|(rank, held)| (rank, held.exclusive));
-        let all = matches!(self.epoch.replace(Epoch::None), Epoch::All(_));
-        (locks.collect(), all)
-    }
 }
 
 /// Updates are being gathered as long as this lives.

@@ -12,7 +12,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use spmd_core::internal::{Call, Kind, LockOf, RawWindow};
+use spmd_core::internal::{Call, Kind, RawWindow};
 use spmd_core::{Comm, Element, Error, Result};
 
 use crate::sealed::Sealed;
@@ -93,8 +93,9 @@ impl Windows for Comm {
 /// # Its end
 /// A window is dropped by each rank for itself, whenever it likes. The memory of a part goes when all
 /// ranks have dropped the window or failed. One that is forgotten ([`std::mem::forget`]) keeps the
-/// memory of all parts. A dropped window gives back the locks that its rank has; of a forgotten one
-/// they stay, and those who wait for them get an error when the rank has left its block.
+/// memory of all parts. A window that is dropped, or forgotten, while its rank has a part locked keeps
+/// the lock, as what it protects may be half done: those who wait for it get an error when the rank
+/// has left its block, with what it has failed of, or waits for them.
 ///
 /// A window belongs to the rank that has made it, and stays on its thread. It cannot be sent:
 ///
@@ -201,19 +202,5 @@ impl<T: Element> Window<T> {
     fn no_rank(&self, call: &Call<'_>, rank: usize) -> Error {
         let check = self.raw.comm().internals().check_target(call, rank);
         check.err().unwrap_or_else(|| self.epochs.outside(call, rank))
-    }
-}
-
-impl<T: Element> Drop for Window<T> {
-    fn drop(&mut self) {
-        let (locks, all) = self.epochs.take_locks();
-        let call = Call::new(Kind::Free, Location::caller());
-        // What is wrong with a queue, those in it are told.
-        for rank in locks.keys() {
-            let _ = self.raw.unlock(&call, LockOf::Part(*rank));
-        }
-        if all || locks.values().any(|exclusive| *exclusive) {
-            let _ = self.raw.unlock(&call, LockOf::Window);
-        }
     }
 }

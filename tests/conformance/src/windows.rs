@@ -506,11 +506,10 @@ fn many_windows(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// A part is there as long as somebody has the window; locks go with it.
+/// A part is there as long as somebody has the window.
 fn ends(ctx: &Ctx) -> Result<()> {
     let window = ctx.window::<u64>(1000)?;
     if ctx.rank() == 0 {
-        window.lock(0)?;
         drop(window);
     } else {
         window.lock(0)?;

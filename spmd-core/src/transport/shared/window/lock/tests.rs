@@ -88,38 +88,39 @@ mod checked {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Each rank takes the lock in its mode, and writes if it has it alone, else reads. Loom sees
-    /// every order in which two could be there that must not.
+    type Shared = (Lock, Ranks, UnsafeCell<usize>);
+
+    /// Rank `me` takes the lock again and again, and writes if it has it alone, else reads.
+    fn run((lock, queue, value): &Shared, me: usize, mode: Mode, turns: usize) {
+        for _ in 0..turns {
+            if !lock.enter(me, mode, queue).unwrap() {
+                while !lock.is_granted(me, &queue.0[me]) {
+                    thread::yield_now();
+                }
+            }
+            if mode == Mode::Exclusive {
+                // SAFETY: the lock is this rank's alone; loom checks that nobody is here.
+                value.with_mut(|value| unsafe { *value += 1 });
+            } else {
+                // SAFETY: the lock is shared; loom checks that nobody writes.
+                value.with(|value| unsafe { *value });
+            }
+            lock.leave(me, queue).unwrap();
+        }
+    }
+
+    /// Each rank does so in its mode. Loom sees every order in which two could be there that must not.
     fn check(modes: &'static [Mode], turns: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
             let shared = Arc::new((lock(), ranks(modes.len()), UnsafeCell::new(0)));
-            let run = |shared: &(Lock, Ranks, UnsafeCell<usize>), me: usize, mode: Mode| {
-                let (lock, queue, value) = shared;
-                for _ in 0..turns {
-                    if !lock.enter(me, mode, queue).unwrap() {
-                        while !lock.is_granted(me, &queue.0[me]) {
-                            thread::yield_now();
-                        }
-                    }
-                    if mode == Mode::Exclusive {
-                        // SAFETY: the lock is this rank's alone; loom checks that nobody is here.
-                        value.with_mut(|value| unsafe { *value += 1 });
-                    } else {
-                        // SAFETY: the lock is shared; loom checks that nobody writes.
-                        value.with(|value| unsafe { *value });
-                    }
-                    lock.leave(me, queue).unwrap();
-                }
+            let start = |me: usize| {
+                let shared = shared.clone();
+                thread::spawn(move || run(&shared, me, modes[me], turns))
             };
-            let others: Vec<_> = (1..modes.len())
-                .map(|me| {
-                    let shared = shared.clone();
-                    thread::spawn(move || run(&shared, me, modes[me]))
-                })
-                .collect();
-            run(&shared, 0, modes[0]);
+            let others: Vec<_> = (1..modes.len()).map(start).collect();
+            run(&shared, 0, modes[0], turns);
             others.into_iter().for_each(|it| it.join().unwrap());
             let alone = modes.iter().filter(|mode| **mode == Mode::Exclusive).count();
             // SAFETY: all others have ended.
