@@ -152,9 +152,11 @@ impl Kind {
         self as usize - 1
     }
 
-    /// Whether it is a call of a window, for the part of one rank.
-    fn is_of_window(self) -> bool {
-        self as u8 > Kind::Start as u8
+    /// Whether it is a call on the part of a window that a rank has.
+    fn is_on_part(self) -> bool {
+        use Kind::*;
+        matches!(self, Lock | Unlock | Flush | Read | Write | Accumulate | GetAccumulate)
+            || matches!(self, FetchAndOp | CompareAndSwap)
     }
 
     /// The kind and form in the low bits of a record's word.
@@ -413,7 +415,7 @@ impl fmt::Display for Description<'_> {
                 write!(f, " from rank {source}")?;
             }
             (Kind::Recv | Kind::Probe | Kind::WaitNotify, None) => f.write_str(" from any rank")?,
-            (kind, Some(target)) if kind.is_of_window() => write!(f, " on rank {target}")?,
+            (kind, Some(target)) if kind.is_on_part() => write!(f, " on rank {target}")?,
             (_, Some(root)) => write!(f, ", root {root},")?,
             (_, None) => {}
         }

@@ -17,13 +17,9 @@ use crate::blocks::room_for;
 /// element at least.
 const CHUNK: usize = 32 << 10;
 
-/// Elements of a part, open and within it.
+/// The first element of a part that is open, and in which the elements of a call lie.
 #[derive(Clone, Copy)]
-pub(super) struct Reached {
-    /// The first element of the part.
-    pub(super) start: *mut u8,
-    pub(super) at: At,
-}
+pub(super) struct Reached(*mut u8);
 
 /// Which call an access belongs to; made only when it is told.
 #[derive(Clone, Copy)]
@@ -84,22 +80,23 @@ impl<T: Element> Window<T> {
     ) -> Result<()> {
         let access = Access { kind, target, count: view.len(), site };
         let reached = self.reach(&access, at, view.place())?;
-        // One element of one word is what many programs write most.
-        if let (Some(from), true, Some(to)) =
-            (view.contiguous(), view.bytes() == size_of::<T>(), reached.one::<T>())
+        // One element is what many programs write most.
+        if let (Some(from), true, Some(first)) =
+            (view.contiguous(), view.bytes() == size_of::<T>(), at.first())
         {
-            // SAFETY: the view is of one element at `from`; `to` is one of the part.
-            unsafe { words::store(to, from.cast::<T>().read()) };
+            // SAFETY: the view is of one element at `from`, which is aligned as it is in one piece;
+            // the first of the call is one of the part.
+            unsafe { words::store(reached.element::<T>(first), from.cast::<T>().read()) };
             return Ok(());
         }
-        self.put_view(reached, view)
+        self.put_view(reached, at, &view)
     }
 
-    fn put_view(&self, reached: Reached, view: View<'_>) -> Result<()> {
+    fn put_view(&self, reached: Reached, at: At, view: &View<'_>) -> Result<()> {
         let (size, word) = (size_of::<T>(), const { WordSize::of(size_of::<T>()) });
         let chunk = (CHUNK / size).max(1);
         let mut packed = Vec::<u8>::new();
-        for Run { at, from, len } in reached.at.runs(view.len()) {
+        for Run { at, from, len } in at.runs(view.len()) {
             let into = reached.element::<T>(at);
             if let Some(all) = view.contiguous() {
                 // SAFETY: the run lies within the view and within the part (`reach`).
@@ -145,29 +142,33 @@ impl<T: Element> Window<T> {
     where
         B: BufferMut<Elem = T> + ?Sized,
     {
-        let mut view = dst.view_mut();
+        let (mut view, at) = (dst.view_mut(), at.into());
         let count = view.len();
         let access = Access { kind: Kind::Get, target, count, site: Location::caller() };
-        let reached = self.reach(&access, at.into(), view.place())?;
-        if let (Some(into), true, Some(from)) =
-            (view.contiguous_mut(), count == 1, reached.one::<T>())
-        {
-            // SAFETY: `from` is one element of the part, `into` one of the view.
-            let value = unsafe { words::load::<T>(from) };
-            // SAFETY: as above; it is a value.
+        let reached = self.reach(&access, at, view.place())?;
+        if let (Some(into), true, Some(first)) = (view.contiguous_mut(), count == 1, at.first()) {
+            // SAFETY: the first of the call is one element of the part.
+            let value = unsafe { words::load::<T>(reached.element::<T>(first)) };
+            // SAFETY: `into` is one element of the view, in one piece and so aligned; it is a value.
             unsafe { into.cast::<T>().write(self.value(value, target)?) };
             return Ok(());
         }
-        self.get_view(reached, &mut view, target)
+        self.get_view(reached, at, &mut view, target)
     }
 
-    fn get_view(&self, reached: Reached, view: &mut ViewMut<'_>, target: usize) -> Result<()> {
+    fn get_view(
+        &self,
+        reached: Reached,
+        at: At,
+        view: &mut ViewMut<'_>,
+        target: usize,
+    ) -> Result<()> {
         let (size, word) = (size_of::<T>(), const { WordSize::of(size_of::<T>()) });
         let checked = T::DTYPE.valid.is_some();
         let chunk = (CHUNK / size).max(1);
         let count = view.len();
         let mut packed = Vec::<u8>::new();
-        for Run { at, from, len } in reached.at.runs(count) {
+        for Run { at, from, len } in at.runs(count) {
             let place = reached.element::<T>(at);
             if let Some(all) = view.contiguous_mut().filter(|_| !checked) {
                 // SAFETY: the run lies within the view and within the part (`reach`), and all bytes
@@ -261,7 +262,7 @@ impl<T: Element> Window<T> {
         let access = Access { kind, target, count: view.len(), site };
         on_host::<T>(&access, view.place())?;
         let reached = self.own(&access, At::from(offset))?;
-        self.put_view(reached, view)
+        self.put_view(reached, At::from(offset), &view)
     }
 
     /// The elements that a call is for, if there is an epoch for it.
@@ -273,7 +274,7 @@ impl<T: Element> Window<T> {
             && let Some((start, len)) = self.raw.part(access.target)
             && at.is_within(access.count, len)
         {
-            return Ok(Reached { start, at });
+            return Ok(Reached(start));
         }
         self.reach_slowly(access, at, place)
     }
@@ -290,14 +291,14 @@ impl<T: Element> Window<T> {
         self.raw.check(&call)?;
         let (start, len) = self.raw.open(access.target)?;
         at.check(&call, access.count, len)?;
-        Ok(Reached { start, at })
+        Ok(Reached(start))
     }
 
     /// The same of this rank's own part, at any time.
     fn own(&self, access: &Access, at: At) -> Result<Reached> {
         let (start, len) = self.raw.open(access.target)?;
         at.check(&access.call::<T>(), access.count, len)?;
-        Ok(Reached { start, at })
+        Ok(Reached(start))
     }
 
     /// What was read from the part of a rank, if it is a value.
@@ -335,12 +336,6 @@ impl Reached {
     /// The element with this number of the part.
     #[inline(always)]
     pub(super) fn element<T>(&self, at: usize) -> *mut u8 {
-        self.start.wrapping_add(at * size_of::<T>())
-    }
-
-    /// The first element of the call, if its elements are in one piece.
-    #[inline(always)]
-    pub(super) fn one<T>(&self) -> Option<*mut u8> {
-        self.at.first().map(|first| self.element::<T>(first))
+        self.0.wrapping_add(at * size_of::<T>())
     }
 }

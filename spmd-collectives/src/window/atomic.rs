@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::sync::atomic::Ordering::Acquire;
 
+use spmd_core::buffer::Place;
 use spmd_core::internal::words::{self, Word};
 use spmd_core::internal::{Call, Kind, LockOf, Mode, Native, in_operation};
 use spmd_core::{Buffer, BufferMut, Element, Error, Operation, Result};
@@ -77,11 +78,11 @@ impl<T: Element> Window<T> {
         B: Buffer<Elem = T> + ?Sized,
         O: Operation<T>,
     {
-        let (view, site) = (src.view(), Location::caller());
+        let (view, at, site) = (src.view(), at.into(), Location::caller());
         let access = Access { kind: Kind::Accumulate, target, count: view.len(), site };
-        let reached = self.reach(&access, at.into(), view.place())?;
+        let reached = self.reach(&access, at, view.place())?;
         let input = Input::new(view)?;
-        self.change_each(&access, reached, input.ptr().cast(), &op, |_, _| {})
+        self.change_each(&access, (reached, at), input.ptr().cast(), &op, |_, _| {})
     }
 
     /// [`Window::accumulate`] that gives what was there before in `result`, which is as long as `src`
@@ -124,11 +125,15 @@ impl<T: Element> Window<T> {
             let call = access.call::<T>();
             return Err(Error::length(&call, "result", room.len(), view.len()));
         }
-        let place = if view.place() == room.place() { view.place() } else { room.place() };
-        let reached = self.reach(&access, at.into(), place)?;
+        let place = match view.place() {
+            Place::Host => room.place(),
+            other => other,
+        };
+        let at = at.into();
+        let reached = self.reach(&access, at, place)?;
         let (input, mut output) = (Input::new(view)?, Output::new(room)?);
         let into = output.ptr().cast::<T>();
-        self.change_each(&access, reached, input.ptr().cast(), &op, |index, before| {
+        self.change_each(&access, (reached, at), input.ptr().cast(), &op, |index, before| {
             // SAFETY: the output has room for as many elements as the input has, of any alignment.
             unsafe { into.add(index).write_unaligned(before) };
         })?;
@@ -206,13 +211,13 @@ impl<T: Element> Window<T> {
     fn change_each<O: Operation<T>>(
         &self,
         access: &Access,
-        reached: Reached,
+        (reached, at): (Reached, At),
         src: *const T,
         op: &O,
         mut each: impl FnMut(usize, T),
     ) -> Result<()> {
         let _turn = self.turn(access)?;
-        for Run { at, from, len } in reached.at.runs(access.count) {
+        for Run { at, from, len } in at.runs(access.count) {
             for index in 0..len {
                 // SAFETY: the element lies within the part, and that of `src` among as many as the
                 // call has; it is this rank's turn.

@@ -134,7 +134,7 @@ impl<T: Element> Window<T> {
             return Err(Error::unavailable(
                 call.to_string(),
                 "the communicator spans processes without common memory".into(),
-                "make windows of the ranks of one process (split_host, where a host has one)"
+                "send messages, or run the ranks in one process, or on one host under spmdrun"
                     .into(),
             ));
         }

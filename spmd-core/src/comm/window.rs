@@ -80,10 +80,20 @@ impl RawWindow {
     pub fn new(mut comm: Comm, call: &Call<'_>, len: usize, dtype: &DType) -> Result<RawWindow> {
         comm.confine();
         let (endpoint, size) = (comm.endpoint.clone(), dtype.size as usize);
-        let apart = endpoint.world.mode == Place::Processes;
         endpoint.retired_parts.lock().retain_mut(|p| p.is_used(endpoint.rank, &endpoint.world));
         let bytes = bytes_of(len as u64, size);
-        let block = bytes.filter(|_| apart).and_then(|bytes| endpoint.heap.allocate(bytes).ok());
+        let heap = endpoint.windows.as_ref();
+        let block = heap.zip(bytes).and_then(|(heap, bytes)| heap.allocate(bytes).ok());
+        let apart = heap.is_some();
+        // If this fails here, it may have succeeded on others, who write this rank's part then.
+        let own = Own {
+            block,
+            context: comm.scope.context,
+            area: comm.area.index,
+            members: comm.scope.group.clone(),
+            endpoint: endpoint.clone(),
+        };
+        let block = &own.block;
         let parts = comm.internals().collective(call, |round| {
             round.set_number(LEN, len as u64);
             round.set_number(OFFSET, block.as_ref().map_or(0, Block::offset));
@@ -94,20 +104,17 @@ impl RawWindow {
                     [LEN, OFFSET, EXISTS].map(|which| round.number_of(rank, which));
                 Announced { len, offset, exists: exists != 0 }
             });
-            let parts = round.common(|| match &block {
-                _ if !apart => Parts::here(said, size),
-                own => {
-                    let own = own.as_ref().map_or(std::ptr::null_mut(), Block::pointer);
-                    Parts::apart(said, size, (comm.me, own))
+            let parts = round.common(|| {
+                if !apart {
+                    return Parts::here(said, size);
                 }
+                let start = block.as_ref().map_or(std::ptr::null_mut(), Block::pointer);
+                Parts::apart(said, size, (comm.me, start))
             });
             // Who has it by now keeps it until all have.
             round.arrive(2)?;
             Ok(parts)
         })?;
-        let (context, area) = (comm.scope.context, comm.area.index);
-        let members = comm.scope.group.clone();
-        let _own = Own { endpoint, block, context, area, members };
         if let Some(rank) = parts.lacking {
             return Err(Error::unavailable(
                 call.to_string(),
@@ -115,7 +122,7 @@ impl RawWindow {
                 "make it smaller, or end other windows first".into(),
             ));
         }
-        Ok(RawWindow { comm, parts, opened: RefCell::default(), _own })
+        Ok(RawWindow { comm, parts, opened: RefCell::default(), _own: own })
     }
 
     /// The communicator that is the window's own.
@@ -231,7 +238,8 @@ impl RawWindow {
     /// lets others run, so that a loop that looks again and again ends.
     pub fn flush(&self) {
         fence(SeqCst);
-        if self.comm.internals().shares_cores() {
+        let mode = self.comm.endpoint.world.mode;
+        if mode == Place::Virtual || self.comm.internals().shares_cores() {
             wait::relax();
         }
     }

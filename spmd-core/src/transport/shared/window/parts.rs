@@ -8,6 +8,7 @@ use super::lock::{Lock, Node};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::transport::shared::heap::Block;
+use crate::transport::shared::layout::PAGE;
 use crate::transport::shared::world::World;
 
 /// What a part begins with. Zeros are one of which nothing is used.
@@ -121,7 +122,9 @@ impl Parts {
         let part = &self.parts[rank];
         let bytes = bytes_of(part.len as u64, self.size);
         let lies = || Error::corrupt(in_world, "its part of a window lies outside its arena");
-        let start = bytes.and_then(|bytes| world.memory.heap(in_world, part.offset, bytes));
+        let offset = Some(part.offset).filter(|offset| offset.is_multiple_of(PAGE as u64));
+        let start = bytes.zip(offset);
+        let start = start.and_then(|(bytes, at)| world.memory.heap(in_world, at, bytes));
         let (start, bytes) = start.zip(bytes).ok_or_else(lies)?;
         world.memory.share_pages(start, bytes, true)?;
         part.start.store(start, Relaxed);

@@ -1,18 +1,25 @@
 use super::*;
 use crate::error::Error;
 
-struct Ranks(Vec<Node>);
+struct Ranks {
+    nodes: Vec<Node>,
+    #[cfg(loom)]
+    bells: Vec<loom::sync::Notify>,
+}
 
 impl Queue for Ranks {
     fn node(&self, rank: usize) -> Result<&Node> {
-        self.0.get(rank).ok_or_else(|| self.corrupt())
+        self.nodes.get(rank).ok_or_else(|| self.corrupt())
     }
 
     fn ranks(&self) -> usize {
-        self.0.len()
+        self.nodes.len()
     }
 
-    fn wake(&self, _: usize) {}
+    fn wake(&self, _rank: usize) {
+        #[cfg(loom)]
+        self.bells[_rank].notify();
+    }
 
     fn corrupt(&self) -> Error {
         Error::corrupt(0, "a queue")
@@ -26,7 +33,11 @@ fn lock() -> Lock {
 fn ranks(count: usize) -> Ranks {
     let word = || AtomicU32::new(0);
     let node = |_| Node { before: word(), next: word(), mode: word(), granted: word() };
-    Ranks((0..count).map(node).collect())
+    Ranks {
+        nodes: (0..count).map(node).collect(),
+        #[cfg(loom)]
+        bells: (0..count).map(|_| loom::sync::Notify::new()).collect(),
+    }
 }
 
 #[cfg(not(loom))]
@@ -34,7 +45,7 @@ mod alone {
     use super::*;
 
     fn has(lock: &Lock, queue: &Ranks, rank: usize) -> bool {
-        lock.is_granted(rank, &queue.0[rank])
+        lock.is_granted(rank, &queue.nodes[rank])
     }
 
     #[test]
@@ -74,9 +85,9 @@ mod alone {
         assert!(!lock.enter(1, Mode::Exclusive, &queue).unwrap());
         assert!(!lock.enter(2, Mode::Exclusive, &queue).unwrap());
         // A circle, then a rank that there is not.
-        queue.0[1].before.store(3, Relaxed);
+        queue.nodes[1].before.store(3, Relaxed);
         assert!(lock.leave(0, &queue).is_err());
-        queue.0[1].before.store(9, Relaxed);
+        queue.nodes[1].before.store(9, Relaxed);
         assert!(lock.leave(0, &queue).is_err());
     }
 }
@@ -94,8 +105,8 @@ mod checked {
     fn run((lock, queue, value): &Shared, me: usize, mode: Mode, turns: usize) {
         for _ in 0..turns {
             if !lock.enter(me, mode, queue).unwrap() {
-                while !lock.is_granted(me, &queue.0[me]) {
-                    thread::yield_now();
+                while !lock.is_granted(me, &queue.nodes[me]) {
+                    queue.bells[me].wait();
                 }
             }
             if mode == Mode::Exclusive {
