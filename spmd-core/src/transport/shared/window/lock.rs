@@ -11,6 +11,9 @@
 //! between the word and the nodes is done by one rank at a time, which has the lock; nobody waits for
 //! another to finish something, and each node is visited twice, once from either side.
 //!
+//! No wake-up is lost: who hands over says so in a node, then rings its rank's bell, at which that rank
+//! waits for its node as `wait/README.md` has it for any condition.
+//!
 //! A rank has one node, as it waits for one lock at a time, and none while it holds a lock. Process
 //! ranks may write anything into all this: numbers of ranks are checked, and no walk is longer than
 //! the queue can be.
