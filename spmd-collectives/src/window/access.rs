@@ -9,8 +9,8 @@ use spmd_core::internal::words::{self, WordSize};
 use spmd_core::internal::{Call, Kind, View, ViewMut};
 use spmd_core::{Buffer, BufferMut, Element, Error, Result};
 
-use super::Window;
 use super::at::{At, Run};
+use super::windows::Window;
 use crate::blocks::room_for;
 
 /// Bytes that are packed or unpacked at a time, where the memory of the rank that calls has gaps; one

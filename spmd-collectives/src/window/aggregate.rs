@@ -9,10 +9,10 @@ use spmd_core::internal::words;
 use spmd_core::internal::{Call, Kind};
 use spmd_core::{Element, Operation, Result};
 
-use super::Window;
 use super::access::Access;
 use super::at::At;
 use super::atomic::{change, is_word, value};
+use super::windows::Window;
 
 /// How many accesses are gathered.
 const GATHERED: usize = 64;

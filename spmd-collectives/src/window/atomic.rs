@@ -9,9 +9,9 @@ use spmd_core::internal::words::{self, Word};
 use spmd_core::internal::{Call, Kind, LockOf, Mode, Native, in_operation};
 use spmd_core::{Buffer, BufferMut, Element, Error, Operation, Result};
 
-use super::Window;
 use super::access::{Access, Reached};
 use super::at::{At, Run};
+use super::windows::Window;
 use crate::data::{Input, Output};
 
 /// Whether elements of type `T` are words, which a processor changes at once.

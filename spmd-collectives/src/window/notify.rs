@@ -5,8 +5,8 @@ use std::panic::Location;
 use spmd_core::internal::{Call, Kind};
 use spmd_core::{Buffer, Element, Result, Source, Status, TagOrAny};
 
-use super::Window;
 use super::at::At;
+use super::windows::Window;
 
 impl<T: Element> Window<T> {
     /// [`Window::put`], then a notification to `target` that the elements are there, with a tag. It is

@@ -5,7 +5,7 @@ use std::panic::Location;
 use spmd_core::internal::{Call, Form, Kind, LockOf, Mode};
 use spmd_core::{Element, Result};
 
-use super::Window;
+use super::windows::Window;
 
 /// Of the lock of all parts: those who have all parts locked, and those who have single ones locked
 /// exclusively, exclude each other.
