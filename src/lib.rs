@@ -39,23 +39,23 @@
 
 pub use spmd_collectives::gathered;
 pub use spmd_collectives::{
-    Allgather, AllgatherInit, AllgatherRequests, AllgatherStart, Allreduce, AllreduceInit,
-    AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests, AlltoallStart,
-    Barrier, BarrierInit, BarrierRequests, BarrierStart, Broadcast, BroadcastInit,
-    BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherInit, GatherRequests, GatherStart,
-    Gathered, Neighbor, NeighborRequests, NeighborStart, Objects, Reduce, ReduceInit,
-    ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests, ReduceScatterStart,
-    ReduceStart, Scan, ScanInit, ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests,
-    ScatterStart, Split, Topology, dims_create, spmd_allgather, spmd_barrier, spmd_exchange,
-    spmd_rank, spmd_reduce, spmd_size,
+    Aggregate, Allgather, AllgatherInit, AllgatherRequests, AllgatherStart, Allreduce,
+    AllreduceInit, AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests,
+    AlltoallStart, At, Barrier, BarrierInit, BarrierRequests, BarrierStart, Broadcast,
+    BroadcastInit, BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherInit,
+    GatherRequests, GatherStart, Gathered, Neighbor, NeighborRequests, NeighborStart, Objects,
+    Reduce, ReduceInit, ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests,
+    ReduceScatterStart, ReduceStart, Scan, ScanInit, ScanRequests, ScanStart, Scatter, ScatterInit,
+    ScatterRequests, ScatterStart, Split, Topology, Window, Windows, dims_create, spmd_allgather,
+    spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size,
 };
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mode, Op, Operation,
-    Persistent, Prod, RankLocal, Request, RequestScope, Requests, Result, SharedAlloc, SharedBuf,
-    Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut,
-    subarray, subarray_mut, wait_all, wait_any, wait_some, with_current,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mode, NoOp, Op, Operation,
+    Persistent, Prod, RankLocal, Replace, Request, RequestScope, Requests, Result, SharedAlloc,
+    SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println, spmd, strided,
+    strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 
@@ -108,17 +108,17 @@ pub mod prelude {
     pub use crate::{
         ANY, Allgather, AllgatherInit, AllgatherRequests, AllgatherStart, Allreduce, AllreduceInit,
         AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests, AlltoallStart,
-        Barrier, BarrierInit, BarrierRequests, BarrierStart, BitAnd, BitOr, BitXor, Broadcast,
+        At, Barrier, BarrierInit, BarrierRequests, BarrierStart, BitAnd, BitOr, BitXor, Broadcast,
         BroadcastInit, BroadcastRequests, BroadcastStart, Buffer, BufferMut, Cartesian, Comm, Ctx,
         Element, Error, Gather, GatherInit, GatherRequests, GatherStart, Gathered, Located,
         LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor, NeighborRequests,
-        NeighborStart, Objects, Op, Operation, Persistent, Prod, Reduce, ReduceInit,
+        NeighborStart, NoOp, Objects, Op, Operation, Persistent, Prod, Reduce, ReduceInit,
         ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests,
-        ReduceScatterStart, ReduceStart, Request, RequestScope, Requests, Result, Scan, ScanInit,
-        ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests, ScatterStart, Split, Spmd,
-        Status, Sum, Topology, dims_create, rank_println, run, spmd, spmd_allgather, spmd_barrier,
-        spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided, strided_mut, subarray,
-        subarray_mut, wait_all, wait_any, wait_some,
+        ReduceScatterStart, ReduceStart, Replace, Request, RequestScope, Requests, Result, Scan,
+        ScanInit, ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests, ScatterStart,
+        Split, Spmd, Status, Sum, Topology, Window, Windows, dims_create, rank_println, run, spmd,
+        spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided,
+        strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some,
     };
 }
 

@@ -109,3 +109,46 @@ fn a_smaller_arena() {
     })
     .unwrap();
 }
+
+/// Parts of windows are given back, when all ranks have dropped them.
+#[test]
+fn windows_that_come_and_go() {
+    if !is_process_rank() {
+        let ran = finish(&mut spmdrun_self("windows_that_come_and_go", 3));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+        let before = peak();
+        come_and_go(&Spmd::new(3).threads(), 1000).unwrap();
+        come_and_go(&Spmd::new(3).virtual_ranks(), 1000).unwrap();
+        assert!(peak() < before + (256 << 20), "{} MiB", (peak() - before) >> 20);
+        return;
+    }
+    run(|ctx| {
+        many_windows(ctx, 1000)?;
+        ctx.barrier()?;
+        if ctx.rank() == 0 {
+            assert!(arena_bytes() < 512 << 20, "{} MiB", arena_bytes() >> 20);
+        }
+        ctx.barrier()
+    })
+    .unwrap();
+}
+
+fn come_and_go(block: &Spmd, windows: usize) -> Result<()> {
+    block.clone().run(|ctx| many_windows(ctx, windows)).map(drop)
+}
+
+/// Each has 1 MiB a rank, and is dropped by the ranks when they like.
+fn many_windows(ctx: &Ctx, windows: usize) -> Result<()> {
+    let mut kept = Vec::new();
+    for turn in 0..windows {
+        let window = ctx.window::<u64>(1 << 17)?;
+        window.lock_all()?;
+        window.put(&vec![turn as u64; 1 << 17], (ctx.rank() + 1) % ctx.size(), 0)?;
+        window.unlock_all()?;
+        kept.push(window);
+        if kept.len() > 4 {
+            kept.remove((turn + ctx.rank()) % 5);
+        }
+    }
+    Ok(())
+}

@@ -26,6 +26,7 @@ mod scatter;
 mod sealed;
 mod select;
 mod split;
+mod window;
 
 pub use allgather::Allgather;
 pub use allgather::init::AllgatherInit;
@@ -66,3 +67,4 @@ pub use scatter::Scatter;
 pub use scatter::init::ScatterInit;
 pub use scatter::requests::{ScatterRequests, ScatterStart};
 pub use split::Split;
+pub use window::{Aggregate, At, Window, Windows};

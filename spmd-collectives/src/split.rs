@@ -104,21 +104,25 @@ impl Split for Comm {
     }
 
     fn dup(&self) -> Result<Comm> {
-        let call = Call::new(Kind::Dup, Location::caller());
-        let _held = self.internals().hold(&call)?;
-        loop {
-            let child = if self.internals().spans_processes() {
-                make_on_cluster(self, &call, Some(0), 0, 0)?
-            } else {
-                let (agreed, part) = self.internals().collective(&call, |round| {
-                    let agreed = agree(self, round)?;
-                    Ok((agreed, round.common(|| self.internals().part_of_all())))
-                })?;
-                make(&agreed, self, &call, Some((&part, self.rank())), &[])?
-            };
-            if let Some(Some(child)) = child {
-                return Ok(child);
-            }
+        dup(self, &Call::new(Kind::Dup, Location::caller()))
+    }
+}
+
+/// [`Split::dup`] as a part of any call.
+pub(crate) fn dup(comm: &Comm, call: &Call<'_>) -> Result<Comm> {
+    let _held = comm.internals().hold(call)?;
+    loop {
+        let child = if comm.internals().spans_processes() {
+            make_on_cluster(comm, call, Some(0), 0, 0)?
+        } else {
+            let (agreed, part) = comm.internals().collective(call, |round| {
+                let agreed = agree(comm, round)?;
+                Ok((agreed, round.common(|| comm.internals().part_of_all())))
+            })?;
+            make(&agreed, comm, call, Some((&part, comm.rank())), &[])?
+        };
+        if let Some(Some(child)) = child {
+            return Ok(child);
         }
     }
 }

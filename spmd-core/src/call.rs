@@ -55,10 +55,27 @@ pub enum Kind {
     Shrink,
     End,
     Start,
+    Window,
+    Fence,
+    Lock,
+    Unlock,
+    Flush,
+    Put,
+    Get,
+    Accumulate,
+    GetAccumulate,
+    FetchAndOp,
+    CompareAndSwap,
+    PutNotify,
+    WaitNotify,
+    Read,
+    Write,
+    Aggregate,
+    Free,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 38] = [
+    const ALL: [(Kind, &'static str); 55] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -97,6 +114,23 @@ impl Kind {
         (Kind::Shrink, "shrink"),
         (Kind::End, "end of the block"),
         (Kind::Start, "start of a block"),
+        (Kind::Window, "window"),
+        (Kind::Fence, "fence"),
+        (Kind::Lock, "lock"),
+        (Kind::Unlock, "unlock"),
+        (Kind::Flush, "flush"),
+        (Kind::Put, "put"),
+        (Kind::Get, "get"),
+        (Kind::Accumulate, "accumulate"),
+        (Kind::GetAccumulate, "get_accumulate"),
+        (Kind::FetchAndOp, "fetch_and_op"),
+        (Kind::CompareAndSwap, "compare_and_swap"),
+        (Kind::PutNotify, "put_notify"),
+        (Kind::WaitNotify, "wait_notify"),
+        (Kind::Read, "read"),
+        (Kind::Write, "write"),
+        (Kind::Aggregate, "aggregate"),
+        (Kind::Free, "free"),
     ];
 
     /// The name of the method.
@@ -116,6 +150,13 @@ impl Kind {
     #[inline]
     pub(crate) fn index(self) -> usize {
         self as usize - 1
+    }
+
+    /// Whether it is a call on the part of a window that a rank has.
+    fn is_on_part(self) -> bool {
+        use Kind::*;
+        matches!(self, Lock | Unlock | Flush | Read | Write | Accumulate | GetAccumulate)
+            || matches!(self, FetchAndOp | CompareAndSwap)
     }
 
     /// The kind and form in the low bits of a record's word.
@@ -164,10 +205,14 @@ pub enum Form {
     Mprobe,
     /// The same that does not wait.
     Improbe,
+    /// `lock_shared`.
+    Shared,
+    /// `.._all`.
+    All,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 15] = [
+    const ALL: [(Form, &'static str); 17] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -183,6 +228,8 @@ impl Form {
         (Form::Init, "_init"),
         (Form::Mprobe, "mprobe"),
         (Form::Improbe, "improbe"),
+        (Form::Shared, "_shared"),
+        (Form::All, "_all"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.
@@ -370,9 +417,14 @@ impl fmt::Display for Description<'_> {
             write!(f, " with {op}")?;
         }
         match (self.kind, self.root) {
-            (Kind::Send | Kind::Ssend, Some(dest)) => write!(f, " to rank {dest}")?,
-            (Kind::Recv | Kind::Probe, Some(source)) => write!(f, " from rank {source}")?,
-            (Kind::Recv | Kind::Probe, None) => f.write_str(" from any rank")?,
+            (Kind::Send | Kind::Ssend | Kind::Put | Kind::PutNotify, Some(dest)) => {
+                write!(f, " to rank {dest}")?;
+            }
+            (Kind::Recv | Kind::Probe | Kind::Get | Kind::WaitNotify, Some(source)) => {
+                write!(f, " from rank {source}")?;
+            }
+            (Kind::Recv | Kind::Probe | Kind::WaitNotify, None) => f.write_str(" from any rank")?,
+            (kind, Some(target)) if kind.is_on_part() => write!(f, " on rank {target}")?,
             (_, Some(root)) => write!(f, ", root {root},")?,
             (_, None) => {}
         }

@@ -30,6 +30,7 @@ mod sending;
 mod start;
 mod survive;
 mod tally;
+mod window;
 
 pub use choices::Trial;
 pub use combining::CombiningCall;
@@ -44,3 +45,4 @@ pub use persistent::{Persistent, Shown, Steps};
 pub use request::{Request, wait_all, wait_any, wait_some};
 pub use request_scope::{RequestScope, Starts};
 pub use requests::Requests;
+pub use window::{LockOf, RawWindow};

@@ -12,8 +12,9 @@ use std::panic::Location;
 use crate::call::Call;
 use crate::fault::Fault;
 pub use details::{
-    Argument, Boot, Corrupt, ElementType, Length, Library, Panicked, PeerFailed, RankOutOfRange,
-    Reentrant, Serialize, Stopped, System, Timeout, Truncated, Unavailable, Unreceived, User,
+    Argument, Boot, Corrupt, ElementType, Epoch, Length, Library, Panicked, PeerFailed,
+    RankOutOfRange, Reentrant, Serialize, Stopped, System, Timeout, Truncated, Unavailable,
+    Unreceived, User,
 };
 
 /// What the calls of this library return, and a rank's closure.
@@ -67,6 +68,8 @@ pub enum Error {
     /// A message carries another element type than the receive asked for. Nothing was
     /// overwritten; the message is consumed.
     ElementType(Box<ElementType>),
+    /// An access to a window outside of an epoch, or a call that does not fit the epoch that it is in.
+    Epoch(Box<Epoch>),
     /// Messages that nobody received when their block ended.
     Unreceived(Box<Unreceived>),
     /// A call that was made while another one was under way: from inside a user operation, or by
@@ -104,6 +107,7 @@ impl Error {
             Error::RankOutOfRange(it) => &**it,
             Error::Truncated(it) => &**it,
             Error::ElementType(it) => &**it,
+            Error::Epoch(it) => &**it,
             Error::Unreceived(it) => &**it,
             Error::Reentrant(it) => &**it,
             Error::Timeout(it) => &**it,
@@ -223,6 +227,11 @@ impl Error {
     #[cold]
     pub fn corrupt(rank: usize, what: &'static str) -> Error {
         Error::Corrupt(Box::new(Corrupt { rank, what }))
+    }
+
+    #[cold]
+    pub fn epoch(call: &Call<'_>, why: String) -> Error {
+        Error::Epoch(Box::new(Epoch { call: call.to_string(), why }))
     }
 
     #[cold]

@@ -117,6 +117,9 @@ pub(crate) struct Scope {
     pub(crate) fault: OnceCell<Box<Fault>>,
     /// The rank has the communicator, and with it its page of the area.
     pub(crate) held: bool,
+    /// Nobody but the rank's own agent can use it: it does not count among those that any thread may
+    /// have.
+    pub(crate) confined: bool,
     /// Which of the communicator's tracks of started calls it is; 0 for all other calls.
     pub(crate) track: usize,
     /// Of a communicator that the program has made: what its ranks in this process share.
@@ -170,7 +173,7 @@ pub(crate) const FIRST_CONTEXT: u64 = 1 << 32;
 impl Scope {
     pub(crate) fn new(context: u64, block: u32, area: usize, group: Group, here: Group) -> Scope {
         let (faults_seen, examined, fault) = Default::default();
-        let (held, track, together) = (true, 0, None);
+        let (held, confined, track, together) = (true, false, 0, None);
         Scope {
             context,
             block,
@@ -181,6 +184,7 @@ impl Scope {
             examined,
             fault,
             held,
+            confined,
             track,
             together,
         }

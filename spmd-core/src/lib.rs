@@ -62,8 +62,8 @@ pub use element::{DType, Element, Located};
 pub use error::{Error, Result};
 pub use mode::Mode;
 pub use op::{
-    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Op, Operation, Prod,
-    Sum,
+    BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, NoOp, Op, Operation,
+    Prod, Replace, Sum,
 };
 #[doc(hidden)]
 pub use print::print_lines;

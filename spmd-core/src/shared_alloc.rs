@@ -32,7 +32,7 @@ const LEAST: usize = 16 << 10;
 /// ```
 ///
 /// Small allocations (below 16 KiB), those made before [`run`](crate::run) enters the world, and
-/// all of a program without process ranks are the system allocator's. A rank has 64 GiB of address
+/// all of a program without process ranks are the system allocator's. A rank has 32 GiB of address
 /// space for large ones, less in a job of more than 256 ranks; what does not fit is the system
 /// allocator's as well. Freed memory is kept for later allocations; when it gets more than 64 MiB,
 /// all of it goes back to the system.

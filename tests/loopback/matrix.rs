@@ -43,6 +43,16 @@ fn every_collective_folded_by_ranks() {
     }
 }
 
+/// They need memory that ranks share: an error says so.
+#[test]
+fn windows_are_refused() {
+    everywhere(quiet, |ctx| {
+        let error = ctx.window::<u8>(1).expect_err("there is no common memory");
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+        ctx.barrier()
+    });
+}
+
 #[test]
 fn every_kind_of_message() {
     everywhere(|shape| quiet(shape).with_other_threads(), messages::all);

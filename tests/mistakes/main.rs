@@ -11,6 +11,7 @@ mod messages;
 mod processes;
 mod rooted;
 mod waiting;
+mod windows;
 
 #[cfg(target_os = "linux")]
 #[path = "../support/mod.rs"]

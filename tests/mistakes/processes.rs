@@ -14,7 +14,7 @@ struct Wrong {
     texts: &'static [&'static str],
 }
 
-const WRONG: [(&str, Wrong); 14] = [
+const WRONG: [(&str, Wrong); 19] = [
     (
         "another_call",
         Wrong {
@@ -172,6 +172,87 @@ const WRONG: [(&str, Wrong); 14] = [
             },
             stopped: &[0, 1, 2, 3, 12, 13, 14, 19],
             texts: &["different calls", "rank 13: allgather_value of 1 i32"],
+        },
+    ),
+    (
+        "a_lock_over_a_barrier",
+        Wrong {
+            ranks: 2,
+            program: |ctx| {
+                let window = ctx.window::<u32>(1)?;
+                if ctx.rank() == 0 {
+                    window.lock(1)?;
+                    ctx.send(&[0], 1, 0)?;
+                } else {
+                    ctx.recv(&mut [0], 0, 0)?;
+                    window.lock(1)?;
+                }
+                ctx.barrier()
+            },
+            stopped: &[0, 1],
+            texts: &["deadlock", "rank 0: barrier at tests/", "rank 1: lock on rank 1 at tests/"],
+        },
+    ),
+    (
+        "a_rank_killed_under_a_lock",
+        Wrong {
+            ranks: 3,
+            program: |ctx| {
+                let window = ctx.window::<u32>(1)?;
+                if ctx.rank() == 0 {
+                    window.lock(1)?;
+                    ctx.send(&[0], 1, 0)?;
+                    ctx.send(&[0], 2, 0)?;
+                    std::thread::sleep(Duration::from_millis(100));
+                    std::process::abort();
+                }
+                ctx.recv(&mut [0], 0, 0)?;
+                window.lock(1)
+            },
+            stopped: &[1, 2],
+            texts: &["lock on rank 1 at tests/", "rank 0 failed first", "signal 6 (SIGABRT)"],
+        },
+    ),
+    (
+        "a_lock_that_is_forgotten",
+        Wrong {
+            ranks: 2,
+            program: |ctx| {
+                let window = ctx.window::<u32>(1)?;
+                if ctx.rank() == 0 {
+                    window.lock_all()?;
+                    return ctx.send(&[0], 1, 0);
+                }
+                ctx.recv(&mut [0], 0, 0)?;
+                window.lock(1)
+            },
+            stopped: &[1],
+            texts: &["ended its block while another rank waited", "lock on rank 1 at tests/"],
+        },
+    ),
+    (
+        "beyond_the_end_of_a_part",
+        Wrong {
+            ranks: 2,
+            program: |ctx| {
+                let window = ctx.window::<u32>(10 * ctx.rank())?;
+                window.fence()?;
+                window.put(&[1; 11], 1, 0)
+            },
+            stopped: &[0, 1],
+            texts: &["put of 11 u32 to rank 1", "holds 10 elements where 11 are needed"],
+        },
+    ),
+    (
+        "windows_of_different_types",
+        Wrong {
+            ranks: 2,
+            program: |ctx| match ctx.rank() {
+                0 => ctx.window::<u32>(1).map(drop),
+                _ => ctx.window::<f32>(1).map(drop),
+            },
+            stopped: &[0, 1],
+            texts: &["do not match", "rank 0: window of u32 at", "rank 1: window of f32 at"],
         },
     ),
 ];

@@ -7,7 +7,7 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo};
 
 /// Name and arguments; small enough for a build without all optimisations.
-const EXAMPLES: [(&str, &[&str]); 15] = [
+const EXAMPLES: [(&str, &[&str]); 17] = [
     ("hello", &[]),
     ("pi", &[]),
     ("digits", &[]),
@@ -16,6 +16,8 @@ const EXAMPLES: [(&str, &[&str]); 15] = [
     ("sample_sort", &[]),
     ("heat", &["240", "200"]),
     ("heat", &["--hidden", "240", "200"]),
+    ("histogram", &["200000", "50000"]),
+    ("index_gather", &["200000", "50000"]),
     ("prk_stencil", &["10", "1000"]),
     ("prk_transpose", &["10", "2000", "64"]),
     ("prk_p2p", &["10", "1000", "100"]),

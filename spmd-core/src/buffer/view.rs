@@ -295,6 +295,7 @@ impl<'a> ViewMut<'a> {
     /// let mut data = [1u32, 2];
     /// assert_eq!(data.view_mut().as_view().len(), 2);
     /// ```
+    #[inline]
     #[must_use]
     pub fn as_view(&self) -> View<'_> {
         let ViewMut { base, place, dtype, pattern, .. } = *self;

@@ -273,7 +273,9 @@ impl Comm {
 impl Drop for Comm {
     fn drop(&mut self) {
         if !self.primary {
-            self.endpoint.closes_comm();
+            if !self.scope.confined {
+                self.endpoint.closes_comm();
+            }
             let (world, rank) = (&self.endpoint.world, self.endpoint.rank);
             self.hierarchy.iter().for_each(|hierarchy| hierarchy.drop_by(world, rank));
             let Some(tracks) = self.tracks.take() else {

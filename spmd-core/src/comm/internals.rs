@@ -95,6 +95,11 @@ impl<'a> Internals<'a> {
         self.0.endpoint.world.size() > self.0.endpoint.world.policy.cores
     }
 
+    /// Refuses a target that is not a rank of this communicator.
+    pub fn check_target(self, call: &Call<'_>, target: usize) -> Result<()> {
+        self.0.check_rank(call, "target", target)
+    }
+
     /// Refuses a root that is not a rank of this communicator.
     #[inline]
     pub fn check_root(self, call: &Call<'_>) -> Result<()> {

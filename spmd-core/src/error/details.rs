@@ -116,6 +116,17 @@ pub struct ElementType {
     pub sent_at: String,
 }
 
+/// What [`Error::Epoch`] tells.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("{call}: {why}")]
+pub struct Epoch {
+    /// The call, with its source line.
+    pub call: String,
+    /// In which epoch it was made, where that began or the last one ended, and what to do.
+    pub why: String,
+}
+
 /// What [`Error::Unreceived`] tells.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -10,6 +10,7 @@
 //!   NaN wins over every number, and −0 is less than +0.
 //! - [`MinLoc`] and [`MaxLoc`] choose by value as [`Min`] and [`Max`] do, and among equal values (all
 //!   NaNs are equal) the lowest index.
+//! - [`Replace`] and [`NoOp`] work on every type.
 //! - [`LogicalAnd`] and [`LogicalOr`] take any integer but 0 as true, and give 0 or 1.
 
 mod builtin;
@@ -17,16 +18,21 @@ mod custom;
 mod erased;
 mod half_floats;
 mod identity;
+mod native;
 mod operation;
 mod order;
+mod replacing;
 
 pub use builtin::{
     BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, Prod, Sum,
 };
 pub use custom::Op;
 pub use erased::ErasedOp;
+#[doc(hidden)]
+pub use native::Native;
 pub use operation::{Operation, Trust};
 pub use order::{canonical_split, fold_ranks};
+pub use replacing::{NoOp, Replace};
 
 #[cfg(test)]
 mod tests;

@@ -80,7 +80,7 @@ impl<O: ?Sized, T> Trust<O, T> {
         Trust(false, PhantomData)
     }
 
-    pub(crate) const fn is_trusted(&self) -> bool {
+    pub const fn is_trusted(&self) -> bool {
         self.0
     }
 }

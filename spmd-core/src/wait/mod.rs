@@ -43,7 +43,7 @@ thread_local! {
 }
 
 /// Runs a reduction operation; a call of the rank API from within is refused.
-pub(crate) fn in_operation<R>(operation: impl FnOnce() -> R) -> R {
+pub fn in_operation<R>(operation: impl FnOnce() -> R) -> R {
     struct Reset(bool);
     impl Drop for Reset {
         fn drop(&mut self) {

@@ -20,6 +20,7 @@ pub mod reductions;
 pub mod requests;
 pub mod started;
 pub mod types;
+pub mod windows;
 
 /// Whether the exhaustive products were asked for (`SPMD_TEST_FULL=1`).
 pub fn full() -> bool {

@@ -15,6 +15,7 @@ use super::member::Member;
 use super::polls::Hopeless;
 use super::ring::RingWriter;
 use super::unexpected::UnexpectedMessages;
+use super::window::Retired;
 use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
@@ -36,6 +37,8 @@ pub(crate) struct Endpoint {
     pub(super) told: Mutex<VecDeque<Fault>>,
     /// Waits of others that this rank has ended, as long as they do not know.
     pub(super) condemned: Mutex<Vec<Wait>>,
+    /// Parts of windows that are gone here; at most one for each area.
+    pub(crate) retired_parts: Mutex<Vec<Retired>>,
 }
 
 impl Deref for Endpoint {
@@ -68,6 +71,7 @@ impl Endpoint {
             departed: Mutex::default(),
             told: Mutex::default(),
             condemned: Mutex::default(),
+            retired_parts: Mutex::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod ranges;
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ranges::Ranges;
@@ -25,6 +26,8 @@ const RECENT_BYTES: u64 = 1 << 20;
 pub(crate) struct SegmentHeap {
     world: Arc<World>,
     rank: usize,
+    /// Its part of the segment.
+    part: Range<usize>,
     /// Of the standard library: waiting for it allocates nothing, as an allocator must not.
     ranges: Mutex<Free>,
 }
@@ -77,15 +80,15 @@ pub(crate) enum Content {
 }
 
 impl SegmentHeap {
-    pub(crate) fn new(world: Arc<World>, rank: usize) -> SegmentHeap {
-        let layout = world.memory.layout;
-        let (start, end) = (layout.heap_offset() as u64, layout.segment_bytes as u64);
+    /// A heap in this part of the segment, whole pages behind its records.
+    pub(crate) fn new(world: Arc<World>, rank: usize, part: Range<usize>) -> SegmentHeap {
+        let (start, end) = (part.start as u64, part.end as u64);
         let mut all = Ranges::searched();
         if start < end {
             all.insert(start, end);
         }
         let free = Free { all, used: Ranges::default(), recent: Default::default(), oldest: 0 };
-        SegmentHeap { world, rank, ranges: Mutex::new(free) }
+        SegmentHeap { world, rank, part, ranges: Mutex::new(free) }
     }
 
     /// Zeroed memory of at least `bytes`, on a page boundary.
@@ -99,8 +102,9 @@ impl SegmentHeap {
             return Err(Error::unavailable(
                 format!("{bytes} bytes of shared memory"),
                 format!(
-                    "the arena of rank {} has {} bytes, and no free range is that long",
-                    self.rank, self.world.memory.layout.segment_bytes
+                    "this part of the arena of rank {} has {} bytes, and no free range is that long",
+                    self.rank,
+                    self.part.len()
                 ),
                 "share less at once".into(),
             ));
@@ -190,14 +194,13 @@ impl SegmentHeap {
 
     /// Addresses of the heap: the first, and that after the last.
     pub(crate) fn span(&self) -> (usize, usize) {
-        let layout = self.world.memory.layout;
-        let start = self.pointer(layout.heap_offset() as u64) as usize;
-        (start, start + layout.segment_bytes - layout.heap_offset())
+        let start = self.pointer(self.first()) as usize;
+        (start, start + self.part.len())
     }
 
     /// The offset of the first address of [`SegmentHeap::span`].
     pub(crate) fn first(&self) -> u64 {
-        self.world.memory.layout.heap_offset() as u64
+        self.part.start as u64
     }
 
     fn ranges(&self) -> MutexGuard<'_, Free> {
@@ -245,7 +248,8 @@ mod tests {
         let memory = Memory::anonymous(ArenaLayout::anonymous(1, HEAP)).unwrap();
         let policy = Policy::new(1, 0);
         let world = World::new(memory, Mode::Threads, policy, None, Tuning::default(), None, None);
-        Arc::new(SegmentHeap::new(Arc::new(world), 0))
+        let part = world.memory.layout.heap();
+        Arc::new(SegmentHeap::new(Arc::new(world), 0, part))
     }
 
     fn bytes_of(block: &mut Block) -> &mut [u8] {

@@ -6,9 +6,11 @@
 //! segment r head   | text table | areas | failures | ring table       rank r writes, all read
 //!           shares, one a peer                       rank r and that peer write, all read
 //!           heap                                     rank r writes, all read
+//!           windows, of process ranks                all ranks write that have the window
 //! ```
 
 use crate::sync::atomic::{AtomicU8 as SharedU8, AtomicU32 as SharedU32, AtomicU64 as SharedU64};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use super::collective::proposal::Proposal;
@@ -19,7 +21,7 @@ use crate::text::Table;
 
 #[cfg(target_os = "linux")]
 pub(crate) const MAGIC: u64 = 0x7370_6d64_6172_656e;
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 const COLORS: usize = 32;
 
 /// Slots of an area: collectives that may be under way on one communicator at once.
@@ -378,6 +380,19 @@ impl ArenaLayout {
 
     pub(crate) fn heap_offset(&self) -> usize {
         self.share_offset(self.ranks)
+    }
+
+    /// All of a rank's heap.
+    pub(crate) fn heap(&self) -> Range<usize> {
+        self.heap_offset()..self.segment_bytes
+    }
+
+    /// The same of a process: what it has for itself, and what is for parts of windows, which peers may
+    /// write, and for nothing else ever.
+    pub(crate) fn heap_and_windows(&self) -> (Range<usize>, Range<usize>) {
+        let Range { start, end } = self.heap();
+        let middle = start + (end - start) / 2 / PAGE * PAGE;
+        (start..middle, middle..end)
     }
 }
 

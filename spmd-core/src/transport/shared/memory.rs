@@ -263,6 +263,30 @@ impl Memory {
         })
     }
 
+    /// Lets this process write the pages of a block of a peer's heap, or no more. The block must be
+    /// one that its owner has for that.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn share_pages(&self, start: *mut u8, bytes: usize, writable: bool) -> Result<()> {
+        use rustix::mm::{MprotectFlags, mprotect};
+        let offset = (start as usize).wrapping_sub(self.base.as_ptr() as usize);
+        let bytes = bytes.next_multiple_of(PAGE);
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.layout.total_bytes());
+        if !inside || !offset.is_multiple_of(PAGE) {
+            return Err(Error::argument("no block of the arena".into()));
+        }
+        let write = if writable { MprotectFlags::WRITE } else { MprotectFlags::empty() };
+        // SAFETY: the pages lie within this mapping, to which no references but to atomics exist, and
+        // stay readable.
+        unsafe { mprotect(start.cast(), bytes, MprotectFlags::READ | write) }
+            .map_err(|e| Error::system("making a part of a window writable", e))
+    }
+
+    /// Elsewhere there are no process ranks.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn share_pages(&self, _: *mut u8, _: usize, _: bool) -> Result<()> {
+        Ok(())
+    }
+
     /// The offset of an address in the heap of `rank`'s segment, if it lies there whole.
     pub(crate) fn offset_in_heap(
         &self,

@@ -2,7 +2,7 @@
 //! virtual ranks, a sealed memfd for processes.
 //!
 //! A rank writes its own segment, where peers read; beside it bells, notices and counts are all
-//! that several write. So whatever a peer does to the memory that it can write, it can lie about
+//! that several write, and parts of windows. So whatever a peer does to the memory that it can write, it can lie about
 //! itself, to those that exchange data with it, and delay the others.
 
 mod access;
@@ -41,6 +41,7 @@ mod spare;
 mod suspicion;
 mod unexpected;
 pub(crate) mod waiter;
+pub(crate) mod window;
 mod world;
 
 pub(crate) use clock::clock_ns;

@@ -44,7 +44,7 @@ impl Waiter<'_> {
     /// Whether the agent that waits has, by that, one of the rank's communicators besides the
     /// block's own in its hands. Several started calls may be under way on one.
     fn is_extra(&self) -> bool {
-        !self.scope.is_primary() && !wait::is_started()
+        !self.scope.is_primary() && !self.scope.confined && !wait::is_started()
     }
 
     pub(in crate::transport::shared) fn write_to(&self, slot: usize) {

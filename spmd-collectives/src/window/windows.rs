@@ -1,0 +1,196 @@
+//! Windows, and how they are made.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+
+use spmd_core::internal::{Call, Kind, RawWindow};
+use spmd_core::{Comm, Element, Error, Result};
+
+use super::epochs::Epochs;
+use crate::sealed::Sealed;
+use crate::split;
+
+/// Making windows (MPI 5.0 section 12.2).
+///
+/// ```
+/// # use spmd_collectives::Windows;
+/// # use spmd_core::{Sum, spmd};
+/// let counts = spmd(3, |ctx| {
+///     let window = ctx.window::<u64>(1)?;
+///     window.fence()?;
+///     window.accumulate(&[ctx.rank() as u64], 0, 0, Sum)?;
+///     window.fence()?;
+///     Ok(window.read(..)?[0])
+/// })?;
+/// assert_eq!(counts, [3, 0, 0]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+pub trait Windows: Sealed {
+    /// Gives each rank a part of `n` elements, all bytes zero at first, that all ranks may access.
+    /// All ranks call it; `n` may differ, and be 0.
+    ///
+    /// Cost: as [`dup`](crate::Split::dup), two meetings more, and n reads a process. A window takes
+    /// one of the areas that communicators have.
+    ///
+    /// Errors: the ranks give different types; zero is no value of `T`; `T` is aligned to more than
+    /// 128 bytes; there is no memory for a part (an error on all ranks), or too many communicators
+    /// and windows are in use; the ranks live in processes without common memory; a rank has failed,
+    /// left, or makes another call.
+    ///
+    /// ```
+    /// # use spmd_collectives::Windows;
+    /// # use spmd_core::spmd;
+    /// spmd(3, |ctx| {
+    ///     let window = ctx.window::<f64>(10 * ctx.rank())?;
+    ///     assert_eq!((window.len(), window.len_of(2)?), (10 * ctx.rank(), 20));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn window<T: Element>(&self, n: usize) -> Result<Window<T>>;
+}
+
+impl Windows for Comm {
+    fn window<T: Element>(&self, n: usize) -> Result<Window<T>> {
+        Window::new(self, n, Location::caller())
+    }
+}
+
+/// Memory of all ranks of a communicator that each of them may read and change, without the others
+/// doing anything for it (MPI 5.0 chapter 12).
+///
+/// # Epochs
+/// A rank accesses the parts of others between two [`fence`](Window::fence)s, or while it has them
+/// locked ([`lock`](Window::lock), [`lock_shared`](Window::lock_shared),
+/// [`lock_all`](Window::lock_all)). An access at any other time is [`Error::Epoch`]. Its own part a
+/// rank may also [`read`](Window::read) and [`write`](Window::write) at any time.
+///
+/// What a rank has done to a part, others see after the call that ends the epoch or
+/// [`flush`](Window::flush)es it and a call of theirs that follows: the same fence, their lock of the
+/// part, a message or a [notification](Window::put_notify).
+///
+/// # What is atomic
+/// Each access of an element of 1, 2, 4 or 8 bytes is: whoever reads one that others write gets a
+/// value that somebody has written. An element of another size is accessed by words of the greatest
+/// of these sizes that divides its own, so that one that is read while it is written may be of both
+/// values, word by word. [`accumulate`](Window::accumulate) and the calls like it are atomic on
+/// elements of any size with regard to each other, not to [`put`](Window::put). In what order those
+/// of several ranks take effect is not defined: sums of floating-point numbers may differ in their
+/// last bits from run to run.
+///
+/// # Its end
+/// A window is dropped by each rank for itself, whenever it likes. The memory of a part goes when all
+/// ranks have dropped the window or failed. One that is forgotten ([`std::mem::forget`]) keeps the
+/// memory of all parts. A window that is dropped, or forgotten, while its rank has a part locked keeps
+/// the lock, as what it protects may be half done: those who wait for it get an error when the rank
+/// has left its block, with what it has failed of, or waits for them.
+///
+/// A window belongs to the rank that has made it, and stays on its thread. It cannot be sent:
+///
+/// ```compile_fail,E0277
+/// fn send_away(window: spmd_collectives::Window<f64>) {
+///     std::thread::spawn(move || window.len());
+/// }
+/// ```
+///
+/// # Limits
+/// Ranks that share memory have windows: those of one process, or of one host under `spmdrun`. Locks
+/// are fair, so a rank that has one part locked, shared or not, and locks another, is told of a
+/// deadlock where others do so in another order. A loop that calls nothing but `get` never lets other
+/// virtual ranks run: call `flush` in it.
+pub struct Window<T: Element> {
+    pub(super) raw: RawWindow,
+    pub(super) epochs: Epochs,
+    /// It is used by one rank, on its thread.
+    _elements: PhantomData<*const T>,
+}
+
+impl<T: Element> fmt::Debug for Window<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Window");
+        fields.field("dtype", &T::DTYPE).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// The alignment of the elements of a part.
+const ALIGN: usize = 128;
+
+impl<T: Element> Window<T> {
+    fn new(comm: &Comm, n: usize, site: &'static Location<'static>) -> Result<Window<T>> {
+        let call = Call::new(Kind::Window, site).data(&T::DTYPE, Call::UNEQUAL);
+        if comm.internals().spans_processes() {
+            return Err(Error::unavailable(
+                call.to_string(),
+                "the communicator spans processes without common memory".into(),
+                "send messages, or run the ranks in one process, or on one host under spmdrun"
+                    .into(),
+            ));
+        }
+        if align_of::<T>() > ALIGN {
+            let why = format!("it is aligned to more than {ALIGN} bytes");
+            return Err(Error::argument(format!("{call}: {why}")));
+        }
+        let zero = vec![0u8; size_of::<T>()];
+        // SAFETY: the vector holds the bytes of one element, and nobody writes it.
+        if !unsafe { T::DTYPE.all_valid(zero.as_ptr(), 1) } {
+            return Err(Error::argument(format!("{call}: zero is no value of {}", T::DTYPE)));
+        }
+        let raw = RawWindow::new(split::dup(comm, &call)?, &call, n, &T::DTYPE)?;
+        Ok(Window { raw, epochs: Epochs::new(), _elements: PhantomData })
+    }
+
+    /// How many elements this rank's part has.
+    ///
+    /// ```
+    /// # use spmd_collectives::Windows;
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(2, |ctx| Ok(ctx.window::<u8>(7)?.len()))?, [7, 7]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.raw.len_of(self.rank()).unwrap_or(0)
+    }
+
+    /// Whether this rank's part has no elements.
+    ///
+    /// ```
+    /// # use spmd_collectives::Windows;
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(2, |ctx| Ok(ctx.window::<u8>(ctx.rank())?.is_empty()))?, [true, false]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many elements the part of a rank has.
+    ///
+    /// Errors: there is no such rank.
+    ///
+    /// ```
+    /// # use spmd_collectives::Windows;
+    /// # use spmd_core::spmd;
+    /// assert_eq!(spmd(2, |ctx| ctx.window::<u8>(ctx.rank())?.len_of(1))?, [1, 1]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn len_of(&self, rank: usize) -> Result<usize> {
+        let site = Location::caller();
+        self.raw.len_of(rank).ok_or_else(|| self.no_rank(&Call::new(Kind::Window, site), rank))
+    }
+
+    /// This rank, in the communicator that the window was made of.
+    pub(super) fn rank(&self) -> usize {
+        self.raw.comm().rank()
+    }
+
+    #[cold]
+    fn no_rank(&self, call: &Call<'_>, rank: usize) -> Error {
+        let check = self.raw.comm().internals().check_target(call, rank);
+        check.err().unwrap_or_else(|| self.epochs.outside(call, rank))
+    }
+}

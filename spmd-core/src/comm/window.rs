@@ -1,0 +1,329 @@
+//! What a window is made of: memory that all ranks of a communicator may write, locks in it, and
+//! notices, over a communicator of its own. `Window` in `spmd-collectives` is its typed face.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::SeqCst, fence};
+
+use super::communicator::Comm;
+use super::messages::check_place;
+use crate::buffer::{Buffer, BufferMut};
+use crate::call::Call;
+use crate::current;
+use crate::element::{DType, Element};
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::mode::Mode as Place;
+use crate::rank::Status;
+use crate::transport::message::SendMode;
+use crate::transport::shared::heap::Block;
+use crate::transport::shared::waiter::Waiter;
+use crate::transport::shared::window::{Announced, HEAD, Head, Lock, Mode, Node, Part, Parts};
+use crate::transport::shared::window::{Queue, Retired, bytes_of};
+use crate::transport::shared::{Common, Endpoint};
+use crate::wait;
+
+/// The memory, locks and notices of a window.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct RawWindow {
+    /// Dropped first: by that the others see that this rank uses their parts no more.
+    comm: Comm,
+    parts: Common<Parts>,
+    /// Parts of other processes that are writable here.
+    opened: RefCell<Vec<usize>>,
+    /// Dropped last.
+    _own: Own,
+}
+
+/// This rank's own part, where it lies in its heap.
+struct Own {
+    endpoint: Arc<Endpoint>,
+    block: Option<Block>,
+    context: u64,
+    area: usize,
+    members: Group,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let mut retired = self.endpoint.retired_parts.lock();
+        if let Some(block) = self.block.take() {
+            let members = self.members.clone();
+            retired.push(Retired::new(block, self.context, self.area, members));
+        }
+        let (rank, world) = (self.endpoint.rank, &self.endpoint.world);
+        retired.retain_mut(|part| part.is_used(rank, world));
+    }
+}
+
+/// Which lock of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockOf {
+    /// Of all parts together.
+    Window,
+    /// Of the part of a rank.
+    Part(usize),
+    /// Of those who change elements of several words in the part of a rank.
+    Update(usize),
+}
+
+/// What ranks say of their parts.
+const LEN: usize = 0;
+const OFFSET: usize = 1;
+const EXISTS: usize = 2;
+
+impl RawWindow {
+    /// Makes the window of `comm`, which its caller has just made, with a part of `len` elements on
+    /// this rank. All ranks call it.
+    ///
+    /// Errors: there is no memory for some rank's part; those of a collective.
+    pub fn new(mut comm: Comm, call: &Call<'_>, len: usize, dtype: &DType) -> Result<RawWindow> {
+        comm.confine();
+        let (endpoint, size) = (comm.endpoint.clone(), dtype.size as usize);
+        endpoint.retired_parts.lock().retain_mut(|p| p.is_used(endpoint.rank, &endpoint.world));
+        let bytes = bytes_of(len as u64, size);
+        let heap = endpoint.windows.as_ref();
+        let block = heap.zip(bytes).and_then(|(heap, bytes)| heap.allocate(bytes).ok());
+        let apart = heap.is_some();
+        // If this fails here, it may have succeeded on others, who write this rank's part then.
+        let own = Own {
+            block,
+            context: comm.scope.context,
+            area: comm.area.index,
+            members: comm.scope.group.clone(),
+            endpoint: endpoint.clone(),
+        };
+        let block = &own.block;
+        let parts = comm.internals().collective(call, |round| {
+            round.set_number(LEN, len as u64);
+            round.set_number(OFFSET, block.as_ref().map_or(0, Block::offset));
+            round.set_number(EXISTS, u64::from(block.is_some()));
+            round.arrive(1)?;
+            let said = (0..round.size()).map(|rank| {
+                let [len, offset, exists] =
+                    [LEN, OFFSET, EXISTS].map(|which| round.number_of(rank, which));
+                Announced { len, offset, exists: exists != 0 }
+            });
+            let parts = round.common(|| {
+                if !apart {
+                    return Parts::here(said, size);
+                }
+                let start = block.as_ref().map_or(std::ptr::null_mut(), Block::pointer);
+                Parts::apart(said, size, (comm.me, start))
+            });
+            // Who has it by now keeps it until all have.
+            round.arrive(2)?;
+            Ok(parts)
+        })?;
+        if let Some(rank) = parts.lacking {
+            return Err(Error::unavailable(
+                call.to_string(),
+                format!("there is no memory for the part of rank {rank}"),
+                "make it smaller, or end other windows first".into(),
+            ));
+        }
+        Ok(RawWindow { comm, parts, opened: RefCell::default(), _own: own })
+    }
+
+    /// The communicator that is the window's own.
+    #[inline]
+    pub fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    /// How many elements the part of a rank has; `None` if there is no such rank.
+    #[inline]
+    pub fn len_of(&self, rank: usize) -> Option<usize> {
+        self.parts.get(rank).map(|part| part.len)
+    }
+
+    /// Where the elements of a rank's part are, and how many: memory that stays mapped as long as
+    /// this lives, aligned to 128 bytes, and accessed by atomics of the words of its elements alone.
+    /// `None` if there is no such rank, or [`RawWindow::open`] has not been called for it.
+    #[inline]
+    pub fn part(&self, rank: usize) -> Option<(*mut u8, usize)> {
+        let part = self.parts.get(rank)?;
+        part.start().map(|start| (start.wrapping_add(HEAD), part.len))
+    }
+
+    /// [`RawWindow::part`] of a rank of the window, for the first time.
+    ///
+    /// Errors: the system refuses to make it writable.
+    #[cold]
+    pub fn open(&self, rank: usize) -> Result<(*mut u8, usize)> {
+        if let Some(part) = self.part(rank) {
+            return Ok(part);
+        }
+        let world = &self.comm.endpoint.world;
+        let start = self.parts.open(rank, self.comm.world_rank(rank), world)?;
+        self.opened.borrow_mut().push(rank);
+        Ok((start.wrapping_add(HEAD), self.parts.get(rank).map_or(0, |part| part.len)))
+    }
+
+    fn head(&self, rank: usize) -> Result<&Head> {
+        let start = match self.parts.get(rank).and_then(Part::start) {
+            Some(start) => start,
+            None => self.open(rank)?.0.wrapping_sub(HEAD),
+        };
+        // SAFETY: a part begins with a head, aligned, in memory that was zeroed, stays mapped as long
+        // as `self`, and is accessed by atomics alone, of which a head consists.
+        Ok(unsafe { &*start.cast::<Head>() })
+    }
+
+    /// Whether something may have stopped the ranks since it was last looked.
+    #[inline]
+    pub fn may_be_stopped(&self) -> bool {
+        self.comm.endpoint.world.faults_seen() != self.comm.scope.faults_seen.get()
+    }
+
+    /// An error if something has stopped the ranks.
+    #[cold]
+    pub fn check(&self, call: &Call<'_>) -> Result<()> {
+        self.comm.waiter(call).map(drop)
+    }
+
+    /// Refuses what only the rank that made the window can do, if another one does it: a virtual rank
+    /// of the same thread.
+    fn check_own(&self, call: &Call<'_>) -> Result<()> {
+        let own = !self.comm.scope.confined || is_here(&self.comm.endpoint);
+        let why = "a window is used by the rank that has made it";
+        if own { Ok(()) } else { Err(Error::argument(format!("{call}: {why}"))) }
+    }
+
+    /// Takes a lock; waits in its queue if it must.
+    ///
+    /// Errors: a rank has failed, or left while it has the lock; the ranks wait for each other.
+    pub fn lock(&self, call: &Call<'_>, which: LockOf, mode: Mode) -> Result<()> {
+        self.check_own(call)?;
+        self.comm.carried(call, || {
+            let waiter = self.comm.waiter(call)?;
+            let (lock, me) = (self.lock_of(which)?, self.comm.me);
+            let entered = lock.enter(me, mode, self).inspect_err(|error| waiter.give_up(error))?;
+            if entered {
+                return Ok(());
+            }
+            let own = self.node(me)?;
+            let granted = waiter.until(|| {
+                if lock.is_granted(me, own) {
+                    return Some(());
+                }
+                let holder = lock.holder().filter(|rank| *rank < self.ranks() && *rank != me);
+                waiter.waits_on(holder.map(|rank| self.comm.world_rank(rank)));
+                None
+            });
+            granted.inspect_err(|error| waiter.give_up(error))
+        })
+    }
+
+    /// Leaves a lock that this rank has, to the next in its queue. It waits for nobody.
+    ///
+    /// Errors: a process has written into the queue what no rank writes.
+    pub fn unlock(&self, call: &Call<'_>, which: LockOf) -> Result<()> {
+        let left = self.lock_of(which).and_then(|lock| lock.leave(self.comm.me, self));
+        left.inspect_err(|error| {
+            let (endpoint, scope) = (&self.comm.endpoint, &self.comm.scope);
+            Waiter::new(endpoint, scope, call, self.comm.note(call)).give_up(error);
+        })
+    }
+
+    fn lock_of(&self, which: LockOf) -> Result<&Lock> {
+        Ok(match which {
+            LockOf::Window => &self.head(0)?.window,
+            LockOf::Part(rank) => &self.head(rank)?.part,
+            LockOf::Update(rank) => &self.head(rank)?.update,
+        })
+    }
+
+    /// Orders what this rank has done in parts before what it does next; where ranks share cores,
+    /// lets others run, so that a loop that looks again and again ends.
+    pub fn flush(&self) {
+        fence(SeqCst);
+        let mode = self.comm.endpoint.world.mode;
+        if mode == Place::Virtual || self.comm.internals().shares_cores() {
+            wait::relax();
+        }
+    }
+
+    /// Sends a notice: it comes after what this rank has written before.
+    ///
+    /// Errors: as `Comm::send`.
+    pub fn notify(&self, call: &Call<'_>, dest: usize, tag: u32) -> Result<()> {
+        self.check_own(call)?;
+        self.comm.carried(call, || {
+            let waiter = self.comm.waiter(call)?;
+            self.comm.check_rank(call, "target", dest)?;
+            let nothing = [0u8; 0];
+            let (view, mode) = (nothing.view(), SendMode::Standard);
+            check_place(call, view.place())?;
+            let pending = self.comm.post(&view, &u8::DTYPE, dest, tag, mode, &waiter)?;
+            self.comm.complete(pending, &waiter)
+        })
+    }
+
+    /// Waits for a notice.
+    ///
+    /// Errors: as `Comm::recv`.
+    pub fn wait_notice(
+        &self,
+        call: &Call<'_>,
+        source: Option<usize>,
+        tag: Option<u32>,
+    ) -> Result<Status> {
+        self.check_own(call)?;
+        let receive = || self.comm.receive(call, &mut [0u8; 0].view_mut(), source, tag);
+        self.comm.carried(call, receive)
+    }
+
+    /// A meeting of all ranks, of which the one that has made the window is this.
+    ///
+    /// Errors: another one calls it; those of the collective.
+    pub fn meet<'a>(&'a self, call: &'a Call<'a>) -> Result<()> {
+        self.check_own(call)?;
+        self.comm.internals().collective(call, |round| round.arrive(1))
+    }
+}
+
+impl Queue for RawWindow {
+    fn node(&self, rank: usize) -> Result<&Node> {
+        if rank >= self.ranks() {
+            return Err(self.corrupt());
+        }
+        Ok(&self.head(rank)?.node)
+    }
+
+    fn ranks(&self) -> usize {
+        self.parts.count()
+    }
+
+    fn wake(&self, rank: usize) {
+        self.comm.endpoint.world.bell(self.comm.world_rank(rank)).ring();
+    }
+
+    fn corrupt(&self) -> Error {
+        let what = "the queue of a window's lock is not one";
+        Error::corrupt(self.comm.world_rank(0), what)
+    }
+}
+
+impl Drop for RawWindow {
+    fn drop(&mut self) {
+        let world = &self.comm.endpoint.world;
+        self.opened.take().into_iter().for_each(|rank| self.parts.close(rank, world));
+    }
+}
+
+impl Comm {
+    /// Takes note that nobody but the agent of the rank that runs here will use it, if that is so: it
+    /// stays on this thread.
+    fn confine(&mut self) {
+        if is_here(&self.endpoint) {
+            self.scope.confined = true;
+            self.endpoint.closes_comm();
+        }
+    }
+}
+
+/// Whether this runs on the rank's own agent.
+fn is_here(endpoint: &Arc<Endpoint>) -> bool {
+    current::with(|rank| rank.is_some_and(|it| it.is_of(&**endpoint)))
+}

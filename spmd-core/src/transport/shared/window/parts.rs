@@ -1,0 +1,205 @@
+//! The parts of a window, as one process reaches them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+
+use super::lock::{Lock, Node};
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::transport::shared::heap::Block;
+use crate::transport::shared::layout::PAGE;
+use crate::transport::shared::world::World;
+
+/// What a part begins with. Zeros are one of which nothing is used.
+#[repr(C, align(128))]
+pub(crate) struct Head {
+    /// Of rank 0 alone: by those who lock all parts, or by those who lock single ones exclusively.
+    pub(crate) window: Lock,
+    /// Of this part.
+    pub(crate) part: Lock,
+    /// Of those who change elements of several words.
+    pub(crate) update: Lock,
+    /// The owner's place in whatever queue it is.
+    pub(crate) node: Node,
+}
+
+/// Where the elements of a part begin.
+pub(crate) const HEAD: usize = size_of::<Head>();
+
+/// Bytes of a part, if that is a number that an allocation can have.
+pub(crate) fn bytes_of(len: u64, size: usize) -> Option<usize> {
+    let bytes = usize::try_from(len).ok()?.checked_mul(size)?.checked_add(HEAD)?;
+    Layout::from_size_align(bytes, align_of::<Head>()).ok().map(|_| bytes)
+}
+
+/// One rank's part.
+pub(crate) struct Part {
+    /// Where it starts, null while it has not been opened for writing.
+    start: AtomicPtr<u8>,
+    /// Its elements.
+    pub(crate) len: usize,
+    /// Where it is in the segment of its rank, a process.
+    offset: u64,
+}
+
+/// What a rank says of its part, and whether there is memory for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Announced {
+    pub(crate) len: u64,
+    pub(crate) offset: u64,
+    pub(crate) exists: bool,
+}
+
+/// All parts of a window.
+pub(crate) struct Parts {
+    parts: Box<[Part]>,
+    /// Bytes of an element.
+    size: usize,
+    /// Those that lie on the ordinary heap.
+    allocations: Vec<(*mut u8, Layout)>,
+    /// A rank for whose part there is no memory.
+    pub(crate) lacking: Option<usize>,
+}
+
+// SAFETY: parts are accessed by atomics alone, and the allocations are used to free them.
+unsafe impl Send for Parts {}
+// SAFETY: as above.
+unsafe impl Sync for Parts {}
+
+impl Parts {
+    /// Parts of ranks of one address space, which are made here.
+    pub(crate) fn here(said: impl ExactSizeIterator<Item = Announced>, size: usize) -> Parts {
+        let (mut parts, mut lacking, mut allocations) = (Vec::new(), None, Vec::new());
+        parts.reserve_exact(said.len());
+        for (rank, part) in said.enumerate() {
+            let start =
+                bytes_of(part.len, size).and_then(|bytes| allocate(bytes, &mut allocations));
+            if start.is_none() {
+                lacking = lacking.or(Some(rank));
+            }
+            let start = AtomicPtr::new(start.unwrap_or(null_mut()));
+            parts.push(Part { start, len: part.len as usize, offset: 0 });
+        }
+        Parts { parts: parts.into(), size, allocations, lacking }
+    }
+
+    /// Parts of processes, each in its rank's heap; that of rank `me` starts at `own`.
+    pub(crate) fn apart(
+        said: impl Iterator<Item = Announced>,
+        size: usize,
+        (me, own): (usize, *mut u8),
+    ) -> Parts {
+        let mut lacking = None;
+        let part = |(rank, part): (usize, Announced)| {
+            if !part.exists {
+                lacking = lacking.or(Some(rank));
+            }
+            let start = AtomicPtr::new(if rank == me { own } else { null_mut() });
+            Part { start, len: part.len as usize, offset: part.offset }
+        };
+        let parts = said.enumerate().map(part).collect();
+        Parts { parts, size, allocations: Vec::new(), lacking }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The part of a rank.
+    #[inline]
+    pub(crate) fn get(&self, rank: usize) -> Option<&Part> {
+        self.parts.get(rank)
+    }
+
+    /// Makes the part of a rank, a process with this number in the world, writable here.
+    ///
+    /// Errors: the system refuses it; what the rank has said of its part cannot be.
+    #[cold]
+    pub(crate) fn open(&self, rank: usize, in_world: usize, world: &World) -> Result<*mut u8> {
+        let part = &self.parts[rank];
+        let bytes = bytes_of(part.len as u64, self.size);
+        let lies = || Error::corrupt(in_world, "its part of a window lies outside its arena");
+        let offset = Some(part.offset).filter(|offset| offset.is_multiple_of(PAGE as u64));
+        let start = bytes.zip(offset);
+        let start = start.and_then(|(bytes, at)| world.memory.heap(in_world, at, bytes));
+        let (start, bytes) = start.zip(bytes).ok_or_else(lies)?;
+        world.memory.share_pages(start, bytes, true)?;
+        part.start.store(start, Relaxed);
+        Ok(start)
+    }
+
+    /// Takes back that a part is writable here. That the system refuses it is no harm: nobody writes
+    /// there any more.
+    pub(crate) fn close(&self, rank: usize, world: &World) {
+        let part = &self.parts[rank];
+        let start = part.start.swap(null_mut(), Relaxed);
+        if let Some(bytes) = bytes_of(part.len as u64, self.size).filter(|_| !start.is_null()) {
+            let _ = world.memory.share_pages(start, bytes, false);
+        }
+    }
+}
+
+/// Zeroed memory, aligned as a [`Head`]. Large blocks come from the system as zeros where no more than
+/// the usual alignment is asked for, and are touched first by those who use them.
+fn allocate(bytes: usize, all: &mut Vec<(*mut u8, Layout)>) -> Option<*mut u8> {
+    const USUAL: usize = 16;
+    let layout = Layout::from_size_align(bytes.checked_add(align_of::<Head>())?, USUAL).ok()?;
+    // SAFETY: the size is not zero.
+    let start = unsafe { alloc_zeroed(layout) };
+    if start.is_null() {
+        return None;
+    }
+    all.push((start, layout));
+    Some(start.wrapping_add(start.align_offset(align_of::<Head>())))
+}
+
+impl Part {
+    /// Where it starts, if it is writable here.
+    #[inline]
+    pub(crate) fn start(&self) -> Option<*mut u8> {
+        let start = self.start.load(Relaxed);
+        (!start.is_null()).then_some(start)
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        for (start, layout) in self.allocations.drain(..) {
+            // SAFETY: allocated with this layout in `allocate`, and freed once. No rank has the
+            // window any more, as each holds this as long as it has.
+            unsafe { dealloc(start, layout) };
+        }
+    }
+}
+
+/// The part of a process rank whose window is gone here, while others may still write it: they do
+/// not once the communicator of the window, which each drops with it, is gone from their pages.
+pub(crate) struct Retired {
+    _part: Block,
+    context: u64,
+    area: usize,
+    members: Group,
+    /// Members before this one are known to have dropped the window.
+    next: usize,
+}
+
+impl Retired {
+    pub(crate) fn new(part: Block, context: u64, area: usize, members: Group) -> Retired {
+        Retired { _part: part, context, area, members, next: 0 }
+    }
+
+    /// Whether the others may still write it.
+    pub(crate) fn is_used(&mut self, me: usize, world: &World) -> bool {
+        let has = |rank: usize| {
+            let shown = world.memory.area(rank, self.area).context.0.load(Acquire);
+            rank != me && shown == self.context && !world.is_dead(rank)
+        };
+        while self.next < self.members.len() && !has(self.members.world(self.next)) {
+            self.next += 1;
+        }
+        self.next < self.members.len()
+    }
+}

@@ -1,0 +1,91 @@
+//! Copies of whole lines at the speed of `memcpy`, which is no access that Rust has a name for.
+//!
+//! Where a processor has AVX, an aligned load or store of 16 bytes is atomic (Intel SDM volume 3,
+//! section 10.1.1; AMD64 volume 2, section 7.3.2). So it does what aligned relaxed atomic accesses of
+//! the words in it do, of whichever size, and a block of assembly that makes such accesses does
+//! nothing that a loop over atomics could not.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) use assembly::{read, split, write};
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(super) use none::{read, split, write};
+
+/// What is copied at a time.
+pub(super) const LINE: usize = 64;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod assembly {
+    use super::LINE;
+
+    /// What is shorter is copied word by word.
+    const LEAST: usize = 256;
+
+    /// How many bytes come before the first line of a part's memory that is aligned, and how many
+    /// lines follow.
+    #[inline]
+    pub(in super::super) fn split(part: *const u8, bytes: usize) -> (usize, usize) {
+        if bytes < LEAST || !is_x86_feature_detected!("avx") {
+            return (bytes, 0);
+        }
+        let first = part.align_offset(LINE);
+        (first, (bytes - first) / LINE)
+    }
+
+    macro_rules! copy_lines {
+        ($from:expr, $into:expr, $lines:expr, $load:literal, $store:literal) => {
+            std::arch::asm!(
+                "2:",
+                concat!($load, " xmm0, [{from}]"),
+                concat!($load, " xmm1, [{from} + 16]"),
+                concat!($load, " xmm2, [{from} + 32]"),
+                concat!($load, " xmm3, [{from} + 48]"),
+                concat!($store, " [{into}], xmm0"),
+                concat!($store, " [{into} + 16], xmm1"),
+                concat!($store, " [{into} + 32], xmm2"),
+                concat!($store, " [{into} + 48], xmm3"),
+                "add {from}, 64",
+                "add {into}, 64",
+                "dec {lines}",
+                "jnz 2b",
+                from = inout(reg) $from => _,
+                into = inout(reg) $into => _,
+                lines = inout(reg) $lines => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                options(nostack),
+            )
+        };
+    }
+
+    /// # Safety
+    /// As [`super::super::read`] for so many lines, the first of which is aligned in the part.
+    #[inline]
+    pub(in super::super) unsafe fn read(from: *const u8, into: *mut u8, lines: usize) {
+        if lines > 0 {
+            // SAFETY: reads and writes the lines that the caller vouches for, and registers that it
+            // names; there is one at least. `split` has seen that the processor has AVX.
+            unsafe { copy_lines!(from, into, lines, "movdqa", "movdqu") };
+        }
+    }
+
+    /// # Safety
+    /// As [`super::super::write`] for so many lines, the first of which is aligned in the part.
+    #[inline]
+    pub(in super::super) unsafe fn write(from: *const u8, into: *mut u8, lines: usize) {
+        if lines > 0 {
+            // SAFETY: as in `read`.
+            unsafe { copy_lines!(from, into, lines, "movdqu", "movdqa") };
+        }
+    }
+}
+
+/// Elsewhere the loops over words do it.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod none {
+    pub(in super::super) fn split(_: *const u8, bytes: usize) -> (usize, usize) {
+        (bytes, 0)
+    }
+
+    pub(in super::super) unsafe fn read(_: *const u8, _: *mut u8, _: usize) {}
+
+    pub(in super::super) unsafe fn write(_: *const u8, _: *mut u8, _: usize) {}
+}
