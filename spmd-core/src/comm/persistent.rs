@@ -62,6 +62,8 @@ struct Shared<B> {
 }
 
 type Body<B> = dyn Fn(&Comm, &mut B) -> Result<()>;
+type Show<B> = dyn Fn(&B) -> Result<Shown<'_>>;
+type Take<B> = dyn Fn(&Round<'_>, &mut B) -> Result<()>;
 
 /// A call in which all ranks show something, meet once, and take what the others have shown.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
@@ -69,9 +71,9 @@ pub struct Steps<B> {
     /// What this rank shows: its payload.
     ///
     /// Errors: the buffers are not such any more as it was made for.
-    pub show: Box<dyn Fn(&B) -> Result<Shown<'_>>>,
+    pub show: Box<Show<B>>,
     /// Reads the payloads of all ranks.
-    pub take: Box<dyn Fn(&Round<'_>, &mut B) -> Result<()>>,
+    pub take: Box<Take<B>>,
 }
 
 /// Bytes that a rank shows, at most [`PAYLOAD`].
