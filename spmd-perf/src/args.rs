@@ -151,7 +151,7 @@ impl Args {
             }
         }
         for task in &mut tasks {
-            if !task.bench.is_message() {
+            if !task.bench.moves_bytes() {
                 // Whole elements.
                 task.bytes = task.bytes.next_multiple_of(self.element.size());
             }

@@ -57,6 +57,13 @@ pub(crate) enum Bench {
     /// An allreduce that is made once: its start and its end
     #[value(name = "persistent-allreduce")]
     PersistentAllreduce,
+    /// A put of the first rank into the part of a window that the last one has
+    Put,
+    /// A get from there
+    Get,
+    /// A fetch-and-add of eight bytes there
+    #[value(name = "fetch-and-add")]
+    FetchAndAdd,
 }
 
 impl Bench {
@@ -66,7 +73,17 @@ impl Bench {
         value.get_name().to_owned()
     }
 
-    /// Whether it measures messages, not a collective.
+    /// Whether it moves bytes, in messages or one-sided calls, not the elements of a collective.
+    pub(crate) fn moves_bytes(self) -> bool {
+        self.is_message() || self.is_one_sided()
+    }
+
+    /// Whether it measures one-sided calls.
+    pub(crate) fn is_one_sided(self) -> bool {
+        matches!(self, Bench::Put | Bench::Get | Bench::FetchAndAdd)
+    }
+
+    /// Whether it measures messages.
     pub(crate) fn is_message(self) -> bool {
         matches!(
             self,
@@ -114,6 +131,7 @@ impl Bench {
         match self {
             Bench::Flood | Bench::AnySource => 8 << 10,
             Bench::Isend => 1 << 20,
+            Bench::FetchAndAdd => 8,
             _ => usize::MAX,
         }
     }

@@ -13,6 +13,7 @@ mod machine;
 mod measure;
 mod memory;
 mod messages;
+mod one_sided;
 mod overlap;
 mod persistent;
 mod plot;
@@ -101,7 +102,12 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     }
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
-    for task in args.tasks() {
+    let mut tasks = args.tasks();
+    if args.all && ctx.internals().spans_processes() {
+        // There are no windows there.
+        tasks.retain(|task| !task.bench.is_one_sided());
+    }
+    for task in tasks {
         let measured = measure_one(ctx, args, &task)?;
         wrong += measured.wrong;
         if ctx.rank() != 0 {
@@ -138,6 +144,7 @@ fn measure_one(ctx: &Ctx, args: &Args, task: &Task) -> Result<Measured> {
     let Task { bench, bytes, effort } = *task;
     let (op, memory) = (args.op, args.memory);
     match args.element {
+        _ if bench.is_one_sided() => one_sided::measure(ctx, bench, bytes, effort),
         _ if bench.is_message() => messages::measure(ctx, bench, bytes, memory, effort),
         Kind::F64 => measure_of::<f64>(ctx, task, op, memory),
         Kind::F32 => measure_of::<f32>(ctx, task, op, memory),

@@ -66,7 +66,7 @@ impl Line {
             busbw_gbps: algbw * bench.factor(ranks),
             wrong: measured.wrong,
             memory: args.memory.name().into(),
-            element: if bench.is_message() { "u8" } else { args.element.name() }.into(),
+            element: if bench.moves_bytes() { "u8" } else { args.element.name() }.into(),
             op: bench.reduces().then(|| args.op.name().into()),
             algorithm: args.algorithm.clone(),
             library: None,
@@ -105,7 +105,7 @@ impl Line {
     }
 
     pub(crate) fn print(&self, args: &Args, bench: Bench) {
-        let size = if bench.is_message() { 1 } else { args.element.size() };
+        let size = if bench.moves_bytes() { 1 } else { args.element.size() };
         let (op, root) = (self.op.as_deref().unwrap_or("-"), bench.root());
         let Line { bytes, element, avg_us, min_us, p50_us, p99_us, max_us, .. } = self;
         let (count, algbw, busbw, wrong) =

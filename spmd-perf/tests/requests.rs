@@ -48,3 +48,18 @@ fn overlaps_say_what_is_hidden() {
         }
     }
 }
+
+#[test]
+fn persistent_and_one_sided_calls_are_right() {
+    for mode in ["processes", "threads", "virtual"] {
+        for (bench, sizes) in
+            [("persistent-allreduce", 2), ("put", 2), ("get", 2), ("fetch-and-add", 1)]
+        {
+            let lines = lines(mode, bench);
+            assert_eq!(lines.len(), sizes, "{bench} as {mode}");
+            for line in lines {
+                assert!(line["wrong"] == 0 && line["p50_us"].as_f64() > Some(0.0), "{line}");
+            }
+        }
+    }
+}

@@ -142,7 +142,6 @@ impl Report {
                 self.write_table(&mut text, group, side);
             }
         }
-        self.write_others(&mut text);
         let met = self.all().filter(|comparison| comparison.met() == Some(true)).count();
         let _ = writeln!(text, "\n{met} of {} targets are met.\n", self.all().count());
         for (library, reason) in &self.absent {
@@ -165,25 +164,6 @@ impl Report {
         let _ = writeln!(text, "| {heads}| spmd | ratio | asked | met |");
         let _ = writeln!(text, "|{}", " --- |".repeat(peers.len() + 5));
         comparisons.iter().for_each(|comparison| text.push_str(&comparison.markdown()));
-    }
-
-    /// Rows of what the others have, and spmd has not, with their places.
-    fn others(&self) -> impl Iterator<Item = (usize, &Row)> {
-        self.rows.iter().enumerate().filter(|(_, row)| row.targets.is_empty())
-    }
-
-    fn write_others(&self, text: &mut String) {
-        let lines = self.others().map(|(index, row)| {
-            let cells = self.peers().map(|(_, scores)| format!("| {} ", cell(row, &scores[index])));
-            format!("| {} {}|\n", row.title(), cells.collect::<String>())
-        });
-        let lines: String = lines.collect();
-        if lines.is_empty() {
-            return;
-        }
-        let heads: String = self.peers().map(|(name, _)| format!("| {name} ")).collect();
-        let _ = writeln!(text, "\n## Two ranks on two cores: the others alone\n\n| {heads}|");
-        let _ = writeln!(text, "|{}\n{lines}", " --- |".repeat(self.peers().count() + 1));
     }
 
     /// Thread ranks against what the machine can do.
@@ -237,13 +217,6 @@ impl Report {
             "absent": absent.map(|(name, why)| json!({ "name": name, "reason": why }))
                 .collect::<Vec<_>>(),
             "rows": self.all().map(|comparison| comparison.json()).collect::<Vec<_>>(),
-            "others": self.others().map(|(index, row)| json!({
-                "row": row.title(), "bench": row.bench, "bytes": row.bytes,
-                "iterations": row.iterations,
-                "peers": Value::Object(
-                    self.peers().map(|(name, scores)| (name.into(), figures(&scores[index]))).collect(),
-                ),
-            })).collect::<Vec<_>>(),
         })
     }
 
