@@ -29,8 +29,8 @@ impl WordSize {
 /// One word of a part.
 ///
 /// The pointer given to each function is that of an element of one word, of this size, in a part of
-/// a window (its rank cannot unmap it: a [`Parts`](super::Parts) holds it), and all accesses to it
-/// are atomic and of this size.
+/// a window (its rank cannot unmap it: who has the parts holds it), and all accesses to it are atomic
+/// and of this size.
 pub trait Word: Copy + Eq + 'static {
     /// Reads it.
     ///
