@@ -109,6 +109,20 @@ fn collectives_as_requests() -> Result<()> {
     everywhere("collectives_as_requests", most(&places), &[], started::all)
 }
 
+/// Nobody rings where what comes from other processes brings a started call further: its rank looks.
+#[test]
+fn started_calls_wait_no_longer_than_others() -> Result<()> {
+    everywhere("started_calls_wait_no_longer_than_others", &[(3, 1, "threads")], &[], |ctx| {
+        let start = Instant::now();
+        for _ in 0..1000 {
+            ctx.barrier_start()?.wait()?;
+        }
+        // It took half a minute where each slept until it was overdue.
+        assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+        Ok(())
+    })
+}
+
 #[test]
 fn persistent_calls() -> Result<()> {
     let places = [(2, 1, "threads"), (2, 2, "virtual")];

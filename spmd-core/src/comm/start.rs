@@ -74,8 +74,7 @@ impl Going for StartedCall {
         if !self.is_over()
             && let Some(tracks) = self.tracks.upgrade()
         {
-            let endpoint = &tracks.endpoint;
-            self.handle.go_on_alone(endpoint.bell(), &endpoint.world.policy);
+            self.handle.go_on_alone(&tracks.endpoint.world.policy);
         }
         if !self.is_over() {
             self.until(true, || self.is_over());
@@ -156,9 +155,11 @@ impl Comm {
         self.endpoint.acts();
         drop(entered);
         let of_track = OnTrack { tracks: tracks.clone(), track, turn, start, moment, body };
+        // What comes from other processes rings nothing.
+        let bell = self.endpoint.bell().polled(self.hierarchy.is_some());
         // SAFETY: what `body` uses lives until the call is over (this function's contract). The
         // rest is the call's own.
-        let started = unsafe { wait::start(self.endpoint.bell(), Box::new(of_track)) };
+        let started = unsafe { wait::start(bell, Box::new(of_track)) };
         // Nothing of it has run: the next one takes its turn.
         let handle = started.inspect_err(|_| self.starts.set(start))?;
         if handle.is_over() {

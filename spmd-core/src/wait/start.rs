@@ -76,9 +76,9 @@ impl StartedHandle {
     }
 
     /// Goes on with this call before a thread waits for it, which then does nothing else.
-    pub(crate) fn go_on_alone(&self, bell: Bell<'_>, policy: &Policy) {
+    pub(crate) fn go_on_alone(&self, policy: &Policy) {
         if !in_coroutine() {
-            started::go_on_alone(&self.0, policy.patience(bell.is_polled()).0);
+            started::go_on_alone(&self.0, policy);
         }
     }
 

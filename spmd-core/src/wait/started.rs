@@ -16,6 +16,7 @@ use super::bell::Bell;
 use super::completion::Completion;
 use super::coroutine::{self as scheduler, AgentKey, Local, Resumed, Suspension};
 use super::current::{self, WITHIN, set_started};
+use super::policy::Policy;
 use super::stack::{PooledStack, Stacks};
 use super::worker::Payload;
 use crate::error::{Error, Result};
@@ -66,8 +67,8 @@ pub(super) struct StartedEntry {
     pub(super) outcome: Cell<Option<Outcome>>,
     /// Who has started it.
     pub(super) agent: AgentKey,
-    /// Where the bell lies that whoever brings it further rings.
-    bell: usize,
+    /// Where the bell lies that whoever brings it further rings, and whether nobody may ring it.
+    bell: (usize, bool),
     /// Nobody wakes it: it looks again and again.
     polls: Cell<bool>,
     /// It has been told to give up.
@@ -101,14 +102,14 @@ pub(super) fn spins() -> u32 {
 }
 
 /// Goes on with a call of the agent that runs here, a thread, which waits for nothing else: the call
-/// looks so often for what it waits for before it gives the thread back.
-pub(super) fn go_on_alone(call: &Rc<StartedEntry>, spins: u32) {
+/// looks as often for what it waits for as the thread would, before it gives that back.
+pub(super) fn go_on_alone(call: &Rc<StartedEntry>, policy: &Policy) {
     let only = |set: &Set| {
         let calls = set.calls.borrow();
         calls.len() == 1 && Rc::ptr_eq(&calls[0], call) && set.companions.borrow().is_empty()
     };
     if set().is_some_and(only) {
-        SPINS.set(spins);
+        SPINS.set(policy.patience(call.bell.1).0);
         let made = call.resume(Resumed::Woken);
         SPINS.set(0);
         if made.ended {
@@ -138,7 +139,7 @@ impl StartedEntry {
             true => Stage::Goes(begun(call).map_err(|(_, error)| error)?),
             false => Stage::Waits(call),
         };
-        let (agent, bell) = (scheduler::key(), bell.place());
+        let (agent, bell) = (scheduler::key(), (bell.place(), bell.is_polled()));
         let (over, outcome, polls, refused) = Default::default();
         let stage = RefCell::new(stage);
         Ok(StartedEntry { stage, over, outcome, agent, bell, polls, refused })
@@ -345,7 +346,7 @@ pub(super) fn prepare() {
 pub(crate) fn all_over(bell: Option<Bell<'_>>) -> bool {
     let place = bell.map(|bell| bell.place());
     let other = |of: usize| place.is_some_and(|place| place != of);
-    let over = |going: &Rc<StartedEntry>| other(going.bell) || going.is_over();
+    let over = |going: &Rc<StartedEntry>| other(going.bell.0) || going.is_over();
     let idle = |companion: &Rc<dyn Companion>| other(companion.bell().0) || companion.is_over();
     set().is_none_or(|set| {
         set.calls.borrow().iter().all(over) && set.companions.borrow().iter().all(idle)
@@ -369,7 +370,7 @@ pub(crate) fn unknown_failure(bell: Option<Bell<'_>>) -> Option<Outcome> {
         }
     }
     keep(|going| {
-        let forgotten = place.is_none_or(|place| place == going.bell);
+        let forgotten = place.is_none_or(|place| place == going.bell.0);
         if forgotten && first.is_none() {
             first = going.outcome.take().filter(|outcome| !matches!(outcome, Ok(Ok(()))));
         }
@@ -399,7 +400,7 @@ pub(crate) fn go_on() {
 pub(super) fn poll(place: Option<usize>) -> bool {
     set().is_some_and(|set| {
         let untold = |going: &Rc<StartedEntry>| match place {
-            Some(place) => going.bell != place,
+            Some(place) => going.bell.1 || going.bell.0 != place,
             None => going.polls.get(),
         };
         let beside = |companion: &Rc<dyn Companion>| {
