@@ -119,18 +119,19 @@ impl Local {
 
     /// Runs a coroutine of its own of whoever runs here, which is resumed on this thread alone: the
     /// coroutine that runs here is the same one afterwards. On a thread that is no worker, it is
-    /// the only one of a worker that nothing wakes.
-    pub(super) fn progress<R>(resume: impl FnOnce() -> R) -> R {
+    /// the only one of a worker that nothing wakes. `None` if the thread is over, as at the exit of a
+    /// process in the middle of a call.
+    pub(super) fn progress<R>(resume: impl FnOnce() -> R) -> Option<R> {
         let here = LOCAL.get();
         if here.is_null() {
-            return OF_THREAD.with(|local| local.enter(resume));
+            return OF_THREAD.try_with(|local| local.enter(resume)).ok();
         }
         // SAFETY: as in `with`.
         let running = unsafe { &(*here).running };
         let before = running.get();
         let result = resume();
         running.set(before);
-        result
+        Some(result)
     }
 
     /// Makes what calls need that this thread starts, if it is not there.
@@ -147,7 +148,7 @@ impl Local {
     pub(super) fn read_clock() {
         let now = Instant::now();
         if Local::with(|local| local.now.set(now)).is_none() {
-            OF_THREAD.with(|local| local.now.set(now));
+            let _ = OF_THREAD.try_with(|local| local.now.set(now));
         }
     }
 

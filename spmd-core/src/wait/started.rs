@@ -167,11 +167,12 @@ impl StartedEntry {
         let paused = Local::progress(|| coroutine.resume(why));
         set_started(before);
         match paused {
-            CoroutineResult::Yield(what) => {
+            None => Progress::default(),
+            Some(CoroutineResult::Yield(what)) => {
                 self.polls.set(matches!(what, Suspension::Poll));
                 Progress { ended: false, went_on: WENT_ON.get() }
             }
-            CoroutineResult::Return(outcome) => {
+            Some(CoroutineResult::Return(outcome)) => {
                 if let Stage::Goes(ended) = replace(&mut *stage, Stage::Over) {
                     let _ = STACKS.try_with(|stacks| {
                         stacks.borrow_mut().give_back(ended.into_stack());
