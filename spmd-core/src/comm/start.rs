@@ -146,7 +146,9 @@ impl Comm {
             Arc::new(Tracks::of(self))
         });
         let (start, moment) = (self.starts.get(), self.area.moment());
-        let (track, turn) = (start as usize % TRACKS, start / TRACKS as u64);
+        // Open MPI cannot make two duplicates of a communicator at a time.
+        let used = if self.hierarchy.is_some() { 1 } else { TRACKS };
+        let (track, turn) = (start as usize % used, start / used as u64);
         if let Some(hierarchy) = &self.hierarchy {
             hierarchy.start(&self.track_of(hierarchy, 1 + track), self.endpoint.rank)?;
             self.area.notes_start();

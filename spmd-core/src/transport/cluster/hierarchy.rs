@@ -115,6 +115,12 @@ impl Hierarchy {
         Ok(())
     }
 
+    /// The track for which the processes are being joined, if there is one.
+    pub(super) fn joining(&self) -> Option<&Hierarchy> {
+        let tracks = self.tracks.get()?.iter();
+        tracks.map(|track| &**track).find(|track| track.have_begun() && track.processes().is_err())
+    }
+
     /// Has the failure detector look at it.
     pub(crate) fn be_known(&self) {
         self.cluster.register(&self.leaders);

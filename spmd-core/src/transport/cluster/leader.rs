@@ -173,6 +173,10 @@ impl<P: Copy> Leader<'_, P> {
     /// As [`Leader::step`].
     #[inline]
     unsafe fn make(&self, step: NativeCollective<'_>) -> Result<()> {
+        // Nothing comes between the parts of which a library makes a duplicate.
+        if let Some(track) = self.hierarchy.joining() {
+            track.joined(self.round)?;
+        }
         let blocking = self.hierarchy.blocking.load(Relaxed);
         // This process looks after its packets again when the step is complete.
         let outcome = self.hierarchy.cluster.fabric.flush().and_then(|()| {
