@@ -22,7 +22,7 @@ use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Scope, TRACKS};
-use crate::transport::cluster::Hierarchy;
+use crate::transport::cluster::{Hierarchy, STARTED};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::collective::{CollectiveArea, Moment};
 use crate::transport::shared::record::Noted;
@@ -146,11 +146,10 @@ impl Comm {
             Arc::new(Tracks::of(self))
         });
         let (start, moment) = (self.starts.get(), self.area.moment());
-        // Open MPI cannot make two duplicates of a communicator at a time.
         let used = if self.hierarchy.is_some() { 1 } else { TRACKS };
         let (track, turn) = (start as usize % used, start / used as u64);
         if let Some(hierarchy) = &self.hierarchy {
-            hierarchy.start(&self.track_of(hierarchy, 1 + track), self.endpoint.rank)?;
+            hierarchy.start(&self.started_in(hierarchy), self.endpoint.rank)?;
             self.area.notes_start();
         }
         self.starts.set(start + 1);
@@ -178,16 +177,16 @@ impl Comm {
         comm
     }
 
-    fn track_of(&self, hierarchy: &Hierarchy, track: usize) -> Arc<Hierarchy> {
+    fn started_in(&self, hierarchy: &Hierarchy) -> Arc<Hierarchy> {
         let layout = self.endpoint.world.memory.layout;
-        hierarchy.track(track, |track| layout.area_of_track(self.area.index, track))
+        hierarchy.started(layout.area_of_track(self.area.index, STARTED))
     }
 
     /// The same ranks on the area of a track, or, of track 0, on none that is used.
     fn track(&self, track: usize) -> Comm {
         let index = self.endpoint.world.memory.layout.area_of_track(self.area.index, track);
-        let spans = self.hierarchy.as_ref().filter(|_| track > 0);
-        let hierarchy = spans.map(|hierarchy| self.track_of(hierarchy, track));
+        let spans = self.hierarchy.as_ref().filter(|_| track == STARTED);
+        let hierarchy = spans.map(|hierarchy| self.started_in(hierarchy));
         Comm {
             endpoint: self.endpoint.clone(),
             route: self.route.clone(),

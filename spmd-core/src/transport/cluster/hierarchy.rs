@@ -1,7 +1,6 @@
 //! How the ranks of a communicator lie in several processes, in each of which one leads
 //! (`leader.rs`).
 
-use std::array::from_fn;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +9,7 @@ use super::joined::Cluster;
 use super::leader_group::Leaders;
 use super::now::Now;
 use crate::error::Result;
-use crate::group::{Group, TRACKS};
+use crate::group::Group;
 use crate::transport::fabric::ProcessGroup;
 use crate::transport::shared::World;
 
@@ -28,8 +27,8 @@ pub(crate) struct Hierarchy {
     pub(super) blocking: AtomicBool,
     /// How many there have been of these.
     pub(super) blocking_steps: AtomicU32,
-    /// Its tracks of started calls, once one of them is used.
-    tracks: OnceLock<[Arc<Hierarchy>; TRACKS]>,
+    /// The same for its started calls, once there are some.
+    started: OnceLock<Arc<Hierarchy>>,
 }
 
 /// Which ranks of a communicator live in which processes.
@@ -50,6 +49,10 @@ impl Deref for Hierarchy {
         &self.leaders
     }
 }
+
+/// The only track that is used where a communicator spans processes: Open MPI cannot make two
+/// duplicates of a communicator at a time.
+pub(crate) const STARTED: usize = 1;
 
 impl Hierarchy {
     /// The ranks of `group` in `processes`, which are those that hold some of them, in the order of
@@ -80,25 +83,24 @@ impl Hierarchy {
             lone_ranks,
             blocking,
             blocking_steps: AtomicU32::new(0),
-            tracks: OnceLock::new(),
+            started: OnceLock::new(),
         })
     }
 
-    /// The same ranks on a track of started calls, of which `area` gives the areas of its leader.
-    pub(crate) fn track(&self, track: usize, area: impl Fn(usize) -> usize) -> Arc<Hierarchy> {
-        let make = |number: usize| {
-            let leaders = self.leaders.on_track(1 + number, area(1 + number));
+    /// The same ranks on the track of started calls, where `area` is that of its leader.
+    pub(crate) fn started(&self, area: usize) -> Arc<Hierarchy> {
+        let make = || {
             Arc::new(Hierarchy {
                 cluster: self.cluster.clone(),
-                leaders: Arc::new(leaders),
+                leaders: Arc::new(self.leaders.on_track(STARTED, area)),
                 ranks: self.ranks.clone(),
                 lone_ranks: false,
                 blocking: AtomicBool::new(false),
                 blocking_steps: AtomicU32::new(0),
-                tracks: OnceLock::new(),
+                started: OnceLock::new(),
             })
         };
-        self.tracks.get_or_init(|| from_fn(make))[track - 1].clone()
+        self.started.get_or_init(make).clone()
     }
 
     /// The rank starts a call on a track. Its leader begins to join the processes for that, if they
@@ -115,10 +117,11 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// The track for which the processes are being joined, if there is one.
+    /// The track of started calls, if its processes are being joined.
+    #[inline]
     pub(super) fn joining(&self) -> Option<&Hierarchy> {
-        let tracks = self.tracks.get()?.iter();
-        tracks.map(|track| &**track).find(|track| track.have_begun() && track.processes().is_err())
+        let track = self.started.get().filter(|track| track.processes().is_err())?;
+        track.have_begun().then_some(track)
     }
 
     /// Has the failure detector look at it.

@@ -34,7 +34,7 @@ mod texts;
 mod window;
 
 pub use detector::Alarm;
-pub(crate) use hierarchy::Hierarchy;
+pub(crate) use hierarchy::{Hierarchy, STARTED};
 pub(crate) use joined::{Cluster, Joined};
 pub use leader::Leader;
 pub(crate) use messages::Remote;
