@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A round of a block's own communicator: the block, counted from 1, and the round.
 pub(super) type BlockRound = (u64, u64);
 
-/// What processes ask for, of which none asks twice at a time.
+/// What processes ask for, of which none asks twice at a time: at most one entry for each.
 #[derive(Default)]
 pub(super) struct BegunRounds {
     /// By process: the round that this one has not begun.

@@ -202,7 +202,10 @@ impl DetectorThread {
             DetectorMessage::Lost(other) => self.pass_on(process, other),
             DetectorMessage::LostBy(other) => self.settle_with(other),
             DetectorMessage::AskForRound(round) => self.pass_on_question(process, round),
-            DetectorMessage::TellOfRound(asker, round) => self.begun.await_round(asker, round),
+            DetectorMessage::TellOfRound(asker, round) if asker < self.entered.len() => {
+                self.begun.await_round(asker, round);
+            }
+            DetectorMessage::TellOfRound(..) => {}
             DetectorMessage::HasBegun(asker) => self.one_has_begun(asker),
             DetectorMessage::AllHaveBegun => self.all_have_begun(),
         }
