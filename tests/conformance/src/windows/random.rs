@@ -1,0 +1,91 @@
+//! Random programs of windows, against plain memory.
+
+use spmd::prelude::*;
+
+/// SplitMix64: all ranks draw the same numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as usize % bound
+    }
+}
+
+/// Random epochs of random calls against plain memory: each rank carries out its own calls, and
+/// computes what all do. In an epoch, an element is put by one rank, or changed by any in one way
+/// whose order does not matter, or read.
+pub(super) fn random_programs(ctx: &Ctx) -> Result<()> {
+    let programs = if crate::full() { 300 } else { 30 };
+    (0..programs).try_for_each(|seed| random_program(ctx, seed))
+}
+
+fn random_program(ctx: &Ctx, seed: u64) -> Result<()> {
+    let (me, n, mut random) = (ctx.rank(), ctx.size(), Random(seed));
+    let lengths: Vec<usize> = (0..n).map(|_| random.below(200)).collect();
+    let mut expected: Vec<Vec<i64>> = lengths.iter().map(|len| vec![0; *len]).collect();
+    let window = ctx.window::<i64>(lengths[me])?;
+    window.fence()?;
+    for _ in 0..4 {
+        let passive = random.below(2) == 0;
+        if passive {
+            window.lock_all()?;
+        }
+        // Which rank puts what element, who changes it (n, n + 1), or that it is read (n + 2).
+        let mut plan = |len: &usize| (0..*len).map(|_| random.below(n + 3)).collect();
+        let plans: Vec<Vec<usize>> = lengths.iter().map(&mut plan).collect();
+        for _ in 0..30 * n {
+            let (by, target) = (random.below(n), random.below(n));
+            let (first, block) = (random.below(200), 1 + random.below(8));
+            let (count, stride) = (1 + random.below(3), block + random.below(5));
+            let given = random.below(1000) as i64;
+            let places = |i: usize| first + i / block * stride + i % block;
+            let all = count * block;
+            let plan = |i: usize| plans[target].get(places(i)).copied();
+            let Some(kind) = plan(0) else { continue };
+            // As long as one kind of call fits.
+            let all = (0..all).take_while(|i| plan(*i) == Some(kind)).count();
+            let at = if all == count * block && count > 1 {
+                At::strided(first, count, block, stride)
+            } else {
+                At::from(first)
+            };
+            let all = if at == At::from(first) { all.min(block) } else { all };
+            let values: Vec<i64> = (0..all).map(|i| given + i as i64).collect();
+            let old: Vec<i64> = (0..all).map(|i| expected[target][places(i)]).collect();
+            if kind == by || (n..n + 2).contains(&kind) {
+                for (i, value) in values.iter().enumerate() {
+                    let there = &mut expected[target][places(i)];
+                    *there = match kind {
+                        kind if kind == by => *value,
+                        kind if kind == n => *there + value,
+                        _ => (*there).max(*value),
+                    };
+                }
+            }
+            if by != me {
+                continue;
+            }
+            if kind == by {
+                window.put(&values, target, at)?;
+            } else if kind == n {
+                window.accumulate(&values, target, at, Sum)?;
+            } else if kind == n + 1 {
+                window.accumulate(&values, target, at, Max)?;
+            } else if kind == n + 2 {
+                let mut there = vec![0; all];
+                window.get(&mut there, target, at)?;
+                assert_eq!(there, old, "seed {seed}");
+            }
+        }
+        if passive {
+            window.unlock_all()?;
+        }
+        window.fence()?;
+        assert_eq!(window.read(..)?, expected[me], "seed {seed}");
+        window.fence()?;
+    }
+    Ok(())
+}
