@@ -67,7 +67,7 @@ impl Memory {
     /// Zeroed memory for ranks that share this address space.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn anonymous(layout: ArenaLayout) -> Result<Memory> {
-        let shape = std::alloc::ArenaLayout::from_size_align(layout.total_bytes(), 4096)
+        let shape = std::alloc::Layout::from_size_align(layout.total_bytes(), 4096)
             .map_err(|_| Error::argument(format!("too many ranks: {}", layout.ranks)))?;
         // SAFETY: the size is not zero, the header alone being a page.
         let base = unsafe { std::alloc::alloc_zeroed(shape) };
@@ -313,9 +313,8 @@ impl Drop for Memory {
             }
             #[cfg(not(target_os = "linux"))]
             Backing::Allocated => {
-                let shape =
-                    std::alloc::ArenaLayout::from_size_align(self.layout.total_bytes(), 4096)
-                        .expect("it was allocated with this layout");
+                let shape = std::alloc::Layout::from_size_align(self.layout.total_bytes(), 4096)
+                    .expect("it was allocated with this layout");
                 // SAFETY: allocated in `anonymous` with this layout, and freed once.
                 unsafe { std::alloc::dealloc(self.base.as_ptr(), shape) }
             }
