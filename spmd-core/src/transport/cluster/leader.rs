@@ -141,6 +141,12 @@ impl<P: Copy> Leader<'_, P> {
     /// The ranks of some process have made other calls: tells which.
     #[cold]
     fn differ(&self) -> Result<()> {
+        // Where what others made fits this step by chance, they make no other one like it: the
+        // failure detectors find out what it was.
+        self.hierarchy.cluster.suspect();
+        if let Some(error) = self.round.stopped() {
+            return Err(error);
+        }
         let rounds = self.hierarchy.now().rounds(self.round.world());
         // SAFETY: memory that the step names is held while it is made.
         let all = allgather(self.processes(), &rounds, |step| unsafe { self.make(step) })?;
