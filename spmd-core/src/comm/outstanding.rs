@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::panics::discard;
 use crate::transport::Transport;
 use crate::transport::message::{Data, UnexpectedMessage};
-use crate::transport::shared::Endpoint;
-use crate::transport::shared::posted::{Arrivals, PostedReceive};
+use crate::transport::shared::posted::Arrivals;
+use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, Companion, Startable};
 
 /// Runs what may end a buffer of the program's own: a panic of that must not pass through a wait,
@@ -31,10 +31,9 @@ pub(super) fn quietly(run: impl FnOnce()) {
 /// A receive that goes on.
 pub(super) trait Receive {
     /// Takes its message to its buffer. May wait, in a started call.
-    fn receive(&self, message: UnexpectedMessage);
+    fn receive(&self, arrived: Arrived<'_>);
     /// It has failed, with its message in hand: whoever has sent that is told.
     fn give_up_message(&self, error: Error);
-    fn posted(&self) -> &PostedReceive;
     fn is_over(&self) -> bool;
     /// Whether it is over, and nobody has to know more.
     fn is_settled(&self) -> bool;
@@ -73,7 +72,6 @@ impl Outstanding {
     ///
     /// Errors: a started call runs here.
     pub(super) fn of(comm: &Comm) -> Result<Rc<Outstanding>> {
-        comm.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         wait::companion(comm.endpoint.bell(), || {
             Rc::new_cyclic(|this| Outstanding {
                 endpoint: comm.endpoint.clone(),
@@ -132,12 +130,15 @@ impl Outstanding {
     }
 
     /// Takes a message that has come to a receive.
-    pub(super) fn arrived(&self, number: usize, message: UnexpectedMessage) {
+    pub(super) fn arrived(&self, number: usize, arrived: Arrived<'_>) {
         let Some(receive) = self.receives.borrow()[number].clone() else { return };
         self.awaited.set(self.awaited.get() - 1);
-        match message.data {
-            Data::Here(_) => receive.receive(message),
-            Data::There(_) => self.large.borrow_mut().push_back((number, message)),
+        match arrived {
+            Arrived { envelope, body: Body::UnexpectedMessage(data @ Data::There(_)) } => {
+                let message = UnexpectedMessage::new(envelope, data);
+                self.large.borrow_mut().push_back((number, message));
+            }
+            arrived => receive.receive(arrived),
         }
         drop(receive);
         self.settle(number);
@@ -172,6 +173,39 @@ impl Outstanding {
         }
     }
 
+    /// Whether a receive waits for its message.
+    #[inline]
+    pub(super) fn awaits(&self) -> bool {
+        self.awaited.get() > 0
+    }
+
+    /// Takes what has come to its receives. Whether something has.
+    pub(super) fn look(&self) -> bool {
+        if !self.awaits() {
+            return false;
+        }
+        let mut came = self.take_arrived();
+        let delivered = self.transport.deliver(&self.arrivals, &mut |number, arrived| {
+            self.arrived(number, arrived);
+            came = true;
+        });
+        if let Err(broken) = delivered {
+            self.broken.set(Some(broken));
+        }
+        came | self.take_arrived()
+    }
+
+    /// Takes what was given to its receives by whoever looked. Whether something was.
+    fn take_arrived(&self) -> bool {
+        let arrived = self.arrivals.take();
+        let came = !arrived.is_empty();
+        for (number, message) in arrived {
+            self.endpoint.release_posted(&message);
+            self.arrived(number, Arrived::from(message));
+        }
+        came
+    }
+
     /// Begins to take data from senders. Whether it has.
     pub(super) fn transfer(&self) -> bool {
         let mut begun = false;
@@ -202,21 +236,8 @@ impl Outstanding {
 
 impl Companion for Outstanding {
     fn go_on(&self) -> bool {
-        if self.awaited.get() > 0
-            && let Err(broken) = self.transport.deliver()
-        {
-            self.broken.set(Some(broken));
-        }
-        let mut went_on = false;
-        for number in self.arrivals.take() {
-            let receive = self.receives.borrow()[number].clone();
-            if let Some(message) = receive.and_then(|receive| receive.posted().take()) {
-                self.endpoint.release_posted(&message);
-                self.arrived(number, message);
-                went_on = true;
-            }
-        }
-        self.transfer() || went_on
+        let came = self.look();
+        self.transfer() || came
     }
 
     fn is_settled(&self) -> bool {
@@ -271,7 +292,7 @@ impl Startable for Transfer {
 
     fn run(self: Box<Self>) -> Result<()> {
         let Transfer { outstanding, receive, number, message } = *self;
-        receive.receive(message);
+        receive.receive(Arrived::from(message));
         drop(receive);
         outstanding.settle(number);
         Ok(())

@@ -21,7 +21,6 @@ use crate::panics::{discard, panic_text};
 use crate::rank::Status;
 use crate::transport::message::{Data, MatchPattern, UnexpectedMessage};
 use crate::transport::shared::layout::Agent;
-use crate::transport::shared::posted::PostedReceive;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
 use crate::transport::shared::{Arrived, Body, Endpoint};
@@ -42,10 +41,17 @@ impl Comm {
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(Form::Irecv);
         check_place(&call, view.place())?;
+        let outstanding = Outstanding::of(self)?;
+        // What has come is for those that were posted before, if they want it.
+        outstanding.look();
         let mut large = None;
         let (pattern, status) = self.carried(&call, || {
-            let waiter = self.waiter(&call)?;
+            self.check_stopped(&call)?;
             let pattern = self.pattern(&call, source, tag)?;
+            // Behind others, it is posted at once.
+            if outstanding.awaits() {
+                return Ok((pattern, None));
+            }
             let Some(arrived) = self.route.transport.take(&pattern)? else {
                 return Ok((pattern, None));
             };
@@ -57,6 +63,7 @@ impl Comm {
                 }
                 body => {
                     let arrived = Arrived { envelope, body };
+                    let waiter = self.waiter(&call)?;
                     let status = self.receive_arrived(arrived, &call, &mut view, &waiter)?;
                     Ok((pattern, Some(status)))
                 }
@@ -66,7 +73,7 @@ impl Comm {
             return Ok(Request::ended((buf, status)));
         }
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(buf, call, pattern, large) }
+        unsafe { self.post_recv(&outstanding, buf, call, pattern, large) }
     }
 
     /// Starts the receive of a message that was set aside.
@@ -84,9 +91,10 @@ impl Comm {
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(Form::Irecv);
         check_place(&call, view.place())?;
+        let outstanding = Outstanding::of(self)?;
         let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(buf, call, message.pattern(), Some(taken)) }
+        unsafe { self.post_recv(&outstanding, buf, call, message.pattern(), Some(taken)) }
     }
 
     /// Has a receive go on, posted after all others, or of a message that has come.
@@ -95,23 +103,24 @@ impl Comm {
     /// What `buf` borrows lives until it is over.
     unsafe fn post_recv<'a, B: BufferMut + 'a>(
         &self,
+        outstanding: &Rc<Outstanding>,
         buf: B,
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
     ) -> Result<Request<(B, Status)>> {
-        let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
+        self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
+        let noted = self.note(&call);
         let number = outstanding.number();
-        let (result, posted) = (Rc::default(), PostedReceive::new(&outstanding.arrivals, number));
+        let result = Rc::default();
         let receiving = Rc::new(Receiving {
             comm: outstanding.comm(self),
-            outstanding: Rc::downgrade(&outstanding),
+            outstanding: Rc::downgrade(outstanding),
             call,
             noted,
             pattern,
             number,
             place: Cell::new(None),
-            posted,
             agent: wait::agent(),
             buf: Cell::new(Some(buf)),
             result: Rc::clone(&result),
@@ -133,11 +142,11 @@ impl Comm {
         outstanding.add(number, receive);
         let come = match come {
             Some(message) => Err(message),
-            None => self.endpoint.post_receive(pattern, &receiving.posted),
+            None => self.endpoint.post_receive(pattern, (&outstanding.arrivals, number)),
         };
         match come {
             Ok(place) => receiving.place.set(Some(place)),
-            Err(message) => outstanding.arrived(number, message),
+            Err(message) => outstanding.arrived(number, Arrived::from(message)),
         }
         outstanding.transfer();
         Ok(Request::going(going, result))
@@ -155,7 +164,6 @@ struct Receiving<B> {
     number: usize,
     /// Its number among the posted ones.
     place: Cell<Option<u64>>,
-    posted: Arc<PostedReceive>,
     agent: AgentKey,
     buf: Cell<Option<B>>,
     result: Rc<Cell<Option<(B, Status)>>>,
@@ -238,18 +246,19 @@ impl<B: BufferMut> Receiving<B> {
 const RARELY: u32 = 64;
 
 impl<B: BufferMut> Receive for Receiving<B> {
-    fn receive(&self, message: UnexpectedMessage) {
+    fn receive(&self, arrived: Arrived<'_>) {
+        let mut buf = self.buf.take().expect("a receive gets one message");
+        // The message, which may lock what has come to this rank, is gone when this ends: before the
+        // buffer, whose end may be anything.
         let received = catch_unwind(AssertUnwindSafe(|| {
-            let mut buf = self.buf.take().expect("a receive gets one message");
+            let arrived = arrived;
             let waiter = self.comm.waiter(&self.call)?;
-            let arrived = Arrived::from(message);
             self.comm.route.transport.receives(&arrived)?;
             let mut view = buf.view_mut();
-            let status = self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)?;
-            Ok((buf, status))
+            self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)
         }));
         match received {
-            Ok(Ok(received)) => self.result.set(Some(received)),
+            Ok(Ok(status)) => self.result.set(Some((buf, status))),
             Ok(Err(error)) => self.failure.set(Some(error)),
             Err(payload) => {
                 let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
@@ -272,10 +281,6 @@ impl<B: BufferMut> Receive for Receiving<B> {
         let settled = self.over.is_over() && failure.is_none();
         self.failure.set(failure);
         settled
-    }
-
-    fn posted(&self) -> &PostedReceive {
-        &self.posted
     }
 
     fn is_over(&self) -> bool {

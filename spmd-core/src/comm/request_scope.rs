@@ -113,8 +113,13 @@ impl<'scope> RequestScope<'scope, '_> {
         for going in &all {
             going.until_over()?;
         }
-        let ended: Vec<Result<()>> = all.iter().map(|going| going.failure()).collect();
-        ended.into_iter().collect()
+        let mut outcome = Ok(());
+        for going in all {
+            let ended = going.failure();
+            outcome = outcome.and(ended);
+        }
+        self.forget_settled();
+        outcome
     }
 
     /// Keeps in mind what has been started.
@@ -130,11 +135,15 @@ impl<'scope> RequestScope<'scope, '_> {
         let mut all = self.going.borrow_mut();
         all.push(going);
         let many = all.len() >= KEPT && all.len().is_power_of_two();
-        let settled: Vec<_> = match many {
-            true => all.extract_if(.., |going| going.is_settled()).collect(),
-            false => Vec::new(),
-        };
         drop(all);
+        if many {
+            self.forget_settled();
+        }
+    }
+
+    fn forget_settled(&self) {
+        let is_settled = |going: &mut Rc<dyn Going>| going.is_settled();
+        let settled: Vec<_> = self.going.borrow_mut().extract_if(.., is_settled).collect();
         // They may be the last of a buffer, whose end may start another request.
         drop(settled);
     }

@@ -54,6 +54,7 @@ impl Comm {
         if at_once {
             return Ok(Request::ended(buf));
         }
+        self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
         let (comm, to) = (outstanding.comm(self), self.scope.group.world(dest));
         let turn = self.sends.take_turn(to);

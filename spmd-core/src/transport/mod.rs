@@ -16,6 +16,7 @@ pub mod shared;
 pub(crate) mod wrap;
 
 use std::any::Any;
+use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
 use crate::buffer::View;
@@ -24,6 +25,7 @@ use crate::error::{Error, Result};
 use message::{Envelope, MatchPattern, SendMode};
 use pending::PendingSend;
 use shared::Arrived;
+use shared::posted::Arrivals;
 use shared::waiter::Waiter;
 
 /// One rank's way to the others.
@@ -51,10 +53,15 @@ pub(crate) trait Transport: Send + Sync {
     /// Looks at the first message that fits, if one has come.
     fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>>;
 
-    /// Gives what has come to the receives that were posted for it.
+    /// Gives what has come to the receives that were posted for it; to `take`, if that needs nothing
+    /// more, what is for those whose messages come to `arrivals`, with their numbers there.
     ///
     /// Errors: what is wrong, and with what comes from which world rank, if that is known.
-    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)>;
+    fn deliver(
+        &self,
+        arrivals: &Arc<Arrivals>,
+        take: &mut dyn FnMut(usize, Arrived<'_>),
+    ) -> std::result::Result<(), (Option<usize>, Error)>;
 
     /// A message that a posted receive has got is about to be received.
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()>;

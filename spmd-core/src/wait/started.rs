@@ -269,13 +269,16 @@ fn make_set<'a>() -> &'a Set {
 pub(super) fn companion<C: Companion>(bell: usize, make: impl FnOnce() -> Rc<C>) -> Rc<C> {
     let set = set().unwrap_or_else(make_set);
     let mut companions = set.companions.borrow_mut();
-    let its = companions.iter().filter(|it| it.bell().0 == bell).cloned();
-    let found = its.filter_map(|it| (it as Rc<dyn Any>).downcast::<C>().ok()).next();
-    found.unwrap_or_else(|| {
-        let made = make();
-        companions.push(made.clone());
-        made
-    })
+    for companion in &*companions {
+        if companion.bell().0 == bell
+            && let Ok(found) = (companion.clone() as Rc<dyn Any>).downcast::<C>()
+        {
+            return found;
+        }
+    }
+    let made = make();
+    companions.push(made.clone());
+    made
 }
 
 /// Those of the agent that runs here.

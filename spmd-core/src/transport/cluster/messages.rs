@@ -18,6 +18,7 @@ use crate::transport::fabric::FabricRequest;
 use crate::transport::message::{Data, Envelope, MatchPattern, SendMode, UnexpectedMessage};
 use crate::transport::pending::{PendingSend, SenderSide};
 use crate::transport::shared::layout::Agent;
+use crate::transport::shared::posted::Arrivals;
 use crate::transport::shared::waiter::Waiter;
 use crate::transport::shared::{Arrived, Body};
 use crate::transport::shared::{Endpoint, World, packed_if_apart};
@@ -116,14 +117,18 @@ impl Transport for Remote {
         Ok(self.cluster.local().contains(&to) && self.endpoint.send_at_once(to, envelope, data)?)
     }
 
-    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
+    fn deliver(
+        &self,
+        arrivals: &Arc<Arrivals>,
+        take: &mut dyn FnMut(usize, Arrived<'_>),
+    ) -> std::result::Result<(), (Option<usize>, Error)> {
         for _ in 0..LOOKED_THROUGH {
             let taken = self.cluster.take_packet(&self.endpoint.world);
             if !taken.map_err(|error| (None, error))? {
                 break;
             }
         }
-        self.endpoint.deliver()
+        self.endpoint.deliver(arrivals, take)
     }
 
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {

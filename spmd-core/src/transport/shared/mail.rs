@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
-use super::posted::PostedReceive;
+use super::posted::Arrivals;
 use super::ring::{DataPlace, RingMessage};
 use super::unexpected::{Arrived, Body, Lent, UnexpectedMessages};
 use crate::error::{Error, Result};
@@ -32,8 +32,7 @@ impl Endpoint {
         for source in self.sources(pattern.source) {
             while let Some(message) = inbox.next(self, source)? {
                 if !pattern.fits(&message.envelope) || inbox.posted.wants(&message.envelope) {
-                    inbox.keep(self, source, message)?;
-                    self.ring_other_agents();
+                    self.keep(&mut inbox, source, message)?;
                     continue;
                 }
                 let RingMessage { envelope, body, end } = message;
@@ -53,16 +52,17 @@ impl Endpoint {
         Ok(None)
     }
 
-    /// Posts a receive after all others. A message that has come already is given back instead.
+    /// Posts a receive after all others, whose message is to come there under this number. One that
+    /// has come already is given back instead.
     pub(crate) fn post_receive(
         &self,
         pattern: MatchPattern,
-        receive: &Arc<PostedReceive>,
+        to: (&Arc<Arrivals>, usize),
     ) -> std::result::Result<u64, UnexpectedMessage> {
         let mut inbox = self.inbox.lock();
         match inbox.take_unexpected(self, &pattern) {
             Some(kept) => Err(kept),
-            None => Ok(inbox.posted.post(pattern, receive.clone())),
+            None => Ok(inbox.posted.post(pattern, to)),
         }
     }
 
@@ -108,22 +108,69 @@ impl Endpoint {
         self.inbox.lock().release(self, message);
     }
 
-    /// Gives what has come to the receives that were posted for it.
+    /// Gives what has come to the receives that were posted for it: what lies in a ring, and is for
+    /// those of `arrivals`, to `take`, with their numbers there.
     ///
     /// Errors: what is wrong first, and with what comes from whom. What others have sent is given.
-    pub(crate) fn deliver_posted(&self) -> std::result::Result<(), (Option<usize>, Error)> {
+    pub(crate) fn deliver_posted(
+        &self,
+        arrivals: &Arc<Arrivals>,
+        take: &mut dyn FnMut(usize, Arrived<'_>),
+    ) -> std::result::Result<(), (Option<usize>, Error)> {
         let mut inbox = self.inbox.lock();
         if inbox.posted.is_empty() {
             return Ok(());
         }
-        let sources = if self.world.queue(self.rank).is_some() { 0..1 } else { self.sources(None) };
+        if self.world.queue(self.rank).is_some() {
+            return self.collect(&mut inbox, None).map_err(|error| (None, error));
+        }
+        drop(inbox);
         let mut outcome = Ok(());
-        for source in sources {
-            if let Err(error) = self.collect(&mut inbox, Some(source)) {
+        for source in self.sources(None) {
+            if let Err(error) = self.deliver_from(source, arrivals, take) {
                 outcome = outcome.and(Err((Some(source), error)));
             }
         }
         outcome
+    }
+
+    /// The same of what lies in the ring from there.
+    #[inline]
+    fn deliver_from(
+        &self,
+        source: usize,
+        arrivals: &Arc<Arrivals>,
+        take: &mut dyn FnMut(usize, Arrived<'_>),
+    ) -> Result<()> {
+        let mut inbox = self.inbox.lock();
+        while let Some(message) = inbox.next(self, source)? {
+            let RingMessage { envelope, body, end } = message;
+            let DataPlace::Ring(data) = body else {
+                self.keep(&mut inbox, source, RingMessage { envelope, body, end })?;
+                continue;
+            };
+            let Some(number) = inbox.posted.take_for(&envelope, arrivals) else {
+                self.keep(&mut inbox, source, RingMessage { envelope, body, end })?;
+                continue;
+            };
+            let bytes = envelope.bytes;
+            let body = Body::Lent(Lent { inbox, member: self, source, data, bytes, end });
+            take(number, Arrived { envelope, body });
+            inbox = self.inbox.lock();
+        }
+        Ok(())
+    }
+
+    /// Keeps a message for whoever wants it, other agents of this rank among them.
+    fn keep(
+        &self,
+        inbox: &mut UnexpectedMessages,
+        source: usize,
+        message: RingMessage,
+    ) -> Result<()> {
+        inbox.keep(self, source, message)?;
+        self.ring_other_agents();
+        Ok(())
     }
 
     /// The data of a message that was kept are needed no more.
@@ -160,8 +207,7 @@ impl Endpoint {
                     if pattern.fits(&message.envelope) && !inbox.posted.wants(&message.envelope) {
                         return Ok(Some(message.envelope));
                     }
-                    inbox.keep(self, source, message)?;
-                    self.ring_other_agents();
+                    self.keep(&mut inbox, source, message)?;
                 }
             }
         }

@@ -32,6 +32,7 @@ mod poller;
 pub(crate) mod polls;
 mod post;
 pub(crate) mod posted;
+mod prefetch;
 mod queue;
 pub(crate) mod record;
 mod rendezvous;

@@ -2,11 +2,13 @@
 //! goes by a rendezvous (`rendezvous.rs`).
 
 use std::any::Any;
+use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
 use super::endpoint::Endpoint;
 use super::loan::{BufferBorrow, BufferLoan};
+use super::posted::Arrivals;
 use super::ring::{EAGER, RendezvousReceive, RingWriter};
 use super::unexpected::Arrived;
 use super::waiter::Waiter;
@@ -92,8 +94,12 @@ impl Transport for Endpoint {
         }
     }
 
-    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
-        self.deliver_posted()
+    fn deliver(
+        &self,
+        arrivals: &Arc<Arrivals>,
+        take: &mut dyn FnMut(usize, Arrived<'_>),
+    ) -> std::result::Result<(), (Option<usize>, Error)> {
+        self.deliver_posted(arrivals, take)
     }
 
     fn receives(&self, _: &Arrived<'_>) -> Result<()> {

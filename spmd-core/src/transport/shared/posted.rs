@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::mem::take;
 use std::sync::Arc;
 
 use crate::hash::mix;
@@ -14,59 +15,47 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering::*};
 use crate::transport::message::{Envelope, MatchPattern, UnexpectedMessage};
 
-/// A posted receive, as who brings messages and who has posted it share it.
-pub(crate) struct PostedReceive {
-    message: Mutex<Option<UnexpectedMessage>>,
-    /// Where it is told that its message has come.
-    arrivals: Arc<Arrivals>,
-    /// Its number there.
-    id: usize,
-}
-
-/// The numbers of an agent's receives whose messages have come.
+/// Where the messages of an agent's receives come, each with the receive's number there.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     some: AtomicBool,
-    ids: Mutex<Vec<usize>>,
+    come: Mutex<Vec<(usize, UnexpectedMessage)>>,
 }
 
 impl Arrivals {
     /// Those that have come since this was asked last, in order.
-    pub(crate) fn take(&self) -> Vec<usize> {
+    pub(crate) fn take(&self) -> Vec<(usize, UnexpectedMessage)> {
         if !self.some.load(Acquire) {
             return Vec::new();
         }
-        let mut ids = self.ids.lock();
+        let mut come = self.come.lock();
         self.some.store(false, Release);
-        std::mem::take(&mut ids)
+        std::mem::take(&mut come)
+    }
+
+    fn give(&self, id: usize, message: UnexpectedMessage) {
+        let mut come = self.come.lock();
+        come.push((id, message));
+        self.some.store(true, Release);
     }
 }
 
-impl PostedReceive {
-    pub(crate) fn new(arrivals: &Arc<Arrivals>, id: usize) -> Arc<PostedReceive> {
-        Arc::new(PostedReceive { message: Mutex::default(), arrivals: arrivals.clone(), id })
-    }
-
-    /// Its message, once.
-    pub(crate) fn take(&self) -> Option<UnexpectedMessage> {
-        self.message.lock().take()
-    }
-
-    fn give(&self, message: UnexpectedMessage) {
-        *self.message.lock() = Some(message);
-        let mut ids = self.arrivals.ids.lock();
-        ids.push(self.id);
-        self.arrivals.some.store(true, Release);
-    }
+/// A receive that waits for its message.
+struct PostedReceive {
+    /// How many were posted before it.
+    number: u64,
+    /// Where its message is to come, and its number there.
+    arrivals: Arc<Arrivals>,
+    id: usize,
 }
-
-/// Those of one pattern, with their numbers, in order.
-type OfPattern = VecDeque<(u64, Arc<PostedReceive>)>;
 
 /// The posted receives of a rank.
 #[derive(Default)]
 pub(super) struct PostedReceives {
-    of: HashMap<MatchPattern, OfPattern, BuildHasherDefault<Mixer>>,
+    /// By their patterns, in order.
+    of: HashMap<MatchPattern, VecDeque<PostedReceive>, BuildHasherDefault<Mixer>>,
+    /// What kept those of a pattern that has none any more.
+    spare: VecDeque<PostedReceive>,
     next: u64,
     /// How many there are, by whether they name a source, and a tag.
     counts: [usize; 4],
@@ -78,46 +67,72 @@ impl PostedReceives {
         self.of.is_empty()
     }
 
-    /// Adds one after all others, and gives its number.
-    pub(super) fn post(&mut self, pattern: MatchPattern, receive: Arc<PostedReceive>) -> u64 {
+    /// Adds one after all others, whose message is to come there under this number; gives its
+    /// number here.
+    pub(super) fn post(&mut self, pattern: MatchPattern, to: (&Arc<Arrivals>, usize)) -> u64 {
         let number = self.next;
         self.next += 1;
         self.counts[class(&pattern)] += 1;
-        self.of.entry(pattern).or_default().push_back((number, receive));
+        let receive = PostedReceive { number, arrivals: to.0.clone(), id: to.1 };
+        self.of.entry(pattern).or_insert_with(|| take(&mut self.spare)).push_back(receive);
         number
     }
 
     /// Takes the one with this number back; false if its message has come.
     pub(super) fn withdraw(&mut self, pattern: &MatchPattern, number: u64) -> bool {
         let Some(all) = self.of.get_mut(pattern) else { return false };
-        let Ok(index) = all.binary_search_by_key(&number, |(number, _)| *number) else {
+        let Ok(index) = all.binary_search_by_key(&number, |receive| receive.number) else {
             return false;
         };
         all.remove(index);
-        self.removed(pattern);
+        let left = all.len();
+        self.removed(pattern, left);
         true
     }
 
     /// Gives a message to the first that it fits; back if there is none.
     pub(super) fn offer(&mut self, message: UnexpectedMessage) -> Option<UnexpectedMessage> {
-        match self.first(&message.envelope) {
-            Some(receive) => receive.give(message),
+        if self.is_empty() {
+            return Some(message);
+        }
+        let pattern = self.first(&message.envelope).map(|(_, pattern)| pattern);
+        match pattern.and_then(|pattern| self.pop(&pattern)) {
+            Some(receive) => receive.arrivals.give(receive.id, message),
             None => return Some(message),
         }
         None
     }
 
-    /// Takes out the first that such a message fits.
-    fn first(&mut self, envelope: &Envelope) -> Option<Arc<PostedReceive>> {
-        let (context, source, tag) =
-            (envelope.context, Some(envelope.source as usize), Some(envelope.tag));
-        let patterns = [(source, tag), (source, None), (None, tag), (None, None)];
-        let patterns = patterns.map(|(source, tag)| MatchPattern { context, source, tag });
-        let some = patterns.iter().filter(|pattern| self.counts[class(pattern)] > 0);
-        let first = some.filter_map(|pattern| Some((self.of.get(pattern)?.front()?.0, pattern)));
-        let (_, pattern) = first.min_by_key(|(number, _)| *number)?;
-        let (_, receive) = self.of.get_mut(pattern)?.pop_front()?;
-        self.removed(pattern);
+    /// Takes out the first that such a message fits, if its message is to come there: its number
+    /// there.
+    #[inline]
+    pub(super) fn take_for(
+        &mut self,
+        envelope: &Envelope,
+        arrivals: &Arc<Arrivals>,
+    ) -> Option<usize> {
+        let (first, pattern) = self.first(envelope)?;
+        if !Arc::ptr_eq(&first.arrivals, arrivals) {
+            return None;
+        }
+        self.pop(&pattern).map(|receive| receive.id)
+    }
+
+    /// The first that such a message fits, and its pattern.
+    #[inline]
+    fn first(&self, envelope: &Envelope) -> Option<(&PostedReceive, MatchPattern)> {
+        let some = patterns(envelope).filter(|pattern| self.counts[class(pattern)] > 0);
+        let first = some.filter_map(|pattern| Some((self.of.get(&pattern)?.front()?, pattern)));
+        first.min_by_key(|(receive, _)| receive.number)
+    }
+
+    /// Takes out the first of this pattern.
+    #[inline]
+    fn pop(&mut self, pattern: &MatchPattern) -> Option<PostedReceive> {
+        let all = self.of.get_mut(pattern)?;
+        let receive = all.pop_front()?;
+        let left = all.len();
+        self.removed(pattern, left);
         Some(receive)
     }
 
@@ -128,26 +143,30 @@ impl PostedReceives {
     /// Whether such a message is one of theirs.
     #[inline]
     pub(super) fn wants(&self, envelope: &Envelope) -> bool {
-        !self.is_empty() && self.want(envelope)
+        !self.is_empty() && self.first(envelope).is_some()
     }
 
-    #[cold]
-    fn want(&self, envelope: &Envelope) -> bool {
-        let (context, source, tag) =
-            (envelope.context, Some(envelope.source as usize), Some(envelope.tag));
-        let patterns = [(source, tag), (source, None), (None, tag), (None, None)];
-        patterns.into_iter().any(|(source, tag)| {
-            let pattern = MatchPattern { context, source, tag };
-            self.counts[class(&pattern)] > 0 && self.of.contains_key(&pattern)
-        })
-    }
-
-    fn removed(&mut self, pattern: &MatchPattern) {
+    /// One of this pattern is gone, of which so many are left.
+    fn removed(&mut self, pattern: &MatchPattern, left: usize) {
         self.counts[class(pattern)] -= 1;
-        if self.of.get(pattern).is_some_and(VecDeque::is_empty) {
-            self.of.remove(pattern);
+        if left == 0
+            && let Some(empty) = self.of.remove(pattern)
+            && empty.capacity() <= SPARE
+        {
+            self.spare = empty;
         }
     }
+}
+
+/// For how many receives of a pattern there stays room when it has none any more.
+const SPARE: usize = 1024;
+
+/// The patterns that such a message fits.
+fn patterns(envelope: &Envelope) -> impl Iterator<Item = MatchPattern> {
+    let (context, source, tag) =
+        (envelope.context, Some(envelope.source as usize), Some(envelope.tag));
+    let all = [(source, tag), (source, None), (None, tag), (None, None)];
+    all.into_iter().map(move |(source, tag)| MatchPattern { context, source, tag })
 }
 
 fn class(pattern: &MatchPattern) -> usize {
@@ -209,16 +228,14 @@ mod tests {
     fn messages_go_to_the_first_posted() {
         let mut random = fastrand::Rng::with_seed(7);
         let (mut posted, arrivals) = (PostedReceives::default(), Arc::default());
-        let mut list: Vec<(MatchPattern, u64, Arc<PostedReceive>)> = Vec::new();
+        let mut list: Vec<(MatchPattern, u64, usize)> = Vec::new();
         for id in 0..20_000 {
             match random.u8(0..10) {
                 0..5 => {
                     let source = random.bool().then(|| random.usize(0..3));
                     let tag = random.bool().then(|| random.u32(0..3));
                     let pattern = MatchPattern { context: 1, source, tag };
-                    let receive = PostedReceive::new(&arrivals, id);
-                    let number = posted.post(pattern, receive.clone());
-                    list.push((pattern, number, receive));
+                    list.push((pattern, posted.post(pattern, (&arrivals, id)), id));
                 }
                 5 if !list.is_empty() => {
                     let (pattern, number, _) = list.remove(random.usize(0..list.len()));
@@ -230,12 +247,16 @@ mod tests {
                     let envelope = message.envelope;
                     let expected = list.iter().position(|(it, ..)| it.fits(&envelope));
                     assert_eq!(posted.wants(&envelope), expected.is_some());
-                    assert_eq!(posted.offer(message).is_none(), expected.is_some());
-                    if let Some(index) = expected {
-                        let (_, _, receive) = list.remove(index);
-                        assert_eq!(arrivals.take(), [receive.id]);
-                        assert_eq!(receive.take().unwrap().envelope.tag, envelope.tag);
+                    let expected = expected.map(|index| list.remove(index).2);
+                    if random.bool() {
+                        assert_eq!(posted.take_for(&envelope, &Arc::default()), None);
+                        assert_eq!(posted.take_for(&envelope, &arrivals), expected);
+                        continue;
                     }
+                    assert_eq!(posted.offer(message).is_none(), expected.is_some());
+                    let come = arrivals.take();
+                    let tags: Vec<_> = come.iter().map(|(id, it)| (*id, it.envelope.tag)).collect();
+                    assert_eq!(tags, Vec::from_iter(expected.map(|id| (id, envelope.tag))));
                 }
             }
             assert_eq!(posted.is_empty(), list.is_empty());
@@ -249,10 +270,9 @@ mod tests {
     fn loom_no_arrival_is_lost() {
         loom::model(|| {
             let (posted, arrivals) = (Arc::<Mutex<PostedReceives>>::default(), Arc::default());
-            let receives = [0, 1].map(|id| PostedReceive::new(&arrivals, id));
-            for (tag, receive) in (0..).zip(&receives) {
+            for (tag, id) in (0..).zip([0, 1]) {
                 let pattern = MatchPattern { context: 1, source: None, tag: Some(tag) };
-                posted.lock().post(pattern, receive.clone());
+                posted.lock().post(pattern, (&arrivals, id));
             }
             let givers = [0, 1].map(|tag| {
                 let posted = posted.clone();
@@ -260,8 +280,7 @@ mod tests {
             });
             let mut found = Vec::new();
             let mut look = || {
-                for id in arrivals.take() {
-                    let message = receives[id].take().expect("it has come");
+                for (id, message) in arrivals.take() {
                     assert_eq!(message.envelope.tag, id as u32);
                     found.push(id);
                 }
@@ -280,9 +299,8 @@ mod tests {
     fn loom_a_message_comes_or_the_receive_is_taken_back() {
         loom::model(|| {
             let (posted, arrivals) = (Arc::<Mutex<PostedReceives>>::default(), Arc::default());
-            let receive = PostedReceive::new(&arrivals, 5);
             let pattern = MatchPattern { context: 1, source: None, tag: None };
-            let number = posted.lock().post(pattern, receive.clone());
+            let number = posted.lock().post(pattern, (&arrivals, 5));
             let giver = {
                 let posted = posted.clone();
                 thread::spawn(move || posted.lock().offer(message(3, 4)).is_none())
@@ -290,7 +308,6 @@ mod tests {
             let back = posted.lock().withdraw(&pattern, number);
             // Who does not get it back finds its message at once.
             assert_eq!(arrivals.take().len(), usize::from(!back));
-            assert_eq!(receive.take().is_none(), back);
             assert_eq!(giver.join().unwrap(), !back);
         });
     }

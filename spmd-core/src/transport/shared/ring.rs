@@ -24,12 +24,16 @@ pub(super) use self::format::{PIECE, RENDEZVOUS, RING, RendezvousAck, STAGING, s
 use super::heap::Block;
 use super::member::Member;
 use super::memory::Memory;
+use super::prefetch::prefetch;
 use crate::error::{Error, Result};
 use crate::transport::message::Envelope;
 
 /// The sender's side of a ring.
 pub(super) struct RingWriter {
-    block: Block,
+    /// Has its memory.
+    _block: Block,
+    /// Where that lies.
+    base: *mut u8,
     position: u64,
     /// What the receiver is known to have read.
     head: u64,
@@ -68,13 +72,18 @@ pub(crate) struct RendezvousReceive {
     pub(super) chunk: u64,
 }
 
+// SAFETY: the pointer leads into the arena, which is mapped for the whole process, to a block that
+// this owns.
+unsafe impl Send for RingWriter {}
+
 impl RingWriter {
     pub(super) fn new(member: &Member, receiver: usize) -> Result<RingWriter> {
         let block = member.heap.allocate(RING_BYTES)?;
         let place = member.world.memory.ring_place(member.rank, receiver);
         place.store(block.offset(), Release);
         Ok(RingWriter {
-            block,
+            base: block.pointer(),
+            _block: block,
             position: 0,
             head: 0,
             full: false,
@@ -91,9 +100,7 @@ impl RingWriter {
     pub(super) fn rendezvous(&self, rendezvous: usize) -> &Rendezvous {
         let Some((chunk, index)) = in_chunk(rendezvous) else {
             // SAFETY: the block begins with a RingHead of atomics, and lives as long as `self`.
-            return unsafe {
-                &(&*self.block.pointer().cast::<RingHead>()).all_rendezvous[rendezvous]
-            };
+            return unsafe { &(&*self.base.cast::<RingHead>()).all_rendezvous[rendezvous] };
         };
         assert!(index < chunk_size(chunk));
         // SAFETY: a chunk holds as many of these, which are atomics, and lives as long as `self`.
@@ -157,7 +164,7 @@ impl RingWriter {
 
     fn record(&self, position: u64) -> &Record {
         // SAFETY: a record header of atomics within the block, which lives as long as `self`.
-        unsafe { &*record_at(self.block.pointer(), position) }
+        unsafe { &*record_at(self.base, position) }
     }
 
     /// Whether `need` more bytes fit.
@@ -231,7 +238,7 @@ impl RingWriter {
             record.stamp.store(self.position + 1, Release);
             self.position += skip;
         }
-        let base = self.block.pointer();
+        let base = self.base;
         let record = self.record(self.position);
         let kind = match rendezvous {
             // SAFETY: the place has room for the data, in the record or behind it within the
@@ -391,7 +398,10 @@ impl RingReader {
                 count,
                 bytes: bytes as usize,
             };
-            return Ok(Some(RingMessage { envelope, body, end: self.position + LINE + used }));
+            let end = self.position + LINE + used;
+            // While this one is taken, the next one comes.
+            prefetch(record_at(self.base, end).cast());
+            return Ok(Some(RingMessage { envelope, body, end }));
         }
     }
 

@@ -20,6 +20,7 @@ use crate::transport::Transport;
 use crate::transport::message::{Envelope, MatchPattern, SendMode};
 use crate::transport::pending::PendingSend;
 use crate::transport::shared::Arrived;
+use crate::transport::shared::posted::Arrivals;
 use crate::transport::shared::waiter::Waiter;
 
 /// Calls that a rank keeps before it writes them to the file.
@@ -131,8 +132,12 @@ impl Transport for Traced {
         self.inner.send_at_once(to, envelope, data)
     }
 
-    fn deliver(&self) -> std::result::Result<(), (Option<usize>, Error)> {
-        self.inner.deliver()
+    fn deliver(
+        &self,
+        arrivals: &Arc<Arrivals>,
+        take: &mut dyn FnMut(usize, Arrived<'_>),
+    ) -> std::result::Result<(), (Option<usize>, Error)> {
+        self.inner.deliver(arrivals, take)
     }
 
     fn receives(&self, arrived: &Arrived<'_>) -> Result<()> {

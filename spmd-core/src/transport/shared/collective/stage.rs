@@ -1,6 +1,7 @@
 //! Rounds and stages, as stamps tell them, and the slots in which they are shown.
 
 use crate::transport::shared::layout::{CollectivePage, SLOTS, Slot};
+use crate::transport::shared::prefetch::prefetch_to_change;
 
 pub(crate) const STAGE_BITS: u32 = 20;
 /// The last stage of a round.
@@ -27,13 +28,6 @@ pub(super) fn slot_of(page: &CollectivePage, round: u64) -> &Slot {
 #[inline]
 pub(super) fn prefetch_to_write(place: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(64) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which changes no memory and does not fault, whatever the address.
-        unsafe {
-            let line = place.wrapping_add(line);
-            std::arch::asm!("prefetchw [{}]", in(reg) line, options(readonly, nostack, preserves_flags));
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (place, line);
+        prefetch_to_change(place.wrapping_add(line));
     }
 }

@@ -7,6 +7,7 @@
 
 mod wide;
 
+pub use super::super::prefetch::{prefetch, prefetch_to_change};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, Ordering::*};
 
@@ -259,30 +260,6 @@ pub unsafe fn store<T: Copy>(at: *mut u8, value: T) {
             size => write_words(from, at, size, const { WordSize::of(size_of::<T>()) }),
         }
     }
-}
-
-/// Asks for the line of an element that is about to be read.
-#[inline(always)]
-pub fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which changes no memory and does not fault, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
-}
-
-/// Asks for the line of an element that is about to be changed.
-#[inline(always)]
-pub fn prefetch_to_change(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which changes no memory and does not fault, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }
 
 #[cfg(all(test, not(loom)))]
