@@ -112,7 +112,8 @@ impl MpiFabric {
         let hosts = hosts(&mpi.calls()?, &world)?;
         let payloads = mpi.calls()?.duplicate(all)?;
         let calls = mpi.calls()?;
-        let packets = Packets::new(calls.duplicate(all)?);
+        let survive = mpi.survival().is_some();
+        let packets = Packets::new(calls.duplicate(all)?, world.rank(), world.size(), survive);
         Ok(MpiFabric { mpi, process: process::id(), world, packets, payloads, hosts, tags })
     }
 
@@ -134,6 +135,7 @@ impl MpiFabric {
     /// Lets nobody call MPI any more. False if a thread stays inside it, or that has been done.
     fn close(&self) -> bool {
         let Some(calls) = self.mpi.last_calls() else { return false };
+        self.packets.close(&calls);
         calls.close();
         true
     }

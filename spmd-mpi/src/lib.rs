@@ -21,6 +21,7 @@ pub mod find;
 mod functions;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod handles;
+mod inbox;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
 #[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]

@@ -1,7 +1,4 @@
-//! Packets: sends that are under way, and what has come.
-//!
-//! Receives are not posted ahead: MPICH 5.0.2 over UCX never completes one from any source that is
-//! posted when its message has come already.
+//! Packets: sends that are under way; what comes is the inbox's (`inbox.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_int;
@@ -11,10 +8,10 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::MAX_PACKET;
 
-use crate::handles::{Comm, Message, Request};
+use crate::handles::{Comm, Request};
+use crate::inbox::Inbox;
 use crate::library::Library;
 use crate::mpi::{Calls, Mpi};
-use crate::provider::Status;
 
 /// Sends that one call looks at.
 const COLLECTED: usize = 4;
@@ -27,7 +24,7 @@ const UNDER_WAY: usize = 128;
 const SPARE: usize = 64;
 
 /// The tag of all packets.
-const TAG: c_int = 0;
+pub(crate) const TAG: c_int = 0;
 
 /// The packets of a process, on a communicator of their own.
 pub struct Packets {
@@ -61,30 +58,16 @@ struct Queue {
     waiting: VecDeque<Vec<u8>>,
 }
 
-/// What comes.
-struct Inbox {
-    /// Allocated once: MPI writes into it while a packet arrives. Initialised throughout.
-    buffer: *mut [u8; MAX_PACKET],
-    /// A packet that has been matched and is not complete: others wait for it, so that all stay in
-    /// order.
-    arriving: Option<Arriving>,
-}
-
-struct Arriving {
-    request: Request,
-    from: usize,
-    bytes: usize,
-}
-
-// SAFETY: it owns its buffer, and requests belong to no thread.
-unsafe impl Send for Inbox {}
-
 impl Packets {
-    /// Those on this communicator, which nothing else uses.
-    pub fn new(comm: Comm) -> Packets {
-        let buffer = Box::into_raw(Box::new([0; MAX_PACKET]));
-        let inbox = Mutex::new(Inbox { buffer, arriving: None });
+    /// Those on this communicator, which nothing else uses, of this process among so many.
+    pub fn new(comm: Comm, process: usize, processes: usize, survive: bool) -> Packets {
+        let inbox = Mutex::new(Inbox::new(process, processes, survive));
         Packets { comm, outbox: Mutex::default(), inbox }
+    }
+
+    /// Nothing is received any more: MPI is about to be finalised.
+    pub fn close(&self, calls: &Calls<'_>) {
+        self.inbox.lock().close(calls);
     }
 
     /// Sends a copy of `packet`.
@@ -124,15 +107,13 @@ impl Packets {
     pub fn receive(&self, mpi: &Mpi, take: &mut dyn FnMut(usize, &[u8])) -> Result<bool> {
         let Some(mut inbox) = self.inbox.try_lock() else { return Ok(false) };
         let calls = mpi.calls()?;
-        let Some((from, bytes)) = inbox.next(&calls, self.comm)? else {
+        let Some((from, packet)) = inbox.next(&calls, self.comm)? else {
             self.outbox.lock().collect(&calls, self.comm)?;
             return Ok(false);
         };
         // `take` may send.
         drop(calls);
-        // SAFETY: the packet is complete, so that MPI has done with the buffer until the next, and
-        // the inbox is locked.
-        take(from, unsafe { &(&*inbox.buffer)[..bytes] });
+        take(from, packet);
         Ok(true)
     }
 }
@@ -191,55 +172,6 @@ impl Outbox {
             self.spare.push(send.buffer);
         }
         done.map(|_| true)
-    }
-}
-
-impl Inbox {
-    /// The sender and the bytes of the next packet, which is in the buffer, if one has come.
-    fn next(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Option<(usize, usize)>> {
-        if self.arriving.is_none() {
-            self.arriving = self.match_one(mpi, comm)?;
-        }
-        let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        let done = done(mpi, &mut arriving.request);
-        let (from, bytes) = (arriving.from, arriving.bytes);
-        // An error has completed it as well.
-        if !matches!(done, Ok(Some(false))) {
-            self.arriving = None;
-        }
-        Ok((done? == Some(true)).then_some((from, bytes)))
-    }
-
-    /// Begins to receive a packet that waits in MPI.
-    fn match_one(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Option<Arriving>> {
-        let Library { constants, .. } = &**mpi;
-        let (mut flag, mut status, mut bytes) = (0, Status::default(), 0);
-        let mut message = Message::unset();
-        let (improbe, from) = (mpi.functions.improbe, constants.any_source);
-        // SAFETY: what is written is writable.
-        let code = unsafe { improbe(from, TAG, comm, &mut flag, &mut message, &mut status) };
-        if !mpi.check_sent("MPI_Improbe", code)? {
-            // It finds nothing from anybody until it is told that the failure is known.
-            mpi.acknowledge(comm)?;
-            return Ok(None);
-        }
-        if flag == 0 {
-            return Ok(None);
-        }
-        // SAFETY: the status is that of the message.
-        unsafe { mpi.get_count(&status, constants.byte, &mut bytes)? };
-        let (into, room) = (self.buffer.cast::<u8>(), MAX_PACKET as c_int);
-        let mut request = constants.request_null;
-        // SAFETY: the buffer has so many writable bytes, and nobody uses it until the request is
-        // complete: `next` gives it away only then. A longer packet is an error of MPI's.
-        let code = unsafe {
-            (mpi.functions.imrecv)(into, room, constants.byte, &mut message, &mut request)
-        };
-        if !mpi.check_sent("MPI_Imrecv", code)? {
-            return Ok(None);
-        }
-        let bytes = usize::try_from(bytes).unwrap_or(0).min(MAX_PACKET);
-        Ok(Some(Arriving { request, from: status.source() as usize, bytes }))
     }
 }
 
