@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::communicator::Comm;
 use super::going::Going;
 use super::message::Message;
+use super::message_requests::both;
 use super::messages::{check_place, message_call};
 use super::outstanding::{Outstanding, Receive, quietly};
 use super::request::Request;
@@ -28,19 +29,21 @@ use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, AgentKey, Completion};
 
 impl Comm {
-    /// Starts a receive.
+    /// Starts a receive, whose request gives what `gives` makes of the buffer and of what was
+    /// received.
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
-    pub(super) unsafe fn start_recv<'a, B: BufferMut + 'a>(
+    pub(super) unsafe fn start_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
-        mut buf: B,
+        form: Form,
+        (mut buf, gives): (B, fn(B, Status) -> R),
         (source, tag): (Option<usize>, Option<u32>),
         site: &'static Location<'static>,
-    ) -> Result<Request<(B, Status)>> {
+    ) -> Result<Request<R>> {
         let mut view = buf.view_mut();
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
-        let call = call.form(Form::Irecv);
+        let call = call.form(form);
         check_place(&call, view.place())?;
         let mut large = None;
         let (pattern, status) = self.carried(&call, || {
@@ -63,10 +66,10 @@ impl Comm {
             }
         })?;
         if let Some(status) = status {
-            return Ok(Request::ended((buf, status)));
+            return Ok(Request::ended(gives(buf, status)));
         }
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(buf, call, pattern, large) }
+        unsafe { self.post_recv((buf, gives), call, pattern, large) }
     }
 
     /// Starts the receive of a message that was set aside.
@@ -86,20 +89,20 @@ impl Comm {
         check_place(&call, view.place())?;
         let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(buf, call, message.pattern(), Some(taken)) }
+        unsafe { self.post_recv((buf, both), call, message.pattern(), Some(taken)) }
     }
 
     /// Has a receive go on, posted after all others, or of a message that has come.
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
-    unsafe fn post_recv<'a, B: BufferMut + 'a>(
+    unsafe fn post_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
-        buf: B,
+        (buf, gives): (B, fn(B, Status) -> R),
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
-    ) -> Result<Request<(B, Status)>> {
+    ) -> Result<Request<R>> {
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
         let number = outstanding.number();
         let (result, posted) = (Rc::default(), PostedReceive::new(&outstanding.arrivals, number));
@@ -114,6 +117,7 @@ impl Comm {
             posted,
             agent: wait::agent(),
             buf: Cell::new(Some(buf)),
+            gives,
             result: Rc::clone(&result),
             failure: Cell::new(None),
             over: Completion::default(),
@@ -145,7 +149,7 @@ impl Comm {
 }
 
 /// A receive that goes on.
-struct Receiving<B> {
+struct Receiving<B, R> {
     comm: Rc<Comm>,
     outstanding: Weak<Outstanding>,
     call: Call<'static>,
@@ -158,14 +162,15 @@ struct Receiving<B> {
     posted: Arc<PostedReceive>,
     agent: AgentKey,
     buf: Cell<Option<B>>,
-    result: Rc<Cell<Option<(B, Status)>>>,
+    gives: fn(B, Status) -> R,
+    result: Rc<Cell<Option<R>>>,
     failure: Cell<Option<Error>>,
     over: Completion,
     /// How many times it was asked for.
     tests: Cell<u32>,
 }
 
-impl<B: BufferMut> Receiving<B> {
+impl<B: BufferMut, R> Receiving<B, R> {
     /// Takes it back, unless its message has come. Whether it has.
     fn withdraw(&self) -> bool {
         let Some(place) = self.place.get() else { return false };
@@ -237,7 +242,7 @@ impl<B: BufferMut> Receiving<B> {
 /// How many times a program asks whether a receive is over before it is looked whether it can be.
 const RARELY: u32 = 64;
 
-impl<B: BufferMut> Receive for Receiving<B> {
+impl<B: BufferMut, R> Receive for Receiving<B, R> {
     fn receive(&self, message: UnexpectedMessage) {
         let received = catch_unwind(AssertUnwindSafe(|| {
             let mut buf = self.buf.take().expect("a receive gets one message");
@@ -246,7 +251,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
             self.comm.route.transport.receives(&arrived)?;
             let mut view = buf.view_mut();
             let status = self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)?;
-            Ok((buf, status))
+            Ok((self.gives)(buf, status))
         }));
         match received {
             Ok(Ok(received)) => self.result.set(Some(received)),
@@ -301,7 +306,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
     }
 }
 
-impl<B: BufferMut> Going for Receiving<B> {
+impl<B: BufferMut, R> Going for Receiving<B, R> {
     fn completion(&self) -> &Completion {
         &self.over
     }
@@ -375,7 +380,7 @@ impl<B: BufferMut> Going for Receiving<B> {
         let back = self.withdraw();
         if back {
             let status = Status { source: usize::MAX, tag: 0, len: 0 };
-            self.result.set(self.buf.take().map(|buf| (buf, status)));
+            self.result.set(self.buf.take().map(|buf| (self.gives)(buf, status)));
             self.withdrawn();
         }
         back
