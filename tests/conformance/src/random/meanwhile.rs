@@ -169,14 +169,14 @@ pub(super) struct Repeated {
 }
 
 enum What {
-    Collective(Shape, Persistent<(Vec<u32>, Vec<u32>)>),
+    Collective(Shape, Box<Persistent<(Vec<u32>, Vec<u32>)>>),
     /// A send, and a receive from this rank.
-    Messages(Persistent<Vec<u32>>, Persistent<Vec<u32>>, usize),
+    Messages(Box<[Persistent<Vec<u32>>; 2]>, usize),
 }
 
 impl Repeated {
     pub(super) fn collective(comm: &Comm, shape: Shape) -> Result<Repeated> {
-        let what = What::Collective(shape, shape.init(comm)?);
+        let what = What::Collective(shape, Box::new(shape.init(comm)?));
         Ok(Repeated { place: place(comm), what, seed: None })
     }
 
@@ -188,7 +188,8 @@ impl Repeated {
             0 => comm.ssend_init(vec![0; count], to, tag)?,
             _ => comm.send_init(vec![0; count], to, tag)?,
         };
-        let what = What::Messages(send, comm.recv_init(vec![0; count], from, tag)?, from);
+        let receive = comm.recv_init(vec![0; count], from, tag)?;
+        let what = What::Messages(Box::new([send, receive]), from);
         Ok(Repeated { place: (me, n), what, seed: None })
     }
 
@@ -199,7 +200,8 @@ impl Repeated {
                 *call.send_mut()? = shape.send(self.place, seed, self.place.0);
                 call.start()
             }
-            What::Messages(send, receive, _) => {
+            What::Messages(both, _) => {
+                let [send, receive] = &mut **both;
                 let count = send.get()?.len();
                 *send.get_mut()? = data(seed, self.place.0, count);
                 send.start()?;
@@ -217,7 +219,8 @@ impl Repeated {
                 let right = *call.recv()? == shape.expected(self.place, seed);
                 check(right, "a persistent call", shape)
             }
-            What::Messages(send, receive, from) => {
+            What::Messages(both, from) => {
+                let [send, receive] = &mut **both;
                 receive.wait()?;
                 send.wait()?;
                 let right = *receive.get()? == data(seed, *from, send.get()?.len());
