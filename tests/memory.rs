@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
 
 use spmd::prelude::*;
@@ -14,22 +15,38 @@ use support::{finish, is_process_rank, spmdrun_self};
 
 /// The largest that this process has been, in bytes.
 fn peak() -> u64 {
+    of_this_process("VmHWM:")
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    of_this_process("VmRSS:")
+}
+
+fn of_this_process(what: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc is there");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the kernel tells");
+    let line = status.lines().find(|line| line.starts_with(what)).expect("the kernel tells");
     let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
     kilobytes.expect("a number") * 1024
 }
 
-/// Runs in a process of its own, whose peak nothing else raises.
+/// Runs a test once more in a process of its own, whose memory nothing else changes. Whether this
+/// is not that process.
+fn runs_apart(test: &str) -> bool {
+    const CHILD: &str = "TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return false;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its path"));
+    let ran = finish(command.args([test, "--exact", "--nocapture"]).env(CHILD, "1"));
+    print!("{}", ran.out);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    true
+}
+
 #[test]
 fn many_virtual_ranks() {
-    const CHILD: &str = "TEST_CHILD";
-    if std::env::var_os(CHILD).is_none() {
-        let mut command = Command::new(std::env::current_exe().expect("a test knows its path"));
-        let ran =
-            finish(command.args(["many_virtual_ranks", "--exact", "--nocapture"]).env(CHILD, "1"));
-        print!("{}", ran.out);
-        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    if runs_apart("many_virtual_ranks") {
         return;
     }
     let sums = Spmd::new(4096).virtual_ranks().run(|ctx| {
@@ -151,4 +168,148 @@ fn many_windows(ctx: &Ctx, windows: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes that a send may take that is not gone at once, and a receive, besides their buffers.
+const SEND: u64 = 16 << 10;
+const RECEIVE: u64 = 1 << 10;
+
+/// What a process may take besides.
+const BESIDES: u64 = 16 << 20;
+
+/// 10,000 sends of 1 MiB of one buffer, none of which is received before all have been started;
+/// then they are received in batches.
+fn many_large_sends(ctx: &Ctx) -> Result<()> {
+    const MANY: u32 = 10_000;
+    const BATCH: u32 = 16;
+    let before = resident();
+    if ctx.rank() == 0 {
+        let data = vec![7u8; 1 << 20];
+        ctx.requests(|requests| {
+            (0..MANY).try_for_each(|tag| requests.isend(&data, 1, tag).map(drop))?;
+            let taken = resident().saturating_sub(before);
+            println!("{MANY} sends: {} KiB each", (taken >> 10) / u64::from(MANY));
+            assert!(taken < u64::from(MANY) * SEND + BESIDES, "{} MiB", taken >> 20);
+            ctx.send(&[taken], 1, MANY)
+        })?;
+        return ctx.barrier();
+    }
+    ctx.recv(&mut [0u64], 0, MANY)?;
+    let started = resident();
+    let mut rooms = vec![vec![0u8; 1 << 20]; BATCH as usize];
+    for first in (0..MANY).step_by(BATCH as usize) {
+        let receives = rooms.drain(..).zip(first..).map(|(room, tag)| ctx.irecv(room, 0, tag));
+        let received = wait_all(receives.collect::<Result<Vec<_>>>()?)?;
+        rooms = received.into_iter().map(|(room, _)| room).collect();
+        assert!(rooms.iter().all(|room| room[0] == 7 && room[room.len() - 1] == 7));
+    }
+    let taken = resident().saturating_sub(started);
+    assert!(taken < (u64::from(BATCH) << 20) + BESIDES, "{} MiB", taken >> 20);
+    ctx.barrier()
+}
+
+/// 100,000 receives of which none has its message yet, whose buffers are empty.
+fn many_receives(ctx: &Ctx) -> Result<()> {
+    const MANY: u32 = 100_000;
+    if ctx.rank() == 1 {
+        ctx.barrier()?;
+        return (0..MANY).try_for_each(|tag| ctx.send(&[0u8; 0], 0, tag));
+    }
+    let before = resident();
+    let receives = (0..MANY).map(|tag| ctx.irecv([0u8; 0], 1, tag));
+    let receives = receives.collect::<Result<Vec<_>>>()?;
+    let taken = resident().saturating_sub(before);
+    println!("{MANY} receives: {} bytes each", taken / u64::from(MANY));
+    assert!(taken < u64::from(MANY) * RECEIVE + BESIDES, "{} MiB", taken >> 20);
+    ctx.barrier()?;
+    wait_all(receives).map(drop)
+}
+
+/// Requests in scopes that panic, and those that are dropped, cancelled and in scopes that give an
+/// error, round after round: after the first ones they take no more memory.
+fn requests_that_nobody_waits_for(ctx: &Ctx) -> Result<()> {
+    // A panic ends all that its rank has started: the scopes that panic come first.
+    for abandon in [panicking, abandoned] {
+        let mut after_first = 0;
+        for round in 0..8 {
+            abandon(ctx)?;
+            ctx.barrier()?;
+            if round == 2 {
+                after_first = resident();
+            }
+        }
+        let taken = resident().saturating_sub(after_first);
+        println!("requests of five rounds leave {} KiB", taken >> 10);
+        assert!(taken < 4 << 20, "{} KiB", taken >> 10);
+    }
+    Ok(())
+}
+
+fn panicking(ctx: &Ctx) -> Result<()> {
+    for tag in 0..1000 {
+        let mut room = vec![0u8; 20_000];
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            ctx.requests(|requests| -> Result<()> {
+                drop(requests.irecv(&mut room, 1 - ctx.rank(), tag)?);
+                resume_unwind(Box::new("deliberate"))
+            })
+        }));
+        assert!(ended.is_err(), "{ended:?}");
+    }
+    Ok(())
+}
+
+fn abandoned(ctx: &Ctx) -> Result<()> {
+    let (other, many) = (1 - ctx.rank(), 1000);
+    for tag in 0..many {
+        let count = [10, 20_000][tag as usize % 2];
+        let sent = ctx.isend(vec![tag; count], other, tag)?;
+        let received = ctx.irecv(vec![0u32; count], other, tag)?;
+        match tag % 3 {
+            0 => drop((sent, received)),
+            1 => assert_eq!(received.wait()?.0[0], tag),
+            _ => assert_eq!(received.wait()?.0, sent.wait()?),
+        }
+        let mut room = vec![0u8; 20_000];
+        let ended = ctx.requests(|requests| -> Result<()> {
+            drop(requests.irecv(&mut room, other, 2 * many + tag)?);
+            Err("deliberate".into())
+        });
+        assert!(ended.is_err());
+        let (back, status) = ctx.irecv(room, other, many + tag)?.cancel()?;
+        assert!(back.len() == 20_000 && status.is_none());
+    }
+    Ok(())
+}
+
+/// Runs on threads, virtual ranks and processes what looks at the memory of its process.
+fn apart_and_everywhere(test: &str, body: fn(&Ctx) -> Result<()>) {
+    if is_process_rank() {
+        run(body).unwrap();
+        return;
+    }
+    if runs_apart(test) {
+        let ran = finish(&mut spmdrun_self(test, 2));
+        print!("{}", ran.out);
+        assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+        return;
+    }
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        block.run(body).unwrap();
+    }
+}
+
+#[test]
+fn ten_thousand_sends_of_a_mebibyte() {
+    apart_and_everywhere("ten_thousand_sends_of_a_mebibyte", many_large_sends);
+}
+
+#[test]
+fn a_hundred_thousand_receives_that_wait() {
+    apart_and_everywhere("a_hundred_thousand_receives_that_wait", many_receives);
+}
+
+#[test]
+fn requests_leave_nothing_behind() {
+    apart_and_everywhere("requests_leave_nothing_behind", requests_that_nobody_waits_for);
 }

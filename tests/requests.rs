@@ -347,3 +347,45 @@ fn sends_that_are_taken_back() {
         }
     });
 }
+
+/// Each of those that a scope's panic takes back is an error where it is received.
+#[test]
+fn a_thousand_that_are_taken_back() {
+    where_ranks_share_a_process(2, |ctx| {
+        let mut room = vec![1u64; 100_000];
+        if ctx.rank() == 0 {
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                ctx.requests(|requests| -> Result<()> {
+                    (0..1000).try_for_each(|tag| requests.isend(&room, 1, tag).map(drop))?;
+                    panic!("deliberate")
+                })
+            }));
+            assert!(ended.is_err());
+            return;
+        }
+        assert!(ctx.recv(&mut room, 0, 1000).is_err());
+        for tag in 0..1000 {
+            let received = ctx.irecv(vec![0u64; 100_000], 0, tag).and_then(Request::wait);
+            assert!(received.is_err(), "{tag}");
+        }
+    });
+}
+
+/// Nobody waits for receives whose messages cannot come: their rank tells of it.
+#[test]
+fn a_thousand_without_an_end() {
+    if support::is_process_rank() {
+        return;
+    }
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        let ended = block.timeout(Duration::from_secs(30)).run(|ctx| {
+            for tag in (0..1000).filter(|_| ctx.rank() == 1) {
+                let received = ctx.irecv([0u8; 10], 0, tag)?;
+                if tag % 2 == 0 { drop(received) } else { std::mem::forget(received) }
+            }
+            Ok(())
+        });
+        let error = ended.expect_err("rank 0 has left").to_string();
+        assert!(error.contains("irecv") && error.contains("requests.rs"), "{error}");
+    }
+}

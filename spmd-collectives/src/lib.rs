@@ -52,6 +52,7 @@ pub use gather::init::GatherInit;
 pub use gather::requests::{GatherRequests, GatherStart};
 pub use gathered::Gathered;
 pub use neighbor::Neighbor;
+pub use neighbor::init::NeighborInit;
 pub use neighbor::requests::{NeighborRequests, NeighborStart};
 pub use object::Objects;
 pub use reduce::Reduce;

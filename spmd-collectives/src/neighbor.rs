@@ -1,5 +1,6 @@
 //! Exchanges of each rank with its neighbours in a grid (MPI 5.0 section 8.6).
 
+pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;

@@ -16,6 +16,7 @@ mod messages;
 mod outstanding;
 mod part;
 mod persistent;
+mod persistent_messages;
 mod polling;
 mod polls;
 mod probe;

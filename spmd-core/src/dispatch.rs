@@ -1,5 +1,6 @@
 //! Who carries a collective out: the rank by itself where it is alone, a plane that serves the
-//! call, or the arena's algorithms. Nobody else knows.
+//! call, or the arena's algorithms; or nobody, where only the arguments are looked at. Nobody else
+//! knows.
 
 use crate::args::{Args, SingleRank};
 use crate::call::Call;
@@ -21,17 +22,32 @@ use crate::plane::{Numbered, Planes};
 #[inline(always)]
 pub unsafe fn dispatch(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     comm.internals().check_root(call)?;
-    if comm.size() == 1 && args.collective.single_rank != SingleRank::Same && args.is_on_host() {
-        // SAFETY: `single_rank` asks for this function's contract, the buffers with their blocks
-        // until the call returns, and for memory of the host, which was just looked at.
-        return unsafe { single_rank(comm, call, args) };
-    }
     if comm.offload().is_some() {
         // SAFETY: `on_plane` asks for this function's contract: the buffers with their blocks,
         // which nobody else touches until the call returns.
         return unsafe { on_plane(comm, call, args) };
     }
-    // SAFETY: `in_arena` asks for this function's contract, as `on_plane` does.
+    // SAFETY: `without_planes` asks for this function's contract, as `on_plane` does.
+    unsafe { without_planes(comm, call, args) }
+}
+
+/// Whether the rank does it by itself.
+#[inline(always)]
+fn is_alone(comm: &Comm, args: &Args<'_>) -> bool {
+    comm.size() == 1 && args.collective.single_rank != SingleRank::Same && args.is_on_host()
+}
+
+/// # Safety
+/// As [`dispatch`].
+#[inline(always)]
+unsafe fn without_planes(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    if is_alone(comm, args) {
+        // SAFETY: `single_rank` asks for `dispatch`'s contract (this function's), the buffers with
+        // their blocks until the call returns, and for memory of the host, which was just looked
+        // at.
+        return unsafe { single_rank(comm, call, args) };
+    }
+    // SAFETY: `in_arena` asks for this function's contract.
     unsafe { in_arena(comm, call, args) }
 }
 
@@ -77,7 +93,12 @@ unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<(
 /// As [`dispatch`].
 #[inline(never)]
 unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-    for Numbered { plane, id } in comm.offload().map_or(&[][..], Planes::kept) {
+    if comm.offload().is_some_and(|offload| offload.only_checks()) {
+        return Ok(());
+    }
+    let planes =
+        if is_alone(comm, args) { &[] } else { comm.offload().map_or(&[][..], Planes::kept) };
+    for Numbered { plane, id } in planes {
         let plane = &**plane;
         if plane.serves(args) {
             call.carried_by(*id);
@@ -86,6 +107,7 @@ unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
             return unsafe { plane.run(comm, call, args) };
         }
     }
-    // SAFETY: all is as `dispatch` asks for it (this function's contract): so does `in_arena`.
-    unsafe { in_arena(comm, call, args) }
+    // SAFETY: all is as `dispatch` asks for it (this function's contract): so does
+    // `without_planes`.
+    unsafe { without_planes(comm, call, args) }
 }

@@ -203,3 +203,21 @@ fn on_a_communicator_of_the_programs_own() {
         &["rank 0: recv_vec of u8 from rank 1 with tag 7 at <2> on the communicator of dup at <1>"],
     );
 }
+
+/// A persistent receive is told by the line where it was started.
+#[test]
+fn a_persistent_send_that_is_never_started() {
+    mistake(2, |ctx| {
+        if ctx.rank() == 0 {
+            let _send = ctx.send_init(vec![1.5; 3], 1, 7)?;
+            return ctx.barrier(); // <1>
+        }
+        let mut receive = ctx.recv_init(vec![0.0; 3], 0, 7)?;
+        receive.start()?; // <2>
+        receive.wait()
+    })
+    .deadlock(
+        &[0, 1],
+        &["rank 0: barrier at <1>", "rank 1: recv_init of 3 f64 from rank 0 with tag 7 at <2>"],
+    );
+}

@@ -15,8 +15,8 @@ pub trait AllgatherInit: Sealed {
     /// Makes [`Allgather::allgather`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Allgather::allgather`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Allgather::allgather`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AllgatherInit;
@@ -40,8 +40,8 @@ pub trait AllgatherInit: Sealed {
     /// Makes [`Allgather::allgatherv`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Allgather::allgatherv`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Allgather::allgatherv`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AllgatherInit;
@@ -71,8 +71,8 @@ pub trait AllgatherInit: Sealed {
     /// Makes [`Allgather::allgather_in_place`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Allgather::allgather_in_place`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Allgather::allgather_in_place`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AllgatherInit;
@@ -105,9 +105,9 @@ impl AllgatherInit for Comm {
             .form(Form::Init)
             .data(&S::Elem::DTYPE, send.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::allgather(comm, send, recv, site)
-        }))
+        })
     }
 
     fn allgatherv_init<S, R>(
@@ -125,9 +125,9 @@ impl AllgatherInit for Comm {
             Call::new(Kind::Allgatherv, site).form(Form::Init).data(&S::Elem::DTYPE, Call::UNEQUAL);
         let counts = counts.to_vec();
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::allgatherv(comm, send, recv, &counts, site)
-        }))
+        })
     }
 
     fn allgather_in_place_init<B>(&self, buf: B) -> Result<Persistent<B>>
@@ -139,8 +139,8 @@ impl AllgatherInit for Comm {
             .form(Form::Init)
             .data(&B::Elem::DTYPE, buf.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::allgather_in_place(comm, buf, site)
-        }))
+        })
     }
 }

@@ -21,8 +21,8 @@ pub trait AllreduceInit: Sealed {
     /// Makes [`Allreduce::allreduce`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Allreduce::allreduce`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Allreduce::allreduce`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AllreduceInit;
@@ -47,8 +47,8 @@ pub trait AllreduceInit: Sealed {
     /// Makes [`Allreduce::allreduce_in_place`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Allreduce::allreduce_in_place`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Allreduce::allreduce_in_place`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AllreduceInit;
@@ -82,9 +82,9 @@ impl AllreduceInit for Comm {
             .data(&S::Elem::DTYPE, send.view().len());
         let (comm, op) = (self.dup()?, Rc::new(op));
         let steps = steps(&comm, send.view().len(), &op, site);
-        Ok(Internals::persistent(comm, call, (send, recv), steps, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), steps, move |comm, (send, recv)| {
             super::allreduce(comm, send, recv, &*op, site)
-        }))
+        })
     }
 
     fn allreduce_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
@@ -97,9 +97,9 @@ impl AllreduceInit for Comm {
             .form(Form::Init)
             .data(&R::Elem::DTYPE, buf.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::allreduce_in_place(comm, buf, &op, site)
-        }))
+        })
     }
 }
 

@@ -15,8 +15,8 @@ pub trait AlltoallInit: Sealed {
     /// Makes [`Alltoall::alltoall`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Alltoall::alltoall`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Alltoall::alltoall`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AlltoallInit;
@@ -40,8 +40,8 @@ pub trait AlltoallInit: Sealed {
     /// Makes [`Alltoall::alltoall_in_place`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Alltoall::alltoall_in_place`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Alltoall::alltoall_in_place`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AlltoallInit;
@@ -64,8 +64,8 @@ pub trait AlltoallInit: Sealed {
     /// Makes [`Alltoall::alltoallv`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Alltoall::alltoallv`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Alltoall::alltoallv`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::AlltoallInit;
@@ -105,9 +105,9 @@ impl AlltoallInit for Comm {
             .form(Form::Init)
             .data(&S::Elem::DTYPE, send.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::alltoall(comm, send, recv, site)
-        }))
+        })
     }
 
     fn alltoall_in_place_init<R>(&self, buf: R) -> Result<Persistent<R>>
@@ -119,9 +119,9 @@ impl AlltoallInit for Comm {
             .form(Form::Init)
             .data(&R::Elem::DTYPE, buf.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::alltoall_in_place(comm, buf, site)
-        }))
+        })
     }
 
     fn alltoallv_init<S, R>(
@@ -141,8 +141,8 @@ impl AlltoallInit for Comm {
         let send_counts = send_counts.to_vec();
         let recv_counts = recv_counts.to_vec();
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::alltoallv(comm, send, recv, &send_counts, &recv_counts, site)
-        }))
+        })
     }
 }

@@ -38,9 +38,9 @@ impl BarrierInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Barrier, site).form(Form::Init);
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (), Some(steps()), move |comm, ()| {
+        Internals::persistent(comm, call, (), Some(steps()), move |comm, ()| {
             super::barrier(comm, site)
-        }))
+        })
     }
 }
 

@@ -15,8 +15,8 @@ pub trait BroadcastInit: Sealed {
     /// Makes [`Broadcast::broadcast`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Broadcast::broadcast`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Broadcast::broadcast`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::BroadcastInit;
@@ -47,8 +47,8 @@ impl BroadcastInit for Comm {
             .data(&B::Elem::DTYPE, buf.view().len())
             .root(root);
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::broadcast(comm, buf, root, site)
-        }))
+        })
     }
 }

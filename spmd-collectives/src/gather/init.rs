@@ -15,8 +15,8 @@ pub trait GatherInit: Sealed {
     /// Makes [`Gather::gather`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Gather::gather`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Gather::gather`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::GatherInit;
@@ -40,8 +40,8 @@ pub trait GatherInit: Sealed {
     /// Makes [`Gather::gatherv`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Gather::gatherv`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Gather::gatherv`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::GatherInit;
@@ -82,9 +82,9 @@ impl GatherInit for Comm {
             .data(&S::Elem::DTYPE, send.view().len())
             .root(root);
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::gather(comm, send, recv, root, site)
-        }))
+        })
     }
 
     fn gatherv_init<S, R>(
@@ -105,8 +105,8 @@ impl GatherInit for Comm {
             .root(root);
         let counts = counts.to_vec();
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::gatherv(comm, send, recv, &counts, root, site)
-        }))
+        })
     }
 }

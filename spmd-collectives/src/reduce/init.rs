@@ -15,8 +15,8 @@ pub trait ReduceInit: Sealed {
     /// Makes [`Reduce::reduce`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Reduce::reduce`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Reduce::reduce`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ReduceInit;
@@ -47,8 +47,8 @@ pub trait ReduceInit: Sealed {
     /// Makes [`Reduce::reduce_in_place`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Reduce::reduce_in_place`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Reduce::reduce_in_place`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ReduceInit;
@@ -89,9 +89,9 @@ impl ReduceInit for Comm {
             .data(&S::Elem::DTYPE, send.view().len())
             .root(root);
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::reduce(comm, send, recv, &op, root, site)
-        }))
+        })
     }
 
     fn reduce_in_place_init<R, O>(&self, buf: R, op: O, root: usize) -> Result<Persistent<R>>
@@ -105,8 +105,8 @@ impl ReduceInit for Comm {
             .data(&R::Elem::DTYPE, buf.view().len())
             .root(root);
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::reduce_in_place(comm, buf, &op, root, site)
-        }))
+        })
     }
 }

@@ -15,8 +15,8 @@ pub trait ReduceScatterInit: Sealed {
     /// Makes [`ReduceScatter::reduce_scatter`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`ReduceScatter::reduce_scatter`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`ReduceScatter::reduce_scatter`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ReduceScatterInit;
@@ -41,8 +41,8 @@ pub trait ReduceScatterInit: Sealed {
     /// Makes [`ReduceScatter::reduce_scatterv`] a persistent call, on a communicator of its own
     /// (MPI 5.0 section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`ReduceScatter::reduce_scatterv`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`ReduceScatter::reduce_scatterv`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ReduceScatterInit;
@@ -74,8 +74,8 @@ pub trait ReduceScatterInit: Sealed {
     /// Makes [`ReduceScatter::reduce_scatter_in_place`] a persistent call, on a communicator of its
     /// own (MPI 5.0 section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`ReduceScatter::reduce_scatter_in_place`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`ReduceScatter::reduce_scatter_in_place`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ReduceScatterInit;
@@ -109,9 +109,9 @@ impl ReduceScatterInit for Comm {
             .form(Form::Init)
             .data(&S::Elem::DTYPE, send.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::reduce_scatter(comm, send, recv, &op, site)
-        }))
+        })
     }
 
     fn reduce_scatterv_init<S, R, O>(
@@ -132,9 +132,9 @@ impl ReduceScatterInit for Comm {
             .data(&S::Elem::DTYPE, send.view().len());
         let counts = counts.to_vec();
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::reduce_scatterv(comm, send, recv, &counts, &op, site)
-        }))
+        })
     }
 
     fn reduce_scatter_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
@@ -147,8 +147,8 @@ impl ReduceScatterInit for Comm {
             .form(Form::Init)
             .data(&R::Elem::DTYPE, buf.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::reduce_scatter_in_place(comm, buf, &op, site)
-        }))
+        })
     }
 }

@@ -15,8 +15,8 @@ pub trait ScanInit: Sealed {
     /// Makes [`Scan::scan`] a persistent call, on a communicator of its own (MPI 5.0 section 6.13).
     /// All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Scan::scan`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Scan::scan`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ScanInit;
@@ -41,8 +41,8 @@ pub trait ScanInit: Sealed {
     /// Makes [`Scan::exscan`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Scan::exscan`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Scan::exscan`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ScanInit;
@@ -67,8 +67,8 @@ pub trait ScanInit: Sealed {
     /// Makes [`Scan::scan_in_place`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Scan::scan_in_place`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Scan::scan_in_place`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ScanInit;
@@ -100,9 +100,9 @@ impl ScanInit for Comm {
         let call =
             Call::new(Kind::Scan, site).form(Form::Init).data(&S::Elem::DTYPE, send.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::scan(comm, send, recv, &op, site)
-        }))
+        })
     }
 
     fn exscan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
@@ -115,9 +115,9 @@ impl ScanInit for Comm {
         let call =
             Call::new(Kind::Exscan, site).form(Form::Init).data(&S::Elem::DTYPE, send.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::exscan(comm, send, recv, &op, site)
-        }))
+        })
     }
 
     fn scan_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
@@ -129,8 +129,8 @@ impl ScanInit for Comm {
         let call =
             Call::new(Kind::Scan, site).form(Form::Init).data(&R::Elem::DTYPE, buf.view().len());
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, buf, None, move |comm, buf| {
+        Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::scan_in_place(comm, buf, &op, site)
-        }))
+        })
     }
 }

@@ -15,8 +15,8 @@ pub trait ScatterInit: Sealed {
     /// Makes [`Scatter::scatter`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Scatter::scatter`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Scatter::scatter`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ScatterInit;
@@ -40,8 +40,8 @@ pub trait ScatterInit: Sealed {
     /// Makes [`Scatter::scatterv`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
     ///
-    /// Errors: as [`Split::dup`](crate::Split::dup), and from its starts and waits as
-    /// [`Scatter::scatterv`].
+    /// Errors: as [`Split::dup`](crate::Split::dup); what of the arguments [`Scatter::scatterv`]
+    /// refuses. From its starts and waits as that.
     ///
     /// ```
     /// # use spmd_collectives::ScatterInit;
@@ -82,9 +82,9 @@ impl ScatterInit for Comm {
             .data(&R::Elem::DTYPE, recv.view().len())
             .root(root);
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::scatter(comm, send, recv, root, site)
-        }))
+        })
     }
 
     fn scatterv_init<S, R>(
@@ -105,8 +105,8 @@ impl ScatterInit for Comm {
             .root(root);
         let counts = counts.to_vec();
         let comm = self.dup()?;
-        Ok(Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
+        Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::scatterv(comm, send, &counts, recv, root, site)
-        }))
+        })
     }
 }

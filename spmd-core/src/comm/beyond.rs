@@ -26,4 +26,22 @@ impl Beyond {
 pub(crate) trait Offload: Any + Send + Sync {
     /// What there is of it for a communicator that spans processes, or for another one.
     fn part(&self, spans_processes: bool) -> Option<Arc<dyn Offload>>;
+
+    /// Whether nothing is to be done: the arguments have been looked at, and that is all.
+    fn only_checks(&self) -> bool {
+        false
+    }
+}
+
+/// Of a communicator whose collectives look at their arguments and do nothing else.
+pub(super) struct OnlyChecks;
+
+impl Offload for OnlyChecks {
+    fn part(&self, _: bool) -> Option<Arc<dyn Offload>> {
+        None
+    }
+
+    fn only_checks(&self) -> bool {
+        true
+    }
 }

@@ -1,14 +1,23 @@
 //! Messages as requests.
 
+use std::convert::identity;
 use std::panic::Location;
 
 use super::communicator::Comm;
 use super::request::Request;
 use super::request_scope::RequestScope;
 use crate::buffer::{Buffer, BufferMut};
-use crate::call::Form;
+use crate::call::{Form, Kind};
 use crate::error::Result;
 use crate::rank::{Source, Status, TagOrAny};
+
+const ISEND: (Kind, Form) = (Kind::Send, Form::Isend);
+const ISSEND: (Kind, Form) = (Kind::Ssend, Form::Issend);
+
+/// What a receive gives.
+pub(super) fn both<B>(buf: B, status: Status) -> (B, Status) {
+    (buf, status)
+}
 
 /// Messages that go on while their rank does something else (MPI 5.0 section 3.7), which own their
 /// buffers. Messages from one rank to another on a communicator are matched in the order in which
@@ -35,7 +44,7 @@ impl Comm {
     #[track_caller]
     pub fn isend<B: Buffer + 'static>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {
         // SAFETY: what it owns lives as long as anybody wants.
-        unsafe { self.start_send(Form::Isend, buf, (dest, tag), Location::caller()) }
+        unsafe { self.start_send(ISEND, (buf, identity), (dest, tag), Location::caller()) }
     }
 
     /// The same, which is over when the receiver has taken the message, however small it is.
@@ -53,7 +62,7 @@ impl Comm {
     #[track_caller]
     pub fn issend<B: Buffer + 'static>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {
         // SAFETY: what it owns lives as long as anybody wants.
-        unsafe { self.start_send(Form::Issend, buf, (dest, tag), Location::caller()) }
+        unsafe { self.start_send(ISSEND, (buf, identity), (dest, tag), Location::caller()) }
     }
 
     /// Receives a message into `buf`, which may be longer than it; the request gives it back, with
@@ -81,7 +90,7 @@ impl Comm {
     ) -> Result<Request<(B, Status)>> {
         let from = (source.source(), tag.tag());
         // SAFETY: what it owns lives as long as anybody wants.
-        unsafe { self.start_recv(buf, from, Location::caller()) }
+        unsafe { self.start_recv(Form::Irecv, (buf, both), from, Location::caller()) }
     }
 }
 
@@ -109,7 +118,7 @@ impl<'scope> RequestScope<'scope, '_> {
     pub fn isend<B: Buffer + 'scope>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {
         let site = Location::caller();
         // SAFETY: what it borrows lives as long as `'scope`, within which `keep` has it end.
-        let sent = unsafe { self.comm().start_send(Form::Isend, buf, (dest, tag), site)? };
+        let sent = unsafe { self.comm().start_send(ISEND, (buf, identity), (dest, tag), site)? };
         Ok(self.keep(sent))
     }
 
@@ -120,7 +129,7 @@ impl<'scope> RequestScope<'scope, '_> {
     pub fn issend<B: Buffer + 'scope>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {
         let site = Location::caller();
         // SAFETY: as for `isend`.
-        let sent = unsafe { self.comm().start_send(Form::Issend, buf, (dest, tag), site)? };
+        let sent = unsafe { self.comm().start_send(ISSEND, (buf, identity), (dest, tag), site)? };
         Ok(self.keep(sent))
     }
 
@@ -134,9 +143,9 @@ impl<'scope> RequestScope<'scope, '_> {
         source: impl Source,
         tag: impl TagOrAny,
     ) -> Result<Request<(B, Status)>> {
-        let from = (source.source(), tag.tag());
+        let (from, site) = ((source.source(), tag.tag()), Location::caller());
         // SAFETY: as for `isend`.
-        let received = unsafe { self.comm().start_recv(buf, from, Location::caller())? };
+        let received = unsafe { self.comm().start_recv(Form::Irecv, (buf, both), from, site)? };
         Ok(self.keep(received))
     }
 }

@@ -3,13 +3,16 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::replace;
+use std::panic::Location;
 use std::rc::Rc;
 
 use super::communicator::Comm;
 use super::internals::Internals;
 use super::request::Request;
+use crate::buffer::{Buffer, BufferMut, View, ViewMut};
 use crate::call::Call;
 use crate::error::{Error, Result};
+use crate::rank::Status;
 use crate::transport::shared::collective::Round;
 use crate::transport::shared::collective::split::{Begun, Seat};
 #[cfg(doc)]
@@ -20,9 +23,11 @@ use crate::transport::shared::record::Noted;
 /// [`Persistent::start`], something else, [`Persistent::wait`]. It has its buffers; between the calls
 /// they can be read and written.
 ///
-/// It has a communicator of its own, so that all ranks may start theirs in any order. Each start is
-/// one call: the ranks start it as often. Dropped while it goes on, it goes on all the same, as a
-/// [`Request`] does.
+/// A collective has a communicator of its own, so that all ranks may start theirs in any order. Each
+/// start is one call: the ranks start it as often. A message ([`Comm::send_init`],
+/// [`Comm::recv_init`]) is one of the communicator that it was made on, and each start is a message
+/// as [`Comm::isend`] and [`Comm::irecv`] are. Dropped while it goes on, either goes on all the same,
+/// as a [`Request`] does.
 ///
 /// ```
 /// # use spmd_core::Persistent;
@@ -39,29 +44,62 @@ use crate::transport::shared::record::Noted;
 /// ```
 pub struct Persistent<B> {
     state: State,
-    shared: Rc<Shared<B>>,
+    /// What the last one has received.
+    status: Option<Status>,
+    /// A call has them that goes on, and else this.
+    buffers: Rc<UnsafeCell<B>>,
+    start: Box<Start<B>>,
     /// If it goes in two steps.
     steps: Option<Steps<B>>,
     call: Call<'static>,
     noted: Noted,
-    comm: Comm,
+    comm: Rc<Comm>,
 }
 
 enum State {
     Rests,
     /// It has made its first step.
     Begun(Begun),
-    Goes(Request<()>),
+    Goes(Request<Option<Status>>),
 }
 
-/// What makes a call, with what it uses.
-struct Shared<B> {
-    /// A call has them that goes on, and else the one `Persistent` that has this.
-    buffers: UnsafeCell<B>,
-    body: Box<Body<B>>,
+/// Starts the call with these buffers, for whoever is at this source line: what it gives, it has
+/// received.
+type Start<B> =
+    dyn Fn(&Comm, Lent<B>, &'static Location<'static>) -> Result<Request<Option<Status>>>;
+
+/// The buffers of a persistent call that goes on: nobody else has them.
+pub(super) struct Lent<B>(Rc<UnsafeCell<B>>);
+
+impl<B> Lent<B> {
+    fn get(&self) -> &B {
+        // SAFETY: the `Persistent` that has lent them uses them again, or lends them again, when the
+        // call is over that has this. Until then this has them, which is borrowed.
+        unsafe { &*self.0.get() }
+    }
+
+    fn get_mut(&mut self) -> &mut B {
+        // SAFETY: as for `get`; this is borrowed exclusively.
+        unsafe { &mut *self.0.get() }
+    }
 }
 
-type Body<B> = dyn Fn(&Comm, &mut B) -> Result<()>;
+// SAFETY: the view is that of the buffer, which nobody else has.
+unsafe impl<B: Buffer> Buffer for Lent<B> {
+    type Elem = B::Elem;
+
+    fn view(&self) -> View<'_> {
+        self.get().view()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<B: BufferMut> BufferMut for Lent<B> {
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        self.get_mut().view_mut()
+    }
+}
+
 type Show<B> = dyn Fn(&B) -> Result<Shown<'_>>;
 type Take<B> = dyn Fn(&Round<'_>, &mut B) -> Result<()>;
 
@@ -96,25 +134,48 @@ impl Internals<'_> {
     /// Makes a persistent call on a communicator that nobody else has: by `body`, or, of few ranks
     /// whom the arena serves, in two steps.
     ///
-    /// All ranks make it alike, with steps or without.
+    /// All ranks make it alike, with steps or without. Errors: those of the arguments, which `body`
+    /// has looked at.
     pub fn persistent<B: 'static>(
         comm: Comm,
         call: Call<'static>,
-        buffers: B,
+        mut buffers: B,
         steps: Option<Steps<B>>,
         body: impl Fn(&Comm, &mut B) -> Result<()> + 'static,
-    ) -> Persistent<B> {
+    ) -> Result<Persistent<B>> {
+        body(&comm.only_checking(), &mut buffers)?;
         let few = (2..=comm.internals().flat_limit()).contains(&comm.size());
         let arena = few && comm.hierarchy.is_none() && comm.offload.is_none();
         let steps = steps.filter(|_| arena && comm.route.plain);
-        let shared = Shared { buffers: UnsafeCell::new(buffers), body: Box::new(body) };
-        let (state, shared, noted) = (State::Rests, Rc::new(shared), comm.note(&call));
-        Persistent { state, shared, steps, call, noted, comm }
+        let (body, its) = (Rc::new(body), call.clone());
+        let start = move |comm: &Comm, mut lent: Lent<B>, _: &'static Location<'static>| {
+            let body = body.clone();
+            let body = move |comm: &Comm| body(comm, lent.get_mut()).map(|()| None);
+            // SAFETY: what the body uses lives as long as itself.
+            unsafe { Request::start(comm, its.clone(), body) }
+        };
+        Ok(Persistent::new(Rc::new(comm), call, buffers, steps, start))
+    }
+}
+
+impl<B> Persistent<B> {
+    pub(super) fn new(
+        comm: Rc<Comm>,
+        call: Call<'static>,
+        buffers: B,
+        steps: Option<Steps<B>>,
+        start: impl Fn(&Comm, Lent<B>, &'static Location<'static>) -> Result<Request<Option<Status>>>
+        + 'static,
+    ) -> Persistent<B> {
+        let (buffers, start) = (Rc::new(UnsafeCell::new(buffers)), Box::new(start));
+        let (state, status, noted) = (State::Rests, None, comm.note(&call));
+        Persistent { state, status, buffers, start, steps, call, noted, comm }
     }
 }
 
 impl<B: 'static> Persistent<B> {
-    /// Starts the call. All ranks start theirs, as often.
+    /// Starts the call. All ranks start theirs of a collective, as often; of a message, its sender
+    /// and its receiver. To start several is to start one after the other (`MPI_Startall`).
     ///
     /// Errors: it goes on already; what is known at once of the call.
     ///
@@ -126,8 +187,10 @@ impl<B: 'static> Persistent<B> {
     /// }
     /// ```
     #[inline]
+    #[track_caller]
     pub fn start(&mut self) -> Result<()> {
         let State::Rests = self.state else { return Err(self.goes_on()) };
+        self.status = None;
         if let Some(steps) = &self.steps {
             let shown = (steps.show)(self.buffers())?;
             let shown = match &shown {
@@ -140,15 +203,8 @@ impl<B: 'static> Persistent<B> {
             self.state = State::Begun(begun);
             return Ok(());
         }
-        let shared = self.shared.clone();
-        let body = move |comm: &Comm| {
-            // SAFETY: nobody else has the buffers: the `Persistent` that has this gives them to
-            // nobody from its start until the call is over, and waits for that before the next one.
-            let buffers = unsafe { &mut *shared.buffers.get() };
-            (shared.body)(comm, buffers)
-        };
-        // SAFETY: what the body uses lives as long as itself.
-        let request = unsafe { Request::start(&self.comm, self.call.clone(), body)? };
+        let lent = Lent(self.buffers.clone());
+        let request = (self.start)(&self.comm, lent, Location::caller())?;
         self.state = State::Goes(request);
         Ok(())
     }
@@ -178,7 +234,7 @@ impl<B: 'static> Persistent<B> {
         match replace(&mut self.state, State::Rests) {
             State::Rests => Ok(()),
             State::Begun(begun) => self.end(begun),
-            State::Goes(request) => request.wait(),
+            State::Goes(request) => request.wait().map(|status| self.status = status),
         }
     }
 
@@ -192,7 +248,7 @@ impl<B: 'static> Persistent<B> {
         };
         // SAFETY: nobody else has the buffers: the call is in no started one, and this is borrowed
         // exclusively.
-        let buffers = unsafe { &mut *self.shared.buffers.get() };
+        let buffers = unsafe { &mut *self.buffers.get() };
         self.seat().end(begun, |round| (steps.take)(round, buffers))
     }
 
@@ -254,7 +310,25 @@ impl<B: 'static> Persistent<B> {
     pub fn get_mut(&mut self) -> Result<&mut B> {
         let State::Rests = self.state else { return Err(self.goes_on()) };
         // SAFETY: no call goes on that has them, and this is borrowed exclusively.
-        Ok(unsafe { &mut *self.shared.buffers.get() })
+        Ok(unsafe { &mut *self.buffers.get() })
+    }
+
+    /// What the last receive ([`Comm::recv_init`]) has received; `None` before one was waited for,
+    /// and of what is none.
+    ///
+    /// ```
+    /// # use spmd_core::{Persistent, Result};
+    /// fn next(receive: &mut Persistent<Vec<i32>>) -> Result<&[i32]> {
+    ///     receive.start()?;
+    ///     receive.wait()?;
+    ///     let len = receive.status().map_or(0, |status| status.len());
+    ///     Ok(&receive.get()?[..len])
+    /// }
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        self.status
     }
 
     /// The buffers back; the call is gone.
@@ -279,11 +353,11 @@ impl<B: 'static> Persistent<B> {
     fn buffers(&self) -> &B {
         // SAFETY: no started call has them (this function's callers); the exclusive borrows that
         // this gives out last no longer than one of this.
-        unsafe { &*self.shared.buffers.get() }
+        unsafe { &*self.buffers.get() }
     }
 
     fn seat(&self) -> Seat<'_> {
-        let Comm { endpoint, scope, area, here, .. } = &self.comm;
+        let Comm { endpoint, scope, area, here, .. } = &*self.comm;
         Seat { endpoint, scope, area, me: *here, call: &self.call, noted: self.noted }
     }
 
@@ -330,7 +404,7 @@ impl<B> Drop for Persistent<B> {
     /// A call in its first step has shown peers what they need of it.
     fn drop(&mut self) {
         if let State::Begun(begun) = self.state {
-            let Comm { endpoint, scope, area, here, .. } = &self.comm;
+            let Comm { endpoint, scope, area, here, .. } = &*self.comm;
             let (me, call, noted) = (*here, &self.call, self.noted);
             Seat { endpoint, scope, area, me, call, noted }.leave(begun);
         }

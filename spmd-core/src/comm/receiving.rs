@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::communicator::Comm;
 use super::going::Going;
 use super::message::Message;
+use super::message_requests::both;
 use super::messages::{check_place, message_call};
 use super::outstanding::{Outstanding, Receive, quietly};
 use super::request::Request;
@@ -27,19 +28,21 @@ use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, AgentKey, Completion};
 
 impl Comm {
-    /// Starts a receive.
+    /// Starts a receive, whose request gives what `gives` makes of the buffer and of what was
+    /// received.
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
-    pub(super) unsafe fn start_recv<'a, B: BufferMut + 'a>(
+    pub(super) unsafe fn start_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
-        mut buf: B,
+        form: Form,
+        (mut buf, gives): (B, fn(B, Status) -> R),
         (source, tag): (Option<usize>, Option<u32>),
         site: &'static Location<'static>,
-    ) -> Result<Request<(B, Status)>> {
+    ) -> Result<Request<R>> {
         let mut view = buf.view_mut();
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
-        let call = call.form(Form::Irecv);
+        let call = call.form(form);
         check_place(&call, view.place())?;
         let outstanding = Outstanding::of(self)?;
         // What has come is for those that were posted before, if they want it.
@@ -70,10 +73,10 @@ impl Comm {
             }
         })?;
         if let Some(status) = status {
-            return Ok(Request::ended((buf, status)));
+            return Ok(Request::ended(gives(buf, status)));
         }
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(&outstanding, buf, call, pattern, large) }
+        unsafe { self.post_recv(&outstanding, (buf, gives), call, pattern, large) }
     }
 
     /// Starts the receive of a message that was set aside.
@@ -94,21 +97,21 @@ impl Comm {
         let outstanding = Outstanding::of(self)?;
         let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(&outstanding, buf, call, message.pattern(), Some(taken)) }
+        unsafe { self.post_recv(&outstanding, (buf, both), call, message.pattern(), Some(taken)) }
     }
 
     /// Has a receive go on, posted after all others, or of a message that has come.
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
-    unsafe fn post_recv<'a, B: BufferMut + 'a>(
+    unsafe fn post_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
         outstanding: &Rc<Outstanding>,
-        buf: B,
+        (buf, gives): (B, fn(B, Status) -> R),
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
-    ) -> Result<Request<(B, Status)>> {
+    ) -> Result<Request<R>> {
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let noted = self.note(&call);
         let number = outstanding.number();
@@ -123,6 +126,7 @@ impl Comm {
             place: Cell::new(None),
             agent: wait::agent(),
             buf: Cell::new(Some(buf)),
+            gives,
             result: Rc::clone(&result),
             failure: Cell::new(None),
             over: Completion::default(),
@@ -154,7 +158,7 @@ impl Comm {
 }
 
 /// A receive that goes on.
-struct Receiving<B> {
+struct Receiving<B, R> {
     comm: Rc<Comm>,
     outstanding: Weak<Outstanding>,
     call: Call<'static>,
@@ -166,14 +170,15 @@ struct Receiving<B> {
     place: Cell<Option<u64>>,
     agent: AgentKey,
     buf: Cell<Option<B>>,
-    result: Rc<Cell<Option<(B, Status)>>>,
+    gives: fn(B, Status) -> R,
+    result: Rc<Cell<Option<R>>>,
     failure: Cell<Option<Error>>,
     over: Completion,
     /// How many times it was asked for.
     tests: Cell<u32>,
 }
 
-impl<B: BufferMut> Receiving<B> {
+impl<B: BufferMut, R> Receiving<B, R> {
     /// Takes it back, unless its message has come. Whether it has.
     fn withdraw(&self) -> bool {
         let Some(place) = self.place.get() else { return false };
@@ -245,7 +250,7 @@ impl<B: BufferMut> Receiving<B> {
 /// How many times a program asks whether a receive is over before it is looked whether it can be.
 const RARELY: u32 = 64;
 
-impl<B: BufferMut> Receive for Receiving<B> {
+impl<B: BufferMut, R> Receive for Receiving<B, R> {
     fn receive(&self, arrived: Arrived<'_>) {
         let mut buf = self.buf.take().expect("a receive gets one message");
         // The message, which may lock what has come to this rank, is gone when this ends: before the
@@ -258,7 +263,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
             self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)
         }));
         match received {
-            Ok(Ok(status)) => self.result.set(Some((buf, status))),
+            Ok(Ok(status)) => self.result.set(Some((self.gives)(buf, status))),
             Ok(Err(error)) => self.failure.set(Some(error)),
             Err(payload) => {
                 let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
@@ -306,7 +311,7 @@ impl<B: BufferMut> Receive for Receiving<B> {
     }
 }
 
-impl<B: BufferMut> Going for Receiving<B> {
+impl<B: BufferMut, R> Going for Receiving<B, R> {
     fn completion(&self) -> &Completion {
         &self.over
     }
@@ -380,7 +385,7 @@ impl<B: BufferMut> Going for Receiving<B> {
         let back = self.withdraw();
         if back {
             let status = Status { source: usize::MAX, tag: 0, len: 0 };
-            self.result.set(self.buf.take().map(|buf| (buf, status)));
+            self.result.set(self.buf.take().map(|buf| (self.gives)(buf, status)));
             self.withdrawn();
         }
         back

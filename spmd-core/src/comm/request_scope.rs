@@ -61,7 +61,10 @@ impl Comm {
             Ok(result) => result,
             Err(payload) => {
                 wait::refuse();
+                let all = scope.going.borrow().clone();
                 drop(ended);
+                // The panic tells that they have given up.
+                all.iter().for_each(|going| quietly(|| drop(going.failure())));
                 resume_unwind(payload)
             }
         };

@@ -22,20 +22,20 @@ use crate::transport::shared::waiter::Waiter;
 use crate::wait::{self, AgentKey, Completion, Startable, StartedHandle};
 
 impl Comm {
-    /// Starts a send.
+    /// Starts a send, whose request gives what `gives` makes of the buffer.
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
-    pub(super) unsafe fn start_send<'a, B: Buffer + 'a>(
+    pub(super) unsafe fn start_send<'a, B: Buffer + 'a, R: 'a>(
         &self,
-        form: Form,
-        buf: B,
+        (kind, form): (Kind, Form),
+        (buf, gives): (B, fn(B) -> R),
         (dest, tag): (usize, u32),
         site: &'static Location<'static>,
-    ) -> Result<Request<B>> {
-        let (kind, mode) = match form {
-            Form::Issend => (Kind::Ssend, SendMode::Synchronous),
-            _ => (Kind::Send, SendMode::Standard),
+    ) -> Result<Request<R>> {
+        let mode = match kind {
+            Kind::Ssend => SendMode::Synchronous,
+            _ => SendMode::Standard,
         };
         let view = buf.view();
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
@@ -52,7 +52,7 @@ impl Comm {
             self.route.transport.send_at_once(to, &envelope, &view)
         })?;
         if at_once {
-            return Ok(Request::ended(buf));
+            return Ok(Request::ended(gives(buf)));
         }
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
@@ -66,6 +66,7 @@ impl Comm {
             mode,
             to: (dest, tag),
             buf,
+            gives,
             result: result.clone(),
         };
         // SAFETY: it owns what it uses, but for what `buf` borrows, which lives until it is over
@@ -92,17 +93,18 @@ impl Comm {
 }
 
 /// A send that has not begun.
-struct Sending<B> {
+struct Sending<B, R> {
     comm: Rc<Comm>,
     turn: Cell<Option<SendTurn>>,
     call: Call<'static>,
     mode: SendMode,
     to: (usize, u32),
     buf: B,
-    result: Rc<Cell<Option<B>>>,
+    gives: fn(B) -> R,
+    result: Rc<Cell<Option<R>>>,
 }
 
-impl<B: Buffer> Startable for Sending<B> {
+impl<B: Buffer, R> Startable for Sending<B, R> {
     fn has_turn(&self) -> bool {
         let turn = self.turn.take();
         let come = turn.as_ref().is_none_or(SendTurn::has_come);
@@ -115,7 +117,7 @@ impl<B: Buffer> Startable for Sending<B> {
     }
 
     fn run(self: Box<Self>) -> Result<()> {
-        let Sending { comm, turn, call, mode, to: (dest, tag), buf, result } = *self;
+        let Sending { comm, turn, call, mode, to: (dest, tag), buf, gives, result } = *self;
         let passes = || {
             if let Some(turn) = turn.take() {
                 drop(turn);
@@ -133,7 +135,7 @@ impl<B: Buffer> Startable for Sending<B> {
         }));
         passes();
         sent.unwrap_or_else(|payload| resume_unwind(payload))?;
-        result.set(Some(buf));
+        result.set(Some(gives(buf)));
         Ok(())
     }
 }

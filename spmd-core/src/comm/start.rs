@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::beyond::OnlyChecks;
 use super::communicator::{Comm, Tracks};
 use super::entry::User;
 use super::going::Going;
@@ -174,6 +175,13 @@ impl Comm {
     pub(super) fn beside(&self) -> Comm {
         let mut comm = self.track(0);
         comm.beside = true;
+        comm
+    }
+
+    /// The same ranks, whose collectives look at their arguments and do nothing else.
+    pub(super) fn only_checking(&self) -> Comm {
+        let mut comm = self.track(0);
+        comm.offload = Some(Arc::new(OnlyChecks));
         comm
     }
 

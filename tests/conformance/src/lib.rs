@@ -15,6 +15,7 @@ pub mod mixed;
 pub mod moves;
 pub mod objects;
 pub mod persistent;
+pub mod persistent_messages;
 pub mod random;
 pub mod reductions;
 pub mod requests;

@@ -3,6 +3,7 @@
 use spmd::prelude::*;
 
 use crate::element::random;
+use crate::grids;
 
 /// Elements of a rank, or of a block.
 const COUNTS: [usize; 4] = [0, 1, 60, 3000];
@@ -14,7 +15,11 @@ pub fn all(ctx: &Ctx) -> Result<()> {
         varying(ctx, turn as u64, count, turn % ctx.size())?;
         folds(ctx, turn as u64, count, turn % ctx.size())?;
     }
+    for grid in grids::of(ctx)? {
+        COUNTS.into_iter().try_for_each(|count| neighbors(&grid, count))?;
+    }
     in_any_order(ctx)?;
+    what_the_arguments_tell(ctx)?;
     while_they_go_on(ctx)?;
     gaps(ctx)
 }
@@ -123,6 +128,55 @@ fn folds(comm: &Comm, turn: u64, count: usize, root: usize) -> Result<()> {
     let own = comm.allreduce_in_place_init(mine.clone(), halves())?;
     single(comm, own, |buf| comm.allreduce_in_place(buf, halves()))?;
     single(comm, comm.scan_in_place_init(mine, Min)?, |buf| comm.scan_in_place(buf, Min))
+}
+
+fn neighbors(grid: &Cartesian, count: usize) -> Result<()> {
+    let sides = 2 * grid.dims().len();
+    let (mine, each) = (data(grid, 1, count), data(grid, 2, count * sides));
+    let (room, counts) = (vec![0.5; count * sides], vec![count; sides]);
+    let call = grid.neighbor_allgather_init(mine, room.clone())?;
+    pairs(grid, call, |send, recv| grid.neighbor_allgather(send, recv))?;
+    let call = grid.neighbor_alltoall_init(each.clone(), room.clone())?;
+    pairs(grid, call, |send, recv| grid.neighbor_alltoall(send, recv))?;
+    let call = grid.neighbor_alltoallv_init(each, room, &counts, &counts)?;
+    pairs(grid, call, |send, recv| grid.neighbor_alltoallv(send, recv, &counts, &counts))
+}
+
+/// What can be said of the arguments is said when the call is made, of a single rank, too. Nothing
+/// is done then: the buffers stay as they are.
+fn what_the_arguments_tell(comm: &Comm) -> Result<()> {
+    let n = comm.size();
+    let (one, many, counts) = (vec![7], vec![7; n + 1], vec![1; n]);
+    let line = comm.cartesian(&[n], &[true])?.ok_or("there is a place for each")?;
+    let errors = [
+        comm.broadcast_init(one.clone(), n).map(drop),
+        comm.reduce_init(one.clone(), many.clone(), Sum, comm.rank()).map(drop),
+        comm.reduce_in_place_init(one.clone(), Sum, n).map(drop),
+        comm.allreduce_init(one.clone(), many.clone(), Sum).map(drop),
+        comm.gather_init(one.clone(), many.clone(), comm.rank()).map(drop),
+        comm.gatherv_init(one.clone(), many.clone(), &counts, comm.rank()).map(drop),
+        comm.allgather_init(one.clone(), many.clone()).map(drop),
+        comm.allgatherv_init(one.clone(), many.clone(), &counts).map(drop),
+        comm.scatter_init(many.clone(), one.clone(), comm.rank()).map(drop),
+        comm.scatterv_init(many.clone(), &counts, one.clone(), comm.rank()).map(drop),
+        comm.alltoall_init(counts.clone(), many.clone()).map(drop),
+        comm.alltoallv_init(counts.clone(), many.clone(), &counts, &counts).map(drop),
+        comm.reduce_scatter_init(many.clone(), one.clone(), Sum).map(drop),
+        comm.reduce_scatterv_init(many.clone(), one.clone(), &counts, Sum).map(drop),
+        comm.scan_init(one.clone(), many.clone(), Sum).map(drop),
+        comm.exscan_init(one.clone(), many.clone(), Sum).map(drop),
+        line.neighbor_allgather_init(one.clone(), vec![7; 3]).map(drop),
+        line.neighbor_alltoall_init(vec![7; 3], vec![7; 3]).map(drop),
+        line.neighbor_alltoallv_init(one, vec![7; 2], &[1, 1], &[1, 1]).map(drop),
+    ];
+    for (number, made) in errors.into_iter().enumerate() {
+        let error = made.expect_err("its arguments are wrong");
+        let told = matches!(error, Error::RankOutOfRange(_) | Error::Length(_));
+        assert!(told && error.to_string().contains("persistent.rs"), "{number}: {error}");
+    }
+    let call = comm.allreduce_init(vec![1], vec![7], Sum)?;
+    assert_eq!(call.into_buffers()?, (vec![1], vec![7]));
+    Ok(())
 }
 
 /// Ranks start their calls in different orders, and more than go on at a time otherwise.

@@ -1,5 +1,11 @@
 //! Random programs: the same sequence of collectives, messages and new communicators on every
-//! rank, each step checked as the cases of the matrix are.
+//! rank, each step checked as the cases of the matrix are. Calls are made at once, or go on while
+//! others are made: started, in a scope, persistent; and there are accesses to windows.
+
+mod meanwhile;
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -11,10 +17,12 @@ use super::reductions::Fold;
 use super::{moves, objects, reductions};
 use crate::element::{Sample, random};
 use crate::full;
+use crate::windows::RandomWindow;
+use meanwhile::{End, Repeated, Shape};
 
 /// One step. Numbers that choose among things are taken modulo how many there are.
 #[derive(Clone, Debug)]
-pub enum NativeCollective {
+pub enum Step {
     Collective {
         comm: usize,
         form: usize,
@@ -36,6 +44,47 @@ pub enum NativeCollective {
         by: usize,
         count: usize,
     },
+    /// A collective that is started, and waited for when so many more steps have begun.
+    Start {
+        comm: usize,
+        shape: Shape,
+        delay: usize,
+    },
+    /// As `Shift`, of messages that go on.
+    Post {
+        comm: usize,
+        by: usize,
+        count: usize,
+        delay: usize,
+    },
+    /// Some that borrow their buffers, in a scope.
+    Scope {
+        comm: usize,
+        shapes: Vec<Shape>,
+    },
+    /// Makes a persistent collective.
+    Init {
+        comm: usize,
+        shape: Shape,
+    },
+    /// Makes persistent messages to the rank this far ahead, and from the one this far behind.
+    InitMessages {
+        comm: usize,
+        by: usize,
+        count: usize,
+    },
+    /// Starts one of these, once more.
+    Again {
+        which: usize,
+        delay: usize,
+    },
+    Window {
+        comm: usize,
+    },
+    /// Accesses to one of the windows, by all of its ranks.
+    Epoch {
+        which: usize,
+    },
     Dup {
         comm: usize,
     },
@@ -53,7 +102,7 @@ pub enum NativeCollective {
     },
 }
 
-fn step() -> impl Strategy<Value = NativeCollective> {
+fn step() -> impl Strategy<Value = Step> {
     let number = || 0..64usize;
     let count = || {
         prop_oneof![
@@ -64,34 +113,51 @@ fn step() -> impl Strategy<Value = NativeCollective> {
         ]
     };
     let collective = (number(), 0..1000usize, count(), number(), number()).prop_map(
-        |(comm, form, count, root, layout)| NativeCollective::Collective {
-            comm,
-            form,
-            count,
-            root,
-            layout,
-        },
+        |(comm, form, count, root, layout)| Step::Collective { comm, form, count, root, layout },
     );
-    let message = (number(), number(), number(), count(), 0..6usize).prop_map(
-        |(comm, from, to, count, delay)| NativeCollective::Message { comm, from, to, count, delay },
-    );
-    let shift = (number(), number(), count())
-        .prop_map(|(comm, by, count)| NativeCollective::Shift { comm, by, count });
+    let message = (number(), number(), number(), count(), 0..6usize)
+        .prop_map(|(comm, from, to, count, delay)| Step::Message { comm, from, to, count, delay });
+    let shift =
+        (number(), number(), count()).prop_map(|(comm, by, count)| Step::Shift { comm, by, count });
     let split = (number(), 1..4u32, any::<bool>())
-        .prop_map(|(comm, colors, reversed)| NativeCollective::Split { comm, colors, reversed });
+        .prop_map(|(comm, colors, reversed)| Step::Split { comm, colors, reversed });
+    let shape = move || {
+        (number(), count(), number()).prop_map(|(kind, count, root)| Shape { kind, count, root })
+    };
+    let start = (number(), shape(), 0..8usize).prop_map(|(comm, shape, delay)| Step::Start {
+        comm,
+        shape,
+        delay,
+    });
+    let post = (number(), number(), count(), 0..8usize)
+        .prop_map(|(comm, by, count, delay)| Step::Post { comm, by, count, delay });
+    let scope = (number(), prop::collection::vec(shape(), 1..4))
+        .prop_map(|(comm, shapes)| Step::Scope { comm, shapes });
+    let init = (number(), shape()).prop_map(|(comm, shape)| Step::Init { comm, shape });
+    let init_messages = (number(), number(), count())
+        .prop_map(|(comm, by, count)| Step::InitMessages { comm, by, count });
+    let again = (number(), 0..8usize).prop_map(|(which, delay)| Step::Again { which, delay });
     prop_oneof![
         20 => collective,
         10 => message,
         3 => shift,
-        1 => number().prop_map(|comm| NativeCollective::Dup { comm }),
+        6 => start,
+        4 => post,
+        2 => scope,
+        2 => init,
+        2 => init_messages,
+        8 => again,
+        1 => number().prop_map(|comm| Step::Window { comm }),
+        3 => number().prop_map(|which| Step::Epoch { which }),
+        1 => number().prop_map(|comm| Step::Dup { comm }),
         2 => split,
-        2 => number().prop_map(|comm| NativeCollective::Drop { comm }),
-        2 => number().prop_map(|rank| NativeCollective::Late { rank }),
+        2 => number().prop_map(|comm| Step::Drop { comm }),
+        2 => number().prop_map(|rank| Step::Late { rank }),
     ]
 }
 
-fn program() -> impl Strategy<Value = Vec<NativeCollective>> {
-    prop::collection::vec(step(), 1..40)
+fn program() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..60)
 }
 
 fn config(cases: u32) -> Config {
@@ -110,7 +176,7 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 /// Runs random programs by `run`; the error is that of the shortest that fails, with the program.
-pub fn explore(cases: u32, mut run: impl FnMut(&[NativeCollective]) -> Result<()>) -> Result<()> {
+pub fn explore(cases: u32, mut run: impl FnMut(&[Step]) -> Result<()>) -> Result<()> {
     let run = std::cell::RefCell::new(&mut run);
     let outcome = runner(cases).run(&program(), |steps| {
         (run.borrow_mut())(&steps).map_err(|error| TestCaseError::fail(error.to_string()))
@@ -123,7 +189,7 @@ pub fn explore(cases: u32, mut run: impl FnMut(&[NativeCollective]) -> Result<()
 }
 
 /// Some programs, the same in every process.
-pub fn fixed(cases: u32) -> Vec<Vec<NativeCollective>> {
+pub fn fixed(cases: u32) -> Vec<Vec<Step>> {
     let rng = proptest::test_runner::TestRng::deterministic_rng(Default::default());
     let mut runner = TestRunner::new_with_rng(config(cases), rng);
     let one = |_| program().new_tree(&mut runner).expect("nothing is rejected").current();
@@ -139,22 +205,36 @@ struct Underway {
     due: usize,
 }
 
+/// A call that has been started and not waited for yet.
+struct Started {
+    end: End,
+    due: usize,
+}
+
 /// One rank's state in a program.
 struct Machine<'a> {
     ctx: &'a Ctx,
     /// Every rank has one of each number; some have gone.
     comms: Vec<Option<Comm>>,
     underway: Vec<Underway>,
+    started: Vec<Started>,
+    persistent: Vec<Rc<RefCell<Repeated>>>,
+    /// None where the communicator spans processes, as windows don't yet.
+    windows: Vec<Option<RandomWindow>>,
 }
 
 /// Runs a program on this rank.
-pub fn execute(ctx: &Ctx, steps: &[NativeCollective]) -> Result<()> {
-    let mut machine = Machine { ctx, comms: vec![Some(ctx.dup()?)], underway: Vec::new() };
+pub fn execute(ctx: &Ctx, steps: &[Step]) -> Result<()> {
+    let comms = vec![Some(ctx.dup()?)];
+    let (underway, started, persistent, windows) = Default::default();
+    let mut machine = Machine { ctx, comms, underway, started, persistent, windows };
     for (number, step) in steps.iter().enumerate() {
         machine.receive_until(number, None)?;
+        machine.end_until(number)?;
         machine.step(number, step)?;
     }
-    machine.receive_until(usize::MAX, None)
+    machine.receive_until(usize::MAX, None)?;
+    machine.end_until(usize::MAX)
 }
 
 fn data(tag: u32, from: usize, count: usize) -> Vec<u32> {
@@ -181,19 +261,19 @@ impl Machine<'_> {
         self.comms[comm].as_ref().expect("chosen among those that are there")
     }
 
-    fn step(&mut self, number: usize, step: &NativeCollective) -> Result<()> {
+    fn step(&mut self, number: usize, step: &Step) -> Result<()> {
         match *step {
-            NativeCollective::Collective { comm, form, count, root, layout } => {
+            Step::Collective { comm, form, count, root, layout } => {
                 let comm = self.at(self.comm(comm));
                 let (root, layout) = (root % comm.size(), LAYOUTS[layout % LAYOUTS.len()]);
                 let ctx = Some(self.ctx);
                 let seed = number as u64;
                 collective(&Case { ctx, comm, count, root, layout, seed }, form)
             }
-            NativeCollective::Message { comm, from, to, count, delay } => {
+            Step::Message { comm, from, to, count, delay } => {
                 self.message(number, self.comm(comm), (from, to), count, delay)
             }
-            NativeCollective::Shift { comm, by, count } => {
+            Step::Shift { comm, by, count } => {
                 let comm = self.at(self.comm(comm));
                 let (n, me, tag) = (comm.size(), comm.rank(), tag(number));
                 let (to, from) = ((me + by) % n, (me + n - by % n) % n);
@@ -201,12 +281,61 @@ impl Machine<'_> {
                 comm.sendrecv(&data(tag, me, count), to, tag, &mut got, from, tag)?;
                 check(got == data(tag, from, count), "sendrecv", step)
             }
-            NativeCollective::Dup { comm } => {
+            Step::Start { comm, shape, delay } => {
+                let comm = self.at(self.comm(comm));
+                let end = meanwhile::started(comm, shape, tag(number))?;
+                self.started.push(Started { end, due: number + delay });
+                Ok(())
+            }
+            Step::Post { comm, by, count, delay } => {
+                let comm = self.at(self.comm(comm));
+                let ends = meanwhile::posted(comm, (by, count), tag(number))?;
+                self.started.extend(ends.map(|end| Started { end, due: number + delay }));
+                Ok(())
+            }
+            Step::Scope { comm, ref shapes } => {
+                meanwhile::scoped(self.at(self.comm(comm)), shapes, tag(number))
+            }
+            Step::Init { comm, shape } => {
+                let made = Repeated::collective(self.at(self.comm(comm)), shape)?;
+                self.persistent.push(Rc::new(RefCell::new(made)));
+                Ok(())
+            }
+            Step::InitMessages { comm, by, count } => {
+                let comm = self.at(self.comm(comm));
+                let made = Repeated::messages(comm, (by, count), tag(number))?;
+                self.persistent.push(Rc::new(RefCell::new(made)));
+                Ok(())
+            }
+            Step::Again { which, delay } => {
+                let Some(last) = self.persistent.len().checked_sub(1) else { return Ok(()) };
+                let call = self.persistent[which % (last + 1)].clone();
+                call.borrow_mut().end()?;
+                call.borrow_mut().start(tag(number))?;
+                let end = Box::new(move || call.borrow_mut().end());
+                self.started.push(Started { end, due: number + delay });
+                Ok(())
+            }
+            Step::Window { comm } => {
+                let comm = self.at(self.comm(comm));
+                let spans = comm.internals().spans_processes();
+                let window = (!spans).then(|| RandomWindow::new(comm, number as u64));
+                self.windows.push(window.transpose()?);
+                Ok(())
+            }
+            Step::Epoch { which } => {
+                let all = self.windows.len().max(1);
+                match self.windows.get_mut(which % all) {
+                    Some(Some(window)) => window.epoch(number as u64),
+                    _ => Ok(()),
+                }
+            }
+            Step::Dup { comm } => {
                 let copy = self.at(self.comm(comm)).dup()?;
                 self.comms.push(Some(copy));
                 Ok(())
             }
-            NativeCollective::Split { comm, colors, reversed } => {
+            Step::Split { comm, colors, reversed } => {
                 let comm = self.at(self.comm(comm));
                 let me = comm.rank() as i32;
                 let key = if reversed { -me } else { me };
@@ -215,7 +344,7 @@ impl Machine<'_> {
                 self.comms.push(part);
                 Ok(())
             }
-            NativeCollective::Drop { comm } => {
+            Step::Drop { comm } => {
                 let comm = self.comm(comm);
                 if comm > 0 {
                     self.receive_until(usize::MAX, Some(comm))?;
@@ -223,7 +352,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
-            NativeCollective::Late { rank } => {
+            Step::Late { rank } => {
                 if self.ctx.rank() == rank % self.ctx.size() {
                     for _ in 0..50 {
                         self.ctx.iprobe(ANY, u32::MAX)?;
@@ -284,6 +413,16 @@ impl Machine<'_> {
             let right = got == data(message.tag, message.from, message.count)
                 && status.source() == message.from;
             check(right, "recv", &(message.from, message.count, message.tag))?;
+        }
+        Ok(())
+    }
+}
+
+impl Machine<'_> {
+    /// Waits for what is due, the youngest first.
+    fn end_until(&mut self, number: usize) -> Result<()> {
+        while let Some(at) = self.started.iter().rposition(|call| call.due <= number) {
+            (self.started.swap_remove(at).end)()?;
         }
         Ok(())
     }

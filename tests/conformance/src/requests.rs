@@ -2,7 +2,7 @@
 
 use spmd::prelude::*;
 
-use crate::matched;
+use crate::{matched, persistent_messages};
 
 /// A case, and the ranks for which it is made, if it matters.
 type Case = (fn(&Ctx) -> Result<()>, Option<usize>);
@@ -19,6 +19,14 @@ const ALL: &[Case] = &[
     (bools_and_gaps, Some(2)),
     (collectives_meanwhile, None),
     (awaited, None),
+    (persistent_messages::rings, None),
+    (persistent_messages::beside_plain_ones, None),
+    (persistent_messages::in_the_order_of_their_starts, Some(2)),
+    (persistent_messages::from_anybody, None),
+    (persistent_messages::synchronous, Some(2)),
+    (persistent_messages::while_they_go_on, None),
+    (persistent_messages::what_does_not_fit, Some(2)),
+    (persistent_messages::what_nobody_waits_for, None),
     (matched::what_was_matched, None),
     (matched::what_is_put_back, None),
     (matched::matched_messages_that_do_not_fit, None),

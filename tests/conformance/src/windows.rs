@@ -9,6 +9,8 @@ use std::ops::Range;
 use num_complex::Complex;
 use spmd::prelude::*;
 
+pub(crate) use random::RandomWindow;
+
 /// All cases.
 pub fn all(ctx: &Ctx) -> Result<()> {
     for case in [

@@ -14,28 +14,45 @@ impl Random {
     }
 }
 
-/// Random epochs of random calls against plain memory: each rank carries out its own calls, and
-/// computes what all do. In an epoch, an element is put by one rank, or changed by any in one way
-/// whose order does not matter, or read.
+/// Each program is of one window, and of several epochs.
 pub(super) fn random_programs(ctx: &Ctx) -> Result<()> {
     let programs = if crate::full() { 300 } else { 30 };
-    (0..programs).try_for_each(|seed| random_program(ctx, seed))
+    (0..programs).try_for_each(|seed| {
+        let mut window = RandomWindow::new(ctx, seed)?;
+        (0..4).try_for_each(|turn| window.epoch(seed << 8 | turn))
+    })
 }
 
-fn random_program(ctx: &Ctx, seed: u64) -> Result<()> {
-    let (me, n, mut random) = (ctx.rank(), ctx.size(), Random(seed));
-    let lengths: Vec<usize> = (0..n).map(|_| random.below(200)).collect();
-    let mut expected: Vec<Vec<i64>> = lengths.iter().map(|len| vec![0; *len]).collect();
-    let window = ctx.window::<i64>(lengths[me])?;
-    window.fence()?;
-    for _ in 0..4 {
+/// A window beside plain memory, in which each rank computes what all do.
+pub(crate) struct RandomWindow {
+    window: Window<i64>,
+    expected: Vec<Vec<i64>>,
+    me: usize,
+}
+
+impl RandomWindow {
+    /// All ranks make it, with the same seed.
+    pub(crate) fn new(comm: &Comm, seed: u64) -> Result<RandomWindow> {
+        let (me, mut random) = (comm.rank(), Random(seed));
+        let expected: Vec<Vec<i64>> =
+            (0..comm.size()).map(|_| vec![0; random.below(200)]).collect();
+        let window = comm.window::<i64>(expected[me].len())?;
+        window.fence()?;
+        Ok(RandomWindow { window, expected, me })
+    }
+
+    /// Random calls of all ranks, each of which carries out its own. In an epoch, an element is put
+    /// or replaced by one rank, or changed by any in one way whose order does not matter, or read.
+    pub(crate) fn epoch(&mut self, seed: u64) -> Result<()> {
+        let RandomWindow { window, expected, me } = self;
+        let (me, n, mut random) = (*me, expected.len(), Random(seed));
         let passive = random.below(2) == 0;
         if passive {
             window.lock_all()?;
         }
         // Which rank puts what element, who changes it (n, n + 1), or that it is read (n + 2).
-        let mut plan = |len: &usize| (0..*len).map(|_| random.below(n + 3)).collect();
-        let plans: Vec<Vec<usize>> = lengths.iter().map(&mut plan).collect();
+        let mut plan = |part: &Vec<i64>| (0..part.len()).map(|_| random.below(n + 3)).collect();
+        let plans: Vec<Vec<usize>> = expected.iter().map(&mut plan).collect();
         for _ in 0..30 * n {
             let (by, target) = (random.below(n), random.below(n));
             let (first, block) = (random.below(200), 1 + random.below(8));
@@ -68,8 +85,14 @@ fn random_program(ctx: &Ctx, seed: u64) -> Result<()> {
             if by != me {
                 continue;
             }
-            if kind == by {
+            let single = all == 1 && given % 2 == 0;
+            if kind == by && single {
+                let before = window.fetch_and_op(given, target, first, Replace)?;
+                assert_eq!(before, old[0], "seed {seed}");
+            } else if kind == by {
                 window.put(&values, target, at)?;
+            } else if kind == n && single {
+                window.fetch_and_op(given, target, first, Sum)?;
             } else if kind == n {
                 window.accumulate(&values, target, at, Sum)?;
             } else if kind == n + 1 {
@@ -85,7 +108,6 @@ fn random_program(ctx: &Ctx, seed: u64) -> Result<()> {
         }
         window.fence()?;
         assert_eq!(window.read(..)?, expected[me], "seed {seed}");
-        window.fence()?;
+        window.fence()
     }
-    Ok(())
 }
