@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use super::communicator::Comm;
+use super::elsewhere::{Elsewhere, serve};
 use super::messages::check_place;
 use crate::buffer::{Buffer, BufferMut};
 use crate::call::Call;
@@ -16,23 +17,26 @@ use crate::group::Group;
 use crate::mode::Mode as Place;
 use crate::rank::Status;
 use crate::transport::message::SendMode;
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::heap::Block;
+use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
-use crate::transport::shared::window::{Announced, HEAD, Head, Lock, Mode, Node, Part, Parts};
-use crate::transport::shared::window::{Queue, Retired, bytes_of};
-use crate::transport::shared::{Common, Endpoint};
+use crate::transport::shared::window::{Announced, HEAD, Head, Lock, LockKind, Mode, Node, Part};
+use crate::transport::shared::window::{Parts, Queue, Retired, bytes_of, lock_of};
 use crate::wait;
 
 /// The memory, locks and notices of a window.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct RawWindow {
     /// Dropped first: by that the others see that this rank uses their parts no more.
-    comm: Comm,
-    parts: Common<Parts>,
+    pub(super) comm: Comm,
+    pub(super) parts: Arc<Parts>,
     /// Parts of other processes that are writable here.
     opened: RefCell<Vec<usize>>,
+    /// Where ranks live in several processes.
+    pub(super) elsewhere: Option<Elsewhere>,
     /// Dropped last.
-    _own: Own,
+    _own: Option<Own>,
 }
 
 /// This rank's own part, where it lies in its heap.
@@ -65,6 +69,17 @@ pub enum LockOf {
     Part(usize),
     /// Of those who change elements of several words in the part of a rank.
     Update(usize),
+}
+
+impl LockOf {
+    /// On whose part it lies, and which of the locks there it is.
+    pub(super) fn place(self) -> (usize, LockKind) {
+        match self {
+            LockOf::Window => (0, LockKind::Window),
+            LockOf::Part(rank) => (rank, LockKind::Part),
+            LockOf::Update(rank) => (rank, LockKind::Update),
+        }
+    }
 }
 
 /// What ranks say of their parts.
@@ -106,23 +121,58 @@ impl RawWindow {
             });
             let parts = round.common(|| {
                 if !apart {
-                    return Parts::here(said, size);
+                    return Arc::new(Parts::here(said, size));
                 }
                 let start = block.as_ref().map_or(std::ptr::null_mut(), Block::pointer);
-                Parts::apart(said, size, (comm.me, start))
+                Arc::new(Parts::apart(said, size, (comm.me, start)))
             });
             // Who has it by now keeps it until all have.
             round.arrive(2)?;
-            Ok(parts)
+            Ok(Arc::clone(&parts))
         })?;
-        if let Some(rank) = parts.lacking {
-            return Err(Error::unavailable(
-                call.to_string(),
-                format!("there is no memory for the part of rank {rank}"),
-                "make it smaller, or end other windows first".into(),
-            ));
-        }
-        Ok(RawWindow { comm, parts, opened: RefCell::default(), _own: own })
+        RawWindow::no_memory(call, parts.lacking)?;
+        let (opened, elsewhere) = Default::default();
+        Ok(RawWindow { comm, parts, opened, elsewhere, _own: Some(own) })
+    }
+
+    /// The same where the ranks of `comm` live in several processes; `lens` are the lengths of all
+    /// parts. The ranks must meet before they use it, and find whether one of them has no memory.
+    ///
+    /// Errors: those of a collective.
+    pub fn over_processes(
+        mut comm: Comm,
+        call: &Call<'_>,
+        lens: &[u64],
+        dtype: &DType,
+    ) -> Result<(RawWindow, Option<usize>)> {
+        comm.confine();
+        let (here, members) = (comm.scope.here.clone(), comm.scope.group.clone());
+        let (parts, elsewhere) = comm.internals().collective(call, |round| {
+            let made = round.common(|| {
+                let said = lens.iter().enumerate().map(|(rank, len)| {
+                    let exists = here.local(members.world(rank)).is_none();
+                    Announced { len: *len, offset: 0, exists }
+                });
+                let parts = Arc::new(Parts::here(said, dtype.size as usize));
+                (parts.clone(), serve(&comm, parts))
+            });
+            round.arrive(1)?;
+            let (parts, served) = &*made;
+            Ok((parts.clone(), Elsewhere::new(&comm, served.clone())))
+        })?;
+        let (opened, lacking) = (RefCell::default(), parts.lacking);
+        let elsewhere = Some(elsewhere);
+        Ok((RawWindow { comm, parts, opened, elsewhere, _own: None }, lacking))
+    }
+
+    /// An error if there is no memory for the part of a rank.
+    pub fn no_memory(call: &Call<'_>, lacking: Option<usize>) -> Result<()> {
+        let Some(rank) = lacking else { return Ok(()) };
+        Err(Error::unavailable(
+            call.to_string(),
+            format!("there is no memory for the part of rank {rank}"),
+            "make it smaller, or end other windows first".into(),
+        ))
     }
 
     /// The communicator that is the window's own.
@@ -160,7 +210,7 @@ impl RawWindow {
         Ok((start.wrapping_add(HEAD), self.parts.get(rank).map_or(0, |part| part.len)))
     }
 
-    fn head(&self, rank: usize) -> Result<&Head> {
+    pub(super) fn head(&self, rank: usize) -> Result<&Head> {
         let start = match self.parts.get(rank).and_then(Part::start) {
             Some(start) => start,
             None => self.open(rank)?.0.wrapping_sub(HEAD),
@@ -184,7 +234,7 @@ impl RawWindow {
 
     /// Refuses what only the rank that made the window can do, if another one does it: a virtual rank
     /// of the same thread.
-    fn check_own(&self, call: &Call<'_>) -> Result<()> {
+    pub(super) fn check_own(&self, call: &Call<'_>) -> Result<()> {
         let own = !self.comm.scope.confined || is_here(&self.comm.endpoint);
         let why = "a window is used by the rank that has made it";
         if own { Ok(()) } else { Err(Error::argument(format!("{call}: {why}"))) }
@@ -195,6 +245,9 @@ impl RawWindow {
     /// Errors: a rank has failed, or left while it has the lock; the ranks wait for each other.
     pub fn lock(&self, call: &Call<'_>, which: LockOf, mode: Mode) -> Result<()> {
         self.check_own(call)?;
+        if self.is_elsewhere(which.place().0) {
+            return self.lock_elsewhere(call, which, mode);
+        }
         self.comm.carried(call, || {
             let waiter = self.comm.waiter(call)?;
             let (lock, me) = (self.lock_of(which)?, self.comm.me);
@@ -203,6 +256,7 @@ impl RawWindow {
                 return Ok(());
             }
             let own = self.node(me)?;
+            waiter.ended_by(Agent::LOCK);
             let granted = waiter.until(|| {
                 if lock.is_granted(me, own) {
                     return Some(());
@@ -219,6 +273,9 @@ impl RawWindow {
     ///
     /// Errors: a process has written into the queue what no rank writes.
     pub fn unlock(&self, call: &Call<'_>, which: LockOf) -> Result<()> {
+        if self.is_elsewhere(which.place().0) {
+            return self.unlock_elsewhere(which);
+        }
         let left = self.lock_of(which).and_then(|lock| lock.leave(self.comm.me, self));
         left.inspect_err(|error| {
             let (endpoint, scope) = (&self.comm.endpoint, &self.comm.scope);
@@ -227,17 +284,18 @@ impl RawWindow {
     }
 
     fn lock_of(&self, which: LockOf) -> Result<&Lock> {
-        Ok(match which {
-            LockOf::Window => &self.head(0)?.window,
-            LockOf::Part(rank) => &self.head(rank)?.part,
-            LockOf::Update(rank) => &self.head(rank)?.update,
-        })
+        let (rank, kind) = which.place();
+        Ok(lock_of(self.head(rank)?, kind))
     }
 
-    /// Orders what this rank has done in parts before what it does next; where ranks share cores,
-    /// lets others run, so that a loop that looks again and again ends.
+    /// Orders what this rank has done in parts of its process before what it does next. Does what
+    /// other processes have asked for, and, where ranks share cores, lets others run, so that a loop
+    /// that looks again and again ends.
     pub fn flush(&self) {
         fence(SeqCst);
+        if self.elsewhere.is_some() {
+            self.comm.endpoint.world.serve();
+        }
         let mode = self.comm.endpoint.world.mode;
         if mode == Place::Virtual || self.comm.internals().shares_cores() {
             wait::relax();
@@ -279,7 +337,11 @@ impl RawWindow {
     /// Errors: another one calls it; those of the collective.
     pub fn meet<'a>(&'a self, call: &'a Call<'a>) -> Result<()> {
         self.check_own(call)?;
-        self.comm.internals().collective(call, |round| round.arrive(1))
+        if self.elsewhere.is_none() {
+            return self.comm.internals().collective(call, |round| round.arrive(1));
+        }
+        // SAFETY: no memory is named.
+        unsafe { self.comm.internals().collective_on_cluster(call, (), |leader| leader.meet()) }
     }
 }
 
@@ -288,7 +350,10 @@ impl Queue for RawWindow {
         if rank >= self.ranks() {
             return Err(self.corrupt());
         }
-        Ok(&self.head(rank)?.node)
+        match self.elsewhere.as_ref().filter(|_| self.is_elsewhere(rank)) {
+            Some(elsewhere) => elsewhere.node(rank).ok_or_else(|| self.corrupt()),
+            None => Ok(&self.head(rank)?.node),
+        }
     }
 
     fn ranks(&self) -> usize {
@@ -296,7 +361,10 @@ impl Queue for RawWindow {
     }
 
     fn wake(&self, rank: usize) {
-        self.comm.endpoint.world.bell(self.comm.world_rank(rank)).ring();
+        match self.elsewhere.as_ref().filter(|_| self.is_elsewhere(rank)) {
+            Some(elsewhere) => elsewhere.serving(&self.comm).grant(rank),
+            None => self.comm.endpoint.world.bell(self.comm.world_rank(rank)).ring(),
+        }
     }
 
     fn corrupt(&self) -> Error {
