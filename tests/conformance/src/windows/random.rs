@@ -19,6 +19,7 @@ impl Random {
 /// whose order does not matter, or read.
 pub(super) fn random_programs(ctx: &Ctx) -> Result<()> {
     let programs = if crate::full() { 300 } else { 30 };
+    let programs = super::turns(ctx, programs) as u64;
     (0..programs).try_for_each(|seed| random_program(ctx, seed))
 }
 

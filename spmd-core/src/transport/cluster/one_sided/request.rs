@@ -109,7 +109,11 @@ impl Request<'_> {
             What::Swap => 2 * bytes,
             _ => bytes,
         };
-        bytes <= MOST && self.data.len() == data && self.pattern.is_within(words)
+        // Of blocks of nothing there could be any number.
+        self.pattern.block > 0
+            && bytes <= MOST
+            && self.data.len() == data
+            && self.pattern.is_within(words)
     }
 }
 
@@ -147,6 +151,7 @@ mod tests {
             (What::Put, pattern, 23, 9, 4),
             (What::Put, pattern, 24, 9, 8),
             (What::Get, pattern, 24, 9, 4),
+            (What::Get, Pattern { block: 0, blocks: usize::MAX, ..pattern }, 0, 9, 4),
             (What::Swap, pattern, 24, 9, 4),
             (What::Get, Pattern::one(0, MOST + 1), 0, usize::MAX, 1),
             (What::Get, Pattern { blocks: usize::MAX, ..pattern }, 0, usize::MAX, 8),
