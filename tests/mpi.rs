@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use mistakes::{MISTAKES, is_last};
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, persistent, random, requests, started};
+use spmd_conformance::{
+    communicators, full, messages, persistent, random, requests, started, windows,
+};
 use spmd_core::boot::Alarm;
 use support::{Mpi, across_to_its_end, cluster, is_mpi_process};
 
@@ -127,6 +129,12 @@ fn started_calls_wait_no_longer_than_others() -> Result<()> {
 fn persistent_calls() -> Result<()> {
     let places = [(2, 1, "threads"), (2, 2, "virtual")];
     everywhere("persistent_calls", &places, &[], persistent::all)
+}
+
+#[test]
+fn every_call_of_windows() -> Result<()> {
+    let places = [(4, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
+    everywhere("every_call_of_windows", most(&places), &[], windows::all)
 }
 
 /// The same random sequence of calls on every rank.

@@ -43,24 +43,3 @@ fn on_threads_of_ranks() -> Result<()> {
         ctx.barrier()
     })
 }
-
-/// Windows of parts of the ranks, at the same time.
-#[test]
-fn of_parts() -> Result<()> {
-    World::default().everywhere("of_parts", &[4], |ctx| {
-        let row = ctx.split(Some(ctx.rank() as u32 / 2), -(ctx.rank() as i32))?.expect("a row");
-        let (own, all) = (row.window::<usize>(2)?, ctx.window::<usize>(4)?);
-        own.fence()?;
-        all.fence()?;
-        (0..2).try_for_each(|rank| own.put(&[ctx.rank()], rank, row.rank()))?;
-        (0..4).try_for_each(|rank| all.put(&[row.rank()], rank, ctx.rank()))?;
-        own.fence()?;
-        all.fence()?;
-        let first = ctx.rank() / 2 * 2;
-        assert_eq!(own.read(..)?, [first + 1, first]);
-        assert_eq!(all.read(..)?, [1, 0, 1, 0]);
-        drop(row);
-        own.free()?;
-        all.free()
-    })
-}

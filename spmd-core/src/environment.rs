@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// The version of what launcher and program say to each other.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Names of the variables that the launcher sets for a rank.
 pub mod variables {

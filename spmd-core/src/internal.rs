@@ -5,14 +5,15 @@ pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
 pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
 pub use crate::comm::{
-    CallGuard, CombiningCall, ContextOffer, Internals, LockOf, Part, RawWindow, Shown, Starts,
-    Steps, Trial,
+    Answer, CallGuard, CombiningCall, ContextOffer, Internals, LockOf, Part, RawWindow, Shown,
+    Starts, Steps, Trial,
 };
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::dispatch;
 pub use crate::op::{ErasedOp, Native, canonical_split, fold_ranks};
 pub use crate::plane::Plane;
 pub use crate::transport::cluster::Leader;
+pub use crate::transport::cluster::one_sided::Pattern;
 pub use crate::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessBlocks};
 pub use crate::transport::shared::collective::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;

@@ -102,12 +102,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     }
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
-    let mut tasks = args.tasks();
-    if args.all && ctx.internals().spans_processes() {
-        // There are no windows there.
-        tasks.retain(|task| !task.bench.is_one_sided());
-    }
-    for task in tasks {
+    for task in args.tasks() {
         let measured = measure_one(ctx, args, &task)?;
         wrong += measured.wrong;
         if ctx.rank() != 0 {

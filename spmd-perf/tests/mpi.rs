@@ -44,8 +44,8 @@ fn all_benchmarks() {
     everywhere(&arguments, |place, output| {
         let text = said(&output.stdout);
         assert!(output.status.success(), "{place}: {output:?}");
-        // Twenty-four of two sizes, and a barrier.
-        assert_eq!(text.matches("\"wrong\":0,").count(), 49, "{place}: {text}");
+        // Twenty-six of two sizes, a barrier, and a fetch-and-add.
+        assert_eq!(text.matches("\"wrong\":0,").count(), 54, "{place}: {text}");
         let machine = text.lines().last().unwrap_or_default();
         assert!(machine.starts_with(r#"{"machine":"#), "{place}: {text}");
         assert!(

@@ -127,6 +127,77 @@ fn a_connection_that_is_cut() {
     }
 }
 
+/// Who waits for a process that is gone, in whatever call of a window, is told.
+#[test]
+fn a_process_that_is_killed_among_accesses() {
+    type Access = fn(&Window<u64>, usize, usize) -> Result<()>;
+    let accesses: [(&str, Access); 4] = [
+        ("flush", |window, next, me| {
+            window.lock_shared(next)?;
+            window.put(&[me as u64; 3000], next, 0)?;
+            window.flush(next)?;
+            window.unlock(next)
+        }),
+        ("get", |window, next, _| {
+            window.lock_shared(next)?;
+            window.get(&mut [0; 3000], next, 0)?;
+            window.unlock(next)
+        }),
+        ("lock", |window, next, _| {
+            window.lock(next)?;
+            window.unlock(next)
+        }),
+        ("fetch", |window, next, _| {
+            window.lock_all()?;
+            window.fetch_and_op(1, next, 0, Sum)?;
+            window.unlock_all()
+        }),
+    ];
+    let run = |(name, access): (&str, Access), shape: Shape, before: u64| {
+        let start = Instant::now();
+        let job = quiet(shape).kill(shape.0 - 1, before);
+        let ran = job.run(move |ctx| {
+            let window = ctx.window::<u64>(3000)?;
+            let next = (ctx.rank() + 1) % ctx.size();
+            loop {
+                access(&window, next, ctx.rank())?;
+            }
+            #[expect(unreachable_code, reason = "it says what the loop would give")]
+            Ok(())
+        });
+        check(&format!("{name} on {shape:?}, killed before {before}"), &ran, LOST);
+        assert!(start.elapsed() < BOUND, "{name}: {:?}", start.elapsed());
+    };
+    for shape in [(3, 1, false), (2, 2, false), (2, 2, true)] {
+        let each = accesses.map(|it| thread::spawn(move || run(it, shape, 150)));
+        assert!(each.into_iter().all(|thread| thread.join().is_ok()), "see above");
+    }
+}
+
+/// A process that is gone leaves no lock: who waits for it is told.
+#[test]
+fn a_process_that_exits_under_a_lock() {
+    for (shape, target) in [((2, 1, false), 0), ((2, 1, false), 1), ((2, 2, true), 3)] {
+        let job = quiet(shape);
+        let handle = job.handle();
+        let ran = job.run(move |ctx| {
+            let window = ctx.window::<u64>(1)?;
+            if ctx.rank() == 0 {
+                window.lock(target)?;
+                ctx.send(&[0], ctx.size() - 1, 0)?;
+                thread::sleep(Duration::from_millis(100));
+                handle.exit(0, 7);
+            }
+            if is_last(ctx) {
+                ctx.recv(&mut [0], 0, 0)?;
+                window.lock(target)?;
+            }
+            ctx.barrier()
+        });
+        check(&format!("{shape:?}"), &ran, &["failed: its process exited with status 7"]);
+    }
+}
+
 /// A rank that computes for ever holds the others up no longer than the limit.
 #[test]
 fn the_time_limit_ends_a_step() {

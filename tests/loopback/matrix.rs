@@ -1,8 +1,15 @@
 //! What is right: the conformance matrix, messages, communicators, random programs.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread;
+use std::time::Duration;
+
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{communicators, full, messages, persistent, random, requests, started};
+use spmd_conformance::{
+    communicators, full, messages, persistent, random, requests, started, windows,
+};
 use spmd_loopback::Job;
 
 use crate::{SHAPES, Shape, quiet, slow};
@@ -43,14 +50,18 @@ fn every_collective_folded_by_ranks() {
     }
 }
 
-/// They need memory that ranks share: an error says so.
 #[test]
-fn windows_are_refused() {
-    everywhere(quiet, |ctx| {
-        let error = ctx.window::<u8>(1).expect_err("there is no common memory");
-        assert!(matches!(error, Error::Unavailable(_)), "{error}");
-        ctx.barrier()
-    });
+fn every_call_of_windows() {
+    everywhere(quiet, windows::all);
+}
+
+#[test]
+fn windows_over_a_slow_network() {
+    for seed in 0..if full() { 20 } else { 2 } {
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let ran = slow(shape, seed).run(windows::all);
+        ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
+    }
 }
 
 #[test]
@@ -131,6 +142,39 @@ fn blocks_in_a_row() {
         });
         let sums = ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
         assert_eq!(sums, vec![shape.0 * shape.1; shape.0 * shape.1]);
+    }
+}
+
+/// What is put goes ahead of a target that does nothing for it by a bound, beyond which it waits.
+#[test]
+fn puts_are_bounded() {
+    for shape in [(2, 1, false), (2, 1, true)] {
+        // The target is outside the library until the first is over.
+        let (some, all) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let ran = quiet(shape).with_other_threads().run(move |ctx| {
+            let window = ctx.window::<u64>(1 << 20)?;
+            window.lock_all()?;
+            if ctx.rank() == 0 {
+                window.put(&vec![7; 100 << 10], 1, 0)?;
+                some.store(true, Release);
+                window.put(&vec![8; 1 << 20], 1, 0)?;
+                all.store(true, Release);
+                window.flush(1)?;
+            } else {
+                while !some.load(Acquire) {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(300));
+                assert!(!all.load(Acquire), "8 MiB were put without an answer");
+            }
+            window.unlock_all()?;
+            window.fence()?;
+            if ctx.rank() == 1 {
+                assert!(window.read(..)?.iter().all(|it| *it == 8));
+            }
+            Ok(())
+        });
+        ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
     }
 }
 

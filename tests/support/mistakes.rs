@@ -321,4 +321,101 @@ pub const MISTAKES: &[Mistake] = &[
         },
         &["do not match", "allgather_value of 1 i32", "allgather_value of 1 u32"],
     ),
+    (
+        "an access outside of an epoch",
+        |ctx| {
+            let window = ctx.window::<u32>(10)?;
+            if is_last(ctx) { window.put(&[1], 0, 0) } else { Ok(()) }
+        },
+        &["put of 1 u32 to rank 0", "outside of an epoch", "there was none yet"],
+    ),
+    (
+        "an access beyond the end of a part",
+        |ctx| {
+            let window = ctx.window::<u32>(10 + ctx.rank())?;
+            window.fence()?;
+            if is_last(ctx) {
+                window.get(&mut [0; 4], 0, At::strided(1, 2, 2, 8))?;
+            }
+            window.fence()
+        },
+        &["get of 4 u32 from rank 0", "holds 10 elements where 11 are needed"],
+    ),
+    (
+        "windows of different types",
+        |ctx| match is_last(ctx) {
+            true => ctx.window::<f32>(1).map(drop),
+            false => ctx.window::<u32>(1).map(drop),
+        },
+        &["do not match", "window of u32 at", "window of f32 at"],
+    ),
+    (
+        "a part without memory",
+        |ctx| ctx.window::<u64>(if is_last(ctx) { 1 << 50 } else { 1 }).map(drop),
+        &["window of u64 at", "there is no memory for the part of rank"],
+    ),
+    (
+        "a fence against a barrier",
+        |ctx| {
+            let window = ctx.window::<u32>(1)?;
+            if is_last(ctx) { ctx.barrier() } else { window.fence() }
+        },
+        &["deadlock", "fence at tests/", "barrier at tests/"],
+    ),
+    (
+        "a lock over a barrier",
+        |ctx| {
+            let (window, last) = (ctx.window::<u32>(1)?, ctx.size() - 1);
+            if ctx.rank() == 0 {
+                window.lock(last)?;
+                ctx.send(&[0], last, 0)?;
+                ctx.barrier()?;
+            } else if is_last(ctx) {
+                ctx.recv(&mut [0], 0, 0)?;
+                window.lock(last)?;
+            }
+            ctx.barrier()
+        },
+        &["deadlock", "rank 0: barrier at", "lock on rank", "support/mistakes.rs"],
+    ),
+    (
+        "a lock elsewhere over a barrier",
+        |ctx| {
+            let window = ctx.window::<u32>(1)?;
+            if ctx.rank() == 0 {
+                window.lock_shared(0)?;
+                ctx.send(&[0], ctx.size() - 1, 0)?;
+            } else if is_last(ctx) {
+                ctx.recv(&mut [0], 0, 0)?;
+                window.lock(0)?;
+            }
+            ctx.barrier()
+        },
+        &["deadlock", "lock on rank 0 at", "support/mistakes.rs", "barrier at tests/"],
+    ),
+    (
+        "an error under a lock",
+        |ctx| {
+            let window = ctx.window::<u32>(1)?;
+            if is_last(ctx) {
+                window.lock_all()?;
+                ctx.send(&[0], 0, 0)?;
+                return Err("no more data".into());
+            }
+            if ctx.rank() == 0 {
+                ctx.recv(&mut [0], ctx.size() - 1, 0)?;
+                window.lock(0)?;
+            }
+            ctx.barrier()
+        },
+        &["failed: it returned an error: no more data"],
+    ),
+    (
+        "a notification that never comes",
+        |ctx| {
+            let window = ctx.window::<u32>(1)?;
+            if is_last(ctx) { window.wait_notify(0, 5).map(drop) } else { ctx.barrier() }
+        },
+        &["deadlock", "wait_notify from rank 0 with tag 5", "barrier at tests/"],
+    ),
 ];

@@ -34,7 +34,7 @@ pub(super) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>
 }
 
 /// The greatest word of any rank.
-fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
+pub(crate) fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
     let mut greatest = 0u64;
     let op = &ErasedOp::new::<u64, _>(&Max);
     let one = Blocks::One(1);

@@ -17,7 +17,8 @@ use crate::blocks::room_for;
 /// element at least.
 const CHUNK: usize = 32 << 10;
 
-/// The first element of a part that is open, and in which the elements of a call lie.
+/// The first element of a part that is open, and in which the elements of a call lie; null if that is
+/// in another process.
 #[derive(Clone, Copy)]
 pub(super) struct Reached(*mut u8);
 
@@ -80,6 +81,9 @@ impl<T: Element> Window<T> {
     ) -> Result<()> {
         let access = Access { kind, target, count: view.len(), site };
         let reached = self.reach(&access, at, view.place())?;
+        if reached.is_elsewhere() {
+            return self.put_elsewhere(&access, at, view);
+        }
         // One element is what many programs write most.
         if let (Some(from), true, Some(first)) =
             (view.contiguous(), view.bytes() == size_of::<T>(), at.first())
@@ -146,6 +150,9 @@ impl<T: Element> Window<T> {
         let count = view.len();
         let access = Access { kind: Kind::Get, target, count, site: Location::caller() };
         let reached = self.reach(&access, at, view.place())?;
+        if reached.is_elsewhere() {
+            return self.get_elsewhere(&access, at, &mut view);
+        }
         if let (Some(into), true, Some(first)) = (view.contiguous_mut(), count == 1, at.first()) {
             // SAFETY: the first of the call is one element of the part.
             let value = unsafe { words::load::<T>(reached.element::<T>(first)) };
@@ -289,7 +296,10 @@ impl<T: Element> Window<T> {
             return Err(self.epochs.outside(&call, access.target));
         }
         self.raw.check(&call)?;
-        let (start, len) = self.raw.open(access.target)?;
+        let (start, len) = match self.raw.is_elsewhere(access.target) {
+            true => (std::ptr::null_mut(), self.raw.len_of(access.target).unwrap_or(0)),
+            false => self.raw.open(access.target)?,
+        };
         at.check(&call, access.count, len)?;
         Ok(Reached(start))
     }
@@ -333,6 +343,12 @@ fn on_host<T: Element>(access: &Access, place: Place) -> Result<()> {
 }
 
 impl Reached {
+    /// Whether the part lies in another process.
+    #[inline(always)]
+    pub(super) fn is_elsewhere(self) -> bool {
+        self.0.is_null()
+    }
+
     /// The element with this number of the part.
     #[inline(always)]
     pub(super) fn element<T>(&self, at: usize) -> *mut u8 {

@@ -6,8 +6,8 @@ use std::panic::Location;
 use std::ptr::NonNull;
 
 use spmd_core::internal::words;
-use spmd_core::internal::{Call, Kind};
-use spmd_core::{Element, Operation, Result};
+use spmd_core::internal::{Answer, Call, Kind};
+use spmd_core::{Buffer, Element, Operation, Result};
 
 use super::access::Access;
 use super::at::At;
@@ -20,7 +20,7 @@ const GATHERED: usize = 64;
 /// Gathers accesses of single elements for [`Window::aggregate`].
 pub struct Aggregate<'a, T: Element> {
     window: &'a Window<T>,
-    gathered: Vec<Gathered<T>>,
+    gathered: Vec<Gathered<'a, T>>,
     /// Where elements that are read go.
     _into: PhantomData<&'a mut T>,
 }
@@ -33,15 +33,17 @@ impl<T: Element> std::fmt::Debug for Aggregate<'_, T> {
 }
 
 /// An access that is to be carried out.
-struct Gathered<T> {
+struct Gathered<'a, T> {
     at: *mut u8,
     target: usize,
-    what: What<T>,
+    what: What<'a, T>,
 }
 
-enum What<T> {
+enum What<'a, T> {
     Put(T),
     Get(*mut T),
+    /// Of a part in another process.
+    Asked(*mut T, Answer<'a>, Access),
     /// `None` if what is there is no value.
     Change(T, unsafe fn(*mut u8, T) -> Option<T>),
 }
@@ -173,7 +175,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
         O: Operation<T> + Copy,
     {
         const { assert!(size_of::<O>() == 0, "an operation with state cannot be gathered") };
-        if !is_word::<T>() {
+        if !is_word::<T>() || self.window.raw.is_elsewhere(target) {
             return self.window.accumulate(&[x], target, offset, op);
         }
         /// # Safety
@@ -195,14 +197,23 @@ impl<'a, T: Element> Aggregate<'a, T> {
         kind: Kind,
         target: usize,
         offset: usize,
-        what: What<T>,
+        what: What<'a, T>,
         site: &'static Location<'static>,
     ) -> Result<()> {
         let access = Access { kind, target, count: 1, site };
         let reached = self.window.reach(&access, At::from(offset), Default::default())?;
-        let at = reached.element::<T>(offset);
+        let (at, what) = match (reached.is_elsewhere(), what) {
+            (true, What::Put(x)) => {
+                return self.window.put_as(kind, [x].view(), target, offset.into(), site);
+            }
+            (true, What::Get(into)) => {
+                let answer = self.window.raw.ask_elsewhere(&access.call::<T>(), target, offset)?;
+                (into.cast(), What::Asked(into, answer, access))
+            }
+            (_, what) => (reached.element::<T>(offset), what),
+        };
         match &what {
-            What::Get(_) => words::prefetch(at),
+            What::Get(_) | What::Asked(..) => words::prefetch(at),
             _ => words::prefetch_to_change(at),
         }
         self.gathered.push(Gathered { at, target, what });
@@ -211,6 +222,15 @@ impl<'a, T: Element> Aggregate<'a, T> {
 
     fn carry_out(&mut self) -> Result<()> {
         for Gathered { at, target, what } in self.gathered.drain(..) {
+            let what = match what {
+                What::Asked(into, answer, access) => {
+                    let bytes = self.window.raw.answered(&access.call::<T>(), answer)?;
+                    // SAFETY: the element is borrowed for `'a`, which has not ended.
+                    unsafe { into.write(self.window.value_of(&bytes, target)?) };
+                    continue;
+                }
+                what => what,
+            };
             // SAFETY: each place is an element of a part that was open when it was gathered, and
             // stays mapped as long as the window, which `'a` borrows. What is read goes to an element
             // that is borrowed for `'a`, which has not ended, once it is seen to be a value. Changes
@@ -226,6 +246,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
                         value(read).map(|value| into.write(value)).is_some()
                     }
                     What::Change(x, by) => by(at, x).is_some(),
+                    What::Asked(..) => true,
                 }
             };
             if !valid {

@@ -1,6 +1,6 @@
 //! Which elements of a part a call is for.
 
-use spmd_core::internal::Call;
+use spmd_core::internal::{Call, Pattern};
 use spmd_core::{Error, Result};
 
 /// Which elements of a target's part a call is for: those from an offset on, as the offset itself
@@ -103,6 +103,16 @@ impl At {
             return Err(Error::length(call, "part of the target", len, end));
         }
         Ok(())
+    }
+
+    /// The same `count` elements as a pattern, once they are checked.
+    pub(super) fn pattern(self, count: usize) -> Pattern {
+        match self.blocks {
+            Some(Strided { count: blocks, block, stride }) if count > 0 => {
+                Pattern { first: self.first, blocks, block, stride }
+            }
+            _ => Pattern::one(self.first, count),
+        }
     }
 
     /// The pieces that `count` elements lie in, once they are checked.

@@ -170,6 +170,11 @@ impl<T: Element> Window<T> {
         let site = Location::caller();
         let access = Access { kind: Kind::FetchAndOp, target, count: 1, site };
         let reached = self.reach(&access, At::from(offset), Default::default())?;
+        if reached.is_elsewhere() {
+            let (mut before, from) = (None, (At::from(offset), &raw const x, true));
+            self.change_elsewhere(&access, from, &op, |_, was| before = Some(was))?;
+            return before.ok_or_else(|| self.no_value(target));
+        }
         let at = reached.element::<T>(offset);
         let _turn = self.turn(&access)?;
         // SAFETY: an element of the part; it is this rank's turn.
@@ -201,6 +206,9 @@ impl<T: Element> Window<T> {
         let site = Location::caller();
         let access = Access { kind: Kind::CompareAndSwap, target, count: 1, site };
         let reached = self.reach(&access, At::from(offset), Default::default())?;
+        if reached.is_elsewhere() {
+            return self.swap_if_elsewhere(&access, offset, (old, new));
+        }
         let at = reached.element::<T>(offset);
         let _turn = self.turn(&access)?;
         // SAFETY: an element of the part; it is this rank's turn.
@@ -216,6 +224,10 @@ impl<T: Element> Window<T> {
         op: &O,
         mut each: impl FnMut(usize, T),
     ) -> Result<()> {
+        if reached.is_elsewhere() {
+            let told = access.kind != Kind::Accumulate;
+            return self.change_elsewhere(access, (at, src, told), op, each);
+        }
         let _turn = self.turn(access)?;
         for Run { at, from, len } in at.runs(access.count) {
             for index in 0..len {
@@ -234,7 +246,7 @@ impl<T: Element> Window<T> {
     /// The turn to change elements of a part, which lasts as long as what this gives: of elements of
     /// one word it is everybody's.
     #[inline(always)]
-    fn turn(&self, access: &Access) -> Result<Option<Turn<'_, T>>> {
+    pub(super) fn turn(&self, access: &Access) -> Result<Option<Turn<'_, T>>> {
         if is_word::<T>() { Ok(None) } else { self.take_turn(access).map(Some) }
     }
 
@@ -247,7 +259,7 @@ impl<T: Element> Window<T> {
 }
 
 /// This rank has the lock under which elements of several words are changed.
-struct Turn<'a, T: Element> {
+pub(super) struct Turn<'a, T: Element> {
     window: &'a Window<T>,
     which: LockOf,
     call: Call<'static>,
@@ -294,12 +306,7 @@ unsafe fn change_word<T: Element, W: Word, O: Operation<T>>(
     // SAFETY: this function's contract; a native operation gives the bits of a value where `op` does.
     let before = unsafe {
         match Native::of::<T, O>(op) {
-            Some(Native::Add) => W::add(at, given),
-            Some(Native::And) => W::and(at, given),
-            Some(Native::Or) => W::or(at, given),
-            Some(Native::Xor) => W::xor(at, given),
-            Some(Native::Swap) => W::swap(at, given),
-            Some(Native::Load) => W::load(at, Acquire),
+            Some(how) => words::change(at, how, given),
             None => {
                 let mut now = W::load(at, Acquire);
                 loop {
@@ -347,7 +354,7 @@ unsafe fn swap_if<T: Element>(at: *mut u8, old: T, new: T) -> MaybeUninit<T> {
 
 /// `op` of two elements; code of the program's own must not call the library.
 #[inline(always)]
-fn combine<T: Element, O: Operation<T>>(op: &O, before: T, x: T) -> T {
+pub(super) fn combine<T: Element, O: Operation<T>>(op: &O, before: T, x: T) -> T {
     if O::TRUST.is_trusted() {
         return op.combine(before, x);
     }

@@ -4,6 +4,7 @@ mod access;
 mod aggregate;
 mod at;
 mod atomic;
+mod elsewhere;
 mod epochs;
 mod notify;
 mod synchronize;

@@ -39,6 +39,7 @@ impl<T: Element> Window<T> {
     pub fn fence(&self) -> Result<()> {
         let call = Call::new(Kind::Fence, Location::caller());
         self.epochs.may_fence(&call)?;
+        self.raw.complete(&call, None)?;
         self.raw.meet(&call)?;
         self.epochs.fenced(&call);
         Ok(())
@@ -47,7 +48,8 @@ impl<T: Element> Window<T> {
     /// Locks the part of rank `target`, so that no other rank has it locked (MPI 5.0 section 12.5.3).
     /// This rank alone calls it; it waits until it has the lock, after those who have asked before.
     ///
-    /// Cost: two atomic changes of words where nobody else has it.
+    /// Cost: two atomic changes of words where nobody else has it; of a part in another process, two
+    /// answers.
     ///
     /// Errors: `target` is no rank; this rank has the part, or all parts, locked already, or has
     /// accessed parts since a fence; the ranks wait for each other; a rank has failed, or has left
@@ -118,7 +120,8 @@ impl<T: Element> Window<T> {
     /// Locks all parts beside others that do so or have some locked with
     /// [`lock_shared`](Window::lock_shared) (MPI 5.0 section 12.5.3). This rank alone calls it.
     ///
-    /// Cost: an atomic change of a word, whatever the number of ranks.
+    /// Cost: an atomic change of a word, whatever the number of ranks, or an answer of the process of
+    /// rank 0.
     ///
     /// Errors: this rank has a part locked, or has accessed parts since a fence; the rest as
     /// [`Window::lock`].
@@ -147,7 +150,8 @@ impl<T: Element> Window<T> {
     }
 
     /// Ends [`lock`](Window::lock) or [`lock_shared`](Window::lock_shared) of rank `target`: what this
-    /// rank has done to its part is complete. It waits for nobody.
+    /// rank has done to its part is complete. It waits for nobody, but for the answer of another
+    /// process to which something is on its way.
     ///
     /// Errors: the part is not locked by this rank.
     ///
@@ -167,6 +171,7 @@ impl<T: Element> Window<T> {
     pub fn unlock(&self, target: usize) -> Result<()> {
         let call = Call::new(Kind::Unlock, Location::caller()).message(Some(target), None);
         let exclusive = self.epochs.unlock(&call, target)?;
+        self.raw.complete(&call, Some(target))?;
         self.raw.unlock(&call, LockOf::Part(target))?;
         if exclusive && self.epochs.exclusive() == 0 {
             self.raw.unlock(&call, LockOf::Window)?;
@@ -175,7 +180,7 @@ impl<T: Element> Window<T> {
     }
 
     /// Ends [`lock_all`](Window::lock_all): what this rank has done to all parts is complete. It waits
-    /// for nobody.
+    /// for nobody, but for the answers of other processes to which something is on its way.
     ///
     /// Errors: this rank has not called `lock_all`.
     ///
@@ -193,12 +198,14 @@ impl<T: Element> Window<T> {
     pub fn unlock_all(&self) -> Result<()> {
         let call = Call::new(Kind::Unlock, Location::caller()).form(Form::All);
         self.epochs.unlock_all(&call)?;
+        self.raw.complete(&call, None)?;
         self.raw.unlock(&call, LockOf::Window)
     }
 
     /// Completes what this rank has done to the part of rank `target` since it has locked it: others
     /// see it, and what this rank does next comes after it (MPI 5.0 section 12.5.4). Where ranks share
-    /// cores, others may run meanwhile: a loop that looks for what they do calls it.
+    /// cores, others may run meanwhile, and what other processes ask for is done: a loop that looks for
+    /// what they do calls it.
     ///
     /// Errors: the part is not locked by this rank; a rank has failed.
     ///
@@ -258,6 +265,9 @@ impl<T: Element> Window<T> {
         if self.raw.may_be_stopped() {
             self.raw.check(&call())?;
         }
+        if self.raw.has_sent() {
+            self.raw.complete(&call(), target)?;
+        }
         self.raw.flush();
         Ok(())
     }
@@ -277,6 +287,7 @@ impl<T: Element> Window<T> {
     pub fn free(self) -> Result<()> {
         let call = Call::new(Kind::Free, Location::caller());
         self.epochs.not_locked(&call)?;
+        self.raw.complete(&call, None)?;
         self.raw.meet(&call)
     }
 

@@ -5,9 +5,11 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 use spmd_core::internal::{Call, Kind, RawWindow};
-use spmd_core::{Comm, Element, Error, Result};
+use spmd_core::{Comm, DType, Element, Error, Result};
 
 use super::epochs::Epochs;
+use crate::cluster::announcing::{AllAnnouncements, announce};
+use crate::cluster::moving;
 use crate::sealed::Sealed;
 use crate::split;
 
@@ -35,8 +37,7 @@ pub trait Windows: Sealed {
     ///
     /// Errors: the ranks give different types; zero is no value of `T`; `T` is aligned to more than
     /// 128 bytes; there is no memory for a part (an error on all ranks), or too many communicators
-    /// and windows are in use; the ranks live in processes without common memory; a rank has failed,
-    /// left, or makes another call.
+    /// and windows are in use; a rank has failed, left, or makes another call.
     ///
     /// ```
     /// # use spmd_collectives::Windows;
@@ -95,9 +96,17 @@ impl Windows for Comm {
 /// }
 /// ```
 ///
+/// # Over several processes
+/// The ranks of a host under `spmdrun`, and those of one process, access each other's parts directly.
+/// To parts of processes that MPI joins go requests, which these carry out while any of their ranks is
+/// in a call of this library, whatever it waits for, or polls: a process whose ranks compute holds
+/// up whoever accesses its parts, and a loop in which one looks at its own part must call
+/// [`flush`](Window::flush). [`put`](Window::put) and [`accumulate`](Window::accumulate) return
+/// when what they write is on its way, of which a rank has at most 1 MiB to each process; beyond
+/// that they wait.
+///
 /// # Limits
-/// Ranks that share memory have windows: those of one process, or of one host under `spmdrun`. Locks
-/// are fair, so a rank that has one part locked, shared or not, and locks another, is told of a
+/// Locks are fair, so a rank that has one part locked, shared or not, and locks another, is told of a
 /// deadlock where others do so in another order. A loop that calls nothing but `get` never lets other
 /// virtual ranks run: call `flush` in it.
 pub struct Window<T: Element> {
@@ -117,17 +126,20 @@ impl<T: Element> fmt::Debug for Window<T> {
 /// The alignment of the elements of a part.
 const ALIGN: usize = 128;
 
+/// Makes a window of ranks in several processes, once all know the lengths of its parts.
+fn make_over_processes(comm: Comm, call: &Call<'_>, n: usize, dtype: &DType) -> Result<RawWindow> {
+    let lens = |all: AllAnnouncements| all.said.iter().map(|said| said[0]).collect::<Vec<u64>>();
+    let lens = announce(&comm, call, [n as u64, 0, 0], lens)?;
+    let (raw, lacking) = RawWindow::over_processes(comm, call, &lens, dtype)?;
+    // By then all processes serve it.
+    let lacking = moving::greatest(raw.comm(), call, lacking.map_or(0, |rank| rank as u64 + 1))?;
+    RawWindow::no_memory(call, (lacking as usize).checked_sub(1))?;
+    Ok(raw)
+}
+
 impl<T: Element> Window<T> {
     fn new(comm: &Comm, n: usize, site: &'static Location<'static>) -> Result<Window<T>> {
         let call = Call::new(Kind::Window, site).data(&T::DTYPE, Call::UNEQUAL);
-        if comm.internals().spans_processes() {
-            return Err(Error::unavailable(
-                call.to_string(),
-                "the communicator spans processes without common memory".into(),
-                "send messages, or run the ranks in one process, or on one host under spmdrun"
-                    .into(),
-            ));
-        }
         if align_of::<T>() > ALIGN {
             let why = format!("it is aligned to more than {ALIGN} bytes");
             return Err(Error::argument(format!("{call}: {why}")));
@@ -137,7 +149,11 @@ impl<T: Element> Window<T> {
         if !unsafe { T::DTYPE.all_valid(zero.as_ptr(), 1) } {
             return Err(Error::argument(format!("{call}: zero is no value of {}", T::DTYPE)));
         }
-        let raw = RawWindow::new(split::dup(comm, &call)?, &call, n, &T::DTYPE)?;
+        let own = split::dup(comm, &call)?;
+        let raw = match own.internals().spans_processes() {
+            true => make_over_processes(own, &call, n, &T::DTYPE)?,
+            false => RawWindow::new(own, &call, n, &T::DTYPE)?,
+        };
         Ok(Window { raw, epochs: Epochs::new(), _elements: PhantomData })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
 use super::communicator::Comm;
+use super::elsewhere::{Elsewhere, serve};
 use super::messages::check_place;
 use crate::buffer::{Buffer, BufferMut};
 use crate::call::Call;
@@ -16,23 +17,23 @@ use crate::group::Group;
 use crate::mode::Mode as Place;
 use crate::rank::Status;
 use crate::transport::message::SendMode;
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::heap::Block;
-use crate::transport::shared::waiter::Waiter;
-use crate::transport::shared::window::{Announced, HEAD, Head, Lock, Mode, Node, Part, Parts};
-use crate::transport::shared::window::{Queue, Retired, bytes_of};
-use crate::transport::shared::{Common, Endpoint};
+use crate::transport::shared::window::{Announced, HEAD, Head, Part, Parts, Retired, bytes_of};
 use crate::wait;
 
 /// The memory, locks and notices of a window.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct RawWindow {
     /// Dropped first: by that the others see that this rank uses their parts no more.
-    comm: Comm,
-    parts: Common<Parts>,
+    pub(super) comm: Comm,
+    pub(super) parts: Arc<Parts>,
     /// Parts of other processes that are writable here.
     opened: RefCell<Vec<usize>>,
+    /// Where ranks live in several processes.
+    pub(super) elsewhere: Option<Elsewhere>,
     /// Dropped last.
-    _own: Own,
+    _own: Option<Own>,
 }
 
 /// This rank's own part, where it lies in its heap.
@@ -54,17 +55,6 @@ impl Drop for Own {
         let (rank, world) = (self.endpoint.rank, &self.endpoint.world);
         retired.retain_mut(|part| part.is_used(rank, world));
     }
-}
-
-/// Which lock of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockOf {
-    /// Of all parts together.
-    Window,
-    /// Of the part of a rank.
-    Part(usize),
-    /// Of those who change elements of several words in the part of a rank.
-    Update(usize),
 }
 
 /// What ranks say of their parts.
@@ -106,23 +96,58 @@ impl RawWindow {
             });
             let parts = round.common(|| {
                 if !apart {
-                    return Parts::here(said, size);
+                    return Arc::new(Parts::here(said, size));
                 }
                 let start = block.as_ref().map_or(std::ptr::null_mut(), Block::pointer);
-                Parts::apart(said, size, (comm.me, start))
+                Arc::new(Parts::apart(said, size, (comm.me, start)))
             });
             // Who has it by now keeps it until all have.
             round.arrive(2)?;
-            Ok(parts)
+            Ok(Arc::clone(&parts))
         })?;
-        if let Some(rank) = parts.lacking {
-            return Err(Error::unavailable(
-                call.to_string(),
-                format!("there is no memory for the part of rank {rank}"),
-                "make it smaller, or end other windows first".into(),
-            ));
-        }
-        Ok(RawWindow { comm, parts, opened: RefCell::default(), _own: own })
+        RawWindow::no_memory(call, parts.lacking)?;
+        let (opened, elsewhere) = Default::default();
+        Ok(RawWindow { comm, parts, opened, elsewhere, _own: Some(own) })
+    }
+
+    /// The same where the ranks of `comm` live in several processes; `lens` are the lengths of all
+    /// parts. The ranks must meet before they use it, and find whether one of them has no memory.
+    ///
+    /// Errors: those of a collective.
+    pub fn over_processes(
+        mut comm: Comm,
+        call: &Call<'_>,
+        lens: &[u64],
+        dtype: &DType,
+    ) -> Result<(RawWindow, Option<usize>)> {
+        comm.confine();
+        let (here, members) = (comm.scope.here.clone(), comm.scope.group.clone());
+        let (parts, elsewhere) = comm.internals().collective(call, |round| {
+            let made = round.common(|| {
+                let said = lens.iter().enumerate().map(|(rank, len)| {
+                    let exists = here.local(members.world(rank)).is_none();
+                    Announced { len: *len, offset: 0, exists }
+                });
+                let parts = Arc::new(Parts::here(said, dtype.size as usize));
+                (parts.clone(), serve(&comm, parts))
+            });
+            round.arrive(1)?;
+            let (parts, served) = &*made;
+            Ok((parts.clone(), Elsewhere::new(&comm, served.clone())))
+        })?;
+        let (opened, lacking) = (RefCell::default(), parts.lacking);
+        let elsewhere = Some(elsewhere);
+        Ok((RawWindow { comm, parts, opened, elsewhere, _own: None }, lacking))
+    }
+
+    /// An error if there is no memory for the part of a rank.
+    pub fn no_memory(call: &Call<'_>, lacking: Option<usize>) -> Result<()> {
+        let Some(rank) = lacking else { return Ok(()) };
+        Err(Error::unavailable(
+            call.to_string(),
+            format!("there is no memory for the part of rank {rank}"),
+            "make it smaller, or end other windows first".into(),
+        ))
     }
 
     /// The communicator that is the window's own.
@@ -160,7 +185,7 @@ impl RawWindow {
         Ok((start.wrapping_add(HEAD), self.parts.get(rank).map_or(0, |part| part.len)))
     }
 
-    fn head(&self, rank: usize) -> Result<&Head> {
+    pub(super) fn head(&self, rank: usize) -> Result<&Head> {
         let start = match self.parts.get(rank).and_then(Part::start) {
             Some(start) => start,
             None => self.open(rank)?.0.wrapping_sub(HEAD),
@@ -184,60 +209,20 @@ impl RawWindow {
 
     /// Refuses what only the rank that made the window can do, if another one does it: a virtual rank
     /// of the same thread.
-    fn check_own(&self, call: &Call<'_>) -> Result<()> {
+    pub(super) fn check_own(&self, call: &Call<'_>) -> Result<()> {
         let own = !self.comm.scope.confined || is_here(&self.comm.endpoint);
         let why = "a window is used by the rank that has made it";
         if own { Ok(()) } else { Err(Error::argument(format!("{call}: {why}"))) }
     }
 
-    /// Takes a lock; waits in its queue if it must.
-    ///
-    /// Errors: a rank has failed, or left while it has the lock; the ranks wait for each other.
-    pub fn lock(&self, call: &Call<'_>, which: LockOf, mode: Mode) -> Result<()> {
-        self.check_own(call)?;
-        self.comm.carried(call, || {
-            let waiter = self.comm.waiter(call)?;
-            let (lock, me) = (self.lock_of(which)?, self.comm.me);
-            let entered = lock.enter(me, mode, self).inspect_err(|error| waiter.give_up(error))?;
-            if entered {
-                return Ok(());
-            }
-            let own = self.node(me)?;
-            let granted = waiter.until(|| {
-                if lock.is_granted(me, own) {
-                    return Some(());
-                }
-                let holder = lock.holder().filter(|rank| *rank < self.ranks() && *rank != me);
-                waiter.waits_on(holder.map(|rank| self.comm.world_rank(rank)));
-                None
-            });
-            granted.inspect_err(|error| waiter.give_up(error))
-        })
-    }
-
-    /// Leaves a lock that this rank has, to the next in its queue. It waits for nobody.
-    ///
-    /// Errors: a process has written into the queue what no rank writes.
-    pub fn unlock(&self, call: &Call<'_>, which: LockOf) -> Result<()> {
-        let left = self.lock_of(which).and_then(|lock| lock.leave(self.comm.me, self));
-        left.inspect_err(|error| {
-            let (endpoint, scope) = (&self.comm.endpoint, &self.comm.scope);
-            Waiter::new(endpoint, scope, call, self.comm.note(call)).give_up(error);
-        })
-    }
-
-    fn lock_of(&self, which: LockOf) -> Result<&Lock> {
-        Ok(match which {
-            LockOf::Window => &self.head(0)?.window,
-            LockOf::Part(rank) => &self.head(rank)?.part,
-            LockOf::Update(rank) => &self.head(rank)?.update,
-        })
-    }
-
-    /// Orders what this rank has done in parts before what it does next; where ranks share cores,
-    /// lets others run, so that a loop that looks again and again ends.
+    /// Orders what this rank has done in parts of its process before what it does next. Does what
+    /// other processes have asked for, and, where ranks share cores, lets others run, so that a loop
+    /// that looks again and again ends.
     pub fn flush(&self) {
         fence(SeqCst);
+        if self.elsewhere.is_some() {
+            self.comm.endpoint.world.serve();
+        }
         let mode = self.comm.endpoint.world.mode;
         if mode == Place::Virtual || self.comm.internals().shares_cores() {
             wait::relax();
@@ -279,29 +264,11 @@ impl RawWindow {
     /// Errors: another one calls it; those of the collective.
     pub fn meet<'a>(&'a self, call: &'a Call<'a>) -> Result<()> {
         self.check_own(call)?;
-        self.comm.internals().collective(call, |round| round.arrive(1))
-    }
-}
-
-impl Queue for RawWindow {
-    fn node(&self, rank: usize) -> Result<&Node> {
-        if rank >= self.ranks() {
-            return Err(self.corrupt());
+        if self.elsewhere.is_none() {
+            return self.comm.internals().collective(call, |round| round.arrive(1));
         }
-        Ok(&self.head(rank)?.node)
-    }
-
-    fn ranks(&self) -> usize {
-        self.parts.count()
-    }
-
-    fn wake(&self, rank: usize) {
-        self.comm.endpoint.world.bell(self.comm.world_rank(rank)).ring();
-    }
-
-    fn corrupt(&self) -> Error {
-        let what = "the queue of a window's lock is not one";
-        Error::corrupt(self.comm.world_rank(0), what)
+        // SAFETY: no memory is named.
+        unsafe { self.comm.internals().collective_on_cluster(call, (), |leader| leader.meet()) }
     }
 }
 

@@ -219,8 +219,7 @@ struct Machine<'a> {
     underway: Vec<Underway>,
     started: Vec<Started>,
     persistent: Vec<Rc<RefCell<Repeated>>>,
-    /// None where the communicator spans processes, as windows don't yet.
-    windows: Vec<Option<RandomWindow>>,
+    windows: Vec<RandomWindow>,
 }
 
 /// Runs a program on this rank.
@@ -318,17 +317,13 @@ impl Machine<'_> {
             }
             Step::Window { comm } => {
                 let comm = self.at(self.comm(comm));
-                let spans = comm.internals().spans_processes();
-                let window = (!spans).then(|| RandomWindow::new(comm, number as u64));
-                self.windows.push(window.transpose()?);
+                self.windows.push(RandomWindow::new(comm, number as u64)?);
                 Ok(())
             }
             Step::Epoch { which } => {
                 let all = self.windows.len().max(1);
-                match self.windows.get_mut(which % all) {
-                    Some(Some(window)) => window.epoch(number as u64),
-                    _ => Ok(()),
-                }
+                let window = self.windows.get_mut(which % all);
+                window.map_or(Ok(()), |window| window.epoch(number as u64))
             }
             Step::Dup { comm } => {
                 let copy = self.at(self.comm(comm)).dup()?;

@@ -55,7 +55,7 @@ impl Cluster {
         let send = parts(sent.as_ptr().cast_mut().cast());
         let recv = parts(expected.as_mut_ptr().cast());
         // SAFETY: both have eight bytes for each process, and `send` is only read.
-        unsafe { self.make_with_all(NativeCollective::Alltoall { send, recv })? };
+        unsafe { self.await_all(world, NativeCollective::Alltoall { send, recv })? };
         let complete = |(taken, expected): (&AtomicU64, &u64)| taken.load(Acquire) >= *expected;
         while !self.taken.iter().zip(&expected).all(complete) && !self.has_lost_any() {
             self.take_packet(world)?;

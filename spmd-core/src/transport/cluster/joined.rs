@@ -14,6 +14,7 @@ use super::first_report::FirstReport;
 use super::join_exchange::JoinExchange;
 use super::leader_group::Leaders;
 use super::ledger::Ledger;
+use super::one_sided;
 use super::outcomes::Outcomes;
 use super::packet::Packet;
 use super::texts::Texts;
@@ -92,6 +93,8 @@ pub(crate) struct Cluster {
     pub(super) creation_order: CreationOrder,
     pub(super) ledger: Mutex<Ledger>,
     pub(super) windows: Windows,
+    /// Windows whose ranks live in several processes.
+    pub(crate) one_sided: one_sided::Windows,
 }
 
 impl Cluster {
@@ -104,7 +107,7 @@ impl Cluster {
         let texts = Mutex::new(Texts::new(first..first + each, processes));
         let (sent, taken) = (counters(), counters());
         let (requests, payloads, leaders, ended) = Default::default();
-        let (creation_order, settled, ledger) = Default::default();
+        let (creation_order, settled, ledger, one_sided) = Default::default();
         let survives = fabric.survives() && detector.is_some();
         let windows = Windows::new(processes, each);
         let lost = (0..processes).map(|_| AtomicBool::new(false)).collect();
@@ -129,6 +132,7 @@ impl Cluster {
             creation_order,
             ledger,
             windows,
+            one_sided,
         }
     }
 
@@ -154,7 +158,7 @@ impl Cluster {
     }
 
     /// Whether a process is gone, or about to go.
-    pub(super) fn has_lost(&self, process: usize) -> bool {
+    pub(crate) fn has_lost(&self, process: usize) -> bool {
         self.lost.get(process).is_some_and(|lost| lost.load(Acquire))
     }
 
@@ -247,13 +251,13 @@ impl Cluster {
     }
 
     /// What an error of a rank of this process means to the others.
-    fn fault_of(&self, error: &Error) -> Fault {
+    pub(super) fn fault_of(&self, error: &Error) -> Fault {
         let cause = || Cause::Returned(error_text(error));
         let own = || Fault::Rank { rank: self.local().start, cause: cause() };
         error.fault().cloned().unwrap_or_else(own)
     }
 
-    pub(super) fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
+    pub(crate) fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
         self.sent[to].fetch_add(1, Relaxed);
         let sent = packet.with_bytes(|bytes| self.fabric.send(to, bytes));
         // What has not gone is not waited for.

@@ -20,8 +20,8 @@ use crate::transport::pending::{PendingSend, SenderSide};
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::posted::Arrivals;
 use crate::transport::shared::waiter::Waiter;
-use crate::transport::shared::{Arrived, Body};
-use crate::transport::shared::{Endpoint, World, packed_if_apart};
+use crate::transport::shared::{Arrived, Body, FaultScope};
+use crate::transport::shared::{Endpoint, Service, World, packed_if_apart};
 
 /// Packets that a look at what has come takes, at most.
 const LOOKED_THROUGH: usize = 64;
@@ -237,7 +237,7 @@ impl Remote {
 impl Cluster {
     /// Takes the next of what other processes have sent to ranks of this one; says whether there
     /// was something.
-    pub(crate) fn take_packet(self: &Arc<Cluster>, world: &World) -> Result<bool> {
+    pub(crate) fn take_packet(&self, world: &World) -> Result<bool> {
         let mut wrong = None;
         let taken = self.fabric.receive(&mut |from, bytes| {
             if let Err(error) = self.deliver(world, from, bytes) {
@@ -248,7 +248,7 @@ impl Cluster {
         wrong.map_or(Ok(taken), Err)
     }
 
-    fn deliver(self: &Arc<Cluster>, world: &World, from: usize, bytes: &[u8]) -> Result<()> {
+    fn deliver(&self, world: &World, from: usize, bytes: &[u8]) -> Result<()> {
         let unknown = || nonsense(from, "a packet that this one does not know");
         let (to, mut envelope, data) = match Packet::read(bytes).ok_or_else(unknown)? {
             Packet::Text { of, number, text } => {
@@ -268,6 +268,14 @@ impl Cluster {
             }
             Packet::Calls { leader, context, rounds } => {
                 return self.receive_calls(from, leader, context, rounds);
+            }
+            Packet::Request(request) => {
+                self.carry_out(world, from, &request);
+                return Ok(());
+            }
+            Packet::Answer { window, ticket, data } => {
+                self.hear(world, from, window, ticket, data);
+                return Ok(());
             }
             Packet::Message { to, envelope, data } => (to, envelope, Data::Here(data.to_vec())),
             Packet::Announced { to, envelope, payload } => {
@@ -290,6 +298,23 @@ impl Cluster {
         queue.push(UnexpectedMessage::new(envelope, data));
         world.bell(to).ring();
         Ok(())
+    }
+}
+
+impl Service for Cluster {
+    fn serve(&self, world: &World) -> bool {
+        for taken in 0..LOOKED_THROUGH {
+            match self.take_packet(world) {
+                Ok(true) => {}
+                Ok(false) => return taken > 0,
+                // Whoever waits may wait for nothing else than what this breaks.
+                Err(error) => {
+                    world.raise(FaultScope::All, &self.fault_of(&error));
+                    return true;
+                }
+            }
+        }
+        true
     }
 }
 

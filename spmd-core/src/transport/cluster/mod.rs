@@ -6,7 +6,8 @@
 //! large ones follow as payloads, once they are wanted. Text that a message refers to by number is
 //! sent before it, once to each process, and kept in the sender's segment of the receiver's arena
 //! (`texts.rs`). Collectives are steps of the processes, made by one rank of each (`hierarchy.rs`,
-//! `leader.rs`). Communicators are made one at a time (`creation_order.rs`).
+//! `leader.rs`). Communicators are made one at a time (`creation_order.rs`). Parts of windows
+//! elsewhere are accessed by requests (`one_sided/`).
 
 mod accounts;
 pub(crate) mod agreement;
@@ -25,6 +26,7 @@ mod ledger;
 mod messages;
 mod now;
 mod observed;
+pub(crate) mod one_sided;
 pub(crate) mod outcomes;
 pub(crate) mod packet;
 mod peer_status;

@@ -117,6 +117,7 @@ impl Now {
             own: self.track == 0,
             on: WaitTarget::Round { context: self.context(), round },
             takes: false,
+            locks: false,
             polls: false,
             confirmed: Wait::SURE,
             call: progress.rounds.call(round).unwrap_or_default(),

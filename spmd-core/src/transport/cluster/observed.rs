@@ -92,6 +92,7 @@ impl Observed for Ranks {
                             (_, on) => WaitTarget::Rank(on - 1),
                         },
                         takes: [Agent::MESSAGE, Agent::POLL].contains(&ended_by),
+                        locks: ended_by == Agent::LOCK,
                         polls: ended_by == Agent::POLL,
                         confirmed,
                         call: world.describe(rank, &agent.call),

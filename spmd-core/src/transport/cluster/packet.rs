@@ -1,5 +1,6 @@
 //! What goes from process to process, as bytes.
 
+use super::one_sided::{MOST, Pattern, Request, What};
 use crate::transport::fabric::MAX_PACKET;
 use crate::transport::message::Envelope;
 
@@ -12,9 +13,11 @@ const MESSAGE: u32 = 2;
 const ANNOUNCED: u32 = 3;
 const CALLS: u32 = 4;
 const RECEIVED: u32 = 5;
+const REQUEST: u32 = 6;
+const ANSWER: u32 = 7;
 
 /// A packet.
-pub(super) enum Packet<'a> {
+pub(crate) enum Packet<'a> {
     /// What rank `of` means by this number.
     Text { of: u32, number: u16, text: &'a str },
     /// A message to rank `to` with its data.
@@ -25,6 +28,10 @@ pub(super) enum Packet<'a> {
     Calls { leader: u32, context: u64, rounds: &'a [u8] },
     /// Rank `by` has received so many bytes of small messages that rank `of` has sent.
     Received { by: u32, of: u32, bytes: u64 },
+    /// Something to be done to a part of a window.
+    Request(Request<'a>),
+    /// What a request with this ticket is answered.
+    Answer { window: u64, ticket: u64, data: &'a [u8] },
 }
 
 impl<'a> Packet<'a> {
@@ -49,9 +56,16 @@ impl<'a> Packet<'a> {
                 header[16..24].copy_from_slice(&bytes.to_le_bytes());
                 (header, &[][..])
             }
+            Packet::Request(request) => (request_words(request), request.data),
+            Packet::Answer { window, ticket, data } => {
+                let mut header = words([ANSWER, 0, 0, 0], None);
+                header[16..24].copy_from_slice(&window.to_le_bytes());
+                header[24..32].copy_from_slice(&ticket.to_le_bytes());
+                (header, *data)
+            }
         };
         let mut bytes = [const { std::mem::MaybeUninit::<u8>::uninit() }; HEADER + INLINE];
-        const { assert!(HEADER + INLINE <= MAX_PACKET) };
+        const { assert!(HEADER + INLINE <= MAX_PACKET && MOST <= INLINE) };
         assert!(data.len() <= INLINE);
         let place = bytes.as_mut_ptr().cast::<u8>();
         // SAFETY: there is room for the header and for `data`, which lie elsewhere; the slice is of
@@ -90,10 +104,37 @@ impl<'a> Packet<'a> {
             }
             ANNOUNCED => Some(Packet::Announced { to: word(4), envelope, payload: word(8) }),
             RECEIVED => Some(Packet::Received { by: word(4), of: word(8), bytes: long(16) }),
+            REQUEST => Some(Packet::Request(Request {
+                window: long(16),
+                by: word(4),
+                target: word(8),
+                ticket: long(24),
+                what: What::of(word(12))?,
+                pattern: Pattern {
+                    first: usize::try_from(long(32)).ok()?,
+                    blocks: word(48) as usize,
+                    block: word(52) as usize,
+                    stride: usize::try_from(long(40)).ok()?,
+                },
+                data,
+            })),
+            ANSWER => Some(Packet::Answer { window: long(16), ticket: long(24), data }),
             CALLS => Some(Packet::Calls { leader: word(4), context: long(8), rounds: data }),
             _ => None,
         }
     }
+}
+
+fn request_words(request: &Request<'_>) -> [u8; HEADER] {
+    let Request { window, by, target, ticket, what, pattern, .. } = request;
+    let mut bytes = words([REQUEST, *by, *target, what.code()], None);
+    let longs = [*window, *ticket, pattern.first as u64, pattern.stride as u64];
+    let mut put = |at: usize, word: &[u8]| bytes[at..at + word.len()].copy_from_slice(word);
+    longs.iter().enumerate().for_each(|(index, it)| put(16 + 8 * index, &it.to_le_bytes()));
+    // A piece of a part has fewer.
+    put(48, &(pattern.blocks as u32).to_le_bytes());
+    put(52, &(pattern.block as u32).to_le_bytes());
+    bytes
 }
 
 fn words(first: [u32; 4], envelope: Option<&Envelope>) -> [u8; HEADER] {
@@ -172,6 +213,24 @@ mod tests {
             assert!(
                 matches!(read, Some(Packet::Received { by: 3, of: 1, bytes }) if bytes == 5 << 40)
             );
+        });
+        let pattern = Pattern { first: 1 << 40, blocks: 3, block: 5, stride: 1 << 33 };
+        let (window, by, target, ticket) = (5 << 40 | 7, 1, 2, 3 << 40);
+        let (what, data) = (What::Swap, &b"words"[..]);
+        let request = Request { window, by, target, ticket, what, pattern, data };
+        Packet::Request(request).with_bytes(|bytes| {
+            assert!(matches!(Packet::read(bytes), Some(Packet::Request(it)) if it == request));
+            let mut other = bytes.to_vec();
+            other[12] = 200;
+            assert!(Packet::read(&other).is_none());
+        });
+        Packet::Answer { window, ticket, data }.with_bytes(|bytes| {
+            let Some(Packet::Answer { data: b"words", window: of, ticket: to }) =
+                Packet::read(bytes)
+            else {
+                panic!("not what was sent");
+            };
+            assert_eq!((of, to), (window, ticket));
         });
         assert!(Packet::read(&[0; 100]).is_none());
     }

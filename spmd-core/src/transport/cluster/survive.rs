@@ -118,6 +118,28 @@ impl Cluster {
         Ok(())
     }
 
+    /// The same, where others may still access what this process has of windows.
+    ///
+    /// # Safety
+    /// As [`ProcessGroup::run`].
+    pub(super) unsafe fn await_all(&self, world: &World, step: NativeCollective<'_>) -> Result<()> {
+        if self.survives {
+            // All have left the block.
+            // SAFETY: this function's contract.
+            return unsafe { self.make_with_all(step) };
+        }
+        self.fabric.flush()?;
+        // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
+        // this returns (the same contract). By then `started` is complete or has been dropped,
+        // which ends the process where the library may still use the memory.
+        let mut started = unsafe { self.control.start(step)? };
+        while !started.test()? {
+            while self.take_packet(world)? {}
+            wait::relax();
+        }
+        Ok(())
+    }
+
     /// Waits, for a while, for what the failure detector is to notice. Others may need this process
     /// meanwhile to come out of what they are in.
     pub(super) fn notices<T>(

@@ -75,6 +75,14 @@ impl Endpoint {
         }
     }
 
+    /// Does what others have asked for that cannot wait until a wait of this rank is over. Whether
+    /// there was something.
+    #[inline]
+    pub(super) fn serve(&self) -> bool {
+        let made_room = self.make_room();
+        self.world.serve() || made_room
+    }
+
     /// Where the ranks of this communicator meet, if they are virtual and it is the block's own:
     /// for one call at a time.
     #[inline]

@@ -103,8 +103,8 @@ pub(crate) struct Agent {
     pub(crate) confirmed: AtomicU64,
     /// 1 if the agent is the rank's own, 0 if it is one to which the rank gave a communicator.
     pub(crate) own: AtomicU32,
-    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`], [`Agent::DATA`], [`Agent::POLL`]
-    /// or [`Agent::STARTED`].
+    /// What ends the wait: [`Agent::ACT`], [`Agent::MESSAGE`], [`Agent::DATA`], [`Agent::POLL`],
+    /// [`Agent::STARTED`] or [`Agent::LOCK`].
     pub(crate) ended_by: AtomicU32,
     /// 1 if what stops its communicator does not end the wait.
     pub(crate) steadfast: AtomicU32,
@@ -119,13 +119,17 @@ impl Agent {
     pub(crate) const ACT: u32 = 0;
     /// A message, which it looks for where messages come.
     pub(crate) const MESSAGE: u32 = 1;
-    /// Data that another process's library is about to bring: nobody has to do anything for it.
+    /// Data that another process's library is about to bring, or what another process answers
+    /// whatever it waits for: nobody has to do anything for it.
     pub(crate) const DATA: u32 = 2;
     /// A message, for which the rank polls: it may stop that at any time.
     pub(crate) const POLL: u32 = 3;
     /// The end of a call that the agent has started: what that waits for is on record itself, or
     /// nothing of the rank counts as waiting.
     pub(crate) const STARTED: u32 = 4;
+    /// A lock of a window, which whoever has it leaves: where it lies in another process, by what
+    /// comes there.
+    pub(crate) const LOCK: u32 = 5;
 }
 
 /// The first page of a segment.

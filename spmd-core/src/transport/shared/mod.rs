@@ -53,4 +53,4 @@ pub(crate) use faults::FaultScope;
 pub(crate) use going_on::EndedRanks;
 pub use post::packed_if_apart;
 pub(crate) use unexpected::{Arrived, Body};
-pub(crate) use world::{World, state};
+pub(crate) use world::{Service, World, state};

@@ -126,7 +126,8 @@ impl<'a> Waiter<'a> {
         self.on.set(rank.map_or(Agent::ANY, |rank| rank as u32 + 1));
     }
 
-    /// Says what ends the wait from now on: [`Agent::ACT`], [`Agent::MESSAGE`] or [`Agent::DATA`].
+    /// Says what ends the wait from now on: [`Agent::ACT`], [`Agent::MESSAGE`], [`Agent::DATA`] or
+    /// [`Agent::LOCK`].
     #[inline]
     pub(crate) fn ended_by(&self, what: u32) {
         self.ended_by.set(what);
@@ -137,7 +138,7 @@ impl<'a> Waiter<'a> {
     pub(crate) fn until<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         let endpoint = self.endpoint;
         let mut watching = WaiterHooks { waiter: self, late: || Ok(()) };
-        let bell = || endpoint.bell().polled(self.polled);
+        let bell = || endpoint.bell().polled(self.polled || endpoint.world.is_needed());
         wait::until(bell, &endpoint.world.policy, &mut watching, poll)
     }
 
@@ -150,8 +151,9 @@ impl<'a> Waiter<'a> {
         late: impl FnMut() -> Result<()>,
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        let policy = &self.endpoint.world.policy;
-        wait::until(bell, policy, &mut WaiterHooks { waiter: self, late }, poll)
+        let world = &self.endpoint.world;
+        let bell = || if world.is_needed() { bell().polled(true) } else { bell() };
+        wait::until(bell, &world.policy, &mut WaiterHooks { waiter: self, late }, poll)
     }
 
     /// Waits until `gone`, whatever happens: for peers that still use this rank's memory.
@@ -373,7 +375,7 @@ impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
 
     #[inline]
     fn serve(&mut self) -> bool {
-        self.waiter.endpoint.make_room()
+        self.waiter.endpoint.serve()
     }
 
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -50,8 +50,16 @@ pub(crate) struct World {
     pub(super) local: Range<usize>,
     /// Whether something joins this process to others without common memory.
     pub(crate) joined: bool,
+    /// What whoever waits in this process does for others, once there is something.
+    service: OnceLock<Weak<dyn Service>>,
     /// What is known of this process, if it is one of several in one of the system's.
     simulated: Option<Simulated>,
+}
+
+/// What a process does for others, while its ranks wait.
+pub(crate) trait Service: Send + Sync {
+    /// Does what others have asked for by now; whether there was something.
+    fn serve(&self, world: &World) -> bool;
 }
 
 /// The states in [`layout::Head::state`].
@@ -96,6 +104,7 @@ impl World {
             commons: Default::default(),
             local,
             joined,
+            service: OnceLock::new(),
             simulated: None,
         }
     }
@@ -256,6 +265,23 @@ impl World {
     /// Whether the kernel has confirmed that the rank's process is gone.
     pub(crate) fn is_dead(&self, rank: usize) -> bool {
         self.memory.bell(rank).dead.load(Acquire) != 0
+    }
+
+    /// From now on, whoever waits in this process does this.
+    pub(crate) fn serve_by(&self, service: Weak<dyn Service>) {
+        let _ = self.service.set(service);
+    }
+
+    /// Whether others may need this process although no rank of it waits for anything of theirs.
+    #[inline]
+    pub(crate) fn is_needed(&self) -> bool {
+        self.service.get().is_some()
+    }
+
+    /// Does what others have asked for by now; whether there was something.
+    #[inline]
+    pub(crate) fn serve(&self) -> bool {
+        self.service.get().and_then(Weak::upgrade).is_some_and(|service| service.serve(self))
     }
 
     /// Milliseconds of a clock that all processes of the host share.

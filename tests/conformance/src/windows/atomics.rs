@@ -3,6 +3,8 @@
 use num_complex::Complex;
 use spmd::prelude::*;
 
+use super::turns;
+
 pub(super) fn operations(ctx: &Ctx) -> Result<()> {
     each_operation(ctx, |i| i as u8)?;
     each_operation(ctx, |i| i as i32 - 5)?;
@@ -95,7 +97,7 @@ pub(super) fn replaced_and_read(ctx: &Ctx) -> Result<()> {
 
 /// All take tickets at once: each number once.
 pub(super) fn tickets(ctx: &Ctx) -> Result<()> {
-    let turns = 10_000;
+    let turns = turns(ctx, 10_000) as u64;
     let (n, last) = (ctx.size(), ctx.size() - 1);
     let window = ctx.window::<u64>(3)?;
     let real = ctx.window::<f64>(1)?;
@@ -135,7 +137,7 @@ pub(super) fn tickets(ctx: &Ctx) -> Result<()> {
 
 /// Elements of several words are changed by one rank at a time.
 pub(super) fn long_elements(ctx: &Ctx) -> Result<()> {
-    let turns = 300;
+    let turns = turns(ctx, 300);
     let window = ctx.window::<[u64; 3]>(2)?;
     window.lock_all()?;
     for _ in 0..turns {

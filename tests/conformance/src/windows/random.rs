@@ -17,6 +17,7 @@ impl Random {
 /// Each program is of one window, and of several epochs.
 pub(super) fn random_programs(ctx: &Ctx) -> Result<()> {
     let programs = if crate::full() { 300 } else { 30 };
+    let programs = super::turns(ctx, programs) as u64;
     (0..programs).try_for_each(|seed| {
         let mut window = RandomWindow::new(ctx, seed)?;
         (0..4).try_for_each(|turn| window.epoch(seed << 8 | turn))

@@ -2,9 +2,11 @@
 
 use spmd::prelude::*;
 
+use super::turns;
+
 /// Two words that are only ever changed together, under a lock.
 pub(super) fn exclusion(ctx: &Ctx) -> Result<()> {
-    let (turns, target) = (300, ctx.size() / 2);
+    let (turns, target) = (turns(ctx, 300) as u64, ctx.size() / 2);
     let window = ctx.window::<u64>(2)?;
     for _ in 0..turns {
         window.lock(target)?;
@@ -26,7 +28,7 @@ pub(super) fn exclusion(ctx: &Ctx) -> Result<()> {
 /// Some change two words under an exclusive lock, the others look under the two kinds of shared ones.
 pub(super) fn readers_and_writers(ctx: &Ctx) -> Result<()> {
     let window = ctx.window::<i32>(2)?;
-    for turn in 0..200 {
+    for turn in 0..turns(ctx, 200) {
         match (ctx.rank() + turn) % 3 {
             0 => {
                 window.lock(0)?;
@@ -56,7 +58,8 @@ pub(super) fn readers_and_writers(ctx: &Ctx) -> Result<()> {
 pub(super) fn locks_of_several(ctx: &Ctx) -> Result<()> {
     let n = ctx.size();
     let window = ctx.window::<u64>(1)?;
-    for _ in 0..50 {
+    let turns = turns(ctx, 50);
+    for _ in 0..turns {
         (0..n).try_for_each(|rank| window.lock(rank))?;
         for rank in 0..n {
             let mut count = [0];
@@ -70,7 +73,7 @@ pub(super) fn locks_of_several(ctx: &Ctx) -> Result<()> {
     window.lock_shared(0)?;
     window.unlock(0)?;
     window.fence()?;
-    assert_eq!(window.read(..)?, [50 * n as u64]);
+    assert_eq!(window.read(..)?, [(turns * n) as u64]);
     Ok(())
 }
 

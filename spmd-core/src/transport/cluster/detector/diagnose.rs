@@ -15,7 +15,10 @@
 //!    received from, or have left never takes a packet, and would gain nothing by it. Where they
 //!    count, as many had been sent to the process as it had taken, in both looks; what it has taken
 //!    lay in the mailboxes before the waits looked again. Data on their way have a receiver whose
-//!    wait is for [`WaitTarget::Nobody`], so that it is not stuck.
+//!    wait is for [`WaitTarget::Nobody`], so that it is not stuck. So has what is done to a part of a
+//!    window in another process, which serves that whatever its ranks wait for. A lock of a window is
+//!    left by a packet to the process where it lies, which then sends one to whoever gets it: there
+//!    packets to all processes count.
 //! 3. All ranks that could end its waits are stuck too, or have left the block. A round waits for
 //!    the leaders that have not begun it. One that does not know the communicator has not begun it
 //!    either: it has dropped it, or is about to make it, which the call that it is in tells. A loop
@@ -58,9 +61,12 @@ pub(super) fn verdict(each: usize, before: Option<&States>, now: &States) -> Opt
 pub(super) fn stalled(each: usize, before: &States, now: &States) -> Option<u64> {
     let snapshot = Snapshot::new(each, before, now);
     let stuck = snapshot.stuck(|process| snapshot.traffic[process].rests());
+    let is_stuck = |wait: &&Wait| stuck.get(wait.rank as usize) == Some(&true);
+    let mut waits = snapshot.now.iter().flat_map(|state| &state.waits);
+    let locks = waits.any(|wait| wait.locks && is_stuck(&wait));
     let receives = |process: &usize| {
-        let waits = snapshot.now[*process].waits.iter();
-        waits.filter(|wait| wait.takes).any(|wait| stuck.get(wait.rank as usize) == Some(&true))
+        let waits = &snapshot.now[*process].waits;
+        locks || waits.iter().filter(|wait| wait.takes).any(|wait| is_stuck(&wait))
     };
     let packets =
         (0..now.len()).filter(receives).map(|process| snapshot.traffic[process].missing());
@@ -172,6 +178,7 @@ impl<'a> Snapshot<'a> {
                 WaitTarget::Rank(on) if on as usize >= ranks => true,
                 WaitTarget::Round { context, round } => !self.late.contains_key(&(context, round)),
                 _ if wait.polls && !self.is_for_gone(wait) => true,
+                _ if wait.locks => !(0..self.traffic.len()).all(&quiet),
                 _ => wait.takes && !quiet(rank / self.each),
             };
             if waits.is_empty() || waits.iter().any(ends) {

@@ -43,9 +43,9 @@ mod tests {
     fn a_wait_is_overdue_when_it_has_been_the_same_for_the_limit_and_a_look() {
         let on = WaitTarget::Round { context: 1, round: 3 };
         let which = (1, 3);
-        let (takes, polls) = (false, false);
+        let (takes, locks, polls) = (false, false, false);
         let (confirmed, call) = (Wait::SURE, "barrier at a.rs:1".into());
-        let wait = Wait { rank: 2, which, own: true, on, takes, polls, confirmed, call };
+        let wait = Wait { rank: 2, which, own: true, on, takes, locks, polls, confirmed, call };
         let state = ProcessState { waits: vec![wait], ..ProcessState::default() };
         let mut overdue = Overdue::default();
         let limit = Some(Duration::ZERO);

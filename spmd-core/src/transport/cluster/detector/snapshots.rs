@@ -74,9 +74,11 @@ mod tests {
     /// Two ranks that receive from each other, at this time, seen to go on at that one.
     fn snapshot(clock: u64, confirmed: u64, taken: u64) -> Vec<ProcessState> {
         let state = |rank: u32| {
-            let (own, takes, polls, call) = (true, true, false, format!("recv by {rank}"));
+            let (own, takes, locks, polls) = (true, true, false, false);
+            let call = format!("recv by {rank}");
             let on = WaitTarget::Rank(1 - rank);
-            let wait = Wait { rank, which: (0, 1), own, on, takes, polls, confirmed, call };
+            let which = (0, 1);
+            let wait = Wait { rank, which, own, on, takes, locks, polls, confirmed, call };
             let sent = vec![(1 - rank, taken)];
             ProcessState { waits: vec![wait], sent, taken, clock, ..ProcessState::default() }
         };

@@ -40,6 +40,8 @@ pub(in super::super) struct Wait {
     pub(in super::super) on: WaitTarget,
     /// A message may end it: it looks for one, and so takes what comes to the process.
     pub(in super::super) takes: bool,
+    /// A packet to any process may end it, as locks are left by packets.
+    pub(in super::super) locks: bool,
     /// It is a loop that polls, which the rank may leave: only if nobody is left who could send
     /// what it polls for does it wait.
     pub(in super::super) polls: bool,
@@ -126,6 +128,7 @@ mod tests {
             own: true,
             on: WaitTarget::Any,
             takes: false,
+            locks: false,
             polls: false,
             confirmed: 1,
             call: "barrier at some/long/path/of/a/source/file.rs:100".into(),

@@ -89,7 +89,7 @@ impl WaitHooks for AwaitsStarted<'_> {
     }
 
     fn serve(&mut self) -> bool {
-        self.0.endpoint.make_room()
+        self.0.endpoint.serve()
     }
 
     fn overdue(&mut self, waited: Duration, ready: &mut dyn FnMut() -> bool) -> Result<()> {

@@ -14,7 +14,8 @@
 //! No wake-up is lost: who hands over says so in a node, then rings its rank's bell, at which that rank
 //! waits for its node as `wait/README.md` has it for any condition.
 //!
-//! A rank has one node, as it waits for one lock at a time, and none while it holds a lock. Process
+//! A rank has one node, as it waits for one lock at a time, and none while it holds a lock. Where
+//! ranks live in several processes, it has one in each of them. Process
 //! ranks may write anything into all this: numbers of ranks are checked, and no walk is longer than
 //! the queue can be.
 
@@ -42,6 +43,17 @@ impl Mode {
     }
 }
 
+/// Which of the locks with which a part begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockKind {
+    /// Of all parts together, on rank 0's.
+    Window,
+    /// Of the part.
+    Part,
+    /// Of those who change elements of several words.
+    Update,
+}
+
 /// A lock. Zeros are one that nobody holds.
 #[repr(C)]
 pub(crate) struct Lock {
@@ -54,6 +66,7 @@ pub(crate) struct Lock {
 }
 
 /// A rank's place in a queue.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Node {
     /// Who came before, plus one; 0 for nobody. Of the first of a queue, nothing.
@@ -135,9 +148,14 @@ impl Lock {
     pub(crate) fn is_granted(&self, me: usize, own: &Node) -> bool {
         let granted = own.granted.load(Acquire) != 0;
         if granted {
-            self.holder.store(me as u32 + 1, Relaxed);
+            self.is_held_by(me);
         }
         granted
+    }
+
+    /// Rank `me`, which has the lock, is one whom others can name.
+    pub(crate) fn is_held_by(&self, me: usize) {
+        self.holder.store(me as u32 + 1, Relaxed);
     }
 
     /// A rank that holds the lock, and so must leave it before any of the queue gets it; `None` if

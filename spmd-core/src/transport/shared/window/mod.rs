@@ -8,6 +8,9 @@
 //! part   Head: locks, this rank's node in queues | elements
 //! ```
 //!
+//! Of a window whose ranks live in several processes, those of each have their parts together in it;
+//! the others reach them by requests (`cluster/one_sided/`).
+//!
 //! Ranks race on a part by design. So every access to its elements is atomic and of one size, which
 //! the size of the element type fixes ([`words`]), and nobody ever has a reference to them.
 
@@ -16,5 +19,5 @@ mod parts;
 pub mod words;
 
 pub use lock::Mode;
-pub(crate) use lock::{Lock, Node, Queue};
-pub(crate) use parts::{Announced, HEAD, Head, Part, Parts, Retired, bytes_of};
+pub(crate) use lock::{Lock, LockKind, Node, Queue};
+pub(crate) use parts::{Announced, HEAD, Head, Part, Parts, Retired, bytes_of, lock_of};

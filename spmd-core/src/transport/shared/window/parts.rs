@@ -4,7 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::lock::{Lock, Node};
+use super::lock::{Lock, LockKind, Node};
+use super::words::WordSize;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::transport::shared::heap::Block;
@@ -22,6 +23,15 @@ pub(crate) struct Head {
     pub(crate) update: Lock,
     /// The owner's place in whatever queue it is.
     pub(crate) node: Node,
+}
+
+/// One of the locks with which a part begins.
+pub(crate) fn lock_of(head: &Head, kind: LockKind) -> &Lock {
+    match kind {
+        LockKind::Window => &head.window,
+        LockKind::Part => &head.part,
+        LockKind::Update => &head.update,
+    }
 }
 
 /// Where the elements of a part begin.
@@ -43,7 +53,7 @@ pub(crate) struct Part {
     offset: u64,
 }
 
-/// What a rank says of its part, and whether there is memory for it.
+/// What a rank says of its part, and whether there is memory for it already.
 #[derive(Clone, Copy)]
 pub(crate) struct Announced {
     pub(crate) len: u64,
@@ -68,14 +78,16 @@ unsafe impl Send for Parts {}
 unsafe impl Sync for Parts {}
 
 impl Parts {
-    /// Parts of ranks of one address space, which are made here.
+    /// Parts of ranks of one address space, which are made here, but for those that exist
+    /// elsewhere.
     pub(crate) fn here(said: impl ExactSizeIterator<Item = Announced>, size: usize) -> Parts {
         let (mut parts, mut lacking, mut allocations) = (Vec::new(), None, Vec::new());
         parts.reserve_exact(said.len());
         for (rank, part) in said.enumerate() {
-            let start =
-                bytes_of(part.len, size).and_then(|bytes| allocate(bytes, &mut allocations));
-            if start.is_none() {
+            let bytes = bytes_of(part.len, size);
+            let start = bytes.filter(|_| !part.exists);
+            let start = start.and_then(|bytes| allocate(bytes, &mut allocations));
+            if bytes.is_none() || (start.is_none() && !part.exists) {
                 lacking = lacking.or(Some(rank));
             }
             let start = AtomicPtr::new(start.unwrap_or(null_mut()));
@@ -100,6 +112,21 @@ impl Parts {
         };
         let parts = said.enumerate().map(part).collect();
         Parts { parts, size, allocations: Vec::new(), lacking }
+    }
+
+    /// The words that elements consist of.
+    pub(crate) fn word(&self) -> WordSize {
+        WordSize::of(self.size)
+    }
+
+    /// How many words an element has.
+    pub(crate) fn words_each(&self) -> usize {
+        self.size / self.word().bytes()
+    }
+
+    /// How many words a part has that lies in this process.
+    pub(crate) fn words(&self, part: &Part) -> usize {
+        part.len * self.words_each()
     }
 
     /// How many there are.

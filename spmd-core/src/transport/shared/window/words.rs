@@ -11,6 +11,8 @@ pub use super::super::prefetch::{prefetch, prefetch_to_change};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, Ordering::*};
 
+use crate::op::Native;
+
 /// The size of the words that elements consist of, in bytes: 1, 2, 4 or 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordSize(usize);
@@ -24,6 +26,10 @@ impl WordSize {
             word /= 2;
         }
         WordSize(word)
+    }
+
+    pub(crate) const fn bytes(self) -> usize {
+        self.0
     }
 }
 
@@ -258,6 +264,25 @@ pub unsafe fn store<T: Copy>(at: *mut u8, value: T) {
             2 => u16::store(at, from.cast::<u16>().read_unaligned(), Release),
             1 => u8::store(at, from.read(), Release),
             size => write_words(from, at, size, const { WordSize::of(size_of::<T>()) }),
+        }
+    }
+}
+
+/// Changes an element of one word by one instruction of the processor; gives what was there.
+///
+/// # Safety
+/// See [`Word`].
+#[inline(always)]
+pub unsafe fn change<W: Word>(at: *mut u8, how: Native, given: W) -> W {
+    // SAFETY: this function's contract.
+    unsafe {
+        match how {
+            Native::Add => W::add(at, given),
+            Native::And => W::and(at, given),
+            Native::Or => W::or(at, given),
+            Native::Xor => W::xor(at, given),
+            Native::Swap => W::swap(at, given),
+            Native::Load => W::load(at, Acquire),
         }
     }
 }

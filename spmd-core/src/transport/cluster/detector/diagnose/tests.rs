@@ -31,8 +31,8 @@ fn diagnosed(states: &[ProcessState]) -> Option<Fault> {
 fn wait(rank: u32, on: WaitTarget) -> Wait {
     let confirmed = if matches!(on, WaitTarget::Round { .. }) { Wait::SURE } else { 0 };
     let call = format!("call of {rank}");
-    let (which, own, takes, polls) = ((0, 1), true, false, false);
-    Wait { rank, which, own, on, takes, polls, confirmed, call }
+    let (which, own, takes, locks, polls) = ((0, 1), true, false, false, false);
+    Wait { rank, which, own, on, takes, locks, polls, confirmed, call }
 }
 
 fn receive(rank: u32, on: WaitTarget) -> Wait {
@@ -115,6 +115,20 @@ fn a_packet_on_its_way_ends_a_receive_of_its_process() {
     states[1].taken = 1;
     assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
     assert_eq!(stalled(1, &snapshots(&states)[0], &snapshots(&states)[1]), None);
+}
+
+#[test]
+fn a_packet_to_whichever_process_may_end_a_wait_for_a_lock() {
+    let lock = Wait { locks: true, ..wait(0, WaitTarget::Any) };
+    let mut states = all([Some(lock), Some(wait(1, WaitTarget::Rank(0))), None]);
+    states[2].ended = true;
+    assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
+    states[1].sent = vec![(2, 1)];
+    assert_eq!(diagnosed(&states), None);
+    let [before, now] = snapshots(&states);
+    assert_eq!(stalled(1, &before, &now), Some(1));
+    states[2].taken = 1;
+    assert!(matches!(diagnosed(&states), Some(Fault::Deadlock { .. })));
 }
 
 #[test]

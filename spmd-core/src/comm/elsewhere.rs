@@ -1,0 +1,101 @@
+//! What a rank needs for the parts of a window that lie in other processes.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use super::communicator::Comm;
+use crate::error::Result;
+use crate::transport::cluster::Cluster;
+use crate::transport::cluster::one_sided::{Pattern, Request, Served, Serving, What};
+use crate::transport::cluster::packet::Packet;
+use crate::transport::shared::window::{Node, Parts};
+
+/// What a rank needs for parts elsewhere.
+pub(super) struct Elsewhere {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) served: Arc<Served>,
+    /// To each process, what it has sent and does not know to be carried out.
+    pub(super) under_way: RefCell<BTreeMap<usize, usize>>,
+}
+
+/// Has this process serve its parts of the window that `comm` is of.
+pub(super) fn serve(comm: &Comm, parts: Arc<Parts>) -> Arc<Served> {
+    let (scope, world) = (&comm.scope, &comm.endpoint.world);
+    let cluster = comm.cluster();
+    let homes = scope.group.iter().map(|rank| cluster.process_of(rank)).collect();
+    let window = (scope.context, scope.group.clone());
+    let served = Arc::new(Served::new(window, parts, homes, scope.here.len()));
+    cluster.one_sided.open(&served);
+    let weak: Weak<Cluster> = Arc::downgrade(cluster);
+    world.serve_by(weak);
+    served
+}
+
+impl Comm {
+    pub(super) fn cluster(&self) -> &Arc<Cluster> {
+        self.beyond.cluster.as_ref().expect("its ranks live in several processes")
+    }
+}
+
+impl Elsewhere {
+    pub(super) fn new(comm: &Comm, served: Arc<Served>) -> Elsewhere {
+        Elsewhere { cluster: comm.cluster().clone(), served, under_way: RefCell::default() }
+    }
+
+    /// The place in queues here of a rank that lives elsewhere.
+    pub(super) fn node(&self, rank: usize) -> Option<&Node> {
+        self.served.node_elsewhere(rank)
+    }
+
+    pub(super) fn serving<'a>(&'a self, comm: &'a Comm) -> Serving<'a> {
+        Serving { cluster: &self.cluster, world: &comm.endpoint.world, served: &self.served }
+    }
+
+    pub(super) fn send(
+        &self,
+        me: usize,
+        target: usize,
+        ticket: u64,
+        asked: Asked<'_>,
+    ) -> Result<()> {
+        let Asked { what, pattern, data } = asked;
+        let (window, by, target_rank) = (self.served.window, me as u32, target as u32);
+        let request = Request { window, by, target: target_rank, ticket, what, pattern, data };
+        self.cluster.send(self.served.homes[target], &Packet::Request(request))
+    }
+}
+
+impl Drop for Elsewhere {
+    /// The last rank of this process tells the others that they may forget the window.
+    fn drop(&mut self) {
+        if !self.served.is_left() {
+            return;
+        }
+        let own = self.cluster.fabric.process();
+        for process in self.served.processes().into_iter().filter(|it| *it != own) {
+            let rank = |home: usize| self.served.homes.iter().position(|it| *it == home);
+            if let (Some(me), Some(target)) = (rank(own), rank(process)) {
+                // One that cannot be told is gone.
+                let _ = self.send(me, target, 0, Asked::only(What::Close));
+            }
+        }
+        let is_lost = |process| self.cluster.has_lost(process);
+        self.cluster.one_sided.close(&self.served, own, is_lost);
+    }
+}
+
+/// What a request says besides who asks whom.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) what: What,
+    pub(super) pattern: Pattern,
+    pub(super) data: &'a [u8],
+}
+
+impl Asked<'static> {
+    /// What is for no words.
+    pub(super) fn only(what: What) -> Asked<'static> {
+        Asked { what, pattern: Pattern::one(0, 0), data: &[] }
+    }
+}

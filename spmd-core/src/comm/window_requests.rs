@@ -1,0 +1,258 @@
+//! Access to parts of a window that lie in other processes, by requests.
+
+use std::collections::VecDeque;
+
+use super::elsewhere::Asked;
+use super::window::RawWindow;
+use crate::call::Call;
+use crate::error::Result;
+use crate::op::Native;
+use crate::transport::cluster::one_sided::{MOST, Pattern, Ticket, What, fitting};
+use crate::transport::shared::layout::Agent;
+
+/// What one rank may have sent to parts of one process, in bytes with [`EACH`] for every request,
+/// that it does not know to be carried out: it waits there or here in queues.
+const UNDER_WAY: usize = 1 << 20;
+const EACH: usize = 64;
+
+/// How many requests of one call are under way that are answered.
+const ASKED: usize = 16;
+
+/// An answer that is awaited.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct Answer<'a>(Ticket<'a>, usize);
+
+impl RawWindow {
+    /// Whether the part of a rank lies in another process, which is asked for all that is done to it.
+    #[inline]
+    pub fn is_elsewhere(&self, rank: usize) -> bool {
+        self.elsewhere.is_some() && self.parts.get(rank).is_some_and(|part| part.start().is_none())
+    }
+
+    /// Writes the elements of `data` to a part elsewhere, which lie in it.
+    ///
+    /// Errors: the ranks have been stopped, if it has to wait until others are written.
+    pub fn put_elsewhere(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        pattern: Pattern,
+        data: &[u8],
+    ) -> Result<()> {
+        self.tell(call, target, What::Put, pattern, data)
+    }
+
+    /// Changes elements of one word each, which lie in a part elsewhere.
+    ///
+    /// Errors: as [`RawWindow::put_elsewhere`].
+    pub fn change_elsewhere(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        (pattern, how): (Pattern, Native),
+        data: &[u8],
+    ) -> Result<()> {
+        self.tell(call, target, What::Change(how), pattern, data)
+    }
+
+    /// The same; gives what was there to `each`, piece by piece, with where a piece starts in bytes.
+    ///
+    /// Errors: the ranks have been stopped; those of `each`.
+    pub fn exchange_elsewhere(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        (pattern, how): (Pattern, Native),
+        data: &[u8],
+        each: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.ask_for_all(call, target, (What::Change(how), pattern), data, each)
+    }
+
+    /// Reads elements of a part elsewhere, as [`RawWindow::exchange_elsewhere`].
+    ///
+    /// Errors: as there.
+    pub fn get_elsewhere(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        pattern: Pattern,
+        each: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.ask_for_all(call, target, (What::Get, pattern), &[], each)
+    }
+
+    /// Writes `new` where `old` is, elements of one word each, in a part elsewhere; gives what was
+    /// there as [`RawWindow::exchange_elsewhere`].
+    ///
+    /// Errors: as there.
+    pub fn swap_elsewhere(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        pattern: Pattern,
+        (old, new): (&[u8], &[u8]),
+        each: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let both = [old, new].concat();
+        self.ask_for_all(call, target, (What::Swap, pattern), &both, each)
+    }
+
+    /// Begins to read one element of a part elsewhere.
+    ///
+    /// Errors: the ranks have been stopped.
+    pub fn ask_elsewhere(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        element: usize,
+    ) -> Result<Answer<'_>> {
+        let pattern = Pattern::one(element, 1).in_words(self.parts.words_each());
+        self.ask(call, target, Asked { what: What::Get, pattern, data: &[] })
+    }
+
+    /// Waits for an answer.
+    ///
+    /// Errors: the ranks have been stopped.
+    pub fn answered(&self, call: &Call<'_>, answer: Answer<'_>) -> Result<Vec<u8>> {
+        self.comm.carried(call, || self.await_answer(call, &answer, Agent::DATA))
+    }
+
+    /// Whether this rank may have to wait for something that it has done to parts elsewhere.
+    #[inline]
+    pub fn has_sent(&self) -> bool {
+        self.elsewhere.as_ref().is_some_and(|it| !it.under_way.borrow().is_empty())
+    }
+
+    /// Waits until what this rank has done to the part of a rank, or to those of all, is done where
+    /// that lies elsewhere.
+    ///
+    /// Errors: the ranks have been stopped.
+    pub fn complete(&self, call: &Call<'_>, target: Option<usize>) -> Result<()> {
+        let Some(elsewhere) = &self.elsewhere else { return Ok(()) };
+        let homes = &elsewhere.served.homes;
+        let under_way: Vec<usize> = elsewhere.under_way.borrow().keys().copied().collect();
+        let asked = under_way
+            .into_iter()
+            .filter(|home| target.is_none_or(|target| homes.get(target) == Some(home)));
+        // All are asked before the first is awaited.
+        let targets = asked.filter_map(|home| homes.iter().position(|it| *it == home));
+        let flush = Asked::only(What::Flush);
+        let answers = targets.map(|target| self.ask(call, target, flush));
+        let answers = answers.collect::<Result<Vec<_>>>()?;
+        for answer in answers {
+            let home = homes[answer.1];
+            self.answered(call, answer)?;
+            elsewhere.under_way.borrow_mut().remove(&home);
+        }
+        Ok(())
+    }
+
+    /// Sends requests that are not answered.
+    fn tell(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        what: What,
+        pattern: Pattern,
+        data: &[u8],
+    ) -> Result<()> {
+        let Some(elsewhere) = &self.elsewhere else { return Ok(()) };
+        let word = self.parts.word().bytes();
+        let home = elsewhere.served.homes[target];
+        for (pattern, from) in pattern.in_words(self.parts.words_each()).cut(fitting(what, word)) {
+            let bytes = pattern.blocks * pattern.block * word;
+            let data = &data[from * word..from * word + bytes];
+            elsewhere.send(self.comm.me, target, 0, Asked { what, pattern, data })?;
+            let sent = {
+                let mut all = elsewhere.under_way.borrow_mut();
+                let sent = all.entry(home).or_default();
+                *sent += bytes + EACH;
+                *sent
+            };
+            if sent + MOST + EACH > UNDER_WAY {
+                self.complete(call, Some(target))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends requests that are answered, and gives the answers to `each`.
+    fn ask_for_all(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        (what, pattern): (What, Pattern),
+        data: &[u8],
+        mut each: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let word = self.parts.word().bytes();
+        let mut awaited = VecDeque::with_capacity(ASKED);
+        let mut next = |awaited: &mut VecDeque<(Answer<'_>, usize)>| match awaited.pop_front() {
+            Some((answer, from)) => each(from, &self.answered(call, answer)?),
+            None => Ok(()),
+        };
+        for (pattern, from) in pattern.in_words(self.parts.words_each()).cut(fitting(what, word)) {
+            if awaited.len() == ASKED {
+                next(&mut awaited)?;
+            }
+            let (from, bytes) = (from * word, pattern.blocks * pattern.block * word);
+            let piece = |data: &[u8]| data[from..from + bytes].to_vec();
+            let data = match what {
+                What::Get => Vec::new(),
+                What::Swap => {
+                    let (old, new) = data.split_at(data.len() / 2);
+                    [piece(old), piece(new)].concat()
+                }
+                _ => piece(data),
+            };
+            let answer = self.ask(call, target, Asked { what, pattern, data: &data })?;
+            awaited.push_back((answer, from));
+        }
+        while !awaited.is_empty() {
+            next(&mut awaited)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request that is answered.
+    pub(super) fn ask(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        asked: Asked<'_>,
+    ) -> Result<Answer<'_>> {
+        self.comm.check_stopped(call)?;
+        let elsewhere = self.elsewhere.as_ref().expect("a window with parts elsewhere");
+        let words = match asked.what {
+            What::Flush | What::Lock(..) => 0,
+            _ => asked.pattern.blocks * asked.pattern.block,
+        };
+        let (bytes, home) = (words * self.parts.word().bytes(), elsewhere.served.homes[target]);
+        let ticket = elsewhere.served.answers.expect(self.comm.endpoint.rank, home, bytes);
+        elsewhere.send(self.comm.me, target, ticket.number, asked)?;
+        Ok(Answer(ticket, target))
+    }
+
+    /// The target answers while any of its process's ranks is in a call; for a lock this waits, too,
+    /// for whoever has it, whom this process does not know.
+    pub(super) fn await_answer(
+        &self,
+        call: &Call<'_>,
+        answer: &Answer<'_>,
+        by: u32,
+    ) -> Result<Vec<u8>> {
+        let (cluster, world) = (self.comm.cluster(), &self.comm.endpoint.world);
+        let waiter = self.comm.waiter(call)?;
+        waiter.ended_by(by);
+        let on = (by == Agent::DATA).then(|| self.comm.world_rank(answer.1));
+        let come = || match answer.0.take() {
+            Some(data) => Some(Ok(data)),
+            None => match cluster.take_packet(world) {
+                Ok(_) => answer.0.take().map(Ok),
+                Err(error) => Some(Err(error)),
+            },
+        };
+        waiter.until_by(on, come)?
+    }
+}
