@@ -83,7 +83,7 @@ impl Inbox {
             Inbox::Posted { own, all, next, given } => {
                 if all.is_empty() {
                     let (_, processes) = mpi.rank_and_size(comm)?;
-                    for from in (0..processes as usize).filter(|from| from != own) {
+                    for from in (0..processes).filter(|from| from != own) {
                         let mut posted = Posted::new(mpi, from);
                         posted.post(mpi, comm)?;
                         all.push(posted);
