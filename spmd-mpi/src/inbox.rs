@@ -10,11 +10,14 @@ use std::ffi::c_int;
 use spmd_core::Result;
 use spmd_core::transport::fabric::{MAX_PACKET, relax};
 
+use crate::done::{complete, done};
 use crate::handles::{Comm, Message, Request};
 use crate::library::Library;
 use crate::mpi::Calls;
-use crate::packets::{TAG, complete, done};
 use crate::provider::Status;
+
+/// The tag of all packets.
+pub(crate) const TAG: c_int = 0;
 
 /// From how many other processes receives are posted ahead, at most: each takes a buffer, and a look.
 const FEW: usize = 8;

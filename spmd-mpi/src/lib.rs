@@ -13,6 +13,8 @@
 mod abi;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod calls;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod done;
 mod environment;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod fabric;
@@ -21,6 +23,7 @@ pub mod find;
 mod functions;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod handles;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod inbox;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod library;

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use spmd_core::Result;
 use spmd_core::transport::fabric::MAX_PACKET;
 
+use crate::done::done;
 use crate::handles::{Comm, Request};
-use crate::inbox::Inbox;
-use crate::library::Library;
+use crate::inbox::{Inbox, TAG};
 use crate::mpi::{Calls, Mpi};
 
 /// Sends that one call looks at.
@@ -22,9 +22,6 @@ const UNDER_WAY: usize = 128;
 
 /// Buffers that are kept for later sends.
 const SPARE: usize = 64;
-
-/// The tag of all packets.
-pub(crate) const TAG: c_int = 0;
 
 /// The packets of a process, on a communicator of their own.
 pub struct Packets {
@@ -173,29 +170,4 @@ impl Outbox {
         }
         done.map(|_| true)
     }
-}
-
-/// Whether a request for one other process is complete; none if that has failed. An error completes
-/// it.
-pub fn done(mpi: &Calls<'_>, request: &mut Request) -> Result<Option<bool>> {
-    let mut flag = 0;
-    // SAFETY: `request` is null or active, for its owner gives it here alone.
-    let code = unsafe { (mpi.functions.test)(request, &mut flag, mpi.constants.status_ignore) };
-    let lives = mpi.check_sent("MPI_Test", code);
-    if !matches!(lives, Ok(true)) {
-        *request = mpi.constants.request_null;
-    }
-    lives.map(|lives| lives.then_some(flag != 0))
-}
-
-/// Whether a request is complete. An error completes it.
-pub fn complete(mpi: &Library, request: &mut Request) -> Result<bool> {
-    let mut flag = 0;
-    // SAFETY: `request` is null or active, for its owner gives it here alone; MPI makes it null
-    // when it is complete.
-    let tested = unsafe { mpi.test(request, &mut flag, mpi.constants.status_ignore) };
-    if tested.is_err() {
-        *request = mpi.constants.request_null;
-    }
-    tested.map(|()| flag != 0)
 }

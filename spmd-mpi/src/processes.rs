@@ -11,9 +11,9 @@ use spmd_core::transport::fabric::{
 };
 use spmd_core::{Error, Result};
 
+use crate::done::complete;
 use crate::handles::{Comm, Group, Request};
 use crate::mpi::{Calls, Mpi};
-use crate::packets::complete;
 use crate::provider::{bits, pieces};
 use crate::requests::{BorrowedRequest, Kind, OwnedRequest, RequestGroup};
 use crate::steps::make;

@@ -5,10 +5,10 @@ use std::io::Write;
 use spmd_core::Result;
 use spmd_core::transport::fabric::{FabricRequest, relax};
 
+use crate::done::complete;
 use crate::handles::Request;
 use crate::library::Library;
 use crate::mpi::Mpi;
-use crate::packets::complete;
 use crate::provider::KeptNumbers;
 
 /// What a request is of.

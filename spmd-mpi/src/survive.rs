@@ -7,9 +7,9 @@ use std::{mem, ptr};
 use spmd_core::transport::fabric::FabricRequest;
 use spmd_core::{Error, Result};
 
+use crate::done::done;
 use crate::handles::{Comm, Group};
 use crate::mpi::{Calls, Mpi};
-use crate::packets::done;
 use crate::requests::{BorrowedRequest, OwnedRequest};
 use crate::ulfm::symbol;
 
