@@ -238,6 +238,54 @@ impl<F: FnMut()> Drop for Ending<F> {
     }
 }
 
+/// The end of a buffer waits, while its rank starts the next receive.
+#[test]
+fn a_buffer_whose_end_waits() -> Result<()> {
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        block.timeout(Duration::from_secs(30)).run(|ctx| {
+            let other = 1 - ctx.rank();
+            let beside = std::rc::Rc::new(ctx.dup()?);
+            let its = beside.clone();
+            drop(ctx.irecv(Ending([0], move || its.barrier().expect("all come")), other, 1)?);
+            // It is posted before its message comes, which is there before the next one is.
+            ctx.barrier()?;
+            ctx.send(&[4u64], other, 1)?;
+            std::thread::sleep(Duration::from_millis(20));
+            let next = ctx.irecv([0u64], other, 2)?;
+            ctx.send(&[5u64], other, 2)?;
+            assert_eq!(next.wait()?.0, [5]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// One that panics ends after its message could not be received, too, and with a persistent call
+/// that is gone.
+#[test]
+fn a_buffer_whose_end_panics_after_a_failure() {
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        let outcome = block.timeout(Duration::from_secs(30)).run(|ctx| {
+            let other = 1 - ctx.rank();
+            let ending = || Ending([0], || panic!("deliberate"));
+            let mut again = ctx.recv_init(ending(), other, 1)?;
+            again.start()?;
+            drop(again);
+            drop(ctx.irecv(ending(), other, 2)?);
+            ctx.barrier()?;
+            ctx.send(&[1u64], other, 1)?;
+            ctx.send(&[1u64, 2], other, 2)?;
+            ctx.barrier()?;
+            let next = ctx.irecv([0u64], other, 3)?;
+            ctx.send(&[5u64], other, 3)?;
+            assert_eq!(next.wait()?.0, [5]);
+            Ok(())
+        });
+        let told = outcome.expect_err("a message was too long").to_string();
+        assert!(told.contains("holds 1"), "{told}");
+    }
+}
+
 /// The end of a buffer in a scope starts another request there, which the scope waits for, too.
 #[test]
 fn a_buffer_whose_end_starts_a_request() -> Result<()> {

@@ -135,9 +135,9 @@ impl MpiFabric {
     /// Lets nobody call MPI any more. False if a thread stays inside it, or that has been done.
     fn close(&self) -> bool {
         let Some(calls) = self.mpi.last_calls() else { return false };
-        self.packets.close(&calls);
+        let closed = self.packets.close(&calls);
         calls.close();
-        true
+        closed
     }
 
     fn tag(&self, key: u32) -> c_int {

@@ -6,6 +6,7 @@
 //! already.
 
 use std::ffi::c_int;
+use std::time::Instant;
 
 use spmd_core::Result;
 use spmd_core::transport::fabric::{MAX_PACKET, relax};
@@ -13,7 +14,7 @@ use spmd_core::transport::fabric::{MAX_PACKET, relax};
 use crate::done::{complete, done};
 use crate::handles::{Comm, Message, Request};
 use crate::library::Library;
-use crate::mpi::Calls;
+use crate::mpi::{Calls, PATIENCE};
 use crate::provider::Status;
 
 /// The tag of all packets.
@@ -24,9 +25,8 @@ const FEW: usize = 8;
 
 /// What comes.
 pub(crate) enum Inbox {
-    /// Of each other process, the packet that comes next; none until somebody looks. The process
-    /// that is looked at first, and whether its packet was given away.
-    Posted { own: usize, all: Vec<Posted>, next: usize, given: bool },
+    /// Of each other process, the packet that comes next; which of them is looked at first.
+    Posted { all: Vec<Posted>, next: usize },
     /// The one packet that was matched and is not complete: others wait for it, so that all stay in
     /// order.
     Probed { buffer: Buffer, arriving: Option<Arriving> },
@@ -34,9 +34,10 @@ pub(crate) enum Inbox {
 
 /// A receive from one process.
 pub(crate) struct Posted {
-    request: Request,
-    buffer: Buffer,
     from: usize,
+    /// Once it is posted, until it is complete.
+    request: Option<Request>,
+    buffer: Buffer,
 }
 
 pub(crate) struct Arriving {
@@ -74,36 +75,27 @@ impl Buffer {
 impl Inbox {
     /// That of a process among so many, which `survive` the failure of others or not.
     pub(crate) fn new(process: usize, processes: usize, survive: bool) -> Inbox {
-        match processes <= FEW + 1 && !survive {
-            true => Inbox::Posted { own: process, all: Vec::new(), next: 0, given: false },
-            false => Inbox::Probed { buffer: Buffer::new(), arriving: None },
+        if processes > FEW + 1 || survive {
+            return Inbox::Probed { buffer: Buffer::new(), arriving: None };
         }
+        let others = (0..processes).filter(|from| *from != process);
+        let all = others.map(|from| Posted { from, request: None, buffer: Buffer::new() });
+        Inbox::Posted { all: all.collect(), next: 0 }
     }
 
     /// The next packet and its sender, if one has come.
     pub(crate) fn next(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Option<(usize, &[u8])>> {
         match self {
-            Inbox::Posted { own, all, next, given } => {
-                if all.is_empty() {
-                    let (_, processes) = mpi.rank_and_size(comm)?;
-                    for from in (0..processes).filter(|from| from != own) {
-                        let mut posted = Posted::new(mpi, from);
-                        posted.post(mpi, comm)?;
-                        all.push(posted);
-                    }
-                } else if std::mem::take(given) {
-                    all[*next].post(mpi, comm)?;
-                    *next = (*next + 1) % all.len();
-                }
+            Inbox::Posted { all, next } => {
                 for _ in 0..all.len() {
-                    if let Some(bytes) = all[*next].look(mpi)? {
-                        *given = true;
-                        let posted = &all[*next];
+                    let this = *next;
+                    *next = (this + 1) % all.len();
+                    if let Some(bytes) = all[this].look(mpi, comm)? {
+                        let Posted { from, buffer, .. } = &all[this];
                         // SAFETY: the packet is complete, and no other receive into this buffer is
                         // posted before the next call.
-                        return Ok(Some((posted.from, unsafe { posted.buffer.packet(bytes) })));
+                        return Ok(Some((*from, unsafe { buffer.packet(bytes) })));
                     }
-                    *next = (*next + 1) % all.len();
                 }
                 Ok(None)
             }
@@ -125,48 +117,53 @@ impl Inbox {
         }
     }
 
-    /// Takes back what is posted.
-    pub(crate) fn close(&mut self, calls: &Calls<'_>) {
-        let Inbox::Posted { all, .. } = self else { return };
-        for Posted { request, .. } in all {
-            if *request == calls.constants.request_null {
-                continue;
-            }
+    /// Takes back what is posted. Whether nothing is left of it, in a while.
+    pub(crate) fn close(&mut self, calls: &Calls<'_>) -> bool {
+        let Inbox::Posted { all, .. } = self else { return true };
+        let start = Instant::now();
+        all.iter_mut().filter_map(|posted| posted.request.as_mut()).all(|request| {
             // SAFETY: the request is that of a receive that is not complete.
-            let _ = unsafe { calls.cancel(request) };
+            let cancelled = unsafe { calls.cancel(request) };
             // A cancelled one is complete without any other process, one that has begun to arrive
             // once it is there.
-            while matches!(complete(calls, request), Ok(false)) {
-                relax();
-            }
-        }
+            cancelled.is_ok()
+                && loop {
+                    match complete(calls, request) {
+                        Ok(false) if start.elapsed() < PATIENCE => relax(),
+                        complete => break !matches!(complete, Ok(false)),
+                    }
+                }
+        })
     }
 }
 
 impl Posted {
-    fn new(mpi: &Library, from: usize) -> Posted {
-        Posted { request: mpi.constants.request_null, buffer: Buffer::new(), from }
-    }
-
-    /// Has the next packet come to the buffer.
-    fn post(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<()> {
-        let (room, of, from) = (MAX_PACKET as _, mpi.constants.byte, self.from as c_int);
-        // SAFETY: the buffer has so many writable bytes, is never freed, and nobody uses it until the
-        // request is complete. A longer packet is an error of MPI's.
-        unsafe { mpi.irecv(self.buffer.memory(), room, of, from, TAG, comm, &mut self.request) }
-    }
-
-    /// How many bytes the packet has, if it has come.
-    fn look(&mut self, mpi: &Calls<'_>) -> Result<Option<usize>> {
+    /// How many bytes the packet has, if it has come. Otherwise it comes to the buffer from now on.
+    fn look(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Option<usize>> {
         let (mut flag, mut status, mut bytes) = (0, Status::default(), 0);
-        // SAFETY: the request is null or active; what is written is writable.
-        unsafe { mpi.test(&mut self.request, &mut flag, &mut status)? };
+        let mut request = match self.request.take() {
+            Some(request) => request,
+            None => self.post(mpi, comm)?,
+        };
+        // SAFETY: the request is active; what is written is writable. After an error it is complete.
+        unsafe { mpi.test(&mut request, &mut flag, &mut status)? };
         if flag == 0 {
+            self.request = Some(request);
             return Ok(None);
         }
         // SAFETY: the status is that of the packet.
         unsafe { mpi.get_count(&status, mpi.constants.byte, &mut bytes)? };
         Ok(Some(usize::try_from(bytes).unwrap_or(0).min(MAX_PACKET)))
+    }
+
+    /// Has the next packet come to the buffer.
+    fn post(&mut self, mpi: &Calls<'_>, comm: Comm) -> Result<Request> {
+        let (room, of, from) = (MAX_PACKET as _, mpi.constants.byte, self.from as c_int);
+        let mut request = mpi.constants.request_null;
+        // SAFETY: the buffer has so many writable bytes, is never freed, and nobody uses it until the
+        // request is complete. A longer packet is an error of MPI's.
+        unsafe { mpi.irecv(self.buffer.memory(), room, of, from, TAG, comm, &mut request)? };
+        Ok(request)
     }
 }
 

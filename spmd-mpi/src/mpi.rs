@@ -15,7 +15,7 @@ use crate::library::{Constants, Library, raise};
 use crate::ulfm::{self, Survival};
 
 /// How long the end of the process waits for a thread that is inside MPI.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub const PATIENCE: Duration = Duration::from_millis(500);
 
 /// An initialised library. MPI is asked for calls from one thread at a time, which costs less than
 /// calls from all: one lock is held around each.

@@ -11,7 +11,7 @@ use spmd_core::transport::fabric::MAX_PACKET;
 use crate::done::done;
 use crate::handles::{Comm, Request};
 use crate::inbox::{Inbox, TAG};
-use crate::mpi::{Calls, Mpi};
+use crate::mpi::{Calls, Mpi, PATIENCE};
 
 /// Sends that one call looks at.
 const COLLECTED: usize = 4;
@@ -62,9 +62,11 @@ impl Packets {
         Packets { comm, outbox: Mutex::default(), inbox }
     }
 
-    /// Nothing is received any more: MPI is about to be finalised.
-    pub fn close(&self, calls: &Calls<'_>) {
-        self.inbox.lock().close(calls);
+    /// Nothing is received any more: MPI is about to be finalised. False if a thread receives, or
+    /// something does not end.
+    pub fn close(&self, calls: &Calls<'_>) -> bool {
+        // Whoever has it may wait for the calls.
+        self.inbox.try_lock_for(PATIENCE).is_some_and(|mut inbox| inbox.close(calls))
     }
 
     /// Sends a copy of `packet`.

@@ -58,7 +58,8 @@ pub unsafe trait Buffer {
     note = "for text and any other serde type, use the `_object` form of the call"
 )]
 pub unsafe trait BufferMut: Buffer {
-    /// Its elements, erased, for writing.
+    /// Its elements, erased, for writing. It may be asked for while a message of the rank is in hand:
+    /// it calls nothing of the library, and waits for nothing.
     fn view_mut(&mut self) -> ViewMut<'_>;
 }
 

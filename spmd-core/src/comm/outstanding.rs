@@ -109,24 +109,18 @@ impl Outstanding {
         sends.push(send);
     }
 
-    /// A number for a receive.
-    pub(super) fn number(&self) -> usize {
-        self.free.borrow_mut().pop().unwrap_or_else(|| {
-            let mut receives = self.receives.borrow_mut();
+    /// A number for a receive of this communicator by the agent that runs here.
+    ///
+    /// Errors: as [`Outstanding::of`].
+    pub(super) fn number_of(comm: &Comm) -> Result<Number> {
+        let outstanding = Outstanding::of(comm)?;
+        let free = outstanding.free.borrow_mut().pop();
+        let number = free.unwrap_or_else(|| {
+            let mut receives = outstanding.receives.borrow_mut();
             receives.push(None);
             receives.len() - 1
-        })
-    }
-
-    /// A number that was not needed.
-    pub(super) fn give_back(&self, number: usize) {
-        self.free.borrow_mut().push(number);
-    }
-
-    /// Adds a receive that has been posted under this number.
-    pub(super) fn add(&self, number: usize, receive: Rc<dyn Receive>) {
-        self.receives.borrow_mut()[number] = Some(receive);
-        self.awaited.set(self.awaited.get() + 1);
+        });
+        Ok(Number { outstanding, number })
     }
 
     /// Takes a message that has come to a receive.
@@ -155,7 +149,7 @@ impl Outstanding {
         let receive = self.receives.borrow()[number].clone();
         if receive.is_some_and(|receive| receive.is_settled()) {
             let gone = self.receives.borrow_mut()[number].take();
-            self.give_back(number);
+            self.free.borrow_mut().push(number);
             quietly(|| drop(gone));
         }
     }
@@ -230,6 +224,40 @@ impl Outstanding {
         for receive in all {
             look(&*receive);
             quietly(|| drop(receive));
+        }
+    }
+}
+
+/// A number for a receive that may be added: until then something is left of those of its agent.
+pub(super) struct Number {
+    outstanding: Rc<Outstanding>,
+    number: usize,
+}
+
+impl Number {
+    #[inline]
+    pub(super) fn outstanding(&self) -> &Rc<Outstanding> {
+        &self.outstanding
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.number
+    }
+
+    /// Adds the receive that has this number; gives those that it belongs to.
+    pub(super) fn add(self, receive: Rc<dyn Receive>) -> Rc<Outstanding> {
+        let outstanding = self.outstanding.clone();
+        outstanding.receives.borrow_mut()[self.number] = Some(receive);
+        outstanding.awaited.set(outstanding.awaited.get() + 1);
+        outstanding
+    }
+}
+
+impl Drop for Number {
+    /// It is free, unless a receive has it.
+    fn drop(&mut self) {
+        if self.outstanding.receives.borrow()[self.number].is_none() {
+            self.outstanding.free.borrow_mut().push(self.number);
         }
     }
 }

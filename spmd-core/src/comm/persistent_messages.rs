@@ -1,6 +1,7 @@
 //! Messages as persistent calls: each start is a message that goes on, as a request starts it.
 
 use std::panic::Location;
+use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::messages::{check_place, message_call};
@@ -10,6 +11,7 @@ use crate::buffer::{Buffer, BufferMut};
 use crate::call::{Form, Kind};
 use crate::error::Result;
 use crate::rank::{Source, TagOrAny};
+use crate::transport::shared::Endpoint;
 
 /// Messages that are sent and received again and again with the same buffer (MPI 5.0 section 3.9).
 /// They are matched as [`Comm::isend`] and [`Comm::irecv`] are, in the order of their starts, with
@@ -116,11 +118,22 @@ impl Comm {
         let entered = self.user.enter(&call)?;
         self.check_stopped(&call).and_then(|()| self.pattern(&call, from.0, from.1))?;
         drop(entered);
+        let counted = self.counted();
         let start = move |comm: &Comm, lent: Lent<B>, site| {
+            let _ = &counted;
             // SAFETY: what it owns lives as long as anybody wants.
             unsafe { comm.start_recv(Form::Init, (lent, |_, status| Some(status)), from, site) }
         };
         Ok(Persistent::new(Outstanding::of(self)?.comm(self), call, buf, None, start))
+    }
+
+    /// What counts as this communicator once that is gone: another thread may go on with the messages
+    /// that it has made persistent.
+    fn counted(&self) -> Option<Counted> {
+        (!self.primary).then(|| {
+            self.endpoint.opens_comm();
+            Counted(self.endpoint.clone())
+        })
     }
 
     fn persistent_send<B: Buffer + 'static>(
@@ -137,10 +150,21 @@ impl Comm {
         let entered = self.user.enter(&call)?;
         self.check_stopped(&call).and_then(|()| self.check_rank(&call, "destination", dest))?;
         drop(entered);
+        let counted = self.counted();
         let start = move |comm: &Comm, lent: Lent<B>, site| {
+            let _ = &counted;
             // SAFETY: what it owns lives as long as anybody wants.
             unsafe { comm.start_send((kind, Form::Init), (lent, |_| None), (dest, tag), site) }
         };
         Ok(Persistent::new(Outstanding::of(self)?.comm(self), call, buf, None, start))
+    }
+}
+
+/// A communicator besides the block's own, as far as it is counted.
+struct Counted(Arc<Endpoint>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.closes_comm();
     }
 }

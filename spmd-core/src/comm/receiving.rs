@@ -12,7 +12,7 @@ use super::going::Going;
 use super::message::Message;
 use super::message_requests::both;
 use super::messages::{check_place, message_call};
-use super::outstanding::{Outstanding, Receive, quietly};
+use super::outstanding::{Number, Outstanding, Receive, quietly};
 use super::request::Request;
 use super::sending::await_message;
 use crate::buffer::BufferMut;
@@ -44,15 +44,16 @@ impl Comm {
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(form);
         check_place(&call, view.place())?;
-        let outstanding = Outstanding::of(self)?;
+        // Taken first: what `look` ends may wait, and forgets those of which nothing is left.
+        let number = Outstanding::number_of(self)?;
         // What has come is for those that were posted before, if they want it.
-        outstanding.look();
+        number.outstanding().look();
         let mut large = None;
         let (pattern, status) = self.carried(&call, || {
             self.check_stopped(&call)?;
             let pattern = self.pattern(&call, source, tag)?;
             // Behind others, it is posted at once.
-            if outstanding.awaits() {
+            if number.outstanding().awaits() {
                 return Ok((pattern, None));
             }
             let Some(arrived) = self.route.transport.take(&pattern)? else {
@@ -76,7 +77,7 @@ impl Comm {
             return Ok(Request::ended(gives(buf, status)));
         }
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(&outstanding, (buf, gives), call, pattern, large) }
+        unsafe { self.post_recv(number, (buf, gives), call, pattern, large) }
     }
 
     /// Starts the receive of a message that was set aside.
@@ -94,10 +95,10 @@ impl Comm {
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(Form::Irecv);
         check_place(&call, view.place())?;
-        let outstanding = Outstanding::of(self)?;
+        let number = Outstanding::number_of(self)?;
         let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(&outstanding, (buf, both), call, message.pattern(), Some(taken)) }
+        unsafe { self.post_recv(number, (buf, both), call, message.pattern(), Some(taken)) }
     }
 
     /// Has a receive go on, posted after all others, or of a message that has come.
@@ -106,23 +107,21 @@ impl Comm {
     /// What `buf` borrows lives until it is over.
     unsafe fn post_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
-        outstanding: &Rc<Outstanding>,
+        number: Number,
         (buf, gives): (B, fn(B, Status) -> R),
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
     ) -> Result<Request<R>> {
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
-        let noted = self.note(&call);
-        let number = outstanding.number();
-        let result = Rc::default();
+        let (noted, result, outstanding) = (self.note(&call), Rc::default(), number.outstanding());
         let receiving = Rc::new(Receiving {
             comm: outstanding.comm(self),
             outstanding: Rc::downgrade(outstanding),
             call,
             noted,
             pattern,
-            number,
+            number: number.get(),
             place: Cell::new(None),
             agent: wait::agent(),
             buf: Cell::new(Some(buf)),
@@ -143,14 +142,14 @@ impl Comm {
                 transmute::<Rc<dyn Going + 'a>, Rc<dyn Going + 'static>>(going),
             )
         };
-        outstanding.add(number, receive);
+        let outstanding = number.add(receive);
         let come = match come {
             Some(message) => Err(message),
-            None => self.endpoint.post_receive(pattern, (&outstanding.arrivals, number)),
+            None => self.endpoint.post_receive(pattern, (&outstanding.arrivals, receiving.number)),
         };
         match come {
             Ok(place) => receiving.place.set(Some(place)),
-            Err(message) => outstanding.arrived(number, Arrived::from(message)),
+            Err(message) => outstanding.arrived(receiving.number, Arrived::from(message)),
         }
         outstanding.transfer();
         Ok(Request::going(going, result))
@@ -262,13 +261,17 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
             let mut view = buf.view_mut();
             self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)
         }));
+        let received = received.unwrap_or_else(|payload| {
+            let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
+            discard(payload);
+            Err(Error::argument(why))
+        });
         match received {
-            Ok(Ok(status)) => self.result.set(Some((self.gives)(buf, status))),
-            Ok(Err(error)) => self.failure.set(Some(error)),
-            Err(payload) => {
-                let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
-                discard(payload);
-                self.failure.set(Some(Error::argument(why)));
+            // What it gives may be without the buffer, of which this is the end then.
+            Ok(status) => quietly(|| self.result.set(Some((self.gives)(buf, status)))),
+            Err(error) => {
+                self.failure.set(Some(error));
+                quietly(|| drop(buf));
             }
         }
         self.over.complete();

@@ -64,14 +64,19 @@ impl Comm {
                 let all = scope.going.borrow().clone();
                 drop(ended);
                 // The panic tells that they have given up.
-                all.iter().for_each(|going| quietly(|| drop(going.failure())));
+                for going in all {
+                    quietly(|| drop(going.failure()));
+                    quietly(|| drop(going));
+                }
                 resume_unwind(payload)
             }
         };
         if result.is_err() {
             // To which no message has come, of these none may come.
-            for going in scope.going.borrow().clone() {
+            let all = scope.going.borrow().clone();
+            for going in all {
                 going.cancel();
+                quietly(|| drop(going));
             }
         }
         let waited = scope.wait_all();

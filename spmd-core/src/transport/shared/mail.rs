@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
 use super::endpoint::Endpoint;
 use super::posted::Arrivals;
 use super::ring::{DataPlace, RingMessage};
@@ -124,41 +126,45 @@ impl Endpoint {
         if self.world.queue(self.rank).is_some() {
             return self.collect(&mut inbox, None).map_err(|error| (None, error));
         }
-        drop(inbox);
         let mut outcome = Ok(());
         for source in self.sources(None) {
-            if let Err(error) = self.deliver_from(source, arrivals, take) {
+            let delivered;
+            (inbox, delivered) = self.deliver_from(source, inbox, arrivals, take);
+            if let Err(error) = delivered {
                 outcome = outcome.and(Err((Some(source), error)));
             }
         }
         outcome
     }
 
-    /// The same of what lies in the ring from there.
-    #[inline]
-    fn deliver_from(
-        &self,
+    /// The same of what lies in the ring from there, as long as there are posted receives: what comes
+    /// after that is left to who asks for it.
+    fn deliver_from<'a>(
+        &'a self,
         source: usize,
+        mut inbox: MutexGuard<'a, UnexpectedMessages>,
         arrivals: &Arc<Arrivals>,
         take: &mut dyn FnMut(usize, Arrived<'_>),
-    ) -> Result<()> {
-        let mut inbox = self.inbox.lock();
-        while let Some(message) = inbox.next(self, source)? {
-            let RingMessage { envelope, body, end } = message;
-            let DataPlace::Ring(data) = body else {
-                self.keep(&mut inbox, source, RingMessage { envelope, body, end })?;
-                continue;
+    ) -> (MutexGuard<'a, UnexpectedMessages>, Result<()>) {
+        while !inbox.posted.is_empty() {
+            let message = match inbox.next(self, source) {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => return (inbox, Err(error)),
             };
-            let Some(number) = inbox.posted.take_for(&envelope, arrivals) else {
-                self.keep(&mut inbox, source, RingMessage { envelope, body, end })?;
-                continue;
-            };
-            let bytes = envelope.bytes;
-            let body = Body::Lent(Lent { inbox, member: self, source, data, bytes, end });
-            take(number, Arrived { envelope, body });
-            inbox = self.inbox.lock();
+            if let DataPlace::Ring(data) = message.body
+                && let Some(number) = inbox.posted.take_for(&message.envelope, arrivals)
+            {
+                let RingMessage { envelope, end, .. } = message;
+                let bytes = envelope.bytes;
+                let lent = Lent { inbox, member: self, source, data, bytes, end };
+                take(number, Arrived { envelope, body: Body::Lent(lent) });
+                inbox = self.inbox.lock();
+            } else if let Err(error) = self.keep(&mut inbox, source, message) {
+                return (inbox, Err(error));
+            }
         }
-        Ok(())
+        (inbox, Ok(()))
     }
 
     /// Keeps a message for whoever wants it, other agents of this rank among them.
