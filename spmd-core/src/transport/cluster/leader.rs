@@ -253,9 +253,13 @@ impl<P: Copy> Leader<'_, P> {
     /// Runs `make`, which makes communicators, when no other leader of any of these processes does.
     pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
         self.hierarchy.blocking.store(false, Relaxed);
-        // Others tell what they called on communicators that they have dropped: a program that
-        // makes and drops many must not let that pile up.
-        while self.hierarchy.cluster.take_packet(self.round.world())? {}
+        // Others tell what they called on communicators that they have dropped, each in a packet: a
+        // program that makes and drops many must not let that pile up.
+        for _ in 0..self.hierarchy.cluster.fabric.processes() {
+            if !self.hierarchy.cluster.take_packets(self.round.world())? {
+                break;
+            }
+        }
         let wish = self.hierarchy.cluster.creation_order.wish(self.hierarchy.now().context());
         loop {
             if self.least(u64::from(wish.take()))? == 1 {
