@@ -126,7 +126,9 @@ impl<P: Copy> Leader<'_, P> {
     pub fn meet(&self) -> Result<()> {
         let print = self.round.fingerprint();
         let requests = self.hierarchy.cluster.requests.load(Relaxed);
-        let alone = self.hierarchy.lone_ranks && extra_comms() == 0 && !requests;
+        // A window's communicator is not counted, but others may ask for something.
+        let others = extra_comms() > 0 || self.round.world().is_needed();
+        let alone = self.hierarchy.lone_ranks && !others && !requests;
         let (first_report, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (first_report.as_ptr().cast(), least.as_mut_ptr().cast());
         let op = &ErasedOp::new::<u64, _>(&Min);

@@ -38,6 +38,9 @@ impl Cluster {
 
 impl Serving<'_> {
     fn carry_out(&self, from: usize, request: &Request<'_>) {
+        if request.what == What::Close {
+            return self.close(from);
+        }
         let (by, target) = (request.by as usize, request.target as usize);
         let Some(part) = self.served.parts.get(target) else { return };
         let Some(start) = part.start() else { return };
@@ -58,11 +61,15 @@ impl Serving<'_> {
                 left.unwrap_or_else(|error| self.tell(&error));
             }
             What::Lock(..) | What::Unlock(_) => {}
-            What::Close => {
-                let is_lost = |process| self.cluster.has_lost(process);
-                self.cluster.one_sided.close(self.served, from, is_lost);
-            }
             _ => self.access(start.wrapping_add(HEAD), part, request),
+        }
+    }
+
+    /// A process has dropped the window.
+    pub(crate) fn close(&self, process: usize) {
+        let is_lost = |process| self.cluster.has_lost(process);
+        if self.cluster.one_sided.close(self.served, process, is_lost) {
+            self.world.serves_less();
         }
     }
 
