@@ -288,6 +288,11 @@ impl World {
         self.served.load(Relaxed) > 0
     }
 
+    /// Whether others may have asked for something at any time.
+    pub(crate) fn has_served(&self) -> bool {
+        self.service.get().is_some()
+    }
+
     /// Does what others have asked for by now; whether there was something.
     #[inline]
     pub(crate) fn serve(&self) -> bool {
