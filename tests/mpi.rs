@@ -137,6 +137,13 @@ fn every_call_of_windows() -> Result<()> {
     everywhere("every_call_of_windows", most(&places), &[], windows::all)
 }
 
+/// A step does not hold up a process that others may ask for something.
+#[test]
+fn windows_are_served_during_barriers() -> Result<()> {
+    let test = "windows_are_served_during_barriers";
+    everywhere(test, &[FLAT], &[], windows::used_during_barriers)
+}
+
 /// The same random sequence of calls on every rank.
 #[test]
 fn random_programs() -> Result<()> {

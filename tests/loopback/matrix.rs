@@ -145,6 +145,37 @@ fn blocks_in_a_row() {
     }
 }
 
+/// A step does not hold up a process that others may ask for something.
+#[test]
+fn windows_are_served_during_barriers() {
+    let ran = quiet((2, 1, false)).run(windows::used_during_barriers);
+    ran.results().expect("a process in a barrier serves its part");
+}
+
+/// Where there is no memory for the part of some rank, those of the others go, too.
+#[test]
+fn a_window_without_memory_keeps_none() {
+    let ran = quiet((2, 2, false)).run(|ctx| {
+        let before = mapped();
+        // The first rank of the last process has none.
+        let n = if ctx.rank() == 2 { usize::MAX / 2 } else { 64 << 20 };
+        for _ in 0..64 {
+            let error = ctx.window::<u8>(n).map(drop).expect_err("it is too long").to_string();
+            assert!(error.contains("no memory for the part of rank 2"), "{error}");
+        }
+        assert!(mapped() < before + (2 << 30), "{before}, then {}", mapped());
+        ctx.barrier()
+    });
+    ran.results().expect("an error leaves the ranks as they were");
+}
+
+/// How many bytes the process has mapped.
+fn mapped() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let pages = pages.split(' ').next().and_then(|all| all.parse::<usize>().ok());
+    pages.expect("it starts with a number") * rustix::param::page_size()
+}
+
 /// What is put goes ahead of a target that does nothing for it by a bound, beyond which it waits.
 #[test]
 fn puts_are_bounded() {

@@ -100,8 +100,8 @@ impl Windows for Comm {
 /// The ranks of a host under `spmdrun`, and those of one process, access each other's parts directly.
 /// To parts of processes that MPI joins go requests, which these carry out while any of their ranks is
 /// in a call of this library, whatever it waits for, or polls: a process whose ranks compute holds
-/// up whoever accesses its parts, and a loop in which one looks at its own part must call
-/// [`flush`](Window::flush). [`put`](Window::put) and [`accumulate`](Window::accumulate) return
+/// up whoever accesses its parts, and a loop in which one looks at a part of the same process, its own
+/// or another rank's, must call [`flush`](Window::flush). [`put`](Window::put) and [`accumulate`](Window::accumulate) return
 /// when what they write is on its way, of which a rank has at most 1 MiB to each process; beyond
 /// that they wait.
 ///

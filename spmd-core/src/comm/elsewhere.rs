@@ -9,14 +9,17 @@ use crate::error::Result;
 use crate::transport::cluster::Cluster;
 use crate::transport::cluster::one_sided::{Pattern, Request, Served, Serving, What};
 use crate::transport::cluster::packet::Packet;
+use crate::transport::shared::World;
 use crate::transport::shared::window::{Node, Parts};
 
 /// What a rank needs for parts elsewhere.
 pub(super) struct Elsewhere {
     pub(super) cluster: Arc<Cluster>,
     pub(super) served: Arc<Served>,
-    /// To each process, what it has sent and does not know to be carried out.
-    pub(super) under_way: RefCell<BTreeMap<usize, usize>>,
+    world: Arc<World>,
+    /// For each process, a rank there to which it has sent what it does not know to be carried out,
+    /// and how much.
+    pub(super) under_way: RefCell<BTreeMap<usize, (usize, usize)>>,
 }
 
 /// Has this process serve its parts of the window that `comm` is of.
@@ -40,7 +43,8 @@ impl Comm {
 
 impl Elsewhere {
     pub(super) fn new(comm: &Comm, served: Arc<Served>) -> Elsewhere {
-        Elsewhere { cluster: comm.cluster().clone(), served, under_way: RefCell::default() }
+        let (cluster, world) = (comm.cluster().clone(), comm.endpoint.world.clone());
+        Elsewhere { cluster, served, world, under_way: RefCell::default() }
     }
 
     /// The place in queues here of a rank that lives elsewhere.
@@ -48,8 +52,8 @@ impl Elsewhere {
         self.served.node_elsewhere(rank)
     }
 
-    pub(super) fn serving<'a>(&'a self, comm: &'a Comm) -> Serving<'a> {
-        Serving { cluster: &self.cluster, world: &comm.endpoint.world, served: &self.served }
+    pub(super) fn serving(&self) -> Serving<'_> {
+        Serving { cluster: &self.cluster, world: &self.world, served: &self.served }
     }
 
     pub(super) fn send(
@@ -73,15 +77,12 @@ impl Drop for Elsewhere {
             return;
         }
         let own = self.cluster.fabric.process();
-        for process in self.served.processes().into_iter().filter(|it| *it != own) {
-            let rank = |home: usize| self.served.homes.iter().position(|it| *it == home);
-            if let (Some(me), Some(target)) = (rank(own), rank(process)) {
-                // One that cannot be told is gone.
-                let _ = self.send(me, target, 0, Asked::only(What::Close));
-            }
+        let ranks = &self.served.first_ranks;
+        for (_, target) in ranks.iter().filter(|(process, _)| **process != own) {
+            // One that cannot be told is gone.
+            let _ = self.send(ranks[&own], *target, 0, Asked::only(What::Close));
         }
-        let is_lost = |process| self.cluster.has_lost(process);
-        self.cluster.one_sided.close(&self.served, own, is_lost);
+        self.serving().close(own);
     }
 }
 

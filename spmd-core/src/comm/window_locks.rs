@@ -120,7 +120,7 @@ impl Queue for RawWindow {
 
     fn wake(&self, rank: usize) {
         match self.elsewhere.as_ref().filter(|_| self.is_elsewhere(rank)) {
-            Some(elsewhere) => elsewhere.serving(&self.comm).grant(rank),
+            Some(elsewhere) => elsewhere.serving().grant(rank),
             None => self.comm.endpoint.world.bell(self.comm.world_rank(rank)).ring(),
         }
     }

@@ -131,14 +131,17 @@ impl RawWindow {
     pub fn complete(&self, call: &Call<'_>, target: Option<usize>) -> Result<()> {
         let Some(elsewhere) = &self.elsewhere else { return Ok(()) };
         let homes = &elsewhere.served.homes;
-        let under_way: Vec<usize> = elsewhere.under_way.borrow().keys().copied().collect();
-        let asked = under_way
-            .into_iter()
-            .filter(|home| target.is_none_or(|target| homes.get(target) == Some(home)));
+        let targets: Vec<usize> = {
+            let under_way = elsewhere.under_way.borrow();
+            let to_one = |target| homes.get(target).and_then(|home| under_way.get(home));
+            match target {
+                Some(target) => to_one(target).into_iter().map(|it| it.0).collect(),
+                None => under_way.values().map(|it| it.0).collect(),
+            }
+        };
         // All are asked before the first is awaited.
-        let targets = asked.filter_map(|home| homes.iter().position(|it| *it == home));
         let flush = Asked::only(What::Flush);
-        let answers = targets.map(|target| self.ask(call, target, flush));
+        let answers = targets.into_iter().map(|target| self.ask(call, target, flush));
         let answers = answers.collect::<Result<Vec<_>>>()?;
         for answer in answers {
             let home = homes[answer.1];
@@ -166,7 +169,7 @@ impl RawWindow {
             elsewhere.send(self.comm.me, target, 0, Asked { what, pattern, data })?;
             let sent = {
                 let mut all = elsewhere.under_way.borrow_mut();
-                let sent = all.entry(home).or_default();
+                let (_, sent) = all.entry(home).or_insert((target, 0));
                 *sent += bytes + EACH;
                 *sent
             };

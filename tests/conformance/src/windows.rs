@@ -272,6 +272,36 @@ fn of_parts(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Rank 0 uses the part of the last one, which meanwhile is in a barrier of all ranks.
+pub fn used_during_barriers(ctx: &Ctx) -> Result<()> {
+    type Use = fn(&Window<u64>, usize) -> Result<()>;
+    let last = ctx.size() - 1;
+    let uses: [Use; 3] = [
+        |window, target| {
+            window.lock(target)?;
+            window.unlock(target)
+        },
+        |window, target| window.get(&mut [0], target, 0),
+        |window, target| {
+            // That locks something on rank 0.
+            window.lock_all()?;
+            window.put(&[1], target, 0)?;
+            window.flush(target)?;
+            window.unlock_all()
+        },
+    ];
+    let window = ctx.window::<u64>(1)?;
+    for used in uses {
+        window.fence()?;
+        ctx.barrier()?;
+        if ctx.rank() == 0 {
+            used(&window, last)?;
+        }
+        ctx.barrier()?;
+    }
+    window.fence()
+}
+
 /// A part is there as long as somebody has the window.
 fn ends(ctx: &Ctx) -> Result<()> {
     let window = ctx.window::<u64>(1000)?;

@@ -23,7 +23,7 @@ pub(crate) struct Hierarchy {
     /// Whether steps hold their process up, which costs less than to ask again and again whether
     /// they are complete. All processes do the same, since libraries take the two for different
     /// calls. It must be known of each that nobody else in it can be waited for: that no other
-    /// communicator has been made since all had none.
+    /// communicator, and so no window, has been made since all had none.
     pub(super) blocking: AtomicBool,
     /// How many there have been of these.
     pub(super) blocking_steps: AtomicU32,

@@ -126,7 +126,9 @@ impl<P: Copy> Leader<'_, P> {
     pub fn meet(&self) -> Result<()> {
         let print = self.round.fingerprint();
         let requests = self.hierarchy.cluster.requests.load(Relaxed);
-        let alone = self.hierarchy.lone_ranks && extra_comms() == 0 && !requests;
+        // A window's communicator is not counted, but others may ask for something.
+        let others = extra_comms() > 0 || self.round.world().is_needed();
+        let alone = self.hierarchy.lone_ranks && !others && !requests;
         let (first_report, mut least) = ([print, !print, u64::from(alone)], [0u64; 3]);
         let (send, recv) = (first_report.as_ptr().cast(), least.as_mut_ptr().cast());
         let op = &ErasedOp::new::<u64, _>(&Min);
@@ -253,9 +255,13 @@ impl<P: Copy> Leader<'_, P> {
     /// Runs `make`, which makes communicators, when no other leader of any of these processes does.
     pub(crate) fn in_turn(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
         self.hierarchy.blocking.store(false, Relaxed);
-        // Others tell what they called on communicators that they have dropped: a program that
-        // makes and drops many must not let that pile up.
-        while self.hierarchy.cluster.take_packet(self.round.world())? {}
+        // Others tell what they called on communicators that they have dropped, each in a packet: a
+        // program that makes and drops many must not let that pile up.
+        for _ in 0..self.hierarchy.cluster.fabric.processes() {
+            if !self.hierarchy.cluster.take_packets(self.round.world())? {
+                break;
+            }
+        }
         let wish = self.hierarchy.cluster.creation_order.wish(self.hierarchy.now().context());
         loop {
             if self.least(u64::from(wish.take()))? == 1 {

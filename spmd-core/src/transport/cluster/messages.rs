@@ -23,7 +23,7 @@ use crate::transport::shared::waiter::Waiter;
 use crate::transport::shared::{Arrived, Body, FaultScope};
 use crate::transport::shared::{Endpoint, Service, World, packed_if_apart};
 
-/// Packets that a look at what has come takes, at most.
+/// Packets that a look at what has come takes, at most: others may send as fast as this takes.
 const LOOKED_THROUGH: usize = 64;
 
 /// Looks in a row at data that are under way, and how long they may take: in a look the library may
@@ -122,12 +122,8 @@ impl Transport for Remote {
         arrivals: &Arc<Arrivals>,
         take: &mut dyn FnMut(usize, Arrived<'_>),
     ) -> std::result::Result<(), (Option<usize>, Error)> {
-        for _ in 0..LOOKED_THROUGH {
-            let taken = self.cluster.take_packet(&self.endpoint.world);
-            if !taken.map_err(|error| (None, error))? {
-                break;
-            }
-        }
+        let taken = self.cluster.take_packets(&self.endpoint.world);
+        taken.map_err(|error| (None, error))?;
         self.endpoint.deliver(arrivals, take)
     }
 
@@ -248,6 +244,16 @@ impl Cluster {
         wrong.map_or(Ok(taken), Err)
     }
 
+    /// The same for as many as a look takes.
+    pub(super) fn take_packets(&self, world: &World) -> Result<bool> {
+        for taken in 0..LOOKED_THROUGH {
+            if !self.take_packet(world)? {
+                return Ok(taken > 0);
+            }
+        }
+        Ok(true)
+    }
+
     fn deliver(&self, world: &World, from: usize, bytes: &[u8]) -> Result<()> {
         let unknown = || nonsense(from, "a packet that this one does not know");
         let (to, mut envelope, data) = match Packet::read(bytes).ok_or_else(unknown)? {
@@ -303,18 +309,11 @@ impl Cluster {
 
 impl Service for Cluster {
     fn serve(&self, world: &World) -> bool {
-        for taken in 0..LOOKED_THROUGH {
-            match self.take_packet(world) {
-                Ok(true) => {}
-                Ok(false) => return taken > 0,
-                // Whoever waits may wait for nothing else than what this breaks.
-                Err(error) => {
-                    world.raise(FaultScope::All, &self.fault_of(&error));
-                    return true;
-                }
-            }
-        }
-        true
+        self.take_packets(world).unwrap_or_else(|error| {
+            // Whoever waits may wait for nothing else than what this breaks.
+            world.raise(FaultScope::All, &self.fault_of(&error));
+            true
+        })
     }
 }
 

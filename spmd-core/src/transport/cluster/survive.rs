@@ -80,12 +80,14 @@ impl Cluster {
         let all_gone = || (0..self.lost.len()).all(|process| process == me || gone(process));
         // Who goes before it has said so is missed by the others.
         while !(detector.has_sent_all() && all_gone()) {
-            while self.take_packet(world)? {}
+            let took = self.take_packets(world)?;
             if let Some(fault) = world.fault_of_all() {
                 let call = Call::new(Kind::End, std::panic::Location::caller());
                 return Err(Error::stopped(fault, &call));
             }
-            wait::pause(PAUSE);
+            if !took {
+                wait::pause(PAUSE);
+            }
         }
         Ok(!self.has_lost_any())
     }
@@ -134,7 +136,7 @@ impl Cluster {
         // which ends the process where the library may still use the memory.
         let mut started = unsafe { self.control.start(step)? };
         while !started.test()? {
-            while self.take_packet(world)? {}
+            self.take_packets(world)?;
             wait::relax();
         }
         Ok(())
@@ -153,8 +155,9 @@ impl Cluster {
             if found.is_some() {
                 return Ok(found);
             }
-            while self.take_packet(world)? {}
-            wait::pause(PAUSE);
+            if !self.take_packets(world)? {
+                wait::pause(PAUSE);
+            }
         }
         Ok(None)
     }

@@ -50,8 +50,10 @@ pub(crate) struct World {
     pub(super) local: Range<usize>,
     /// Whether something joins this process to others without common memory.
     pub(crate) joined: bool,
-    /// What whoever waits in this process does for others, once there is something.
+    /// What whoever waits in this process does for others, once there has been something, and how
+    /// many things there are for which they may ask.
     service: OnceLock<Weak<dyn Service>>,
+    served: AtomicUsize,
     /// What is known of this process, if it is one of several in one of the system's.
     simulated: Option<Simulated>,
 }
@@ -105,6 +107,7 @@ impl World {
             local,
             joined,
             service: OnceLock::new(),
+            served: AtomicUsize::new(0),
             simulated: None,
         }
     }
@@ -267,21 +270,34 @@ impl World {
         self.memory.bell(rank).dead.load(Acquire) != 0
     }
 
-    /// From now on, whoever waits in this process does this.
+    /// From now on others may ask for one thing more, and whoever waits in this process does this.
+    /// There is one service in a process.
     pub(crate) fn serve_by(&self, service: Weak<dyn Service>) {
         let _ = self.service.set(service);
+        self.served.fetch_add(1, Relaxed);
+    }
+
+    /// Others ask for one thing less.
+    pub(crate) fn serves_less(&self) {
+        self.served.fetch_sub(1, Relaxed);
     }
 
     /// Whether others may need this process although no rank of it waits for anything of theirs.
     #[inline]
     pub(crate) fn is_needed(&self) -> bool {
+        self.served.load(Relaxed) > 0
+    }
+
+    /// Whether others may have asked for something at any time.
+    pub(crate) fn has_served(&self) -> bool {
         self.service.get().is_some()
     }
 
     /// Does what others have asked for by now; whether there was something.
     #[inline]
     pub(crate) fn serve(&self) -> bool {
-        self.service.get().and_then(Weak::upgrade).is_some_and(|service| service.serve(self))
+        self.is_needed()
+            && self.service.get().and_then(Weak::upgrade).is_some_and(|it| it.serve(self))
     }
 
     /// Milliseconds of a clock that all processes of the host share.

@@ -1,8 +1,9 @@
 //! Windows whose ranks live in several processes.
 //!
 //! A rank accesses the parts of its own process directly. What it does to a part of another process
-//! goes there as requests, packets of which each is for at most [`MOST`] bytes of the part. Whoever takes packets in that process carries them out, by the same atomics as its ranks, and
-//! answers those that have a ticket. So a target serves requests while any of its ranks is in a call.
+//! goes there as requests, packets of which each is for at most [`MOST`] bytes of the part. Whoever
+//! takes packets in that process carries them out, by the same atomics as its ranks, and answers
+//! those that have a ticket. So a target serves requests while any of its ranks is in a call.
 //!
 //! ```text
 //! put, change        one request a piece; no answer

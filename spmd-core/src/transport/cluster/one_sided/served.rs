@@ -1,6 +1,6 @@
 //! The windows of this process whose other ranks live elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -18,6 +18,8 @@ pub(crate) struct Served {
     pub(crate) members: Group,
     /// The process of each rank.
     pub(crate) homes: Box<[usize]>,
+    /// The first rank in each process that has some.
+    pub(crate) first_ranks: BTreeMap<usize, usize>,
     /// Places in queues for ranks of other processes.
     pub(super) nodes: Box<[Node]>,
     /// What those have locked here, or have asked for.
@@ -25,8 +27,8 @@ pub(crate) struct Served {
     pub(crate) answers: Answers,
     /// Ranks of this process that have it.
     pub(super) users: AtomicUsize,
-    /// Processes that have dropped it.
-    pub(super) closed: Mutex<Vec<usize>>,
+    /// Processes that have it.
+    open: Mutex<BTreeSet<usize>>,
 }
 
 /// The locks of one rank of another process.
@@ -46,9 +48,12 @@ impl Served {
         users: usize,
     ) -> Served {
         let nodes = homes.iter().map(|_| Node::default()).collect();
-        let (locks, answers, closed) = Default::default();
-        let users = AtomicUsize::new(users);
-        Served { window, parts, members, homes, nodes, locks, answers, users, closed }
+        // The last that is put there is the first.
+        let ranks = homes.iter().enumerate().rev();
+        let first_ranks: BTreeMap<usize, usize> = ranks.map(|(rank, home)| (*home, rank)).collect();
+        let open = Mutex::new(first_ranks.keys().copied().collect());
+        let (locks, answers, users) = (Mutex::default(), Answers::default(), users.into());
+        Served { window, parts, members, homes, first_ranks, nodes, locks, answers, users, open }
     }
 
     /// The place in queues here of a rank of another process.
@@ -59,14 +64,6 @@ impl Served {
     /// A rank of this process drops the window; whether it is the last.
     pub(crate) fn is_left(&self) -> bool {
         self.users.fetch_sub(1, AcqRel) == 1
-    }
-
-    /// The processes that have ranks of it, each once.
-    pub(crate) fn processes(&self) -> Vec<usize> {
-        let mut all = self.homes.to_vec();
-        all.sort_unstable();
-        all.dedup();
-        all
     }
 
     /// A rank of another process asks for a lock. Whether it may: one that waits, or has it, may not.
@@ -116,16 +113,19 @@ impl Windows {
         self.0.lock().get(&window).cloned()
     }
 
-    /// A process has dropped the window. When all have, its parts go.
-    pub(crate) fn close(&self, served: &Served, process: usize, is_lost: impl Fn(usize) -> bool) {
-        let mut closed = served.closed.lock();
-        if !closed.contains(&process) {
-            closed.push(process);
+    /// A process has dropped the window. Whether none has it any more: then its parts go.
+    pub(crate) fn close(
+        &self,
+        served: &Served,
+        process: usize,
+        is_lost: impl Fn(usize) -> bool,
+    ) -> bool {
+        let mut open = served.open.lock();
+        open.remove(&process);
+        while open.first().is_some_and(|first| is_lost(*first)) {
+            open.pop_first();
         }
-        let gone = |process: &usize| closed.contains(process) || is_lost(*process);
-        if served.processes().iter().all(gone) {
-            self.0.lock().remove(&served.window);
-        }
+        open.is_empty() && self.0.lock().remove(&served.window).is_some()
     }
 }
 
@@ -154,15 +154,15 @@ mod tests {
 
     #[test]
     fn a_window_is_served_until_all_processes_have_dropped_it() {
-        let (windows, served) = (Windows::default(), served());
-        windows.open(&served);
-        assert!(served.is_left());
-        windows.close(&served, 0, |_| false);
+        let (windows, one, other) = (Windows::default(), served(), served());
+        windows.open(&one);
+        assert!(one.is_left());
+        assert!(!windows.close(&one, 0, |_| false) && !windows.close(&one, 0, |_| false));
         assert!(windows.get(9).is_some() && windows.get(8).is_none());
-        windows.close(&served, 1, |_| false);
+        assert!(windows.close(&one, 1, |_| false) && !windows.close(&one, 1, |_| false));
         assert!(windows.get(9).is_none());
-        windows.open(&served);
-        windows.close(&served, 0, |process| process == 1);
+        windows.open(&other);
+        assert!(windows.close(&other, 0, |process| process == 1));
         assert!(windows.get(9).is_none());
     }
 }

@@ -1,13 +1,15 @@
 //! Carrying out what ranks of other processes ask for.
 
+use std::sync::atomic::{Ordering::Release, fence};
+
 use super::super::joined::Cluster;
 use super::super::packet::Packet;
 use super::request::{Request, What};
 use super::served::Served;
 use crate::error::{Error, Result};
-use crate::transport::shared::World;
 use crate::transport::shared::window::words::{self, Word};
 use crate::transport::shared::window::{HEAD, Head, LockKind, Node, Part, Queue, lock_of};
+use crate::transport::shared::{FaultScope, World};
 
 /// This process, while it carries something out at a window.
 pub(crate) struct Serving<'a> {
@@ -36,6 +38,9 @@ impl Cluster {
 
 impl Serving<'_> {
     fn carry_out(&self, from: usize, request: &Request<'_>) {
+        if request.what == What::Close {
+            return self.close(from);
+        }
         let (by, target) = (request.by as usize, request.target as usize);
         let Some(part) = self.served.parts.get(target) else { return };
         let Some(start) = part.start() else { return };
@@ -45,21 +50,33 @@ impl Serving<'_> {
                 if !self.served.asks(by, (kind, target), request.ticket) {
                     return;
                 }
-                if let Ok(true) = lock_of(self.head(start), kind).enter(by, mode, self) {
-                    self.grant(by);
+                match lock_of(self.head(start), kind).enter(by, mode, self) {
+                    Ok(true) => self.grant(by),
+                    Ok(false) => {}
+                    Err(error) => self.tell(&error),
                 }
             }
             What::Unlock(kind) if self.served.leaves(by, (kind, target)) => {
-                // What is wrong with the queue, those in it are told.
-                let _ = lock_of(self.head(start), kind).leave(by, self);
+                let left = lock_of(self.head(start), kind).leave(by, self);
+                left.unwrap_or_else(|error| self.tell(&error));
             }
             What::Lock(..) | What::Unlock(_) => {}
-            What::Close => {
-                let is_lost = |process| self.cluster.has_lost(process);
-                self.cluster.one_sided.close(self.served, from, is_lost);
-            }
             _ => self.access(start.wrapping_add(HEAD), part, request),
         }
+    }
+
+    /// A process has dropped the window.
+    pub(crate) fn close(&self, process: usize) {
+        let is_lost = |process| self.cluster.has_lost(process);
+        if self.cluster.one_sided.close(self.served, process, is_lost) {
+            self.world.serves_less();
+        }
+    }
+
+    /// Something is wrong with a queue, in which others wait.
+    #[cold]
+    fn tell(&self, error: &Error) {
+        self.world.raise(FaultScope::All, &self.cluster.fault_of(error));
     }
 
     /// The lock of all parts lies on rank 0's.
@@ -79,6 +96,8 @@ impl Serving<'_> {
         let mut places = places.map(|(at, from)| (start.wrapping_add(at * word), from * word));
         let mut answer = vec![0; if what == What::Put { 0 } else { pattern.blocks * block }];
         let into = answer.as_mut_ptr();
+        // As where a rank of this process writes: who sees this sees what was done before.
+        fence(Release);
         // SAFETY: the words of the pattern lie within the part, which stays mapped as long as its
         // window is served, and all accesses to it are by atomics of this size. There are as many
         // data as the pattern, or twice the pattern, has words, and room for as many in `answer`
