@@ -100,8 +100,12 @@ pub(crate) fn races() -> Outcome {
         "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
     tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let suppressions = tools::root().join("xtask/tsan.supp");
-    // Processes that are killed leave their threads where they are.
-    let options = format!("suppressions={} report_thread_leaks=0", suppressions.display());
+    // Processes that are killed leave their threads where they are. More memory than there is is an
+    // error that the tests ask for.
+    let options = format!(
+        "suppressions={} report_thread_leaks=0 allocator_may_return_null=1",
+        suppressions.display()
+    );
     tests.env("TSAN_OPTIONS", options);
     Outcome::of(tests)
 }
