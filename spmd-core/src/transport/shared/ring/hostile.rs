@@ -1,10 +1,11 @@
 //! What a hostile peer may write where this rank reads: any bytes in its ring, its records of calls
 //! and its texts. For the fuzzer in `fuzz/`, and for a test that tries some.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::format::RING_OFFSET;
-use super::*;
+use super::format::{MOST, RING, RING_BYTES, RING_OFFSET, record_at};
+use super::reader::{DataPlace, RingReader};
 use crate::mode::Mode;
 use crate::text::TABLE_BYTES;
 use crate::transport::shared::layout::ArenaLayout;
