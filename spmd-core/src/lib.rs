@@ -37,6 +37,7 @@ pub mod op;
 mod panics;
 #[doc(hidden)]
 pub mod plane;
+mod pooled;
 mod print;
 pub mod rank;
 mod rank_local;

@@ -1,9 +1,11 @@
 //! What goes on while its rank does something else, as requests and scopes hold it.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::pooled::Pooled;
 use crate::transport::shared::Endpoint;
 use crate::wait::{self, AgentKey, Completion};
 
@@ -34,8 +36,10 @@ pub(super) trait Going {
     ///
     /// Errors: it is not over, and another agent has started it; a virtual rank panics.
     fn check_own(&self) -> Result<()> {
+        if self.is_over() {
+            return Ok(());
+        }
         let wrong = match self.agent() == wait::agent() {
-            _ if self.is_over() => return Ok(()),
             false => "a request belongs to the rank or thread that has started it",
             true if wait::cannot_wait() => {
                 "a rank that is panicking cannot wait for others; don't communicate in Drop"
@@ -80,4 +84,10 @@ pub(super) trait Going {
     fn told(&self) -> Error {
         Error::argument(format!("{}: it has failed, which was told before", self.described()))
     }
+}
+
+/// It, as whatever goes on.
+pub(super) fn goes<'a>(it: Pooled<impl Going + 'a>) -> Pooled<dyn Going + 'a> {
+    // SAFETY: the same pointer.
+    unsafe { it.unsize(|it| it as NonNull<dyn Going + 'a>) }
 }

@@ -84,13 +84,34 @@ impl Comm {
         site: &'static Location<'static>,
     ) -> Result<()> {
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
+        check_place(&call, view.place())?;
         self.carried(&call, || {
+            if self.sends_at_once(&call, &view, (dest, tag), mode)? {
+                return Ok(());
+            }
             let waiter = self.waiter(&call)?;
-            self.check_rank(&call, "destination", dest)?;
-            check_place(&call, view.place())?;
             let pending = self.post(&view, view.dtype(), dest, tag, mode, &waiter)?;
             self.complete(pending, &waiter)
         })
+    }
+
+    /// Checks a send, and makes it if it need not wait. Whether it has.
+    #[inline]
+    pub(super) fn sends_at_once(
+        &self,
+        call: &Call<'_>,
+        view: &View<'_>,
+        (dest, tag): (usize, u32),
+        mode: SendMode,
+    ) -> Result<bool> {
+        self.check_stopped(call)?;
+        self.check_rank(call, "destination", dest)?;
+        let to = self.scope.group.world(dest);
+        if mode != SendMode::Standard || !self.sends.is_clear(to) {
+            return Ok(false);
+        }
+        let envelope = self.envelope((view, view.dtype()), tag, call, self.note(call));
+        self.route.transport.send_at_once(to, &envelope, view)
     }
 
     pub(super) fn post<'a>(

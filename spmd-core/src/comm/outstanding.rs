@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -14,11 +15,15 @@ use super::communicator::Comm;
 use super::going::Going;
 use crate::error::{Error, Result};
 use crate::panics::discard;
+use crate::pooled::Pooled;
 use crate::transport::Transport;
 use crate::transport::message::{Data, UnexpectedMessage};
 use crate::transport::shared::posted::Arrivals;
 use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, Companion, Startable};
+
+/// Of so many receives that are posted, one looks for what has come to those before it.
+const LOOK_EVERY: usize = 16;
 
 /// Runs what may end a buffer of the program's own: a panic of that must not pass through a wait,
 /// which may be for peers that use memory.
@@ -45,6 +50,12 @@ pub(super) trait Receive {
     fn give_up(&self);
 }
 
+/// It, as whatever receives.
+pub(super) fn receives<'a>(it: Pooled<impl Receive + 'a>) -> Pooled<dyn Receive + 'a> {
+    // SAFETY: the same pointer.
+    unsafe { it.unsize(|it| it as NonNull<dyn Receive + 'a>) }
+}
+
 /// Those of an agent.
 pub(super) struct Outstanding {
     endpoint: Arc<Endpoint>,
@@ -54,15 +65,17 @@ pub(super) struct Outstanding {
     comms: RefCell<Vec<Rc<Comm>>>,
     pub(super) arrivals: Arc<Arrivals>,
     /// By number: those that are not over, or have failed without anybody knowing.
-    receives: RefCell<Vec<Option<Rc<dyn Receive>>>>,
+    receives: RefCell<Vec<Option<Pooled<dyn Receive>>>>,
     /// Numbers that are not in use.
     free: RefCell<Vec<usize>>,
     /// Receives whose messages have not come.
     awaited: Cell<usize>,
+    /// How many were posted.
+    posted: Cell<usize>,
     /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
     /// Sends that may not be over.
-    sends: RefCell<Vec<Rc<dyn Going>>>,
+    sends: RefCell<Vec<Pooled<dyn Going>>>,
     /// What is wrong with what has come, and from where, if that is known.
     broken: Cell<Option<(Option<usize>, Error)>>,
 }
@@ -82,6 +95,7 @@ impl Outstanding {
                 receives: RefCell::default(),
                 free: RefCell::default(),
                 awaited: Cell::new(0),
+                posted: Cell::new(0),
                 large: RefCell::default(),
                 sends: RefCell::default(),
                 broken: Cell::default(),
@@ -101,7 +115,7 @@ impl Outstanding {
     }
 
     /// Adds a send.
-    pub(super) fn sends(&self, send: Rc<dyn Going>) {
+    pub(super) fn sends(&self, send: Pooled<dyn Going>) {
         let mut sends = self.sends.borrow_mut();
         if sends.len() == sends.capacity() {
             sends.retain(|send| !send.is_over());
@@ -146,9 +160,10 @@ impl Outstanding {
 
     /// Forgets a receive that is over, and of which nobody has to know more.
     pub(super) fn settle(&self, number: usize) {
-        let receive = self.receives.borrow()[number].clone();
-        if receive.is_some_and(|receive| receive.is_settled()) {
-            let gone = self.receives.borrow_mut()[number].take();
+        let mut receives = self.receives.borrow_mut();
+        if receives[number].as_ref().is_some_and(|receive| receive.is_settled()) {
+            let gone = receives[number].take();
+            drop(receives);
             self.free.borrow_mut().push(number);
             quietly(|| drop(gone));
         }
@@ -171,6 +186,14 @@ impl Outstanding {
     #[inline]
     pub(super) fn awaits(&self) -> bool {
         self.awaited.get() > 0
+    }
+
+    /// The same for one of many calls: now and then.
+    pub(super) fn look_sometimes(&self) {
+        let posted = self.posted.replace(self.posted.get().wrapping_add(1));
+        if posted.is_multiple_of(LOOK_EVERY) {
+            self.look();
+        }
     }
 
     /// Takes what has come to its receives. Whether something has.
@@ -245,7 +268,7 @@ impl Number {
     }
 
     /// Adds the receive that has this number; gives those that it belongs to.
-    pub(super) fn add(self, receive: Rc<dyn Receive>) -> Rc<Outstanding> {
+    pub(super) fn add(self, receive: Pooled<dyn Receive>) -> Rc<Outstanding> {
         let outstanding = self.outstanding.clone();
         outstanding.receives.borrow_mut()[self.number] = Some(receive);
         outstanding.awaited.set(outstanding.awaited.get() + 1);
@@ -306,7 +329,7 @@ impl Companion for Outstanding {
 /// A message whose data are taken from their sender.
 struct Transfer {
     outstanding: Rc<Outstanding>,
-    receive: Rc<dyn Receive>,
+    receive: Pooled<dyn Receive>,
     number: usize,
     message: UnexpectedMessage,
 }

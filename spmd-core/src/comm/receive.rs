@@ -103,6 +103,7 @@ impl Comm {
     }
 
     /// What a call of messages waits with, unless its communicator has been stopped.
+    #[inline]
     pub(super) fn waiter<'a>(&'a self, call: &'a Call<'a>) -> Result<Waiter<'a>> {
         let waiter = Waiter::new(&self.endpoint, &self.scope, call, self.note(call)).polled();
         let waiter = if self.beside { waiter.off_record() } else { waiter };

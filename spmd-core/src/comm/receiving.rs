@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::communicator::Comm;
-use super::going::Going;
+use super::going::{Going, goes};
 use super::message::Message;
 use super::message_requests::both;
 use super::messages::{check_place, message_call};
-use super::outstanding::{Number, Outstanding, Receive, quietly};
+use super::outstanding::{Number, Outstanding, Receive, quietly, receives};
 use super::request::Request;
 use super::sending::await_message;
 use crate::buffer::BufferMut;
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
 use crate::panics::{discard, panic_text};
+use crate::pooled::Pooled;
 use crate::rank::Status;
 use crate::transport::message::{Data, MatchPattern, UnexpectedMessage};
 use crate::transport::shared::layout::Agent;
@@ -47,7 +48,7 @@ impl Comm {
         // Taken first: what `look` ends may wait, and forgets those of which nothing is left.
         let number = Outstanding::number_of(self)?;
         // What has come is for those that were posted before, if they want it.
-        number.outstanding().look();
+        number.outstanding().look_sometimes();
         let mut large = None;
         let (pattern, status) = self.carried(&call, || {
             self.check_stopped(&call)?;
@@ -114,8 +115,9 @@ impl Comm {
         come: Option<UnexpectedMessage>,
     ) -> Result<Request<R>> {
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
-        let (noted, result, outstanding) = (self.note(&call), Rc::default(), number.outstanding());
-        let receiving = Rc::new(Receiving {
+        let (noted, outstanding) = (self.note(&call), number.outstanding());
+        let result = Pooled::new(Cell::new(None));
+        let receiving = Pooled::new(Receiving {
             comm: outstanding.comm(self),
             outstanding: Rc::downgrade(outstanding),
             call,
@@ -126,20 +128,19 @@ impl Comm {
             agent: wait::agent(),
             buf: Cell::new(Some(buf)),
             gives,
-            result: Rc::clone(&result),
+            result: result.clone(),
             failure: Cell::new(None),
             over: Completion::default(),
             tests: Cell::new(0),
         });
-        let (receive, going): (Rc<dyn Receive + 'a>, Rc<dyn Going + 'a>) =
-            (receiving.clone(), receiving.clone());
+        let (receive, going) = (receives(receiving.clone()), goes(receiving.clone()));
         // SAFETY: the types stay the same but for a lifetime. What `buf` borrows lives until the
         // receive is over (this function's contract); then the buffer is in `result`, which has a
         // type that cannot outlive it, or is gone.
         let (receive, going) = unsafe {
             (
-                transmute::<Rc<dyn Receive + 'a>, Rc<dyn Receive + 'static>>(receive),
-                transmute::<Rc<dyn Going + 'a>, Rc<dyn Going + 'static>>(going),
+                transmute::<Pooled<dyn Receive + 'a>, Pooled<dyn Receive + 'static>>(receive),
+                transmute::<Pooled<dyn Going + 'a>, Pooled<dyn Going + 'static>>(going),
             )
         };
         let outstanding = number.add(receive);
@@ -170,7 +171,7 @@ struct Receiving<B, R> {
     agent: AgentKey,
     buf: Cell<Option<B>>,
     gives: fn(B, Status) -> R,
-    result: Rc<Cell<Option<R>>>,
+    result: Pooled<Cell<Option<R>>>,
     failure: Cell<Option<Error>>,
     over: Completion,
     /// How many times it was asked for.
@@ -347,8 +348,10 @@ impl<B: BufferMut, R> Going for Receiving<B, R> {
     }
 
     fn until_over(&self) -> Result<()> {
-        self.check_own()?;
-        Receive::finish(self);
+        if !self.over.is_over() {
+            self.check_own()?;
+            Receive::finish(self);
+        }
         Ok(())
     }
 
@@ -366,11 +369,11 @@ impl<B: BufferMut, R> Going for Receiving<B, R> {
     }
 
     fn failure(&self) -> Result<()> {
-        let failure = self.failure.take();
-        if let (Some(outstanding), Some(_)) = (self.outstanding.upgrade(), &failure) {
+        let Some(failure) = self.failure.take() else { return Ok(()) };
+        if let Some(outstanding) = self.outstanding.upgrade() {
             outstanding.settle(self.number);
         }
-        failure.map_or(Ok(()), Err)
+        Err(failure)
     }
 
     fn is_settled(&self) -> bool {

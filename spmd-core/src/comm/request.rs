@@ -4,15 +4,15 @@ use std::cell::Cell;
 use std::fmt;
 use std::mem::replace;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use super::communicator::Comm;
 use super::entry::IN_OPERATION;
-use super::going::Going;
+use super::going::{Going, goes};
 use crate::call::Call;
 use crate::error::{Error, Result};
+use crate::pooled::Pooled;
 use crate::rank::Status;
 use crate::wait;
 
@@ -51,7 +51,7 @@ enum State<B> {
     /// It was over at once.
     Ended(B),
     /// Here lies what it gives, when it is over.
-    Going(Rc<dyn Going>, Rc<Cell<Option<B>>>),
+    Going(Pooled<dyn Going>, Pooled<Cell<Option<B>>>),
     /// It was awaited to its end.
     Given,
 }
@@ -67,7 +67,7 @@ impl<B> Request<B> {
         Request { state: State::Ended(result), awaited: None }
     }
 
-    pub(super) fn going(going: Rc<dyn Going>, result: Rc<Cell<Option<B>>>) -> Request<B> {
+    pub(super) fn going(going: Pooled<dyn Going>, result: Pooled<Cell<Option<B>>>) -> Request<B> {
         Request { state: State::Going(going, result), awaited: None }
     }
 
@@ -85,17 +85,17 @@ impl<B> Request<B> {
     where
         B: 'a,
     {
-        let result = Rc::new(Cell::new(None));
+        let result = Pooled::new(Cell::new(None));
         let place = result.clone();
         let body = move |comm: &Comm| body(comm).map(|made| place.set(Some(made)));
         // SAFETY: what `body` uses lives until the call is over (this function's contract). The
         // result may outlive that, as part of what this gives.
         let call = unsafe { comm.start_call(call, body)? };
-        Ok(Request::going(Rc::new(call), result))
+        Ok(Request::going(goes(Pooled::new(call)), result))
     }
 
     /// What goes on, if it was not over at once.
-    pub(super) fn what_goes_on(&self) -> Option<&Rc<dyn Going>> {
+    pub(super) fn what_goes_on(&self) -> Option<&Pooled<dyn Going>> {
         match &self.state {
             State::Ended(_) | State::Given => None,
             State::Going(going, _) => Some(going),
@@ -163,7 +163,7 @@ impl<B> Request<B> {
             wait::relax();
         }
         let Some(endpoint) = going.endpoint() else { return Ok(going.is_over()) };
-        let key = Rc::as_ptr(going).addr();
+        let key = going.address();
         Ok(wait::awaits(endpoint, (waker, key), since.elapsed(), look))
     }
 

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::rc::Rc;
 
 use super::communicator::Comm;
 use super::going::Going;
@@ -14,17 +13,18 @@ use super::request::Request;
 use crate::call::Call;
 use crate::error::Result;
 use crate::fault::print;
+use crate::pooled::Pooled;
 use crate::wait;
 
 /// How many requests of a scope are kept in mind, at least, before those that are over are
 /// forgotten.
-const KEPT: usize = 64;
+const KEPT: usize = 1024;
 
 /// Where requests are started that borrow: see [`Comm::requests`].
 pub struct RequestScope<'scope, 'env: 'scope> {
     comm: &'scope Comm,
     /// Those that may not be over, or have failed without anybody knowing.
-    going: RefCell<Vec<Rc<dyn Going>>>,
+    going: RefCell<Vec<Pooled<dyn Going>>>,
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
@@ -87,7 +87,7 @@ impl Comm {
 }
 
 /// Its end, however it comes about: what is started while this waits ends, too.
-struct Ended<'a>(&'a RefCell<Vec<Rc<dyn Going>>>);
+struct Ended<'a>(&'a RefCell<Vec<Pooled<dyn Going>>>);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -139,7 +139,7 @@ impl<'scope> RequestScope<'scope, '_> {
         request
     }
 
-    fn keep_going(&self, going: Rc<dyn Going>) {
+    fn keep_going(&self, going: Pooled<dyn Going>) {
         let mut all = self.going.borrow_mut();
         all.push(going);
         let many = all.len() >= KEPT && all.len().is_power_of_two();
@@ -150,7 +150,7 @@ impl<'scope> RequestScope<'scope, '_> {
     }
 
     fn forget_settled(&self) {
-        let is_settled = |going: &mut Rc<dyn Going>| going.is_settled();
+        let is_settled = |going: &mut Pooled<dyn Going>| going.is_settled();
         let settled: Vec<_> = self.going.borrow_mut().extract_if(.., is_settled).collect();
         // They may be the last of a buffer, whose end may start another request.
         drop(settled);

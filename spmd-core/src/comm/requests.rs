@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::going::Going;
 use super::request::{Request, wait_all};
 use crate::error::Result;
+use crate::pooled::Pooled;
 use crate::wait::{self, AgentKey, Completed};
 
 /// Requests of one type, which are given back in the order in which they end (`MPI_Waitany`), each
@@ -187,7 +188,7 @@ impl<B> Requests<B> {
     }
 
     /// The first of them, none of which is over; or the first that another agent has started.
-    fn first_to_wait_for(&self) -> Option<(usize, Rc<dyn Going>)> {
+    fn first_to_wait_for(&self) -> Option<(usize, Pooled<dyn Going>)> {
         let here = wait::agent();
         let all = self.requests.iter();
         let mut going =

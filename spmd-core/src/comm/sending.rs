@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::communicator::Comm;
-use super::going::Going;
+use super::going::{Going, goes};
 use super::messages::{check_place, message_call};
 use super::outstanding::Outstanding;
 use super::request::Request;
@@ -14,6 +14,7 @@ use super::send_order::SendTurn;
 use crate::buffer::Buffer;
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
+use crate::pooled::Pooled;
 use crate::transport::message::SendMode;
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::layout::Agent;
@@ -41,24 +42,15 @@ impl Comm {
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
         let call = call.form(form);
         check_place(&call, view.place())?;
-        let at_once = self.carried(&call, || {
-            self.check_stopped(&call)?;
-            self.check_rank(&call, "destination", dest)?;
-            let to = self.scope.group.world(dest);
-            if mode != SendMode::Standard || !self.sends.is_clear(to) {
-                return Ok(false);
-            }
-            let envelope = self.envelope((&view, view.dtype()), tag, &call, self.note(&call));
-            self.route.transport.send_at_once(to, &envelope, &view)
-        })?;
-        if at_once {
+        let sends = || self.sends_at_once(&call, &view, (dest, tag), mode);
+        if self.carried(&call, sends)? {
             return Ok(Request::ended(gives(buf)));
         }
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
         let (comm, to) = (outstanding.comm(self), self.scope.group.world(dest));
         let turn = self.sends.take_turn(to);
-        let result = Rc::new(Cell::new(None));
+        let result = Pooled::new(Cell::new(None));
         let sending = Sending {
             comm: comm.clone(),
             turn: Cell::new(Some(turn)),
@@ -75,7 +67,7 @@ impl Comm {
         if handle.is_over() {
             handle.result()?;
         }
-        let sent = Rc::new(Sent { comm, call, noted, to, handle });
+        let sent = goes(Pooled::new(Sent { comm, call, noted, to, handle }));
         if !sent.is_over() {
             outstanding.sends(sent.clone());
         }
@@ -101,7 +93,7 @@ struct Sending<B, R> {
     to: (usize, u32),
     buf: B,
     gives: fn(B) -> R,
-    result: Rc<Cell<Option<R>>>,
+    result: Pooled<Cell<Option<R>>>,
 }
 
 impl<B: Buffer, R> Startable for Sending<B, R> {

@@ -131,8 +131,13 @@ pub(crate) fn companion<C: Companion>(
     if is_started() {
         return Err(Error::argument("a started call cannot start another one".into()));
     }
+    if let Some(found) = started::companion(bell.place()) {
+        return Ok(found);
+    }
     prepare();
-    Ok(started::companion(bell.place(), make))
+    let made = make();
+    started::add_companion(made.clone());
+    Ok(made)
 }
 
 /// Sees to it that a thread ends what it starts.

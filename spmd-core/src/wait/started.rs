@@ -264,21 +264,17 @@ fn make_set<'a>() -> &'a Set {
     set().expect("just made")
 }
 
-/// The companion of this kind of the agent that runs here, which is no started call, for this bell;
-/// or the one that `make` makes.
-pub(super) fn companion<C: Companion>(bell: usize, make: impl FnOnce() -> Rc<C>) -> Rc<C> {
-    let set = set().unwrap_or_else(make_set);
-    let mut companions = set.companions.borrow_mut();
-    for companion in &*companions {
-        if companion.bell().0 == bell
-            && let Ok(found) = (companion.clone() as Rc<dyn Any>).downcast::<C>()
-        {
-            return found;
-        }
-    }
-    let made = make();
-    companions.push(made.clone());
-    made
+/// Adds a companion to those of the agent that runs here, which is no started call.
+pub(super) fn add_companion(companion: Rc<dyn Companion>) {
+    set().unwrap_or_else(make_set).companions.borrow_mut().push(companion);
+}
+
+/// The companion of this kind of the agent that runs here, for this bell, if there is one.
+#[inline]
+pub(super) fn companion<C: Companion>(bell: usize) -> Option<Rc<C>> {
+    let companions = set()?.companions.borrow();
+    let mut its = companions.iter().filter(|companion| companion.bell().0 == bell);
+    its.find_map(|companion| (companion.clone() as Rc<dyn Any>).downcast().ok())
 }
 
 /// Those of the agent that runs here.

@@ -95,7 +95,7 @@ impl PostedReceives {
         if self.is_empty() {
             return Some(message);
         }
-        let pattern = self.first(&message.envelope).map(|(_, pattern)| pattern);
+        let pattern = self.pattern_of_first(&message.envelope);
         match pattern.and_then(|pattern| self.pop(&pattern)) {
             Some(receive) => receive.arrivals.give(receive.id, message),
             None => return Some(message),
@@ -111,11 +111,24 @@ impl PostedReceives {
         envelope: &Envelope,
         arrivals: &Arc<Arrivals>,
     ) -> Option<usize> {
-        let (first, pattern) = self.first(envelope)?;
-        if !Arc::ptr_eq(&first.arrivals, arrivals) {
-            return None;
+        let pattern = self.pattern_of_first(envelope)?;
+        let all = self.of.get_mut(&pattern)?;
+        all.front().filter(|first| Arc::ptr_eq(&first.arrivals, arrivals))?;
+        let receive = all.pop_front()?;
+        let left = all.len();
+        self.removed(&pattern, left);
+        Some(receive.id)
+    }
+
+    /// The pattern of the first that such a message fits; or the only one that there may be.
+    #[inline]
+    fn pattern_of_first(&self, envelope: &Envelope) -> Option<MatchPattern> {
+        let mut some = patterns(envelope).filter(|pattern| self.counts[class(pattern)] > 0);
+        let only = some.next()?;
+        match some.next() {
+            None => Some(only),
+            Some(_) => self.first(envelope).map(|(_, pattern)| pattern),
         }
-        self.pop(&pattern).map(|receive| receive.id)
     }
 
     /// The first that such a message fits, and its pattern.

@@ -54,6 +54,7 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
+    #[inline]
     pub(crate) fn new(
         endpoint: &'a Endpoint,
         scope: &'a Scope,
@@ -82,6 +83,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// The same for what may come from another process.
+    #[inline]
     pub(crate) fn polled(self) -> Waiter<'a> {
         Waiter { polled: self.endpoint.world.joined, ..self }
     }
@@ -92,6 +94,7 @@ impl<'a> Waiter<'a> {
     }
 
     /// The same for a message that goes on beside what its rank does.
+    #[inline]
     pub(crate) fn off_record(self) -> Waiter<'a> {
         Waiter { off_record: true, ..self }
     }

@@ -64,9 +64,10 @@ impl<'a> Round<'a> {
         body: impl FnOnce(&Round<'a>) -> Result<R>,
     ) -> Result<R> {
         let at = area.next(call);
-        let round = Round::open(endpoint, scope, area, me, call, noted, at);
-        let result = round.enter().and_then(|()| body(&round));
-        round.close(result)
+        Round::open(endpoint, scope, area, me, call, noted, at).through(|round| {
+            round.enter()?;
+            body(round)
+        })
     }
 
     /// A round of this number and fingerprint, of which nothing is said yet.
@@ -101,9 +102,11 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Ends it with this result.
+    /// Has `body` take part in it, and ends it. It is not moved once it was lent: a copy of what was
+    /// just written in pieces stands still until these are in the cache.
     #[inline(always)]
-    pub(super) fn close<R>(self, result: Result<R>) -> Result<R> {
+    pub(super) fn through<R>(self, body: impl FnOnce(&Round<'a>) -> Result<R>) -> Result<R> {
+        let result = body(&self);
         let panic = self.panic.take();
         if panic.is_some() {
             return self.give_up(result, panic);
@@ -140,7 +143,11 @@ impl<'a> Round<'a> {
 
     /// Ends a call that has failed, or in which an operation panicked.
     #[cold]
-    fn give_up<R>(self, result: Result<R>, panic: Option<Box<dyn Any + Send>>) -> Result<R> {
+    pub(super) fn give_up<R>(
+        self,
+        result: Result<R>,
+        panic: Option<Box<dyn Any + Send>>,
+    ) -> Result<R> {
         if let Err(error) = &result {
             // Peers in this round may wait for a stage that never comes.
             self.waiter.give_up(error);

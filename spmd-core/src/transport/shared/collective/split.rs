@@ -50,7 +50,7 @@ impl<'a> Seat<'a> {
         let at = self.area.next(self.call);
         let round = self.open(at);
         if let Err(error) = round.enter() {
-            return round.close(Err(error));
+            return round.give_up(Err(error), None);
         }
         let payload = round.payload(shown.len());
         // SAFETY: the payload has that many bytes, and is this rank's own until it shows them.
@@ -92,14 +92,14 @@ impl<'a> Seat<'a> {
         begun: Begun,
         take: impl FnOnce(&Round<'a>) -> Result<()>,
     ) -> Result<()> {
-        let round = self.open_again(begun);
-        // As in a meeting: a look at a line that its owner is about to write makes it ask once more.
-        std::hint::spin_loop();
-        let result = round.await_arrivals(MET).and_then(|_| {
+        self.open_again(begun).through(|round| {
+            // As in a meeting: a look at a line that its owner is about to write makes it ask once
+            // more.
+            std::hint::spin_loop();
+            round.await_arrivals(MET)?;
             round.met.set(true);
-            take(&round)
-        });
-        round.close(result)
+            take(round)
+        })
     }
 
     /// Leaves a round without its second step: peers have what they need of this rank.
