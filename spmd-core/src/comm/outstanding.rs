@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
@@ -37,6 +38,9 @@ pub(super) fn quietly(run: impl FnOnce()) {
 pub(super) trait Receive {
     /// Takes its message to its buffer. May wait, in a started call.
     fn receive(&self, arrived: Arrived<'_>);
+    /// It is over, once it has its message: it gives what it gives, which may be the end of its
+    /// buffer, and that anything.
+    fn conclude(&self);
     /// It has failed, with its message in hand: whoever has sent that is told.
     fn give_up_message(&self, error: Error);
     fn is_over(&self) -> bool;
@@ -72,6 +76,8 @@ pub(super) struct Outstanding {
     awaited: Cell<usize>,
     /// How many were posted.
     posted: Cell<usize>,
+    /// Receives that have their messages, and are to be concluded.
+    received: RefCell<Vec<usize>>,
     /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
     /// Sends that may not be over.
@@ -96,6 +102,7 @@ impl Outstanding {
                 free: RefCell::default(),
                 awaited: Cell::new(0),
                 posted: Cell::new(0),
+                received: RefCell::default(),
                 large: RefCell::default(),
                 sends: RefCell::default(),
                 broken: Cell::default(),
@@ -139,6 +146,13 @@ impl Outstanding {
 
     /// Takes a message that has come to a receive.
     pub(super) fn arrived(&self, number: usize, arrived: Arrived<'_>) {
+        self.take(number, arrived);
+        self.conclude();
+    }
+
+    /// Takes a message to its receive, which is then to be concluded. Calls nothing that may lock
+    /// what has come to this rank: of that it may be a part.
+    fn take(&self, number: usize, arrived: Arrived<'_>) {
         let Some(receive) = self.receives.borrow()[number].clone() else { return };
         self.awaited.set(self.awaited.get() - 1);
         match arrived {
@@ -146,10 +160,27 @@ impl Outstanding {
                 let message = UnexpectedMessage::new(envelope, data);
                 self.large.borrow_mut().push_back((number, message));
             }
-            arrived => receive.receive(arrived),
+            arrived => {
+                receive.receive(arrived);
+                self.received.borrow_mut().push(number);
+            }
         }
-        drop(receive);
-        self.settle(number);
+    }
+
+    /// Concludes the receives that have their messages.
+    fn conclude(&self) {
+        let mut received = take(&mut *self.received.borrow_mut());
+        for number in received.drain(..) {
+            let receive = self.receives.borrow()[number].clone();
+            receive.iter().for_each(|receive| receive.conclude());
+            drop(receive);
+            self.settle(number);
+        }
+        // With its room, for the next ones.
+        let mut place = self.received.borrow_mut();
+        if place.is_empty() {
+            *place = received;
+        }
     }
 
     /// A receive has been taken back.
@@ -203,9 +234,10 @@ impl Outstanding {
         }
         let mut came = self.take_arrived();
         let delivered = self.transport.deliver(&self.arrivals, &mut |number, arrived| {
-            self.arrived(number, arrived);
+            self.take(number, arrived);
             came = true;
         });
+        self.conclude();
         if let Err(broken) = delivered {
             self.broken.set(Some(broken));
         }
@@ -218,8 +250,9 @@ impl Outstanding {
         let came = !arrived.is_empty();
         for (number, message) in arrived {
             self.endpoint.release_posted(&message);
-            self.arrived(number, Arrived::from(message));
+            self.take(number, Arrived::from(message));
         }
+        self.conclude();
         came
     }
 
@@ -344,6 +377,7 @@ impl Startable for Transfer {
     fn run(self: Box<Self>) -> Result<()> {
         let Transfer { outstanding, receive, number, message } = *self;
         receive.receive(Arrived::from(message));
+        receive.conclude();
         drop(receive);
         outstanding.settle(number);
         Ok(())

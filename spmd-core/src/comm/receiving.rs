@@ -127,6 +127,7 @@ impl Comm {
             place: Cell::new(None),
             agent: wait::agent(),
             buf: Cell::new(Some(buf)),
+            status: Cell::new(NO_MESSAGE),
             gives,
             result: result.clone(),
             failure: Cell::new(None),
@@ -170,6 +171,8 @@ struct Receiving<B, R> {
     place: Cell<Option<u64>>,
     agent: AgentKey,
     buf: Cell<Option<B>>,
+    /// Of its message, once that is in the buffer.
+    status: Cell<Status>,
     gives: fn(B, Status) -> R,
     result: Pooled<Cell<Option<R>>>,
     failure: Cell<Option<Error>>,
@@ -247,14 +250,15 @@ impl<B: BufferMut, R> Receiving<B, R> {
     }
 }
 
+/// What is told of no message.
+const NO_MESSAGE: Status = Status { source: usize::MAX, tag: 0, len: 0 };
+
 /// How many times a program asks whether a receive is over before it is looked whether it can be.
 const RARELY: u32 = 64;
 
 impl<B: BufferMut, R> Receive for Receiving<B, R> {
     fn receive(&self, arrived: Arrived<'_>) {
         let mut buf = self.buf.take().expect("a receive gets one message");
-        // The message, which may lock what has come to this rank, is gone when this ends: before the
-        // buffer, whose end may be anything.
         let received = catch_unwind(AssertUnwindSafe(|| {
             let arrived = arrived;
             let waiter = self.comm.waiter(&self.call)?;
@@ -267,13 +271,21 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
             discard(payload);
             Err(Error::argument(why))
         });
+        self.buf.set(Some(buf));
         match received {
-            // What it gives may be without the buffer, of which this is the end then.
-            Ok(status) => quietly(|| self.result.set(Some((self.gives)(buf, status)))),
-            Err(error) => {
-                self.failure.set(Some(error));
-                quietly(|| drop(buf));
-            }
+            Ok(status) => self.status.set(status),
+            Err(error) => self.failure.set(Some(error)),
+        }
+    }
+
+    fn conclude(&self) {
+        let failure = self.failure.take();
+        let failed = failure.is_some();
+        self.failure.set(failure);
+        let Some(buf) = self.buf.take() else { return };
+        match failed {
+            true => quietly(|| drop(buf)),
+            false => quietly(|| self.result.set(Some((self.gives)(buf, self.status.get())))),
         }
         self.over.complete();
     }
@@ -390,8 +402,7 @@ impl<B: BufferMut, R> Going for Receiving<B, R> {
     fn cancel(&self) -> bool {
         let back = self.withdraw();
         if back {
-            let status = Status { source: usize::MAX, tag: 0, len: 0 };
-            self.result.set(self.buf.take().map(|buf| (self.gives)(buf, status)));
+            self.result.set(self.buf.take().map(|buf| (self.gives)(buf, NO_MESSAGE)));
             self.withdrawn();
         }
         back

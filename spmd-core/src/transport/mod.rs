@@ -54,7 +54,8 @@ pub(crate) trait Transport: Send + Sync {
     fn peek(&self, pattern: &MatchPattern) -> Result<Option<Envelope>>;
 
     /// Gives what has come to the receives that were posted for it; to `take`, if that needs nothing
-    /// more, what is for those whose messages come to `arrivals`, with their numbers there.
+    /// more, what is for those whose messages come to `arrivals`, with their numbers there. What has
+    /// come may be locked meanwhile: `take` calls nothing that looks for messages.
     ///
     /// Errors: what is wrong, and with what comes from which world rank, if that is known.
     fn deliver(

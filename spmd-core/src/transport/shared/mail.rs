@@ -3,12 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use super::endpoint::Endpoint;
 use super::posted::Arrivals;
 use super::ring::{DataPlace, RingMessage};
-use super::unexpected::{Arrived, Body, Lent, UnexpectedMessages};
+use super::unexpected::{Arrived, Body, Inbox, Lent, UnexpectedMessages};
 use crate::error::{Error, Result};
 use crate::transport::message::{Data, Envelope, MatchPattern, UnexpectedMessage};
 
@@ -41,6 +39,7 @@ impl Endpoint {
                 let body = match body {
                     DataPlace::Ring(data) => {
                         let bytes = envelope.bytes;
+                        let inbox = Inbox::Locked(inbox);
                         Body::Lent(Lent { inbox, member: self, source, data, bytes, end })
                     }
                     DataPlace::Rendezvous(large) => {
@@ -128,9 +127,7 @@ impl Endpoint {
         }
         let mut outcome = Ok(());
         for source in self.sources(None) {
-            let delivered;
-            (inbox, delivered) = self.deliver_from(source, inbox, arrivals, take);
-            if let Err(error) = delivered {
+            if let Err(error) = self.deliver_from(source, &mut inbox, arrivals, take) {
                 outcome = outcome.and(Err((Some(source), error)));
             }
         }
@@ -139,32 +136,28 @@ impl Endpoint {
 
     /// The same of what lies in the ring from there, as long as there are posted receives: what comes
     /// after that is left to who asks for it.
-    fn deliver_from<'a>(
-        &'a self,
+    fn deliver_from(
+        &self,
         source: usize,
-        mut inbox: MutexGuard<'a, UnexpectedMessages>,
+        inbox: &mut UnexpectedMessages,
         arrivals: &Arc<Arrivals>,
         take: &mut dyn FnMut(usize, Arrived<'_>),
-    ) -> (MutexGuard<'a, UnexpectedMessages>, Result<()>) {
+    ) -> Result<()> {
         while !inbox.posted.is_empty() {
-            let message = match inbox.next(self, source) {
-                Ok(Some(message)) => message,
-                Ok(None) => break,
-                Err(error) => return (inbox, Err(error)),
-            };
+            let Some(message) = inbox.next(self, source)? else { break };
             if let DataPlace::Ring(data) = message.body
                 && let Some(number) = inbox.posted.take_for(&message.envelope, arrivals)
             {
                 let RingMessage { envelope, end, .. } = message;
                 let bytes = envelope.bytes;
+                let inbox = Inbox::Borrowed(&mut *inbox);
                 let lent = Lent { inbox, member: self, source, data, bytes, end };
                 take(number, Arrived { envelope, body: Body::Lent(lent) });
-                inbox = self.inbox.lock();
-            } else if let Err(error) = self.keep(&mut inbox, source, message) {
-                return (inbox, Err(error));
+            } else {
+                self.keep(inbox, source, message)?;
             }
         }
-        (inbox, Ok(()))
+        Ok(())
     }
 
     /// Keeps a message for whoever wants it, other agents of this rank among them.

@@ -44,9 +44,16 @@ impl Arrivals {
 struct PostedReceive {
     /// How many were posted before it.
     number: u64,
-    /// Where its message is to come, and its number there.
-    arrivals: Arc<Arrivals>,
+    /// Among the places of [`PostedReceives`], where its message is to come; its number there.
+    place: usize,
     id: usize,
+}
+
+/// Where messages are to come.
+struct Place {
+    arrivals: Arc<Arrivals>,
+    /// Of how many posted receives.
+    receives: usize,
 }
 
 /// The posted receives of a rank.
@@ -56,6 +63,8 @@ pub(super) struct PostedReceives {
     of: HashMap<MatchPattern, VecDeque<PostedReceive>, BuildHasherDefault<Mixer>>,
     /// What kept those of a pattern that has none any more.
     spare: VecDeque<PostedReceive>,
+    /// At most as many as there were agents with posted receives at a time.
+    places: Vec<Place>,
     next: u64,
     /// How many there are, by whether they name a source, and a tag.
     counts: [usize; 4],
@@ -73,9 +82,28 @@ impl PostedReceives {
         let number = self.next;
         self.next += 1;
         self.counts[class(&pattern)] += 1;
-        let receive = PostedReceive { number, arrivals: to.0.clone(), id: to.1 };
+        let receive = PostedReceive { number, place: self.place(to.0), id: to.1 };
+        self.places[receive.place].receives += 1;
         self.of.entry(pattern).or_insert_with(|| take(&mut self.spare)).push_back(receive);
         number
+    }
+
+    fn place(&mut self, arrivals: &Arc<Arrivals>) -> usize {
+        let known = |place: &Place| Arc::ptr_eq(&place.arrivals, arrivals);
+        if let Some(known) = self.places.iter().position(known) {
+            return known;
+        }
+        let new = Place { arrivals: arrivals.clone(), receives: 0 };
+        match self.places.iter().position(|place| place.receives == 0) {
+            Some(idle) => {
+                self.places[idle] = new;
+                idle
+            }
+            None => {
+                self.places.push(new);
+                self.places.len() - 1
+            }
+        }
     }
 
     /// Takes the one with this number back; false if its message has come.
@@ -84,8 +112,9 @@ impl PostedReceives {
         let Ok(index) = all.binary_search_by_key(&number, |receive| receive.number) else {
             return false;
         };
-        all.remove(index);
+        let receive = all.remove(index);
         let left = all.len();
+        receive.iter().for_each(|receive| self.places[receive.place].receives -= 1);
         self.removed(pattern, left);
         true
     }
@@ -97,7 +126,7 @@ impl PostedReceives {
         }
         let pattern = self.pattern_of_first(&message.envelope);
         match pattern.and_then(|pattern| self.pop(&pattern)) {
-            Some(receive) => receive.arrivals.give(receive.id, message),
+            Some(receive) => self.places[receive.place].arrivals.give(receive.id, message),
             None => return Some(message),
         }
         None
@@ -113,7 +142,11 @@ impl PostedReceives {
     ) -> Option<usize> {
         let pattern = self.pattern_of_first(envelope)?;
         let all = self.of.get_mut(&pattern)?;
-        all.front().filter(|first| Arc::ptr_eq(&first.arrivals, arrivals))?;
+        let place = &mut self.places[all.front()?.place];
+        if !Arc::ptr_eq(&place.arrivals, arrivals) {
+            return None;
+        }
+        place.receives -= 1;
         let receive = all.pop_front()?;
         let left = all.len();
         self.removed(&pattern, left);
@@ -145,6 +178,7 @@ impl PostedReceives {
         let all = self.of.get_mut(pattern)?;
         let receive = all.pop_front()?;
         let left = all.len();
+        self.places[receive.place].receives -= 1;
         self.removed(pattern, left);
         Some(receive)
     }
@@ -273,6 +307,28 @@ mod tests {
                 }
             }
             assert_eq!(posted.is_empty(), list.is_empty());
+        }
+    }
+
+    /// Agents come and go: of those that have no receives any more nothing stays.
+    #[cfg(not(loom))]
+    #[test]
+    fn places_are_used_again() {
+        let mut posted = PostedReceives::default();
+        let pattern = MatchPattern { context: 1, source: None, tag: None };
+        for turn in 0..100 {
+            let agents: [Arc<Arrivals>; 3] = Default::default();
+            for (id, arrivals) in agents.iter().enumerate() {
+                posted.post(pattern, (arrivals, id));
+            }
+            let last = posted.post(pattern, (&agents[1], 3));
+            assert!(posted.withdraw(&pattern, last));
+            assert!(posted.offer(message(0, turn)).is_none());
+            assert_eq!(posted.take_for(&message(0, 0).envelope, &agents[0]), None);
+            assert_eq!(posted.take_for(&message(0, 0).envelope, &agents[1]), Some(1));
+            assert!(posted.offer(message(0, turn)).is_none());
+            assert_eq!((agents[0].take().len(), agents[2].take().len()), (1, 1));
+            assert_eq!(posted.places.len(), 3);
         }
     }
 

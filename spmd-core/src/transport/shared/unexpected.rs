@@ -55,12 +55,20 @@ impl From<UnexpectedMessage> for Arrived<'_> {
 
 /// The data of a message that are still in the ring; they leave it when this is dropped.
 pub(crate) struct Lent<'a> {
-    pub(super) inbox: MutexGuard<'a, UnexpectedMessages>,
+    pub(super) inbox: Inbox<'a>,
     pub(super) member: &'a Member,
     pub(super) source: usize,
     pub(super) data: *const u8,
     pub(super) bytes: usize,
     pub(super) end: u64,
+}
+
+/// What has come to a rank, locked.
+pub(super) enum Inbox<'a> {
+    /// For this message.
+    Locked(MutexGuard<'a, UnexpectedMessages>),
+    /// For others as well, by whoever gives this one out.
+    Borrowed(&'a mut UnexpectedMessages),
 }
 
 impl Lent<'_> {
@@ -78,7 +86,11 @@ impl Lent<'_> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.inbox.pass(self.member, self.source, self.end);
+        let inbox = match &mut self.inbox {
+            Inbox::Locked(inbox) => &mut **inbox,
+            Inbox::Borrowed(inbox) => inbox,
+        };
+        inbox.pass(self.member, self.source, self.end);
     }
 }
 
