@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::sync::atomic::{Ordering::*, fence};
 
 use super::communicator::Comm;
 use super::elsewhere::{Elsewhere, has_neighbors, serve};
@@ -236,16 +236,16 @@ impl RawWindow {
         if own { Ok(()) } else { Err(Error::argument(format!("{call}: {why}"))) }
     }
 
-    /// Orders what this rank has done in parts of its process before what it does next. Does what
-    /// other processes have asked for, and, where ranks share cores, lets others run, so that a loop
-    /// that looks again and again ends.
+    /// Orders what this rank has done directly before what it does next. Does, now and then, what other
+    /// processes have asked for, and, where ranks share cores, lets others run, so that a loop that
+    /// looks again and again ends.
     pub fn flush(&self) {
         fence(SeqCst);
         if self.elsewhere.as_ref().is_some_and(Elsewhere::is_due) {
             self.comm.endpoint.world.serve();
         }
-        let mode = self.comm.endpoint.world.mode;
-        if mode == Place::Virtual || self.comm.internals().shares_cores() {
+        let world = &self.comm.endpoint.world;
+        if world.mode == Place::Virtual || world.policy.shares_cores() {
             wait::relax();
         }
     }
@@ -255,6 +255,7 @@ impl RawWindow {
     /// Errors: as `Comm::send`.
     pub fn notify(&self, call: &Call<'_>, dest: usize, tag: u32) -> Result<()> {
         self.check_own(call)?;
+        fence(Release);
         self.comm.carried(call, || {
             let waiter = self.comm.waiter(call)?;
             self.comm.check_rank(call, "target", dest)?;
@@ -277,7 +278,7 @@ impl RawWindow {
     ) -> Result<Status> {
         self.check_own(call)?;
         let receive = || self.comm.receive(call, &mut [0u8; 0].view_mut(), source, tag);
-        self.comm.carried(call, receive)
+        self.comm.carried(call, receive).inspect(|_| fence(Acquire))
     }
 
     /// A meeting of all ranks, of which the one that has made the window is this.
@@ -288,8 +289,13 @@ impl RawWindow {
         if self.elsewhere.is_none() {
             return self.comm.internals().collective(call, |round| round.arrive(1));
         }
+        // What ranks of several processes have written directly is ordered by nobody else: the steps are
+        // a library's.
+        fence(Release);
         // SAFETY: no memory is named.
-        unsafe { self.comm.internals().collective_on_cluster(call, (), |leader| leader.meet()) }
+        unsafe { self.comm.internals().collective_on_cluster(call, (), |leader| leader.meet())? };
+        fence(Acquire);
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Access to parts of a window that lie in other processes and are not mapped here, by requests.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{Ordering::Acquire, fence};
 
 use super::elsewhere::Asked;
 use super::window::RawWindow;
@@ -257,6 +258,9 @@ impl RawWindow {
                 Err(error) => Some(Err(error)),
             },
         };
-        waiter.until_by(on, come)?
+        let answer = waiter.until_by(on, come)?;
+        // What was done before it is seen, as by who reads it directly.
+        fence(Acquire);
+        answer
     }
 }

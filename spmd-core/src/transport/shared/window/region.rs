@@ -28,7 +28,7 @@ mod system {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate};
-    use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
     use super::{ALIGN, Key};
 
@@ -121,7 +121,12 @@ mod system {
                 let flags = MapFlags::SHARED | MapFlags::FIXED;
                 mmap(room, bytes, access, flags, file, 0).inspect_err(|_| _ = munmap(room, bytes))
             };
-            Some(Region { start: NonNull::new(start.ok()?.cast())?, bytes, file: None })
+            let region = Region { start: NonNull::new(start.ok()?.cast())?, bytes, file: None };
+            let start = region.start.as_ptr().cast();
+            // A child that this process forks does not get it: it is no rank.
+            // SAFETY: the mapping just made, from which this takes nothing in this process.
+            unsafe { madvise(start, bytes, Advice::LinuxDontFork) }.ok()?;
+            Some(region)
         }
 
         fn number(&self) -> &AtomicU64 {
