@@ -11,15 +11,15 @@ mod mistakes;
 #[path = "mpi/polling.rs"]
 mod polling;
 mod support;
+#[path = "mpi/windows.rs"]
+mod windows;
 
 use std::time::{Duration, Instant};
 
 use mistakes::is_last;
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
-use spmd_conformance::{
-    communicators, full, messages, persistent, random, requests, started, windows,
-};
+use spmd_conformance::{communicators, full, messages, persistent, random, requests, started};
 use support::{Mpi, across_to_its_end, cluster};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };
@@ -129,19 +129,6 @@ fn started_calls_wait_no_longer_than_others() -> Result<()> {
 fn persistent_calls() -> Result<()> {
     let places = [(2, 1, "threads"), (2, 2, "virtual")];
     everywhere("persistent_calls", &places, &[], persistent::all)
-}
-
-#[test]
-fn every_call_of_windows() -> Result<()> {
-    let places = [(4, 1, "threads"), (2, 2, "threads"), (2, 2, "virtual")];
-    everywhere("every_call_of_windows", most(&places), &[], windows::all)
-}
-
-/// A step does not hold up a process that others may ask for something.
-#[test]
-fn windows_are_served_during_barriers() -> Result<()> {
-    let test = "windows_are_served_during_barriers";
-    everywhere(test, &[FLAT], &[], windows::used_during_barriers)
 }
 
 /// The same random sequence of calls on every rank.

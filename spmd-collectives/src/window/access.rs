@@ -18,7 +18,7 @@ use crate::blocks::room_for;
 const CHUNK: usize = 32 << 10;
 
 /// The first element of a part that is open, and in which the elements of a call lie; null if that is
-/// in another process.
+/// reached by requests.
 #[derive(Clone, Copy)]
 pub(super) struct Reached(*mut u8);
 
@@ -296,17 +296,16 @@ impl<T: Element> Window<T> {
             return Err(self.epochs.outside(&call, access.target));
         }
         self.raw.check(&call)?;
-        let (start, len) = match self.raw.is_elsewhere(access.target) {
-            true => (std::ptr::null_mut(), self.raw.len_of(access.target).unwrap_or(0)),
-            false => self.raw.open(access.target)?,
-        };
+        let elsewhere = || (std::ptr::null_mut(), self.raw.len_of(access.target).unwrap_or(0));
+        let (start, len) = self.raw.open(access.target)?.unwrap_or_else(elsewhere);
         at.check(&call, access.count, len)?;
         Ok(Reached(start))
     }
 
     /// The same of this rank's own part, at any time.
     fn own(&self, access: &Access, at: At) -> Result<Reached> {
-        let (start, len) = self.raw.open(access.target)?;
+        let part = self.raw.open(access.target)?;
+        let (start, len) = part.expect("a rank's own part lies in its process");
         at.check(&access.call::<T>(), access.count, len)?;
         Ok(Reached(start))
     }
@@ -343,7 +342,7 @@ fn on_host<T: Element>(access: &Access, place: Place) -> Result<()> {
 }
 
 impl Reached {
-    /// Whether the part lies in another process.
+    /// Whether the part lies in another process, which is asked for what is done to it.
     #[inline(always)]
     pub(super) fn is_elsewhere(self) -> bool {
         self.0.is_null()

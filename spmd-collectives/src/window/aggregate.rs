@@ -175,7 +175,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
         O: Operation<T> + Copy,
     {
         const { assert!(size_of::<O>() == 0, "an operation with state cannot be gathered") };
-        if !is_word::<T>() || self.window.raw.is_elsewhere(target) {
+        if !is_word::<T>() || self.window.raw.part(target).is_none() {
             return self.window.accumulate(&[x], target, offset, op);
         }
         /// # Safety

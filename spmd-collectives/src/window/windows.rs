@@ -9,7 +9,6 @@ use spmd_core::{Comm, DType, Element, Error, Result};
 
 use super::epochs::Epochs;
 use crate::cluster::announcing::{AllAnnouncements, announce};
-use crate::cluster::moving;
 use crate::sealed::Sealed;
 use crate::split;
 
@@ -97,13 +96,14 @@ impl Windows for Comm {
 /// ```
 ///
 /// # Over several processes
-/// The ranks of a host under `spmdrun`, and those of one process, access each other's parts directly.
-/// To parts of processes that MPI joins go requests, which these carry out while any of their ranks is
-/// in a call of this library, whatever it waits for, or polls: a process whose ranks compute holds
-/// up whoever accesses its parts, and a loop in which one looks at a part of the same process, its own
-/// or another rank's, must call [`flush`](Window::flush). [`put`](Window::put) and [`accumulate`](Window::accumulate) return
-/// when what they write is on its way, of which a rank has at most 1 MiB to each process; beyond
-/// that they wait.
+/// The ranks of a host access each other's parts directly, whether `spmdrun` or MPI joins their
+/// processes; over MPI, locks are asked for. To parts of other hosts, and to those that the system does
+/// not let a process map, go requests. What is asked for, a process does while any of its ranks is in a
+/// call of this library, whatever it waits for, or polls: one whose ranks compute holds up whoever
+/// asks it, and a loop in which one looks at a part of the same host must call
+/// [`flush`](Window::flush). [`put`](Window::put) and [`accumulate`](Window::accumulate) that are
+/// requests return when what they write is on its way, of which a rank has at most 1 MiB to each
+/// process; beyond that they wait.
 ///
 /// # Limits
 /// Locks are fair, so a rank that has one part locked, shared or not, and locks another, is told of a
@@ -131,9 +131,13 @@ fn make_over_processes(comm: Comm, call: &Call<'_>, n: usize, dtype: &DType) -> 
     let lens = |all: AllAnnouncements| all.said.iter().map(|said| said[0]).collect::<Vec<u64>>();
     let lens = announce(&comm, call, [n as u64, 0, 0], lens)?;
     let (raw, lacking) = RawWindow::over_processes(comm, call, &lens, dtype)?;
+    let lacking = lacking.map_or(0, |rank| rank as u64 + 1);
+    let [place, number] = raw.key();
     // By then all processes serve it.
-    let lacking = moving::greatest(raw.comm(), call, lacking.map_or(0, |rank| rank as u64 + 1))?;
+    let said = announce(raw.comm(), call, [lacking, place, number], |all| all.said)?;
+    let lacking = said.iter().map(|said| said[0]).max().unwrap_or(0);
     RawWindow::no_memory(call, (lacking as usize).checked_sub(1))?;
+    raw.find(|rank| [said[rank][1], said[rank][2]]);
     Ok(raw)
 }
 

@@ -1,8 +1,10 @@
 //! What a rank needs for the parts of a window that lie in other processes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::atomic::{Ordering::Release, fence};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use super::communicator::Comm;
 use crate::error::Result;
@@ -10,7 +12,7 @@ use crate::transport::cluster::Cluster;
 use crate::transport::cluster::one_sided::{Pattern, Request, Served, Serving, What};
 use crate::transport::cluster::packet::Packet;
 use crate::transport::shared::World;
-use crate::transport::shared::window::{Node, Parts};
+use crate::transport::shared::window::{Key, Node, Parts};
 
 /// What a rank needs for parts elsewhere.
 pub(super) struct Elsewhere {
@@ -20,7 +22,13 @@ pub(super) struct Elsewhere {
     /// For each process, a rank there to which it has sent what it does not know to be carried out,
     /// and how much.
     pub(super) under_way: RefCell<BTreeMap<usize, (usize, usize)>>,
+    /// When a flush has last looked at what others ask for.
+    looked: Cell<Option<Instant>>,
 }
+
+/// How long a rank that flushes again and again does not look at what others ask for: a look takes the
+/// time of many accesses.
+const LOOK_AFTER: Duration = Duration::from_micros(10);
 
 /// Has this process serve its parts of the window that `comm` is of.
 pub(super) fn serve(comm: &Comm, parts: Arc<Parts>) -> Arc<Served> {
@@ -35,6 +43,12 @@ pub(super) fn serve(comm: &Comm, parts: Arc<Parts>) -> Arc<Served> {
     served
 }
 
+/// Whether other processes of this host have ranks of `comm`, so that they may map this one's parts.
+pub(super) fn has_neighbors(comm: &Comm) -> bool {
+    let cluster = comm.cluster();
+    comm.scope.group.iter().any(|rank| cluster.is_neighbor(cluster.process_of(rank)))
+}
+
 impl Comm {
     pub(super) fn cluster(&self) -> &Arc<Cluster> {
         self.beyond.cluster.as_ref().expect("its ranks live in several processes")
@@ -44,12 +58,33 @@ impl Comm {
 impl Elsewhere {
     pub(super) fn new(comm: &Comm, served: Arc<Served>) -> Elsewhere {
         let (cluster, world) = (comm.cluster().clone(), comm.endpoint.world.clone());
-        Elsewhere { cluster, served, world, under_way: RefCell::default() }
+        let (under_way, looked) = Default::default();
+        Elsewhere { cluster, served, world, under_way, looked }
     }
 
     /// The place in queues here of a rank that lives elsewhere.
     pub(super) fn node(&self, rank: usize) -> Option<&Node> {
         self.served.node_elsewhere(rank)
+    }
+
+    /// Takes note of what each rank has said to be the key of its process's memory.
+    pub(super) fn find(&self, keys: &dyn Fn(usize) -> Key) {
+        self.served.find(|process| self.cluster.is_neighbor(process), keys);
+    }
+
+    /// Opens the part of a rank that lives in another process of this host, if that can be.
+    pub(super) fn open(&self, rank: usize) {
+        self.served.open(rank);
+    }
+
+    /// Whether it is time to look at what others ask for; then it counts as done.
+    pub(super) fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let due = self.looked.get().is_none_or(|last| now - last >= LOOK_AFTER);
+        if due {
+            self.looked.set(Some(now));
+        }
+        due
     }
 
     pub(super) fn serving(&self) -> Serving<'_> {
@@ -64,6 +99,8 @@ impl Elsewhere {
         asked: Asked<'_>,
     ) -> Result<()> {
         let Asked { what, pattern, data } = asked;
+        // Who takes it sees what this rank has written before, directly.
+        fence(Release);
         let (window, by, target_rank) = (self.served.window, me as u32, target as u32);
         let request = Request { window, by, target: target_rank, ticket, what, pattern, data };
         self.cluster.send(self.served.homes[target], &Packet::Request(request))

@@ -3,10 +3,10 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::sync::atomic::{Ordering::*, fence};
 
 use super::communicator::Comm;
-use super::elsewhere::{Elsewhere, serve};
+use super::elsewhere::{Elsewhere, has_neighbors, serve};
 use super::messages::check_place;
 use crate::buffer::{Buffer, BufferMut};
 use crate::call::Call;
@@ -19,7 +19,9 @@ use crate::rank::Status;
 use crate::transport::message::SendMode;
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::heap::Block;
-use crate::transport::shared::window::{Announced, HEAD, Head, Part, Parts, Retired, bytes_of};
+use crate::transport::shared::window::{
+    Announced, Head, Key, Part, Parts, Queue, Retired, bytes_of,
+};
 use crate::wait;
 
 /// The memory, locks and notices of a window.
@@ -96,7 +98,7 @@ impl RawWindow {
             });
             let parts = round.common(|| {
                 if !apart {
-                    return Arc::new(Parts::here(said, size));
+                    return Arc::new(Parts::here(said, size, false));
                 }
                 let start = block.as_ref().map_or(std::ptr::null_mut(), Block::pointer);
                 Arc::new(Parts::apart(said, size, (comm.me, start)))
@@ -111,7 +113,8 @@ impl RawWindow {
     }
 
     /// The same where the ranks of `comm` live in several processes; `lens` are the lengths of all
-    /// parts. The ranks must meet before they use it, and find whether one of them has no memory.
+    /// parts. The ranks must meet before they use it, find whether one of them has no memory, and
+    /// [tell](RawWindow::find) each other the [keys](RawWindow::key) of their memory.
     ///
     /// Errors: those of a collective.
     pub fn over_processes(
@@ -128,7 +131,8 @@ impl RawWindow {
                     let exists = here.local(members.world(rank)).is_none();
                     Announced { len: *len, offset: 0, exists }
                 });
-                let parts = Arc::new(Parts::here(said, dtype.size as usize));
+                let shared = has_neighbors(&comm);
+                let parts = Arc::new(Parts::here(said, dtype.size as usize, shared));
                 (parts.clone(), serve(&comm, parts))
             });
             round.arrive(1)?;
@@ -164,35 +168,52 @@ impl RawWindow {
 
     /// Where the elements of a rank's part are, and how many: memory that stays mapped as long as
     /// this lives, aligned to 128 bytes, and accessed by atomics of the words of its elements alone.
-    /// `None` if there is no such rank, or [`RawWindow::open`] has not been called for it.
+    /// `None` if there is no such rank, or [`RawWindow::open`] has not opened its part.
     #[inline]
     pub fn part(&self, rank: usize) -> Option<(*mut u8, usize)> {
         let part = self.parts.get(rank)?;
-        part.start().map(|start| (start.wrapping_add(HEAD), part.len))
+        part.elements().map(|start| (start, part.len))
     }
 
-    /// [`RawWindow::part`] of a rank of the window, for the first time.
+    /// [`RawWindow::part`] of a rank of the window, for the first time. `None` if it can only be
+    /// reached by requests.
     ///
     /// Errors: the system refuses to make it writable.
     #[cold]
-    pub fn open(&self, rank: usize) -> Result<(*mut u8, usize)> {
-        if let Some(part) = self.part(rank) {
+    pub fn open(&self, rank: usize) -> Result<Option<(*mut u8, usize)>> {
+        let part = self.part(rank);
+        if part.is_some() {
             return Ok(part);
         }
-        let world = &self.comm.endpoint.world;
-        let start = self.parts.open(rank, self.comm.world_rank(rank), world)?;
-        self.opened.borrow_mut().push(rank);
-        Ok((start.wrapping_add(HEAD), self.parts.get(rank).map_or(0, |part| part.len)))
+        match &self.elsewhere {
+            Some(elsewhere) => elsewhere.open(rank),
+            None => {
+                let world = &self.comm.endpoint.world;
+                self.parts.open(rank, self.comm.world_rank(rank), world)?;
+                self.opened.borrow_mut().push(rank);
+            }
+        }
+        Ok(self.part(rank))
     }
 
     pub(super) fn head(&self, rank: usize) -> Result<&Head> {
-        let start = match self.parts.get(rank).and_then(Part::start) {
-            Some(start) => start,
-            None => self.open(rank)?.0.wrapping_sub(HEAD),
-        };
-        // SAFETY: a part begins with a head, aligned, in memory that was zeroed, stays mapped as long
-        // as `self`, and is accessed by atomics alone, of which a head consists.
-        Ok(unsafe { &*start.cast::<Head>() })
+        let head = || self.parts.get(rank).and_then(Part::head);
+        if head().is_none() {
+            self.open(rank)?;
+        }
+        // SAFETY: aligned memory that was zeroed, stays mapped as long as the parts, which `self` holds,
+        // and is accessed by atomics alone (`Part::head`), of which a head consists.
+        head().map(|head| unsafe { &*head }).ok_or_else(|| self.corrupt())
+    }
+
+    /// What processes of this host find the memory of this one's parts by.
+    pub fn key(&self) -> Key {
+        self.parts.key()
+    }
+
+    /// Takes note of what each rank has said to be the key of its process.
+    pub fn find(&self, keys: impl Fn(usize) -> Key) {
+        self.elsewhere.iter().for_each(|elsewhere| elsewhere.find(&keys));
     }
 
     /// Whether something may have stopped the ranks since it was last looked.
@@ -215,16 +236,16 @@ impl RawWindow {
         if own { Ok(()) } else { Err(Error::argument(format!("{call}: {why}"))) }
     }
 
-    /// Orders what this rank has done in parts of its process before what it does next. Does what
-    /// other processes have asked for, and, where ranks share cores, lets others run, so that a loop
-    /// that looks again and again ends.
+    /// Orders what this rank has done directly before what it does next. Does, now and then, what other
+    /// processes have asked for, and, where ranks share cores, lets others run, so that a loop that
+    /// looks again and again ends.
     pub fn flush(&self) {
         fence(SeqCst);
-        if self.elsewhere.is_some() {
+        if self.elsewhere.as_ref().is_some_and(Elsewhere::is_due) {
             self.comm.endpoint.world.serve();
         }
-        let mode = self.comm.endpoint.world.mode;
-        if mode == Place::Virtual || self.comm.internals().shares_cores() {
+        let world = &self.comm.endpoint.world;
+        if world.mode == Place::Virtual || world.policy.shares_cores() {
             wait::relax();
         }
     }
@@ -234,6 +255,7 @@ impl RawWindow {
     /// Errors: as `Comm::send`.
     pub fn notify(&self, call: &Call<'_>, dest: usize, tag: u32) -> Result<()> {
         self.check_own(call)?;
+        fence(Release);
         self.comm.carried(call, || {
             let waiter = self.comm.waiter(call)?;
             self.comm.check_rank(call, "target", dest)?;
@@ -256,7 +278,7 @@ impl RawWindow {
     ) -> Result<Status> {
         self.check_own(call)?;
         let receive = || self.comm.receive(call, &mut [0u8; 0].view_mut(), source, tag);
-        self.comm.carried(call, receive)
+        self.comm.carried(call, receive).inspect(|_| fence(Acquire))
     }
 
     /// A meeting of all ranks, of which the one that has made the window is this.
@@ -267,8 +289,13 @@ impl RawWindow {
         if self.elsewhere.is_none() {
             return self.comm.internals().collective(call, |round| round.arrive(1));
         }
+        // What ranks of several processes have written directly is ordered by nobody else: the steps are
+        // a library's.
+        fence(Release);
         // SAFETY: no memory is named.
-        unsafe { self.comm.internals().collective_on_cluster(call, (), |leader| leader.meet()) }
+        unsafe { self.comm.internals().collective_on_cluster(call, (), |leader| leader.meet())? };
+        fence(Acquire);
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
-//! Access to parts of a window that lie in other processes, by requests.
+//! Access to parts of a window that lie in other processes and are not mapped here, by requests.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{Ordering::Acquire, fence};
 
 use super::elsewhere::Asked;
 use super::window::RawWindow;
@@ -23,10 +24,11 @@ const ASKED: usize = 16;
 pub struct Answer<'a>(Ticket<'a>, usize);
 
 impl RawWindow {
-    /// Whether the part of a rank lies in another process, which is asked for all that is done to it.
+    /// Whether a rank lives in a process without a common arena, which is asked for what is done to
+    /// the locks of its part, and to the elements if these are not [reached](RawWindow::part).
     #[inline]
-    pub fn is_elsewhere(&self, rank: usize) -> bool {
-        self.elsewhere.is_some() && self.parts.get(rank).is_some_and(|part| part.start().is_none())
+    pub(super) fn is_elsewhere(&self, rank: usize) -> bool {
+        self.elsewhere.is_some() && self.parts.get(rank).is_some_and(|part| part.head().is_none())
     }
 
     /// Writes the elements of `data` to a part elsewhere, which lie in it.
@@ -256,6 +258,9 @@ impl RawWindow {
                 Err(error) => Some(Err(error)),
             },
         };
-        waiter.until_by(on, come)?
+        let answer = waiter.until_by(on, come)?;
+        // What was done before it is seen, as by who reads it directly.
+        fence(Acquire);
+        answer
     }
 }

@@ -45,18 +45,24 @@ impl Policy {
         threads + self.elsewhere <= self.cores
     }
 
+    /// Whether the threads that run ranks here, and those elsewhere, are more than their cores.
+    #[inline]
+    pub(crate) fn shares_cores(&self) -> bool {
+        !self.has_cores_for(threads::running().max(1))
+    }
+
     /// How often the program may poll in a row before others are let run.
     pub(crate) fn polls(&self) -> u32 {
-        if self.has_cores_for(threads::running().max(1)) { POLLS } else { POLLS_SHARED }
+        if self.shares_cores() { POLLS_SHARED } else { POLLS }
     }
 
     /// How often to poll, and then how often to yield.
     pub(super) fn patience(&self, polled: bool) -> (u32, u32) {
-        match (self.has_cores_for(threads::running().max(1)), polled) {
-            (true, true) => (POLLED_SPINS, POLLED_YIELDS),
-            (true, false) => (self.spins, 0),
-            (false, true) => (self.spins_shared, POLLED_YIELDS),
-            (false, false) => (self.spins_shared, self.yields),
+        match (self.shares_cores(), polled) {
+            (false, true) => (POLLED_SPINS, POLLED_YIELDS),
+            (false, false) => (self.spins, 0),
+            (true, true) => (self.spins_shared, POLLED_YIELDS),
+            (true, false) => (self.spins_shared, self.yields),
         }
     }
 }

@@ -24,6 +24,8 @@ const HYBRID: f64 = 0.2;
 
 const KIB: usize = 1 << 10;
 const CALLS: [&str; 5] = ["allreduce", "broadcast", "reduce", "allgather", "alltoall"];
+/// Calls of windows, each with a flush.
+const ACCESSES: [&str; 2] = ["put", "get"];
 /// Bytes, and how many calls are measured.
 const SIZES: [(usize, usize); 4] =
     [(8, 20_000), (4 * KIB, 10_000), (64 * KIB, 1000), (1024 * KIB, 200)];
@@ -98,6 +100,10 @@ pub(super) fn pair_rows() -> Vec<Row> {
     for (bytes, iterations) in SIZES {
         rows.extend(CALLS.map(|bench| two(bench, bytes, iterations)));
     }
+    for (bytes, iterations) in [SIZES[0], SIZES[3]] {
+        rows.extend(ACCESSES.map(|bench| two(bench, bytes, iterations)));
+    }
+    rows.push(two("fetch-and-add", 8, 20_000));
     rows
 }
 

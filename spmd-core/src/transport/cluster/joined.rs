@@ -183,6 +183,12 @@ impl Cluster {
         rank / self.each
     }
 
+    /// Whether this is another process of this host, with which memory can be shared.
+    pub(crate) fn is_neighbor(&self, process: usize) -> bool {
+        let (hosts, own) = (self.fabric.hosts(), self.fabric.process());
+        process != own && hosts[process] == hosts[own] && self.fabric.simulated().is_none()
+    }
+
     /// Processes that use cores of this one, itself among them.
     pub(crate) fn processes_beside(&self) -> usize {
         self.join_exchange.beside

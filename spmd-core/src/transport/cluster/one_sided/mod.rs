@@ -1,9 +1,11 @@
 //! Windows whose ranks live in several processes.
 //!
-//! A rank accesses the parts of its own process directly. What it does to a part of another process
-//! goes there as requests, packets of which each is for at most [`MOST`] bytes of the part. Whoever
-//! takes packets in that process carries them out, by the same atomics as its ranks, and answers
-//! those that have a ticket. So a target serves requests while any of its ranks is in a call.
+//! A rank accesses the parts of its own process directly, and the elements of those of its host, which
+//! it maps when it first uses one (`shared/window/region.rs`). All else that it does to a part of another
+//! process goes there as requests, packets of which each is for at most [`MOST`] bytes of the part.
+//! Whoever takes packets in that process carries them out, by the same atomics as all who access the
+//! part directly, and answers those that have a ticket. So a target serves requests while any of its
+//! ranks is in a call, and whether a process has mapped a part is nobody's business but its own.
 //!
 //! ```text
 //! put, change        one request a piece; no answer

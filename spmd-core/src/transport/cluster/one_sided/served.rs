@@ -1,14 +1,14 @@
 //! The windows of this process whose other ranks live elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use super::answers::Answers;
 use crate::group::Group;
-use crate::transport::shared::window::{LockKind, Node, Parts};
+use crate::transport::shared::window::{Key, LockKind, NONE, Node, Parts};
 
 /// A window, as this process serves it.
 pub(crate) struct Served {
@@ -20,6 +20,8 @@ pub(crate) struct Served {
     pub(crate) homes: Box<[usize]>,
     /// The first rank in each process that has some.
     pub(crate) first_ranks: BTreeMap<usize, usize>,
+    /// The other processes of this host whose parts can be mapped, once they have told.
+    neighbors: OnceLock<BTreeMap<usize, Neighbor>>,
     /// Places in queues for ranks of other processes.
     pub(super) nodes: Box<[Node]>,
     /// What those have locked here, or have asked for.
@@ -29,6 +31,13 @@ pub(crate) struct Served {
     pub(super) users: AtomicUsize,
     /// Processes that have it.
     open: Mutex<BTreeSet<usize>>,
+}
+
+/// A process whose parts can be mapped.
+struct Neighbor {
+    key: Key,
+    /// Whether they are, once it has been tried.
+    mapped: OnceLock<bool>,
 }
 
 /// The locks of one rank of another process.
@@ -52,8 +61,41 @@ impl Served {
         let ranks = homes.iter().enumerate().rev();
         let first_ranks: BTreeMap<usize, usize> = ranks.map(|(rank, home)| (*home, rank)).collect();
         let open = Mutex::new(first_ranks.keys().copied().collect());
-        let (locks, answers, users) = (Mutex::default(), Answers::default(), users.into());
-        Served { window, parts, members, homes, first_ranks, nodes, locks, answers, users, open }
+        let (neighbors, locks, answers) = Default::default();
+        Served {
+            window,
+            parts,
+            members,
+            homes,
+            first_ranks,
+            neighbors,
+            nodes,
+            locks,
+            answers,
+            users: users.into(),
+            open,
+        }
+    }
+
+    /// Takes note of what each rank has said to be the key of its process's memory. All ranks of this
+    /// process know the same.
+    pub(crate) fn find(&self, is_neighbor: impl Fn(usize) -> bool, keys: &dyn Fn(usize) -> Key) {
+        self.neighbors.get_or_init(|| {
+            let all = self.first_ranks.iter().filter(|(process, _)| is_neighbor(**process));
+            let all = all.map(|(process, rank)| (*process, keys(*rank)));
+            let new = |key| Neighbor { key, mapped: OnceLock::new() };
+            all.filter(|(_, key)| *key != NONE).map(|(process, key)| (process, new(key))).collect()
+        });
+    }
+
+    /// Maps the parts of the process in which a rank lives, if that can be.
+    pub(crate) fn open(&self, rank: usize) {
+        let Some(home) = self.homes.get(rank) else { return };
+        let Some(neighbor) = self.neighbors.get().and_then(|all| all.get(home)) else { return };
+        neighbor.mapped.get_or_init(|| {
+            let there = |rank: &usize| self.homes[*rank] == *home;
+            self.parts.open_region(neighbor.key, (0..self.homes.len()).filter(there))
+        });
     }
 
     /// The place in queues here of a rank of another process.
@@ -136,7 +178,7 @@ mod tests {
 
     fn served() -> Arc<Served> {
         let part = |exists| Announced { len: 4, offset: 0, exists };
-        let parts = Parts::here([true, false].map(part).into_iter(), 8);
+        let parts = Parts::here([true, false].map(part).into_iter(), 8, false);
         let homes = Box::from([0, 1]);
         Arc::new(Served::new((9, Group::World(2)), Arc::new(parts), homes, 1))
     }

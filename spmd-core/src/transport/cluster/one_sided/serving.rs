@@ -8,7 +8,7 @@ use super::request::{Request, What};
 use super::served::Served;
 use crate::error::{Error, Result};
 use crate::transport::shared::window::words::{self, Word};
-use crate::transport::shared::window::{HEAD, Head, LockKind, Node, Part, Queue, lock_of};
+use crate::transport::shared::window::{Head, LockKind, Node, Part, Queue, lock_of};
 use crate::transport::shared::{FaultScope, World};
 
 /// This process, while it carries something out at a window.
@@ -43,25 +43,25 @@ impl Serving<'_> {
         }
         let (by, target) = (request.by as usize, request.target as usize);
         let Some(part) = self.served.parts.get(target) else { return };
-        let Some(start) = part.start() else { return };
+        let Some(head) = self.head(part) else { return };
         match request.what {
             What::Flush => self.answer(by, request.ticket, &[]),
             What::Lock(kind, mode) if self.may_lock(kind, target) => {
                 if !self.served.asks(by, (kind, target), request.ticket) {
                     return;
                 }
-                match lock_of(self.head(start), kind).enter(by, mode, self) {
+                match lock_of(head, kind).enter(by, mode, self) {
                     Ok(true) => self.grant(by),
                     Ok(false) => {}
                     Err(error) => self.tell(&error),
                 }
             }
             What::Unlock(kind) if self.served.leaves(by, (kind, target)) => {
-                let left = lock_of(self.head(start), kind).leave(by, self);
+                let left = lock_of(head, kind).leave(by, self);
                 left.unwrap_or_else(|error| self.tell(&error));
             }
             What::Lock(..) | What::Unlock(_) => {}
-            _ => self.access(start.wrapping_add(HEAD), part, request),
+            _ => self.access(part, request),
         }
     }
 
@@ -84,8 +84,9 @@ impl Serving<'_> {
         kind != LockKind::Window || target == 0
     }
 
-    /// Reads or writes words of a part whose elements start here.
-    fn access(&self, start: *mut u8, part: &Part, request: &Request<'_>) {
+    /// Reads or writes words of a part that lives here.
+    fn access(&self, part: &Part, request: &Request<'_>) {
+        let Some(start) = part.elements() else { return };
         let (size, Request { what, pattern, data, .. }) = (self.served.parts.word(), *request);
         let word = size.bytes();
         if !request.fits(self.served.parts.words(part), word) {
@@ -128,17 +129,18 @@ impl Serving<'_> {
         }
     }
 
-    fn head(&self, start: *mut u8) -> &Head {
-        // SAFETY: a part begins with a head, aligned, in memory that was zeroed, stays mapped as long
-        // as the window is served, and is accessed by atomics alone, of which a head consists.
-        unsafe { &*start.cast::<Head>() }
+    /// The head of a part, if that lives here.
+    fn head(&self, part: &Part) -> Option<&Head> {
+        // SAFETY: aligned memory that was zeroed, stays mapped as long as the parts, which `self` holds,
+        // and is accessed by atomics alone (`Part::head`), of which a head consists.
+        part.head().map(|head| unsafe { &*head })
     }
 
     /// A rank of another process has the lock that it has asked for.
     pub(crate) fn grant(&self, by: usize) {
         let Some(((kind, target), ticket)) = self.served.gets(by) else { return };
-        if let Some(start) = self.served.parts.get(target).and_then(Part::start) {
-            lock_of(self.head(start), kind).is_held_by(by);
+        if let Some(head) = self.served.parts.get(target).and_then(|part| self.head(part)) {
+            lock_of(head, kind).is_held_by(by);
         }
         self.answer(by, ticket, &[]);
     }
@@ -153,8 +155,8 @@ impl Serving<'_> {
 impl Queue for Serving<'_> {
     fn node(&self, rank: usize) -> Result<&Node> {
         let part = self.served.parts.get(rank).ok_or_else(|| self.corrupt())?;
-        match part.start() {
-            Some(start) => Ok(&self.head(start).node),
+        match self.head(part) {
+            Some(head) => Ok(&head.node),
             None => self.served.node_elsewhere(rank).ok_or_else(|| self.corrupt()),
         }
     }
@@ -164,7 +166,7 @@ impl Queue for Serving<'_> {
     }
 
     fn wake(&self, rank: usize) {
-        match self.served.parts.get(rank).and_then(Part::start) {
+        match self.served.parts.get(rank).and_then(Part::head) {
             Some(_) => self.world.bell(self.served.members.world(rank)).ring(),
             None => self.grant(rank),
         }

@@ -4,7 +4,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
+use parking_lot::Mutex;
+
 use super::lock::{Lock, LockKind, Node};
+use super::region::{self, Key, Region};
 use super::words::WordSize;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -34,10 +37,10 @@ pub(crate) fn lock_of(head: &Head, kind: LockKind) -> &Lock {
     }
 }
 
-/// Where the elements of a part begin.
-pub(crate) const HEAD: usize = size_of::<Head>();
+/// Where the elements begin in a part that is in one piece.
+const HEAD: usize = size_of::<Head>();
 
-/// Bytes of a part, if that is a number that an allocation can have.
+/// Bytes of a part in one piece, if that is a number that an allocation can have.
 pub(crate) fn bytes_of(len: u64, size: usize) -> Option<usize> {
     let bytes = usize::try_from(len).ok()?.checked_mul(size)?.checked_add(HEAD)?;
     Layout::from_size_align(bytes, align_of::<Head>()).ok().map(|_| bytes)
@@ -45,8 +48,11 @@ pub(crate) fn bytes_of(len: u64, size: usize) -> Option<usize> {
 
 /// One rank's part.
 pub(crate) struct Part {
-    /// Where it starts, null while it has not been opened for writing.
-    start: AtomicPtr<u8>,
+    /// Its head, null while it has not been opened for writing, and of a part that lives in a process
+    /// without a common arena.
+    head: AtomicPtr<Head>,
+    /// Its first element, null while it has not been opened for writing.
+    elements: AtomicPtr<u8>,
     /// Its elements.
     pub(crate) len: usize,
     /// Where it is in the segment of its rank, a process.
@@ -66,8 +72,11 @@ pub(crate) struct Parts {
     parts: Box<[Part]>,
     /// Bytes of an element.
     size: usize,
-    /// Those that lie on the ordinary heap.
+    /// What lies on the ordinary heap.
     allocations: Vec<(*mut u8, Layout)>,
+    /// What is shared with processes without a common arena: the one of this process, and those of
+    /// others, once they are opened.
+    regions: Mutex<Vec<Region>>,
     /// A rank for whose part there is no memory.
     pub(crate) lacking: Option<usize>,
 }
@@ -79,21 +88,41 @@ unsafe impl Sync for Parts {}
 
 impl Parts {
     /// Parts of ranks of one address space, which are made here, but for those that exist
-    /// elsewhere.
-    pub(crate) fn here(said: impl ExactSizeIterator<Item = Announced>, size: usize) -> Parts {
+    /// elsewhere. If they are `shared`, processes of this host may open them, where the system lets
+    /// them.
+    pub(crate) fn here(
+        said: impl ExactSizeIterator<Item = Announced> + Clone,
+        size: usize,
+        shared: bool,
+    ) -> Parts {
+        let lens = said.clone().filter(|part| !part.exists).map(|part| part.len);
+        let region = if shared { room_of(lens, size).and_then(Region::create) } else { None };
+        let mut room = region.as_ref().map(Region::room);
         let (mut parts, mut lacking, mut allocations) = (Vec::new(), None, Vec::new());
         parts.reserve_exact(said.len());
         for (rank, part) in said.enumerate() {
             let bytes = bytes_of(part.len, size);
-            let start = bytes.filter(|_| !part.exists);
-            let start = start.and_then(|bytes| allocate(bytes, &mut allocations));
-            if bytes.is_none() || (start.is_none() && !part.exists) {
+            let mut made = (null_mut(), null_mut());
+            if let Some(bytes) = bytes.filter(|_| !part.exists) {
+                let own = if room.is_some() { HEAD } else { bytes };
+                if let Some(start) = allocate(own, &mut allocations) {
+                    let elements = room.unwrap_or(start.wrapping_add(HEAD));
+                    made = (start, elements);
+                }
+                room = room.map(|it| it.wrapping_add(place_of(bytes - HEAD)));
+            }
+            if bytes.is_none() || (made.0.is_null() && !part.exists) {
                 lacking = lacking.or(Some(rank));
             }
-            let start = AtomicPtr::new(start.unwrap_or(null_mut()));
-            parts.push(Part { start, len: part.len as usize, offset: 0 });
+            parts.push(Part {
+                head: AtomicPtr::new(made.0.cast()),
+                elements: AtomicPtr::new(made.1),
+                len: part.len as usize,
+                offset: 0,
+            });
         }
-        Parts { parts: parts.into(), size, allocations, lacking }
+        let regions = Mutex::new(region.into_iter().collect());
+        Parts { parts: parts.into(), size, allocations, regions, lacking }
     }
 
     /// Parts of processes, each in its rank's heap; that of rank `me` starts at `own`.
@@ -107,11 +136,20 @@ impl Parts {
             if !part.exists {
                 lacking = lacking.or(Some(rank));
             }
-            let start = AtomicPtr::new(if rank == me { own } else { null_mut() });
-            Part { start, len: part.len as usize, offset: part.offset }
+            let new = Part {
+                head: AtomicPtr::default(),
+                elements: AtomicPtr::default(),
+                len: part.len as usize,
+                offset: part.offset,
+            };
+            if rank == me {
+                new.starts_at(own);
+            }
+            new
         };
         let parts = said.enumerate().map(part).collect();
-        Parts { parts, size, allocations: Vec::new(), lacking }
+        let (allocations, regions) = Default::default();
+        Parts { parts, size, allocations, regions, lacking }
     }
 
     /// The words that elements consist of.
@@ -145,7 +183,7 @@ impl Parts {
     ///
     /// Errors: the system refuses it; what the rank has said of its part cannot be.
     #[cold]
-    pub(crate) fn open(&self, rank: usize, in_world: usize, world: &World) -> Result<*mut u8> {
+    pub(crate) fn open(&self, rank: usize, in_world: usize, world: &World) -> Result<()> {
         let part = &self.parts[rank];
         let bytes = bytes_of(part.len as u64, self.size);
         let lies = || Error::corrupt(in_world, "its part of a window lies outside its arena");
@@ -154,19 +192,56 @@ impl Parts {
         let start = start.and_then(|(bytes, at)| world.memory.heap(in_world, at, bytes));
         let (start, bytes) = start.zip(bytes).ok_or_else(lies)?;
         world.memory.share_pages(start, bytes, true)?;
-        part.start.store(start, Relaxed);
-        Ok(start)
+        part.starts_at(start);
+        Ok(())
     }
 
     /// Takes back that a part is writable here. That the system refuses it is no harm: nobody writes
     /// there any more.
     pub(crate) fn close(&self, rank: usize, world: &World) {
         let part = &self.parts[rank];
-        let start = part.start.swap(null_mut(), Relaxed);
+        part.elements.store(null_mut(), Relaxed);
+        let start = part.head.swap(null_mut(), Relaxed).cast::<u8>();
         if let Some(bytes) = bytes_of(part.len as u64, self.size).filter(|_| !start.is_null()) {
             let _ = world.memory.share_pages(start, bytes, false);
         }
     }
+
+    /// What processes of this host find the elements of the parts by that live here.
+    pub(crate) fn key(&self) -> Key {
+        self.regions.lock().iter().find_map(Region::key).unwrap_or(region::NONE)
+    }
+
+    /// Opens the parts of these ranks, which are all that live in one other process, ascending: there
+    /// their elements lie in the region with this key. Whether they could be.
+    pub(crate) fn open_region(&self, key: Key, ranks: impl Iterator<Item = usize> + Clone) -> bool {
+        let parts = || ranks.clone().filter_map(|rank| self.parts.get(rank));
+        let room = room_of(parts().map(|part| part.len as u64), self.size);
+        let Some(region) = room.and_then(|room| Region::open(key, room)) else { return false };
+        let mut place = region.room();
+        // Before anybody reads an address in it.
+        self.regions.lock().push(region);
+        for part in parts() {
+            part.elements.store(place, Release);
+            place = place.wrapping_add(place_of(part.len * self.size));
+        }
+        true
+    }
+}
+
+/// Bytes that so many bytes of elements take in a region.
+fn place_of(bytes: usize) -> usize {
+    bytes.next_multiple_of(region::ALIGN)
+}
+
+/// Bytes of the elements of parts of these lengths in a region, if that is a number that an allocation
+/// can have.
+fn room_of(lens: impl Iterator<Item = u64>, size: usize) -> Option<usize> {
+    let mut all = 0usize;
+    for len in lens {
+        all = all.checked_add(place_of(bytes_of(len, size)? - HEAD))?;
+    }
+    isize::try_from(all).ok().map(|_| all)
 }
 
 /// Zeroed memory, aligned as a [`Head`]. Large blocks come from the system as zeros where no more than
@@ -184,11 +259,25 @@ fn allocate(bytes: usize, all: &mut Vec<(*mut u8, Layout)>) -> Option<*mut u8> {
 }
 
 impl Part {
-    /// Where it starts, if it is writable here.
+    /// It begins here, in one piece.
+    fn starts_at(&self, start: *mut u8) {
+        self.head.store(start.cast(), Relaxed);
+        self.elements.store(start.wrapping_add(HEAD), Relaxed);
+    }
+
+    /// Its head, if it is writable here: aligned, in memory that was zeroed, stays mapped as long as the
+    /// parts and is accessed by atomics alone.
     #[inline]
-    pub(crate) fn start(&self) -> Option<*mut u8> {
-        let start = self.start.load(Relaxed);
-        (!start.is_null()).then_some(start)
+    pub(crate) fn head(&self) -> Option<*mut Head> {
+        let head = self.head.load(Relaxed);
+        (!head.is_null()).then_some(head)
+    }
+
+    /// Its first element, if they are writable here: memory that stays mapped as long as the parts.
+    #[inline]
+    pub(crate) fn elements(&self) -> Option<*mut u8> {
+        let elements = self.elements.load(Acquire);
+        (!elements.is_null()).then_some(elements)
     }
 }
 
