@@ -23,9 +23,6 @@ use crate::transport::shared::posted::Arrivals;
 use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, Companion, Startable};
 
-/// Of so many receives that are posted, one looks for what has come to those before it.
-const LOOK_EVERY: usize = 16;
-
 /// Runs what may end a buffer of the program's own: a panic of that must not pass through a wait,
 /// which may be for peers that use memory.
 pub(super) fn quietly(run: impl FnOnce()) {
@@ -74,8 +71,6 @@ pub(super) struct Outstanding {
     free: RefCell<Vec<usize>>,
     /// Receives whose messages have not come.
     awaited: Cell<usize>,
-    /// How many were posted.
-    posted: Cell<usize>,
     /// Receives that have their messages, and are to be concluded.
     received: RefCell<Vec<usize>>,
     /// Messages whose data are to be taken from their senders.
@@ -101,7 +96,6 @@ impl Outstanding {
                 receives: RefCell::default(),
                 free: RefCell::default(),
                 awaited: Cell::new(0),
-                posted: Cell::new(0),
                 received: RefCell::default(),
                 large: RefCell::default(),
                 sends: RefCell::default(),
@@ -128,6 +122,21 @@ impl Outstanding {
             sends.retain(|send| !send.is_over());
         }
         sends.push(send);
+    }
+
+    /// Takes what has come to the receives of the agent that runs here. Whether one still waits for
+    /// its message. Of what is over with that, nothing stays.
+    ///
+    /// Errors: as [`Outstanding::of`].
+    pub(super) fn look_of(comm: &Comm) -> Result<bool> {
+        let outstanding = Outstanding::of(comm)?;
+        outstanding.look();
+        if Companion::is_settled(&*outstanding) {
+            drop(outstanding);
+            wait::settle();
+            return Ok(false);
+        }
+        Ok(outstanding.awaits())
     }
 
     /// A number for a receive of this communicator by the agent that runs here.
@@ -217,14 +226,6 @@ impl Outstanding {
     #[inline]
     pub(super) fn awaits(&self) -> bool {
         self.awaited.get() > 0
-    }
-
-    /// The same for one of many calls: now and then.
-    pub(super) fn look_sometimes(&self) {
-        let posted = self.posted.replace(self.posted.get().wrapping_add(1));
-        if posted.is_multiple_of(LOOK_EVERY) {
-            self.look();
-        }
     }
 
     /// Takes what has come to its receives. Whether something has.

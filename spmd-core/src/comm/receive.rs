@@ -7,9 +7,9 @@ use crate::element::{DType, Element};
 use crate::error::{ElementType, Error, Result, Truncated};
 use crate::rank::Status;
 use crate::transport::message::{Envelope, MatchPattern};
-use crate::transport::shared::Arrived;
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::waiter::Waiter;
+use crate::transport::shared::{Arrived, Body};
 
 impl Comm {
     /// Receives a message into `view`.
@@ -20,9 +20,41 @@ impl Comm {
         source: Option<usize>,
         tag: Option<u32>,
     ) -> Result<Status> {
+        self.check_stopped(call)?;
+        let pattern = self.pattern(call, source, tag)?;
+        // Most that is received in a row has come: no wait, and no more moves of what it finds.
+        let come = self.route.transport.take(&pattern)?;
+        if let Some(arrived) = &come
+            && let Some(status) = self.receive_as_it_is(arrived, view)
+        {
+            return Ok(status);
+        }
         let waiter = self.waiter(call)?;
-        let arrived = self.await_message(call, source, tag, &waiter)?;
+        let arrived = match come {
+            Some(arrived) => arrived,
+            None => self.await_message(&pattern, &waiter)?,
+        };
         self.receive_arrived(arrived, call, view, &waiter)
+    }
+
+    /// Receives a message that lies where it came, if all is right with it, and all bytes are values.
+    #[inline]
+    pub(super) fn receive_as_it_is(
+        &self,
+        arrived: &Arrived<'_>,
+        view: &mut ViewMut<'_>,
+    ) -> Option<Status> {
+        let (Body::Lent(data), envelope) = (&arrived.body, &arrived.envelope) else { return None };
+        let (dtype, len) = (view.dtype(), envelope.count as usize);
+        let right = envelope.dtype == dtype.id
+            && len <= view.len()
+            && len * dtype.size as usize == envelope.bytes
+            && !self.endpoint.must_check(dtype);
+        let into = view.contiguous_mut().filter(|_| right)?;
+        // SAFETY: the buffer has room for the message, which is not longer, and whose bytes are values
+        // of its element type: the types are the same, and all bytes are values.
+        unsafe { data.copy(into) };
+        Some(self.status(envelope))
     }
 
     /// Receives a message that has come.
@@ -63,7 +95,11 @@ impl Comm {
     ) -> Result<(Vec<T>, Status)> {
         assert!(dtype.size == T::DTYPE.size && dtype.valid.is_some() == T::DTYPE.valid.is_some());
         let waiter = self.waiter(call)?;
-        let arrived = self.await_message(call, source, tag, &waiter)?;
+        let pattern = self.pattern(call, source, tag)?;
+        let arrived = match self.route.transport.take(&pattern)? {
+            Some(arrived) => arrived,
+            None => self.await_message(&pattern, &waiter)?,
+        };
         self.receive_vec_arrived(arrived, call, dtype, &waiter)
     }
 
@@ -135,20 +171,9 @@ impl Comm {
         Ok(MatchPattern { context: self.scope.context, source, tag })
     }
 
-    fn await_message(
-        &self,
-        call: &Call<'_>,
-        source: Option<usize>,
-        tag: Option<u32>,
-        waiter: &Waiter<'_>,
-    ) -> Result<Arrived<'_>> {
-        let pattern = self.pattern(call, source, tag)?;
-        // Most that is received in a row has come: no wait, and no more moves of what it finds.
-        if let Some(arrived) = self.route.transport.take(&pattern)? {
-            return Ok(arrived);
-        }
+    fn await_message(&self, pattern: &MatchPattern, waiter: &Waiter<'_>) -> Result<Arrived<'_>> {
         waiter.ended_by(Agent::MESSAGE);
-        waiter.until_by(pattern.source, || self.route.transport.take(&pattern).transpose())?
+        waiter.until_by(pattern.source, || self.route.transport.take(pattern).transpose())?
     }
 
     pub(super) fn status(&self, envelope: &Envelope) -> Status {

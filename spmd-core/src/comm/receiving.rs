@@ -45,21 +45,22 @@ impl Comm {
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(form);
         check_place(&call, view.place())?;
-        // Taken first: what `look` ends may wait, and forgets those of which nothing is left.
-        let number = Outstanding::number_of(self)?;
-        // What has come is for those that were posted before, if they want it.
-        number.outstanding().look_sometimes();
+        // What has come is for those that were posted before, if they want it; and where none is left
+        // that waits, this one may have its message without being posted.
+        let behind_others = wait::progresses() && Outstanding::look_of(self)?;
         let mut large = None;
         let (pattern, status) = self.carried(&call, || {
             self.check_stopped(&call)?;
             let pattern = self.pattern(&call, source, tag)?;
-            // Behind others, it is posted at once.
-            if number.outstanding().awaits() {
+            if behind_others {
                 return Ok((pattern, None));
             }
             let Some(arrived) = self.route.transport.take(&pattern)? else {
                 return Ok((pattern, None));
             };
+            if let Some(status) = self.receive_as_it_is(&arrived, &mut view) {
+                return Ok((pattern, Some(status)));
+            }
             let Arrived { envelope, body } = arrived;
             match body {
                 Body::UnexpectedMessage(data @ Data::There(_)) => {
@@ -77,6 +78,7 @@ impl Comm {
         if let Some(status) = status {
             return Ok(Request::ended(gives(buf, status)));
         }
+        let number = Outstanding::number_of(self)?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
         unsafe { self.post_recv(number, (buf, gives), call, pattern, large) }
     }
@@ -261,9 +263,13 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
         let mut buf = self.buf.take().expect("a receive gets one message");
         let received = catch_unwind(AssertUnwindSafe(|| {
             let arrived = arrived;
-            let waiter = self.comm.waiter(&self.call)?;
+            self.comm.check_stopped(&self.call)?;
             self.comm.route.transport.receives(&arrived)?;
             let mut view = buf.view_mut();
+            if let Some(status) = self.comm.receive_as_it_is(&arrived, &mut view) {
+                return Ok(status);
+            }
+            let waiter = self.comm.waiter(&self.call)?;
             self.comm.receive_arrived(arrived, &self.call, &mut view, &waiter)
         }));
         let received = received.unwrap_or_else(|payload| {

@@ -28,7 +28,7 @@ pub(super) const WITHIN: *const () = dangling();
 
 /// Whether whoever runs here has started calls that are not over, or is one.
 #[inline]
-pub(super) fn progresses() -> bool {
+pub(crate) fn progresses() -> bool {
     !STARTED.get().is_null()
 }
 

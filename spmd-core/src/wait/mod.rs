@@ -25,11 +25,13 @@ mod worker;
 pub(crate) use bell::Bell;
 pub(crate) use completion::{Completed, Completion};
 pub(crate) use coroutine::{AgentKey, key as agent};
-pub(crate) use current::{current, is_started, set_current};
+pub(crate) use current::{current, is_started, progresses, set_current};
 pub(crate) use fences::Fences;
 pub(crate) use policy::{Policy, WaitHooks, cores};
 pub(crate) use start::{StartedHandle, companion, refuse, start, until_over};
-pub(crate) use started::{Companion, Outcome, Startable, all_over, finish, go_on, unknown_failure};
+pub(crate) use started::{
+    Companion, Outcome, Startable, all_over, finish, go_on, settle, unknown_failure,
+};
 pub(crate) use threads::{
     Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };

@@ -312,7 +312,7 @@ pub(super) fn pass(why: Resumed) -> Progress {
 }
 
 /// Forgets those of the agent that runs here of which nothing is left.
-pub(super) fn settle() {
+pub(crate) fn settle() {
     keep(|going| !going.is_settled());
 }
 
