@@ -84,6 +84,7 @@ fn nonsense_in_settings() {
         ("SPMD_TIMEOUT", "-3"),
         ("SPMD_TIMEOUT", "NaN"),
         ("SPMD_TIMEOUT", "inf"),
+        ("SPMD_PROGRESS", "threads"),
         ("SPMD_STACK_SIZE", "0"),
         ("SPMD_STACK_SIZE", "2MB"),
         ("SPMD_CORES", "0"),

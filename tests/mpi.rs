@@ -10,6 +10,8 @@ mod failures;
 mod mistakes;
 #[path = "mpi/polling.rs"]
 mod polling;
+#[path = "mpi/progress.rs"]
+mod progress;
 mod support;
 #[path = "mpi/windows.rs"]
 mod windows;

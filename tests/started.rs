@@ -6,6 +6,7 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use spmd::Progress;
 use spmd::prelude::*;
 
 use support::World;
@@ -14,6 +15,22 @@ use support::World;
 const LARGE: usize = 512 << 10;
 
 const RANKS: [usize; 4] = [1, 2, 3, 5];
+
+/// Who goes on with the calls.
+const WAYS: [Progress; 2] = [Progress::Calls, Progress::Thread];
+
+/// Runs `body` on each of these numbers of ranks, in every place and both ways.
+fn everywhere(
+    test: &str,
+    world: World,
+    ranks: &[usize],
+    body: impl Fn(&Ctx) -> Result<()> + Sync,
+) -> Result<()> {
+    for progress in WAYS {
+        World { progress, ..world.clone() }.everywhere(test, ranks, &body)?;
+    }
+    Ok(())
+}
 
 /// What `rank` contributes in `turn`.
 fn given(rank: usize, turn: usize, count: usize) -> impl Iterator<Item = f64> {
@@ -67,27 +84,25 @@ fn in_another_order(ctx: &Comm, count: usize) -> Result<()> {
 #[test]
 fn every_collective() -> Result<()> {
     let test = "every_collective";
-    World::default().everywhere(test, &RANKS, spmd_conformance::started::all)?;
-    World { segment: Some(256), ..World::default() }.everywhere(
-        test,
-        &[3],
-        spmd_conformance::started::all,
-    )
+    let all = spmd_conformance::started::all;
+    everywhere(test, World::default(), &RANKS, all)?;
+    everywhere(test, World { segment: Some(256), ..World::default() }, &[3], all)
 }
 
 #[test]
 fn persistent_calls() -> Result<()> {
     let (test, all) = ("persistent_calls", spmd_conformance::persistent::all);
-    World::default().everywhere(test, &RANKS, all)?;
-    World { segment: Some(256), chaos: Some(3), ..World::default() }.everywhere(test, &[3], all)
+    everywhere(test, World::default(), &RANKS, all)?;
+    let delayed = World { segment: Some(256), chaos: Some(3), ..World::default() };
+    everywhere(test, delayed, &[3], all)
 }
 
 #[test]
 fn three_calls_end_in_another_order() -> Result<()> {
     let test = "three_calls_end_in_another_order";
-    World::default().everywhere(test, &RANKS, |ctx| in_another_order(ctx, LARGE))?;
+    everywhere(test, World::default(), &RANKS, |ctx| in_another_order(ctx, LARGE))?;
     let small = World { segment: Some(256), ..World::default() };
-    small.everywhere(test, &RANKS, |ctx| {
+    everywhere(test, small, &RANKS, |ctx| {
         [0, 1, 5, 600, 3000].into_iter().try_for_each(|count| in_another_order(ctx, count))
     })
 }
@@ -96,14 +111,14 @@ fn three_calls_end_in_another_order() -> Result<()> {
 fn they_end_with_delays_and_on_more_ranks() -> Result<()> {
     let test = "they_end_with_delays_and_on_more_ranks";
     let delayed = World { chaos: Some(7), ..World::default() };
-    delayed.everywhere(test, &[4], |ctx| in_another_order(ctx, 3000))?;
-    World::default().everywhere(test, &[17], |ctx| in_another_order(ctx, 700))
+    everywhere(test, delayed, &[4], |ctx| in_another_order(ctx, 3000))?;
+    everywhere(test, World::default(), &[17], |ctx| in_another_order(ctx, 700))
 }
 
 /// More than have begun at a time, of communicators that come and go.
 #[test]
 fn many_of_many_communicators() -> Result<()> {
-    World::default().everywhere("many_of_many_communicators", &[1, 2, 4], |ctx| {
+    everywhere("many_of_many_communicators", World::default(), &[1, 2, 4], |ctx| {
         for turn in 0..40 {
             let comm = ctx.dup()?;
             let count = |call: usize| [1, 40, 3000][(call + turn) % 3];
@@ -130,7 +145,7 @@ fn many_of_many_communicators() -> Result<()> {
 
 #[test]
 fn a_rank_asks_until_they_are_over() -> Result<()> {
-    World::default().everywhere("a_rank_asks_until_they_are_over", &[2, 3], |ctx| {
+    everywhere("a_rank_asks_until_they_are_over", World::default(), &[2, 3], |ctx| {
         let expected = sum(ctx, 0, 3000)?;
         let mine = || given(ctx.rank(), 0, 3000).collect::<Vec<f64>>();
         let mut call = ctx.allreduce_in_place_start(mine(), Sum)?;
@@ -152,8 +167,12 @@ fn where_ranks_share_a_process(ranks: usize, body: impl Fn(&Ctx) + Sync) {
     if support::is_process_rank() {
         return;
     }
-    let blocks: [fn(Spmd) -> Spmd; 3] =
-        [Spmd::threads, Spmd::virtual_ranks, |block| block.virtual_ranks().workers(1)];
+    let blocks: [fn(Spmd) -> Spmd; 4] = [
+        Spmd::threads,
+        |block| block.threads().progress(Progress::Thread),
+        Spmd::virtual_ranks,
+        |block| block.virtual_ranks().workers(1),
+    ];
     for block in blocks {
         let block = block(Spmd::new(ranks)).timeout(Duration::from_secs(30));
         // What has stopped them is the block's result, too, after a look at each rank's.
@@ -233,7 +252,7 @@ fn a_rank_that_leaves_is_told_of() {
 /// Calls that go on while all ranks wait for something else, for seconds, are no cycle.
 #[test]
 fn calls_that_go_on_are_no_cycle() -> Result<()> {
-    World::default().everywhere("calls_that_go_on_are_no_cycle", &[2, 3], |ctx| {
+    everywhere("calls_that_go_on_are_no_cycle", World::default(), &[2, 3], |ctx| {
         let comm = ctx.dup()?;
         for turn in 0..3 {
             let many = comm.allreduce_in_place_start(vec![1.0; LARGE], Sum)?;
@@ -261,8 +280,8 @@ fn a_rank_that_panics_meanwhile_is_told_of() {
     if support::is_process_rank() {
         return;
     }
-    for large in [false, true] {
-        let block = Spmd::new(3).threads().timeout(Duration::from_secs(30));
+    for (large, progress) in [false, true].into_iter().flat_map(|it| WAYS.map(|way| (it, way))) {
+        let block = Spmd::new(3).threads().timeout(Duration::from_secs(30)).progress(progress);
         let failed = block.run(|ctx| {
             let buf = || vec![1.0; if large { LARGE } else { 10 }];
             if ctx.rank() == 2 {
@@ -296,7 +315,7 @@ fn thousands_start_calls() -> Result<()> {
 /// Handles that nobody waits for: the calls go on, and are over at the end of the block.
 #[test]
 fn requests_that_are_dropped_or_forgotten() -> Result<()> {
-    World::default().everywhere("requests_that_are_dropped_or_forgotten", &[1, 2, 4], |ctx| {
+    everywhere("requests_that_are_dropped_or_forgotten", World::default(), &[1, 2, 4], |ctx| {
         let comm = ctx.dup()?;
         for turn in 0..1000 {
             let count = [1, 700, 40][turn % 3];
@@ -316,7 +335,7 @@ fn requests_that_are_dropped_or_forgotten() -> Result<()> {
 /// Of each communicator, the area is free again when its last call is over.
 #[test]
 fn areas_come_back() -> Result<()> {
-    World::default().everywhere("areas_come_back", &[2], |ctx| {
+    everywhere("areas_come_back", World::default(), &[2], |ctx| {
         for turn in 0..1500 {
             let comm = ctx.dup()?;
             let request = comm.allreduce_in_place_start([turn; 3], Sum)?;
@@ -336,7 +355,8 @@ fn areas_come_back() -> Result<()> {
 fn errors_that_nobody_has_seen() {
     for forget in [false, true] {
         let block = Spmd::new(2).timeout(Duration::from_secs(30));
-        for block in [block.clone().threads(), block.virtual_ranks()] {
+        let helped = block.clone().threads().progress(Progress::Thread);
+        for block in [block.clone().threads(), helped, block.virtual_ranks()] {
             let failed = block.run(|ctx| {
                 if ctx.rank() == 0 {
                     let request = ctx.barrier_start()?;
@@ -353,7 +373,7 @@ fn errors_that_nobody_has_seen() {
 /// Calls of a communicator that goes to another thread while they are under way.
 #[test]
 fn a_communicator_that_moves_meanwhile() -> Result<()> {
-    Spmd::new(2).threads().run(|ctx| {
+    let moves = |ctx: &Ctx| {
         let comm = ctx.dup()?;
         let first = comm.allreduce_in_place_start(vec![1.0; LARGE], Sum)?;
         let second = comm.allreduce_in_place_start(vec![2.0; LARGE], Sum)?;
@@ -377,7 +397,10 @@ fn a_communicator_that_moves_meanwhile() -> Result<()> {
         });
         ended.join().expect("it does not panic")?;
         ctx.barrier()
-    })?;
+    };
+    for progress in WAYS {
+        Spmd::new(2).threads().progress(progress).run(moves)?;
+    }
     Ok(())
 }
 
@@ -443,7 +466,7 @@ fn scopes_that_end_early() {
 
 #[test]
 fn any_and_some_of_many() -> Result<()> {
-    World::default().everywhere("any_and_some_of_many", &[1, 3], |ctx| {
+    everywhere("any_and_some_of_many", World::default(), &[1, 3], |ctx| {
         let start = |turn: usize| ctx.allreduce_in_place_start(vec![turn; 100], Max);
         let mut requests = (0..30).map(start).collect::<Result<Vec<_>>>()?;
         let mut numbers: Vec<usize> = (0..30).collect();

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::mode::Mode;
 use crate::plane::Plane;
+use crate::progress::Progress;
 use crate::transport::cluster::Cluster;
 use crate::transport::shared::memory::Memory;
 pub(crate) use rank::{check_all_received, run_rank};
@@ -84,6 +85,7 @@ pub struct Spmd {
     stack_size: Option<usize>,
     workers: Option<usize>,
     timeout: Option<Duration>,
+    progress: Option<Progress>,
     name: String,
     bind: Bind,
     forced: Vec<(Kind, Algorithm)>,
@@ -110,6 +112,7 @@ impl Spmd {
             stack_size: None,
             workers: None,
             timeout: None,
+            progress: None,
             name: "rank".into(),
             bind: Bind::None,
             forced: Vec::new(),
@@ -199,6 +202,26 @@ impl Spmd {
     /// ```
     pub fn timeout(mut self, limit: Duration) -> Spmd {
         self.timeout = Some(limit);
+        self
+    }
+
+    /// Who goes on with the collectives that ranks have started (`.._start`, persistent ones, those of
+    /// [`Comm::requests`](crate::Comm::requests)) while the ranks do something else. Without it:
+    /// `SPMD_PROGRESS`, else [`Progress::Calls`].
+    ///
+    /// With [`Progress::Thread`] a thread beside each rank carries them out, from the first that the
+    /// rank starts to the end of the block; it uses the cores that the rank may use. Operations run on
+    /// it: [`rank_local!`](crate::rank_local!) has values of the thread's own there. Virtual ranks have
+    /// no such thread, and calls that other threads of the program start go on in the calls of these.
+    ///
+    /// ```
+    /// # use spmd_core::{Progress, Spmd};
+    /// let ranks = Spmd::new(2).progress(Progress::Thread).run(|ctx| Ok(ctx.rank()))?;
+    /// assert_eq!(ranks, [0, 1]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn progress(mut self, progress: Progress) -> Spmd {
+        self.progress = Some(progress);
         self
     }
 

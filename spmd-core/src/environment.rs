@@ -25,6 +25,8 @@ pub mod variables {
     pub const AS: &str = "SPMD_AS";
     /// How long a call may wait, in seconds.
     pub const TIMEOUT: &str = "SPMD_TIMEOUT";
+    /// Who goes on with started collectives: `calls` or `thread`.
+    pub const PROGRESS: &str = "SPMD_PROGRESS";
     /// Bytes of stack of each rank.
     pub const STACK_SIZE: &str = "SPMD_STACK_SIZE";
     /// Cores that the job's ranks share.

@@ -39,6 +39,7 @@ mod panics;
 pub mod plane;
 mod pooled;
 mod print;
+mod progress;
 pub mod rank;
 mod rank_local;
 mod settings;
@@ -68,6 +69,7 @@ pub use op::{
 };
 #[doc(hidden)]
 pub use print::print_lines;
+pub use progress::Progress;
 pub use rank::{ANY, Any, Source, Status, TagOrAny};
 pub use rank_local::RankLocal;
 pub use shared_alloc::SharedAlloc;

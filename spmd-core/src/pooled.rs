@@ -3,20 +3,88 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::*, fence};
 
-/// As [`std::rc::Rc`].
-pub(crate) struct Pooled<T: ?Sized> {
+/// As [`std::rc::Rc`], or, with a count that is [`Shared`], as [`std::sync::Arc`].
+pub(crate) struct Pooled<T: ?Sized, C: Count = Local> {
     /// Behind a [`Header`].
     value: NonNull<T>,
+    _count: PhantomData<C>,
 }
 
 #[repr(C, align(16))]
-struct Header {
-    /// How many references there are.
-    count: Cell<usize>,
+struct Header<C> {
+    count: C,
 }
+
+/// How many references there are.
+pub(crate) trait Count {
+    fn one() -> Self;
+    /// Counts one more. How many there were.
+    fn add(&self) -> usize;
+    /// Counts one less. Whether it was the last: what all others have done is seen then.
+    fn drop_one(&self) -> bool;
+}
+
+/// That of one thread.
+pub(crate) struct Local(Cell<usize>);
+
+impl Count for Local {
+    #[inline]
+    fn one() -> Local {
+        Local(Cell::new(1))
+    }
+
+    #[inline]
+    fn add(&self) -> usize {
+        let before = self.0.get();
+        self.0.set(before.wrapping_add(1));
+        before
+    }
+
+    #[inline]
+    fn drop_one(&self) -> bool {
+        self.0.set(self.0.get() - 1);
+        self.0.get() == 0
+    }
+}
+
+/// That of several threads.
+pub(crate) struct Shared(AtomicUsize);
+
+impl Count for Shared {
+    #[inline]
+    fn one() -> Shared {
+        Shared(AtomicUsize::new(1))
+    }
+
+    #[inline]
+    fn add(&self) -> usize {
+        self.0.fetch_add(1, Relaxed)
+    }
+
+    #[inline]
+    fn drop_one(&self) -> bool {
+        let last = self.0.fetch_sub(1, Release) == 1;
+        if last {
+            fence(Acquire);
+        }
+        last
+    }
+}
+
+// SAFETY: references count themselves atomically, and give shared access alone; whoever drops the last
+// one drops the value, having seen what all others have done (`Count::drop_one`). The block is the
+// system allocator's, which takes it back from any thread.
+unsafe impl<T: ?Sized + Send + Sync> Send for Pooled<T, Shared> {}
+
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send + Sync> Sync for Pooled<T, Shared> {}
+
+const _: () = assert!(size_of::<Header<Local>>() == size_of::<Header<Shared>>());
 
 /// What a block is a multiple of, with its header.
 const STEP: usize = 64;
@@ -25,16 +93,16 @@ const SIZES: usize = 16;
 /// How many blocks of a size a thread keeps.
 const KEPT: usize = 256;
 
-impl<T> Pooled<T> {
-    pub(crate) fn new(value: T) -> Pooled<T> {
+impl<T, C: Count> Pooled<T, C> {
+    pub(crate) fn new(value: T) -> Pooled<T, C> {
         let (layout, before) = layout(Layout::new::<T>());
         // SAFETY: the block is the caller's. `before` bytes, a multiple of what either is aligned to,
         // there is the place of the value, and right before that the one of a header.
         unsafe {
             let place = take(layout).add(before).cast::<T>();
-            place.cast::<Header>().sub(1).write(Header { count: Cell::new(1) });
+            place.cast::<Header<C>>().sub(1).write(Header { count: C::one() });
             place.write(value);
-            Pooled { value: place }
+            Pooled { value: place, _count: PhantomData }
         }
     }
 
@@ -46,18 +114,18 @@ impl<T> Pooled<T> {
     pub(crate) unsafe fn unsize<U: ?Sized>(
         self,
         unsize: impl FnOnce(NonNull<T>) -> NonNull<U>,
-    ) -> Pooled<U> {
+    ) -> Pooled<U, C> {
         let value = unsize(self.value);
         std::mem::forget(self);
-        Pooled { value }
+        Pooled { value, _count: PhantomData }
     }
 }
 
-impl<T: ?Sized> Pooled<T> {
+impl<T: ?Sized, C: Count> Pooled<T, C> {
     #[inline]
-    fn count(&self) -> &Cell<usize> {
+    fn count(&self) -> &C {
         // SAFETY: `new` has put a header there, which lives as long as a reference.
-        unsafe { &self.value.cast::<Header>().sub(1).as_ref().count }
+        unsafe { &self.value.cast::<Header<C>>().sub(1).as_ref().count }
     }
 
     /// Where the value lies, which no other has as long as this lives.
@@ -66,7 +134,7 @@ impl<T: ?Sized> Pooled<T> {
     }
 }
 
-impl<T: ?Sized> Deref for Pooled<T> {
+impl<T: ?Sized, C: Count> Deref for Pooled<T, C> {
     type Target = T;
 
     #[inline]
@@ -76,22 +144,21 @@ impl<T: ?Sized> Deref for Pooled<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Pooled<T> {
+impl<T: ?Sized, C: Count> Clone for Pooled<T, C> {
     #[inline]
-    fn clone(&self) -> Pooled<T> {
+    fn clone(&self) -> Pooled<T, C> {
         // Forgotten ones count for ever: they may not be so many that the count begins anew.
-        let count = self.count().get().checked_add(1).unwrap_or_else(|| std::process::abort());
-        self.count().set(count);
-        Pooled { value: self.value }
+        if self.count().add() > isize::MAX as usize {
+            std::process::abort();
+        }
+        Pooled { value: self.value, _count: PhantomData }
     }
 }
 
-impl<T: ?Sized> Drop for Pooled<T> {
+impl<T: ?Sized, C: Count> Drop for Pooled<T, C> {
     #[inline]
     fn drop(&mut self) {
-        let left = self.count().get() - 1;
-        self.count().set(left);
-        if left == 0 {
+        if self.count().drop_one() {
             let (layout, before) = layout(Layout::for_value(&**self));
             // SAFETY: this was the last reference, so nobody uses the value any more; `new` has made
             // the block, with what follows from the value's layout. Where the value's end panics, the
@@ -107,7 +174,7 @@ impl<T: ?Sized> Drop for Pooled<T> {
 /// That of a block for such a value, and how many bytes of it lie before the value.
 #[inline]
 fn layout(value: Layout) -> (Layout, usize) {
-    let before = value.align().max(size_of::<Header>());
+    let before = value.align().max(size_of::<Header<Local>>());
     let size = (before + value.size()).next_multiple_of(STEP);
     (Layout::from_size_align(size, before).expect("a value has a size"), before)
 }
@@ -156,7 +223,7 @@ impl Spare {
     /// Those of this layout, if such are kept.
     #[inline]
     fn of(&mut self, layout: Layout) -> Option<&mut Blocks> {
-        let usual = layout.align() == align_of::<Header>();
+        let usual = layout.align() == align_of::<Header<Local>>();
         self.0.get_mut(layout.size() / STEP - 1).filter(|_| usual)
     }
 }
@@ -192,7 +259,7 @@ impl Blocks {
 impl Drop for Spare {
     fn drop(&mut self) {
         for (index, blocks) in self.0.iter_mut().enumerate() {
-            let layout = Layout::from_size_align((index + 1) * STEP, align_of::<Header>());
+            let layout = Layout::from_size_align((index + 1) * STEP, align_of::<Header<Local>>());
             while let (Some(block), Ok(layout)) = (blocks.pop(), &layout) {
                 // SAFETY: blocks of this place have this layout, and what is kept is nobody's.
                 unsafe { dealloc(block.as_ptr(), *layout) };
@@ -211,7 +278,11 @@ mod tests {
         fn name(&self) -> usize;
     }
 
-    struct Of<const BYTES: usize>(Rc<()>, usize, [u8; BYTES]);
+    struct Of<const BYTES: usize>(
+        #[expect(dead_code, reason = "its end is seen")] Rc<()>,
+        usize,
+        [u8; BYTES],
+    );
 
     impl<const BYTES: usize> Named for Of<BYTES> {
         fn name(&self) -> usize {
@@ -220,7 +291,7 @@ mod tests {
     }
 
     fn named<const BYTES: usize>(alive: &Rc<()>, name: usize) -> Pooled<dyn Named> {
-        let made = Pooled::new(Of(alive.clone(), name, [1; BYTES]));
+        let made = Pooled::<_>::new(Of(alive.clone(), name, [1; BYTES]));
         // SAFETY: the same pointer.
         unsafe { made.unsize(|it| it as NonNull<dyn Named>) }
     }
@@ -248,18 +319,35 @@ mod tests {
         assert_eq!(Rc::strong_count(&alive), 1);
     }
 
+    /// Whichever thread has the last reference ends the value.
+    #[test]
+    fn threads_share_values() {
+        let alive = std::sync::Arc::new(());
+        for name in 0..1_000 {
+            let made = Pooled::<_, Shared>::new((alive.clone(), name));
+            let theirs = made.clone();
+            std::thread::scope(|scope| {
+                let other = scope.spawn(move || theirs.1);
+                assert_eq!(made.1, name);
+                drop(made);
+                assert_eq!(other.join().unwrap(), name);
+            });
+        }
+        assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+    }
+
     /// The next one of its size lies where the last one lay.
     #[test]
     fn memory_is_used_again() {
         #[repr(align(256))]
         struct Aligned(u8);
-        let aligned = [1, 2].map(|it| Pooled::new(Aligned(it)));
+        let aligned = [1, 2].map(|it| Pooled::<_>::new(Aligned(it)));
         assert!(aligned.iter().all(|it| it.address() % 256 == 0 && it.0 > 0));
 
-        let first = Pooled::new([7u64; 10]);
+        let first = Pooled::<_>::new([7u64; 10]);
         let address = first.address();
         assert_eq!(*first.clone(), [7; 10]);
         drop(first);
-        assert_eq!(Pooled::new([8u64; 9]).address(), address);
+        assert_eq!(Pooled::<_>::new([8u64; 9]).address(), address);
     }
 }

@@ -8,6 +8,7 @@ use crate::affinity::Bind;
 use crate::environment::{parsed, positive, variable, variables};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
+use crate::progress::Progress;
 use crate::tuning::Tuning;
 #[cfg(target_os = "linux")]
 pub(crate) use tuning::handed_on;
@@ -20,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) mode: Option<Mode>,
     pub(crate) ranks: Option<usize>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) progress: Progress,
     pub(crate) stack_size: Option<usize>,
     pub(crate) cores: Option<usize>,
     pub(crate) bind: Bind,
@@ -40,6 +42,14 @@ impl Settings {
                 return Err(Error::boot(text));
             }
         };
+        let progress = match variable(PROGRESS)?.as_deref() {
+            None | Some("calls") => Progress::Calls,
+            Some("thread") => Progress::Thread,
+            Some(other) => {
+                let text = format!("{PROGRESS}={other} is not calls or thread");
+                return Err(Error::boot(text));
+            }
+        };
         let seconds = parsed::<f64>(TIMEOUT, "a number of seconds")?;
         let timeout = seconds.map(|seconds| {
             let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
@@ -53,6 +63,7 @@ impl Settings {
             mode,
             ranks: positive(RANKS, "a number of ranks")?,
             timeout: timeout.transpose()?,
+            progress,
             stack_size: positive(STACK_SIZE, "a number of bytes")?,
             cores: positive(CORES, "a number of cores")?,
             bind: bind()?,

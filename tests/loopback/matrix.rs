@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::time::Duration;
 
+use spmd::Progress;
 use spmd::prelude::*;
 use spmd_conformance::cases::{Choice, cases};
 use spmd_conformance::{
@@ -89,6 +90,22 @@ fn collectives_as_requests() {
     for seed in 0..if full() { 20 } else { 2 } {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).run(started::all);
+        ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
+    }
+}
+
+/// A thread beside each rank carries them out.
+#[test]
+fn collectives_beside_their_ranks() {
+    for seed in 0..if full() { 20 } else { 4 } {
+        let shape = SHAPES[seed as usize % 3];
+        let job = if seed < 2 { quiet(shape) } else { slow(shape, seed) };
+        let ran = job.block(|block| block.progress(Progress::Thread)).run(|ctx| {
+            started::all(ctx)?;
+            persistent::all(ctx)?;
+            let programs = random::fixed(5);
+            programs.iter().try_for_each(|steps| random::execute(ctx, steps))
+        });
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
     }
 }

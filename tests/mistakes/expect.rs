@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use spmd::Fault;
 use spmd::prelude::*;
+use spmd::{Fault, Progress};
 
 /// The longest that a mistake may go unnoticed on a busy machine.
 const BOUND: Duration = Duration::from_secs(2);
@@ -15,8 +15,9 @@ const BOUND: Duration = Duration::from_secs(2);
 type NamedMode = (&'static str, fn(Spmd) -> Spmd);
 
 /// Where the ranks of a test run.
-pub(crate) const MODES: [NamedMode; 3] = [
+pub(crate) const MODES: [NamedMode; 4] = [
     ("threads", Spmd::threads),
+    ("threads, with progress threads", |spmd| spmd.threads().progress(Progress::Thread)),
     ("virtual", Spmd::virtual_ranks),
     ("virtual, one worker", |spmd| spmd.virtual_ranks().workers(1)),
 ];
@@ -35,7 +36,7 @@ struct Run {
     whole: Option<Error>,
 }
 
-/// Runs `program` on `n` thread ranks, then on `n` virtual ones, on all cores and on one.
+/// Runs `program` on `n` thread ranks, alone and helped, then on `n` virtual ones, on all cores and on one.
 ///
 /// Lines of the program that an expectation speaks of end in a comment `// <1>`, `// <2>` and so
 /// on, by which [`Mistake`] finds their numbers.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
-use spmd::{Ctx, Result, Spmd};
+use spmd::{Ctx, Progress, Result, Spmd};
 use spmd_core::internal::find;
 
 /// How a command ended, and what it wrote.
@@ -333,12 +333,15 @@ pub struct World {
     pub workers: Option<usize>,
     /// Bytes of messages that a rank keeps from each other one.
     pub window: Option<usize>,
+    /// Who goes on with started collectives.
+    pub progress: Progress,
 }
 
 impl World {
     fn block(&self, ranks: usize) -> Spmd {
         let block = Spmd::new(ranks).segment(self.segment.unwrap_or(64 << 10));
         let block = self.chaos.into_iter().fold(block, Spmd::chaos);
+        let block = block.progress(self.progress);
         let block = self.workers.into_iter().fold(block, Spmd::workers);
         let block = self.window.into_iter().fold(block, Spmd::window);
         self.forced.iter().fold(block, |block, (call, algorithm)| {
@@ -377,6 +380,7 @@ impl World {
         let segment = self.segment.unwrap_or(64 << 10).to_string();
         let number = |number: Option<usize>| number.map_or_else(String::new, |it| it.to_string());
         let settings = [
+            ("SPMD_PROGRESS", if self.progress == Progress::Thread { "thread" } else { "calls" }),
             ("SPMD_WINDOW", &*number(self.window)),
             ("SPMD_SEGMENT", &*segment),
             ("SPMD_FORCE", &*forced),

@@ -34,8 +34,8 @@ pub trait AllgatherInit: Sealed {
     #[track_caller]
     fn allgather_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Allgather::allgatherv`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
@@ -65,8 +65,8 @@ pub trait AllgatherInit: Sealed {
         counts: &[usize],
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Allgather::allgather_in_place`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
@@ -91,14 +91,14 @@ pub trait AllgatherInit: Sealed {
     #[track_caller]
     fn allgather_in_place_init<B>(&self, buf: B) -> Result<Persistent<B>>
     where
-        B: BufferMut + 'static;
+        B: BufferMut + Send + 'static;
 }
 
 impl AllgatherInit for Comm {
     fn allgather_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)
@@ -117,8 +117,8 @@ impl AllgatherInit for Comm {
         counts: &[usize],
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call =
@@ -132,7 +132,7 @@ impl AllgatherInit for Comm {
 
     fn allgather_in_place_init<B>(&self, buf: B) -> Result<Persistent<B>>
     where
-        B: BufferMut + 'static,
+        B: BufferMut + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)

@@ -29,8 +29,8 @@ pub trait AllgatherStart: Sealed {
     #[track_caller]
     fn allgather_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Allgather::allgatherv`]; the request gives back both buffers (MPI 5.0 section
     /// 6.12). All ranks start it, in the same order among the calls that they start and make.
@@ -51,8 +51,8 @@ pub trait AllgatherStart: Sealed {
     #[track_caller]
     fn allgatherv_start<S, R>(&self, send: S, recv: R, counts: &[usize]) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Allgather::allgather_in_place`]; the request gives back its buffer (MPI 5.0 section
     /// 6.12). All ranks start it, in the same order among the calls that they start and make.
@@ -73,29 +73,29 @@ pub trait AllgatherStart: Sealed {
     #[track_caller]
     fn allgather_in_place_start<B>(&self, buf: B) -> Result<Request<B>>
     where
-        B: BufferMut + 'static;
+        B: BufferMut + Send + 'static;
 }
 
 impl AllgatherStart for Comm {
     fn allgather_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().allgather(send, recv)
     }
 
     fn allgatherv_start<S, R>(&self, send: S, recv: R, counts: &[usize]) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().allgatherv(send, recv, counts)
     }
 
     fn allgather_in_place_start<B>(&self, buf: B) -> Result<Request<B>>
     where
-        B: BufferMut + 'static,
+        B: BufferMut + Send + 'static,
     {
         self.internals().allgather_in_place(buf)
     }
@@ -109,8 +109,8 @@ pub trait AllgatherRequests<'a>: Starts<'a> {
     #[track_caller]
     fn allgather<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)
@@ -128,8 +128,8 @@ pub trait AllgatherRequests<'a>: Starts<'a> {
     #[track_caller]
     fn allgatherv<S, R>(&self, send: S, recv: R, counts: &[usize]) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allgatherv, site)
@@ -148,7 +148,7 @@ pub trait AllgatherRequests<'a>: Starts<'a> {
     #[track_caller]
     fn allgather_in_place<B>(&self, buf: B) -> Result<Request<B>>
     where
-        B: BufferMut + 'a,
+        B: BufferMut + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)

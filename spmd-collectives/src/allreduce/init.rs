@@ -1,8 +1,8 @@
 //! Allreduce as a persistent call.
 
 use std::panic::Location;
-use std::rc::Rc;
 use std::slice::from_raw_parts;
+use std::sync::Arc;
 
 use spmd_core::internal::{Call, ErasedOp, Form, Internals, Kind, Shown, Steps, packed_if_apart};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Error, Operation, Persistent, Result};
@@ -40,9 +40,9 @@ pub trait AllreduceInit: Sealed {
     #[track_caller]
     fn allreduce_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Makes [`Allreduce::allreduce_in_place`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
@@ -65,22 +65,22 @@ pub trait AllreduceInit: Sealed {
     #[track_caller]
     fn allreduce_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl AllreduceInit for Comm {
     fn allreduce_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
             .form(Form::Init)
             .data(&S::Elem::DTYPE, send.view().len());
-        let (comm, op) = (self.dup()?, Rc::new(op));
+        let (comm, op) = (self.dup()?, Arc::new(op));
         let steps = steps(&comm, send.view().len(), &op, site);
         Internals::persistent(comm, call, (send, recv), steps, move |comm, (send, recv)| {
             super::allreduce(comm, send, recv, &*op, site)
@@ -89,8 +89,8 @@ impl AllreduceInit for Comm {
 
     fn allreduce_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
@@ -107,13 +107,13 @@ impl AllreduceInit for Comm {
 fn steps<S, R, O>(
     comm: &Comm,
     count: usize,
-    op: &Rc<O>,
+    op: &Arc<O>,
     site: &'static Location<'static>,
 ) -> Option<Steps<(S, R)>>
 where
-    S: Buffer + 'static,
-    R: BufferMut<Elem = S::Elem> + 'static,
-    O: Operation<S::Elem> + 'static,
+    S: Buffer + Send + 'static,
+    R: BufferMut<Elem = S::Elem> + Send + 'static,
+    O: Operation<S::Elem> + Send + 'static,
 {
     let dtype = &S::Elem::DTYPE;
     let erased = ErasedOp::new::<S::Elem, O>(op);

@@ -30,9 +30,9 @@ pub trait AllreduceStart: Sealed {
     #[track_caller]
     fn allreduce_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Starts [`Allreduce::allreduce_in_place`]; the request gives back its buffer (MPI 5.0 section
     /// 6.12). All ranks start it, in the same order among the calls that they start and make.
@@ -52,24 +52,24 @@ pub trait AllreduceStart: Sealed {
     #[track_caller]
     fn allreduce_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl AllreduceStart for Comm {
     fn allreduce_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         self.internals().allreduce(send, recv, op)
     }
 
     fn allreduce_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         self.internals().allreduce_in_place(buf, op)
     }
@@ -83,9 +83,9 @@ pub trait AllreduceRequests<'a>: Starts<'a> {
     #[track_caller]
     fn allreduce<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
-        O: Operation<S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
+        O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
@@ -103,8 +103,8 @@ pub trait AllreduceRequests<'a>: Starts<'a> {
     #[track_caller]
     fn allreduce_in_place<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'a,
-        O: Operation<R::Elem> + 'a,
+        R: BufferMut + Send + 'a,
+        O: Operation<R::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)

@@ -34,8 +34,8 @@ pub trait AlltoallInit: Sealed {
     #[track_caller]
     fn alltoall_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Alltoall::alltoall_in_place`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 6.13). All ranks make it, in the same order among their other calls.
@@ -59,7 +59,7 @@ pub trait AlltoallInit: Sealed {
     #[track_caller]
     fn alltoall_in_place_init<R>(&self, buf: R) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static;
+        R: BufferMut + Send + 'static;
 
     /// Makes [`Alltoall::alltoallv`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
@@ -90,15 +90,15 @@ pub trait AlltoallInit: Sealed {
         recv_counts: &[usize],
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl AlltoallInit for Comm {
     fn alltoall_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
@@ -112,7 +112,7 @@ impl AlltoallInit for Comm {
 
     fn alltoall_in_place_init<R>(&self, buf: R) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
+        R: BufferMut + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
@@ -132,8 +132,8 @@ impl AlltoallInit for Comm {
         recv_counts: &[usize],
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call =

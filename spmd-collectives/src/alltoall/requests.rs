@@ -29,8 +29,8 @@ pub trait AlltoallStart: Sealed {
     #[track_caller]
     fn alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Alltoall::alltoall_in_place`]; the request gives back its buffer (MPI 5.0 section
     /// 6.12). All ranks start it, in the same order among the calls that they start and make.
@@ -50,7 +50,7 @@ pub trait AlltoallStart: Sealed {
     #[track_caller]
     fn alltoall_in_place_start<R>(&self, buf: R) -> Result<Request<R>>
     where
-        R: BufferMut + 'static;
+        R: BufferMut + Send + 'static;
 
     /// Starts [`Alltoall::alltoallv`]; the request gives back both buffers (MPI 5.0 section 6.12).
     /// All ranks start it, in the same order among the calls that they start and make.
@@ -79,22 +79,22 @@ pub trait AlltoallStart: Sealed {
         recv_counts: &[usize],
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl AlltoallStart for Comm {
     fn alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().alltoall(send, recv)
     }
 
     fn alltoall_in_place_start<R>(&self, buf: R) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
+        R: BufferMut + Send + 'static,
     {
         self.internals().alltoall_in_place(buf)
     }
@@ -107,8 +107,8 @@ impl AlltoallStart for Comm {
         recv_counts: &[usize],
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().alltoallv(send, recv, send_counts, recv_counts)
     }
@@ -122,8 +122,8 @@ pub trait AlltoallRequests<'a>: Starts<'a> {
     #[track_caller]
     fn alltoall<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
@@ -141,7 +141,7 @@ pub trait AlltoallRequests<'a>: Starts<'a> {
     #[track_caller]
     fn alltoall_in_place<R>(&self, buf: R) -> Result<Request<R>>
     where
-        R: BufferMut + 'a,
+        R: BufferMut + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
@@ -165,8 +165,8 @@ pub trait AlltoallRequests<'a>: Starts<'a> {
         recv_counts: &[usize],
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call =

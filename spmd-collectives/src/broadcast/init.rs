@@ -33,13 +33,13 @@ pub trait BroadcastInit: Sealed {
     #[track_caller]
     fn broadcast_init<B>(&self, buf: B, root: usize) -> Result<Persistent<B>>
     where
-        B: BufferMut + 'static;
+        B: BufferMut + Send + 'static;
 }
 
 impl BroadcastInit for Comm {
     fn broadcast_init<B>(&self, buf: B, root: usize) -> Result<Persistent<B>>
     where
-        B: BufferMut + 'static,
+        B: BufferMut + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Broadcast, site)

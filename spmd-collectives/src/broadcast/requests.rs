@@ -29,13 +29,13 @@ pub trait BroadcastStart: Sealed {
     #[track_caller]
     fn broadcast_start<B>(&self, buf: B, root: usize) -> Result<Request<B>>
     where
-        B: BufferMut + 'static;
+        B: BufferMut + Send + 'static;
 }
 
 impl BroadcastStart for Comm {
     fn broadcast_start<B>(&self, buf: B, root: usize) -> Result<Request<B>>
     where
-        B: BufferMut + 'static,
+        B: BufferMut + Send + 'static,
     {
         self.internals().broadcast(buf, root)
     }
@@ -49,7 +49,7 @@ pub trait BroadcastRequests<'a>: Starts<'a> {
     #[track_caller]
     fn broadcast<B>(&self, buf: B, root: usize) -> Result<Request<B>>
     where
-        B: BufferMut + 'a,
+        B: BufferMut + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Broadcast, site)

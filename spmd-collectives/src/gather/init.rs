@@ -34,8 +34,8 @@ pub trait GatherInit: Sealed {
     #[track_caller]
     fn gather_init<S, R>(&self, send: S, recv: R, root: usize) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Gather::gatherv`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
@@ -66,15 +66,15 @@ pub trait GatherInit: Sealed {
         root: usize,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl GatherInit for Comm {
     fn gather_init<S, R>(&self, send: S, recv: R, root: usize) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Gather, site)
@@ -95,8 +95,8 @@ impl GatherInit for Comm {
         root: usize,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Gatherv, site)

@@ -30,8 +30,8 @@ pub trait GatherStart: Sealed {
     #[track_caller]
     fn gather_start<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Gather::gatherv`]; the request gives back both buffers (MPI 5.0 section 6.12). All
     /// ranks start it, in the same order among the calls that they start and make.
@@ -58,15 +58,15 @@ pub trait GatherStart: Sealed {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl GatherStart for Comm {
     fn gather_start<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().gather(send, recv, root)
     }
@@ -79,8 +79,8 @@ impl GatherStart for Comm {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().gatherv(send, recv, counts, root)
     }
@@ -94,8 +94,8 @@ pub trait GatherRequests<'a>: Starts<'a> {
     #[track_caller]
     fn gather<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Gather, site)
@@ -120,8 +120,8 @@ pub trait GatherRequests<'a>: Starts<'a> {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Gatherv, site)

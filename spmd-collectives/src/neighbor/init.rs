@@ -40,8 +40,8 @@ pub trait NeighborInit: Sealed {
     #[track_caller]
     fn neighbor_allgather_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Neighbor::neighbor_alltoall`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 8.8). All ranks of the grid make it, in the same order among their other calls.
@@ -66,8 +66,8 @@ pub trait NeighborInit: Sealed {
     #[track_caller]
     fn neighbor_alltoall_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Neighbor::neighbor_alltoallv`] a persistent call, on a communicator of its own (MPI
     /// 5.0 section 8.8). All ranks of the grid make it, in the same order among their other calls.
@@ -99,15 +99,15 @@ pub trait NeighborInit: Sealed {
         recv_counts: &[usize],
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl NeighborInit for Cartesian {
     fn neighbor_allgather_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let (site, neighbors) = (Location::caller(), self.neighbors());
         let call = Call::new(Kind::NeighborAllgather, site)
@@ -121,8 +121,8 @@ impl NeighborInit for Cartesian {
 
     fn neighbor_alltoall_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let (site, neighbors) = (Location::caller(), self.neighbors());
         let call = Call::new(Kind::NeighborAlltoall, site)
@@ -142,8 +142,8 @@ impl NeighborInit for Cartesian {
         recv_counts: &[usize],
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let (site, neighbors) = (Location::caller(), self.neighbors());
         let call = Call::new(Kind::NeighborAlltoallv, site)

@@ -31,8 +31,8 @@ pub trait NeighborStart: Sealed {
     #[track_caller]
     fn neighbor_allgather_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Neighbor::neighbor_alltoall`]; the request gives back both buffers. All ranks of the grid start
     /// it, in the same order among the calls that they start and make.
@@ -54,8 +54,8 @@ pub trait NeighborStart: Sealed {
     #[track_caller]
     fn neighbor_alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Neighbor::neighbor_alltoallv`]; the request gives back both buffers. All ranks of the grid start
     /// it, in the same order among the calls that they start and make.
@@ -84,23 +84,23 @@ pub trait NeighborStart: Sealed {
         recv_counts: &[usize],
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl NeighborStart for Cartesian {
     fn neighbor_allgather_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().neighbor_allgather(self, send, recv)
     }
 
     fn neighbor_alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().neighbor_alltoall(self, send, recv)
     }
@@ -113,8 +113,8 @@ impl NeighborStart for Cartesian {
         recv_counts: &[usize],
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().neighbor_alltoallv(self, send, recv, send_counts, recv_counts)
     }
@@ -150,8 +150,8 @@ pub trait NeighborRequests<'a>: Starts<'a> {
         recv: R,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::NeighborAllgather, site)
@@ -170,8 +170,8 @@ pub trait NeighborRequests<'a>: Starts<'a> {
     #[track_caller]
     fn neighbor_alltoall<S, R>(&self, grid: &Cartesian, send: S, recv: R) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::NeighborAlltoall, site)
@@ -197,8 +197,8 @@ pub trait NeighborRequests<'a>: Starts<'a> {
         recv_counts: &[usize],
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::NeighborAlltoallv, site)

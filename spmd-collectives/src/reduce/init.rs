@@ -40,9 +40,9 @@ pub trait ReduceInit: Sealed {
         root: usize,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Makes [`Reduce::reduce_in_place`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
@@ -66,8 +66,8 @@ pub trait ReduceInit: Sealed {
     #[track_caller]
     fn reduce_in_place_init<R, O>(&self, buf: R, op: O, root: usize) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl ReduceInit for Comm {
@@ -79,9 +79,9 @@ impl ReduceInit for Comm {
         root: usize,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)
@@ -96,8 +96,8 @@ impl ReduceInit for Comm {
 
     fn reduce_in_place_init<R, O>(&self, buf: R, op: O, root: usize) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)

@@ -36,9 +36,9 @@ pub trait ReduceStart: Sealed {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Starts [`Reduce::reduce_in_place`]; the request gives back its buffer (MPI 5.0 section
     /// 6.12). All ranks start it, in the same order among the calls that they start and make.
@@ -58,24 +58,24 @@ pub trait ReduceStart: Sealed {
     #[track_caller]
     fn reduce_in_place_start<R, O>(&self, buf: R, op: O, root: usize) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl ReduceStart for Comm {
     fn reduce_start<S, R, O>(&self, send: S, recv: R, op: O, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         self.internals().reduce(send, recv, op, root)
     }
 
     fn reduce_in_place_start<R, O>(&self, buf: R, op: O, root: usize) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         self.internals().reduce_in_place(buf, op, root)
     }
@@ -89,9 +89,9 @@ pub trait ReduceRequests<'a>: Starts<'a> {
     #[track_caller]
     fn reduce<S, R, O>(&self, send: S, recv: R, op: O, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
-        O: Operation<S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
+        O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)
@@ -110,8 +110,8 @@ pub trait ReduceRequests<'a>: Starts<'a> {
     #[track_caller]
     fn reduce_in_place<R, O>(&self, buf: R, op: O, root: usize) -> Result<Request<R>>
     where
-        R: BufferMut + 'a,
-        O: Operation<R::Elem> + 'a,
+        R: BufferMut + Send + 'a,
+        O: Operation<R::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)

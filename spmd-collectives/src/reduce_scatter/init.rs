@@ -34,9 +34,9 @@ pub trait ReduceScatterInit: Sealed {
     #[track_caller]
     fn reduce_scatter_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Makes [`ReduceScatter::reduce_scatterv`] a persistent call, on a communicator of its own
     /// (MPI 5.0 section 6.13). All ranks make it, in the same order among their other calls.
@@ -67,9 +67,9 @@ pub trait ReduceScatterInit: Sealed {
         op: O,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Makes [`ReduceScatter::reduce_scatter_in_place`] a persistent call, on a communicator of its
     /// own (MPI 5.0 section 6.13). All ranks make it, in the same order among their other calls.
@@ -93,16 +93,16 @@ pub trait ReduceScatterInit: Sealed {
     #[track_caller]
     fn reduce_scatter_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl ReduceScatterInit for Comm {
     fn reduce_scatter_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)
@@ -122,9 +122,9 @@ impl ReduceScatterInit for Comm {
         op: O,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatterv, site)
@@ -139,8 +139,8 @@ impl ReduceScatterInit for Comm {
 
     fn reduce_scatter_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)

@@ -30,9 +30,9 @@ pub trait ReduceScatterStart: Sealed {
     #[track_caller]
     fn reduce_scatter_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Starts [`ReduceScatter::reduce_scatterv`]; the request gives back both buffers (MPI 5.0
     /// section 6.12). All ranks start it, in the same order among the calls that they start and
@@ -60,9 +60,9 @@ pub trait ReduceScatterStart: Sealed {
         op: O,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Starts [`ReduceScatter::reduce_scatter_in_place`]; the request gives back its buffer (MPI
     /// 5.0 section 6.12). All ranks start it, in the same order among the calls that they start and
@@ -83,16 +83,16 @@ pub trait ReduceScatterStart: Sealed {
     #[track_caller]
     fn reduce_scatter_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl ReduceScatterStart for Comm {
     fn reduce_scatter_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         self.internals().reduce_scatter(send, recv, op)
     }
@@ -105,17 +105,17 @@ impl ReduceScatterStart for Comm {
         op: O,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         self.internals().reduce_scatterv(send, recv, counts, op)
     }
 
     fn reduce_scatter_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         self.internals().reduce_scatter_in_place(buf, op)
     }
@@ -129,9 +129,9 @@ pub trait ReduceScatterRequests<'a>: Starts<'a> {
     #[track_caller]
     fn reduce_scatter<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
-        O: Operation<S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
+        O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)
@@ -155,9 +155,9 @@ pub trait ReduceScatterRequests<'a>: Starts<'a> {
         op: O,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
-        O: Operation<S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
+        O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatterv, site)
@@ -176,8 +176,8 @@ pub trait ReduceScatterRequests<'a>: Starts<'a> {
     #[track_caller]
     fn reduce_scatter_in_place<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'a,
-        O: Operation<R::Elem> + 'a,
+        R: BufferMut + Send + 'a,
+        O: Operation<R::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)

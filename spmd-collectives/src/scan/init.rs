@@ -34,9 +34,9 @@ pub trait ScanInit: Sealed {
     #[track_caller]
     fn scan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Makes [`Scan::exscan`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
@@ -60,9 +60,9 @@ pub trait ScanInit: Sealed {
     #[track_caller]
     fn exscan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Makes [`Scan::scan_in_place`] a persistent call, on a communicator of its own (MPI 5.0
     /// section 6.13). All ranks make it, in the same order among their other calls.
@@ -85,16 +85,16 @@ pub trait ScanInit: Sealed {
     #[track_caller]
     fn scan_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl ScanInit for Comm {
     fn scan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call =
@@ -107,9 +107,9 @@ impl ScanInit for Comm {
 
     fn exscan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call =
@@ -122,8 +122,8 @@ impl ScanInit for Comm {
 
     fn scan_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call =

@@ -29,9 +29,9 @@ pub trait ScanStart: Sealed {
     #[track_caller]
     fn scan_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Starts [`Scan::exscan`]; the request gives back both buffers (MPI 5.0 section 6.12). All
     /// ranks start it, in the same order among the calls that they start and make.
@@ -51,9 +51,9 @@ pub trait ScanStart: Sealed {
     #[track_caller]
     fn exscan_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static;
 
     /// Starts [`Scan::scan_in_place`]; the request gives back its buffer (MPI 5.0 section 6.12).
     /// All ranks start it, in the same order among the calls that they start and make.
@@ -72,33 +72,33 @@ pub trait ScanStart: Sealed {
     #[track_caller]
     fn scan_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static;
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static;
 }
 
 impl ScanStart for Comm {
     fn scan_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         self.internals().scan(send, recv, op)
     }
 
     fn exscan_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
-        O: Operation<S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
+        O: Operation<S::Elem> + Send + 'static,
     {
         self.internals().exscan(send, recv, op)
     }
 
     fn scan_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'static,
-        O: Operation<R::Elem> + 'static,
+        R: BufferMut + Send + 'static,
+        O: Operation<R::Elem> + Send + 'static,
     {
         self.internals().scan_in_place(buf, op)
     }
@@ -112,9 +112,9 @@ pub trait ScanRequests<'a>: Starts<'a> {
     #[track_caller]
     fn scan<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
-        O: Operation<S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
+        O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call =
@@ -131,9 +131,9 @@ pub trait ScanRequests<'a>: Starts<'a> {
     #[track_caller]
     fn exscan<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
-        O: Operation<S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
+        O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Exscan, site)
@@ -151,8 +151,8 @@ pub trait ScanRequests<'a>: Starts<'a> {
     #[track_caller]
     fn scan_in_place<R, O>(&self, buf: R, op: O) -> Result<Request<R>>
     where
-        R: BufferMut + 'a,
-        O: Operation<R::Elem> + 'a,
+        R: BufferMut + Send + 'a,
+        O: Operation<R::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call =

@@ -34,8 +34,8 @@ pub trait ScatterInit: Sealed {
     #[track_caller]
     fn scatter_init<S, R>(&self, send: S, recv: R, root: usize) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Makes [`Scatter::scatterv`] a persistent call, on a communicator of its own (MPI 5.0 section
     /// 6.13). All ranks make it, in the same order among their other calls.
@@ -66,15 +66,15 @@ pub trait ScatterInit: Sealed {
         root: usize,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl ScatterInit for Comm {
     fn scatter_init<S, R>(&self, send: S, recv: R, root: usize) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Scatter, site)
@@ -95,8 +95,8 @@ impl ScatterInit for Comm {
         root: usize,
     ) -> Result<Persistent<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Scatterv, site)

@@ -29,8 +29,8 @@ pub trait ScatterStart: Sealed {
     #[track_caller]
     fn scatter_start<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 
     /// Starts [`Scatter::scatterv`]; the request gives back both buffers (MPI 5.0 section 6.12).
     /// All ranks start it, in the same order among the calls that they start and make.
@@ -57,15 +57,15 @@ pub trait ScatterStart: Sealed {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static;
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static;
 }
 
 impl ScatterStart for Comm {
     fn scatter_start<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().scatter(send, recv, root)
     }
@@ -78,8 +78,8 @@ impl ScatterStart for Comm {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'static,
-        R: BufferMut<Elem = S::Elem> + 'static,
+        S: Buffer + Send + 'static,
+        R: BufferMut<Elem = S::Elem> + Send + 'static,
     {
         self.internals().scatterv(send, counts, recv, root)
     }
@@ -93,8 +93,8 @@ pub trait ScatterRequests<'a>: Starts<'a> {
     #[track_caller]
     fn scatter<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Scatter, site)
@@ -119,8 +119,8 @@ pub trait ScatterRequests<'a>: Starts<'a> {
         root: usize,
     ) -> Result<Request<(S, R)>>
     where
-        S: Buffer + 'a,
-        R: BufferMut<Elem = S::Elem> + 'a,
+        S: Buffer + Send + 'a,
+        R: BufferMut<Elem = S::Elem> + Send + 'a,
     {
         let site = Location::caller();
         let call = Call::new(Kind::Scatterv, site)

@@ -60,6 +60,7 @@ pub(crate) fn run_rank(
     }
     // What was dropped may have started more.
     endpoint.give_up_started();
+    endpoint.end_helper();
     drop(entered);
     drop(present);
     let fault = match first {

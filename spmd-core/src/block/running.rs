@@ -100,6 +100,7 @@ impl Spmd {
         let elsewhere = (beside - 1) * threads;
         let alone = mode == Mode::Threads && n <= cores;
         let policy = Policy::new(cores, elsewhere).with(Fences::new(false, alone));
+        let policy = policy.progressing(self.progress.unwrap_or(settings.progress));
         let timeout = self.timeout.or(settings.timeout);
         let heap_bytes = if self.unreachable { 64 << 20 } else { 0 };
         let memory = match arena {

@@ -107,6 +107,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let settings = Settings::from_environment()?;
     let cores = settings.cores.unwrap_or_else(cores);
     let policy = Policy::new(cores, size - 1).with(Fences::new(true, size <= cores));
+    let policy = policy.progressing(settings.progress);
     let tuned = handed_on()?;
     let built_in = if size > cores { settings.tuning.crowded() } else { settings.tuning };
     let tuning = built_in.with(tuned.as_ref(), settings.segment);

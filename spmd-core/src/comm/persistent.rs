@@ -5,6 +5,7 @@ use std::fmt;
 use std::mem::replace;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::internals::Internals;
@@ -47,7 +48,7 @@ pub struct Persistent<B> {
     /// What the last one has received.
     status: Option<Status>,
     /// A call has them that goes on, and else this.
-    buffers: Rc<UnsafeCell<B>>,
+    buffers: Arc<UnsafeCell<B>>,
     start: Box<Start<B>>,
     /// If it goes in two steps.
     steps: Option<Steps<B>>,
@@ -69,7 +70,12 @@ type Start<B> =
     dyn Fn(&Comm, Lent<B>, &'static Location<'static>) -> Result<Request<Option<Status>>>;
 
 /// The buffers of a persistent call that goes on: nobody else has them.
-pub(super) struct Lent<B>(Rc<UnsafeCell<B>>);
+pub(super) struct Lent<B>(Arc<UnsafeCell<B>>);
+
+// SAFETY: the cell is shared with the `Persistent` that has lent it, which does not look into it
+// until the call that has this is over (`Lent::get`), as it sees by an acquire. Whoever is the last to
+// drop it drops the buffers, which may be sent.
+unsafe impl<B: Send> Send for Lent<B> {}
 
 impl<B> Lent<B> {
     fn get(&self) -> &B {
@@ -136,18 +142,18 @@ impl Internals<'_> {
     ///
     /// All ranks make it alike, with steps or without. Errors: those of the arguments, which `body`
     /// has looked at.
-    pub fn persistent<B: 'static>(
+    pub fn persistent<B: Send + 'static>(
         comm: Comm,
         call: Call<'static>,
         mut buffers: B,
         steps: Option<Steps<B>>,
-        body: impl Fn(&Comm, &mut B) -> Result<()> + 'static,
+        body: impl Fn(&Comm, &mut B) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Persistent<B>> {
         body(&comm.only_checking(), &mut buffers)?;
         let few = (2..=comm.internals().flat_limit()).contains(&comm.size());
         let arena = few && comm.hierarchy.is_none() && comm.offload.is_none();
         let steps = steps.filter(|_| arena && comm.route.plain);
-        let (body, its) = (Rc::new(body), call.clone());
+        let (body, its) = (Arc::new(body), call.clone());
         let start = move |comm: &Comm, mut lent: Lent<B>, _: &'static Location<'static>| {
             let body = body.clone();
             let body = move |comm: &Comm| body(comm, lent.get_mut()).map(|()| None);
@@ -167,7 +173,7 @@ impl<B> Persistent<B> {
         start: impl Fn(&Comm, Lent<B>, &'static Location<'static>) -> Result<Request<Option<Status>>>
         + 'static,
     ) -> Persistent<B> {
-        let (buffers, start) = (Rc::new(UnsafeCell::new(buffers)), Box::new(start));
+        let (buffers, start) = (Arc::new(UnsafeCell::new(buffers)), Box::new(start));
         let (state, status, noted) = (State::Rests, None, comm.note(&call));
         Persistent { state, status, buffers, start, steps, call, noted, comm }
     }

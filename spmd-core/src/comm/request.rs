@@ -7,12 +7,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use super::communicator::Comm;
 use super::entry::IN_OPERATION;
 use super::going::{Going, goes};
 use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::pooled::Pooled;
+use crate::pooled::{Pooled, Shared};
 use crate::rank::Status;
 use crate::wait;
 
@@ -52,6 +54,8 @@ enum State<B> {
     Ended(B),
     /// Here lies what it gives, when it is over.
     Going(Pooled<dyn Going>, Pooled<Cell<Option<B>>>),
+    /// The same of what another thread may carry out.
+    Started(Pooled<dyn Going>, Pooled<Mutex<Option<B>>, Shared>),
     /// It was awaited to its end.
     Given,
 }
@@ -80,25 +84,26 @@ impl<B> Request<B> {
     pub(super) unsafe fn start<'a>(
         comm: &Comm,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'a,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'a,
     ) -> Result<Request<B>>
     where
-        B: 'a,
+        B: Send + 'a,
     {
-        let result = Pooled::new(Cell::new(None));
+        let result = Pooled::new(Mutex::new(None));
         let place = result.clone();
-        let body = move |comm: &Comm| body(comm).map(|made| place.set(Some(made)));
+        let body = move |comm: &Comm| body(comm).map(|made| *place.lock() = Some(made));
         // SAFETY: what `body` uses lives until the call is over (this function's contract). The
         // result may outlive that, as part of what this gives.
         let call = unsafe { comm.start_call(call, body)? };
-        Ok(Request::going(goes(Pooled::new(call)), result))
+        let going = goes(Pooled::new(call));
+        Ok(Request { state: State::Started(going, result), awaited: None })
     }
 
     /// What goes on, if it was not over at once.
     pub(super) fn what_goes_on(&self) -> Option<&Pooled<dyn Going>> {
         match &self.state {
             State::Ended(_) | State::Given => None,
-            State::Going(going, _) => Some(going),
+            State::Going(going, _) | State::Started(going, _) => Some(going),
         }
     }
 
@@ -135,6 +140,11 @@ impl<B> Request<B> {
                 going.failure()?;
                 result.take().ok_or_else(|| going.told())
             }
+            State::Started(going, result) => {
+                going.failure()?;
+                let made = result.lock().take();
+                made.ok_or_else(|| going.told())
+            }
             State::Given => {
                 Err(Error::argument("a request that has given its buffers back before".into()))
             }
@@ -145,7 +155,10 @@ impl<B> Request<B> {
     ///
     /// Errors: another rank or thread has started it; an operation of a reduction runs.
     fn look(&mut self, waker: &Waker) -> Result<bool> {
-        let State::Going(going, _) = &self.state else { return Ok(true) };
+        let going = match &self.state {
+            State::Ended(_) | State::Given => return Ok(true),
+            State::Going(going, _) | State::Started(going, _) => going,
+        };
         if going.is_over() {
             return Ok(true);
         }

@@ -166,10 +166,10 @@ pub trait Starts<'a> {
     /// Starts a call on the communicator of this: see [`Starts::start_on`].
     ///
     /// Errors: as [`Starts::start_on`].
-    fn start<B: 'a>(
+    fn start<B: Send + 'a>(
         &self,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'a,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'a,
     ) -> Result<Request<B>>;
 
     /// Starts a call on `comm`: `body` makes it, on a communicator of the same ranks. All ranks start
@@ -177,28 +177,28 @@ pub trait Starts<'a> {
     ///
     /// Errors: what is known at once; the communicator spans processes that go on when others fail; the
     /// system has no room for a stack.
-    fn start_on<B: 'a>(
+    fn start_on<B: Send + 'a>(
         &self,
         comm: &Comm,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'a,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'a,
     ) -> Result<Request<B>>;
 }
 
 impl Starts<'static> for Internals<'_> {
-    fn start<B: 'static>(
+    fn start<B: Send + 'static>(
         &self,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'static,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'static,
     ) -> Result<Request<B>> {
         self.start_on(self.0, call, body)
     }
 
-    fn start_on<B: 'static>(
+    fn start_on<B: Send + 'static>(
         &self,
         comm: &Comm,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'static,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'static,
     ) -> Result<Request<B>> {
         // SAFETY: what `body` uses lives as long as anybody wants.
         unsafe { Request::start(comm, call, body) }
@@ -206,19 +206,19 @@ impl Starts<'static> for Internals<'_> {
 }
 
 impl<'scope> Starts<'scope> for RequestScope<'scope, '_> {
-    fn start<B: 'scope>(
+    fn start<B: Send + 'scope>(
         &self,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'scope,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'scope,
     ) -> Result<Request<B>> {
         self.start_on(self.comm, call, body)
     }
 
-    fn start_on<B: 'scope>(
+    fn start_on<B: Send + 'scope>(
         &self,
         comm: &Comm,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<B> + 'scope,
+        body: impl FnOnce(&Comm) -> Result<B> + Send + 'scope,
     ) -> Result<Request<B>> {
         // SAFETY: what `body` uses lives as long as `'scope`, which does not end before `requests`
         // returns or unwinds: it is free to the closure of that. By then the call is over, which

@@ -23,6 +23,7 @@ use super::polls::Polling;
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::group::{Scope, TRACKS};
+use crate::progress::Progress;
 use crate::transport::cluster::{Hierarchy, STARTED};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::collective::{CollectiveArea, Moment};
@@ -119,19 +120,20 @@ impl Going for StartedCall {
 
 impl Comm {
     /// Starts a call: `body` carries it out on the communicator that it is given, of the same
-    /// ranks, and runs here as far as it can go without waiting. All ranks start it, between the
+    /// ranks, and runs here as far as it can go without waiting, unless a thread beside the rank
+    /// carries it out. All ranks start it, between the
     /// same other calls. Any number may be started, of which [`TRACKS`] are under way at a time;
     /// the others follow in order. They end in any order.
     ///
     /// Errors: as for a call that is not started, of what is known at once; the communicator spans
-    /// processes that go on when others fail; the system has no room for a stack.
+    /// processes that go on when others fail; the system has no room for a stack, or a thread.
     ///
     /// # Safety
     /// What `body` uses lives until the call is over.
     pub(super) unsafe fn start_call<'a>(
         &self,
         call: Call<'static>,
-        body: impl FnOnce(&Comm) -> Result<()> + 'a,
+        body: impl FnOnce(&Comm) -> Result<()> + Send + 'a,
     ) -> Result<StartedCall> {
         let entered = self.user.enter(&call)?;
         let survives = |hierarchy: &Arc<Hierarchy>| hierarchy.cluster().survives();
@@ -157,11 +159,17 @@ impl Comm {
         self.endpoint.acts();
         drop(entered);
         let of_track = OnTrack { tracks: tracks.clone(), track, turn, start, moment, body };
+        let of_track = Box::new(of_track);
         // What comes from other processes rings nothing.
         let bell = self.endpoint.bell().polled(self.hierarchy.is_some());
         // SAFETY: what `body` uses lives until the call is over (this function's contract). The
         // rest is the call's own.
-        let started = unsafe { wait::start(bell, Box::new(of_track)) };
+        let started = unsafe {
+            match self.endpoint.world.policy.progress {
+                Progress::Calls => wait::start(bell, of_track),
+                Progress::Thread => self.endpoint.start_beside(of_track, bell),
+            }
+        };
         // Nothing of it has run: the next one takes its turn.
         let handle = started.inspect_err(|_| self.starts.set(start))?;
         if handle.is_over() {

@@ -115,7 +115,7 @@ impl<'a> Bell<'a> {
     }
 
     #[inline]
-    pub(super) fn is_polled(self) -> bool {
+    pub(crate) fn is_polled(self) -> bool {
         self.polled
     }
 

@@ -7,6 +7,8 @@ mod completion;
 mod coroutine;
 mod current;
 mod fences;
+mod handover;
+mod helper;
 #[cfg(target_os = "linux")]
 mod overflow;
 mod policy;
@@ -27,11 +29,11 @@ pub(crate) use completion::{Completed, Completion};
 pub(crate) use coroutine::{AgentKey, key as agent};
 pub(crate) use current::{current, is_started, progresses, set_current};
 pub(crate) use fences::Fences;
+pub(crate) use handover::{Helped, Outcome};
+pub(crate) use helper::HelperThread;
 pub(crate) use policy::{Policy, WaitHooks, cores};
 pub(crate) use start::{StartedHandle, companion, refuse, start, until_over};
-pub(crate) use started::{
-    Companion, Outcome, Startable, all_over, finish, go_on, settle, unknown_failure,
-};
+pub(crate) use started::{Companion, Startable, all_over, finish, go_on, settle, unknown_failure};
 pub(crate) use threads::{
     Opener, Opening, Outsider, RankThread, all_wait, nobody_else_runs, starting_own_threads,
 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::fences::Fences;
 use super::threads;
 use crate::error::{Error, Result};
+use crate::progress::Progress;
 
 /// How the waits of a world wait.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Policy {
     /// Ranks of this world that run on threads of other processes.
     pub(crate) elsewhere: usize,
     pub(crate) fences: Fences,
+    /// Who goes on with started collectives besides their rank.
+    pub(crate) progress: Progress,
 }
 
 /// Cores that this process may use (affinity and control groups count).
@@ -33,11 +36,17 @@ impl Policy {
     /// For ranks on `cores` cores, `elsewhere` of them in other processes.
     pub(crate) const fn new(cores: usize, elsewhere: usize) -> Policy {
         let (spins, spins_shared, yields) = (4000, 2, 20);
-        Policy { spins, spins_shared, yields, cores, elsewhere, fences: Fences::Symmetric }
+        let (fences, progress) = (Fences::Symmetric, Progress::Calls);
+        Policy { spins, spins_shared, yields, cores, elsewhere, fences, progress }
     }
 
     pub(crate) fn with(self, fences: Fences) -> Policy {
         Policy { fences, ..self }
+    }
+
+    /// The same for ranks whose started collectives go on like this.
+    pub(crate) fn progressing(self, progress: Progress) -> Policy {
+        Policy { progress, ..self }
     }
 
     /// Whether so many threads of this process and those elsewhere have a core each.
@@ -54,6 +63,14 @@ impl Policy {
     /// How often the program may poll in a row before others are let run.
     pub(crate) fn polls(&self) -> u32 {
         if self.shares_cores() { POLLS_SHARED } else { POLLS }
+    }
+
+    /// [`Policy::patience`] of a thread beside a rank that computes: on a core that both share it
+    /// sleeps at once. Who is woken gets the core soon, who has yielded it only in its turn.
+    pub(super) fn patience_beside(&self, polled: bool) -> (u32, u32) {
+        let (spins, yields) = self.patience(polled);
+        let shared = !self.has_cores_for(threads::running());
+        (spins, if shared { 0 } else { yields })
     }
 
     /// How often to poll, and then how often to yield.

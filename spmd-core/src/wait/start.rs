@@ -3,11 +3,13 @@
 use std::mem::transmute;
 use std::panic::resume_unwind;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::bell::Bell;
 use super::completion::Completion;
 use super::coroutine::{AgentKey, Resumed, in_coroutine};
 use super::current::is_started;
+use super::handover::HandedCall;
 use super::policy::{Policy, WaitHooks};
 use super::started::{self, Companion, Startable, StartedEntry};
 use super::until::{STUBBORN, until, until_done};
@@ -67,6 +69,14 @@ impl Drop for AtEnd {
 }
 
 impl StartedHandle {
+    /// Of a call that was handed over, of which the agent that runs here has the end.
+    pub(super) fn handed(call: Arc<HandedCall>, bell: Bell<'_>) -> StartedHandle {
+        let entry = Rc::new(StartedEntry::handed(call, bell));
+        prepare();
+        started::insert(entry.clone());
+        StartedHandle(entry)
+    }
+
     /// Goes on with the calls that whoever runs here has started. Whether this one is over.
     pub(crate) fn test(&self) -> bool {
         if !self.is_over() {
@@ -78,7 +88,7 @@ impl StartedHandle {
     /// Goes on with this call before a thread waits for it, which then does nothing else.
     pub(crate) fn go_on_alone(&self, policy: &Policy) {
         if !in_coroutine() {
-            started::go_on_alone(&self.0, policy);
+            started::go_on_alone(Some(&self.0), policy);
         }
     }
 

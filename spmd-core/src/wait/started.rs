@@ -8,6 +8,7 @@ use std::mem::replace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corosensei::{Coroutine, CoroutineResult};
@@ -16,14 +17,12 @@ use super::bell::Bell;
 use super::completion::Completion;
 use super::coroutine::{self as scheduler, AgentKey, Local, Resumed, Suspension};
 use super::current::{self, WITHIN, set_started};
+use super::handover::{HandedCall, Outcome};
 use super::policy::Policy;
 use super::stack::{PooledStack, Stacks};
-use super::worker::Payload;
 use crate::error::{Error, Result};
 
 type CallCoroutine = Coroutine<Resumed, Suspension, Outcome, PooledStack>;
-/// What a call gives, or its panic.
-pub(crate) type Outcome = Result<Result<()>, Payload>;
 
 /// A call, before it begins.
 pub(crate) trait Startable {
@@ -73,6 +72,8 @@ pub(super) struct StartedEntry {
     polls: Cell<bool>,
     /// It has been told to give up.
     refused: Cell<bool>,
+    /// Whom its end is told that has handed it over.
+    told: Option<Arc<HandedCall>>,
 }
 
 /// How far a call is.
@@ -80,6 +81,8 @@ enum Stage {
     /// It waits for its turn.
     Waits(Box<dyn Startable>),
     Goes(CallCoroutine),
+    /// Another thread carries it out.
+    Handed(Arc<HandedCall>),
     Over,
 }
 
@@ -101,14 +104,18 @@ pub(super) fn spins() -> u32 {
     SPINS.get()
 }
 
-/// Goes on with a call of the agent that runs here, a thread, which waits for nothing else: the call
-/// looks as often for what it waits for as the thread would, before it gives that back.
-pub(super) fn go_on_alone(call: &Rc<StartedEntry>, policy: &Policy) {
+/// Goes on with the only call of the agent that runs here, a thread, which waits for nothing else: this
+/// one, or any. The call looks as often for what it waits for as the thread would, before it gives
+/// that back.
+pub(super) fn go_on_alone(call: Option<&Rc<StartedEntry>>, policy: &Policy) {
     let only = |set: &Set| {
         let calls = set.calls.borrow();
-        calls.len() == 1 && Rc::ptr_eq(&calls[0], call) && set.companions.borrow().is_empty()
+        let [only] = &**calls else { return None };
+        let alone = set.companions.borrow().is_empty();
+        let right = call.is_none_or(|call| Rc::ptr_eq(only, call));
+        (alone && right).then(|| only.clone())
     };
-    if set().is_some_and(only) {
+    if let Some(call) = set().and_then(only) {
         SPINS.set(policy.patience(call.bell.1).0);
         let made = call.resume(Resumed::Woken);
         SPINS.set(0);
@@ -139,19 +146,46 @@ impl StartedEntry {
             true => Stage::Goes(begun(call).map_err(|(_, error)| error)?),
             false => Stage::Waits(call),
         };
+        Ok(StartedEntry::at(stage, bell, None))
+    }
+
+    fn at(stage: Stage, bell: Bell<'_>, told: Option<Arc<HandedCall>>) -> StartedEntry {
         let (agent, bell) = (scheduler::key(), (bell.place(), bell.is_polled()));
         let (over, outcome, polls, refused) = Default::default();
         let stage = RefCell::new(stage);
-        Ok(StartedEntry { stage, over, outcome, agent, bell, polls, refused })
+        StartedEntry { stage, over, outcome, agent, bell, polls, refused, told }
+    }
+
+    /// One that another thread carries out, which rings the bell when it is over.
+    pub(super) fn handed(call: Arc<HandedCall>, bell: Bell<'_>) -> StartedEntry {
+        StartedEntry::at(Stage::Handed(call), bell.polled(false), None)
+    }
+
+    /// One that another thread has handed over.
+    pub(super) fn for_another(
+        call: Box<dyn Startable>,
+        told: Arc<HandedCall>,
+        bell: Bell<'_>,
+    ) -> StartedEntry {
+        StartedEntry::at(Stage::Waits(call), bell, Some(told))
     }
 
     /// Goes on with the call.
     pub(super) fn resume(&self, why: Resumed) -> Progress {
         // From then on: it may come out of one wait, whose condition is true, and into another. What
         // it must do to its end waits again.
-        self.refused.set(self.refused.get() || why == Resumed::Refused);
+        let refused = || self.told.as_ref().is_some_and(|handed| handed.is_refused());
+        self.refused.set(self.refused.get() || why == Resumed::Refused || refused());
         let why = if self.refused.get() { Resumed::Refused } else { why };
         let mut stage = self.stage.borrow_mut();
+        if let Stage::Handed(call) = &*stage {
+            if why == Resumed::Refused && !call.is_refused() {
+                call.refuse();
+            }
+            let Some(outcome) = ended_elsewhere(call) else { return Progress::default() };
+            *stage = Stage::Over;
+            return self.ends(outcome);
+        }
         if let Stage::Waits(call) = &*stage {
             if !call.has_turn() {
                 return Progress::default();
@@ -184,7 +218,10 @@ impl StartedEntry {
     }
 
     fn ends(&self, outcome: Outcome) -> Progress {
-        self.outcome.set(Some(outcome));
+        match &self.told {
+            Some(handed) => handed.complete(outcome),
+            None => self.outcome.set(Some(outcome)),
+        }
         self.over.complete();
         Progress { ended: true, went_on: true }
     }
@@ -201,6 +238,18 @@ impl StartedEntry {
         self.outcome.set(Some(outcome));
         well
     }
+}
+
+/// How a call has ended that another thread carries out, if it is over.
+#[cold]
+fn ended_elsewhere(call: &HandedCall) -> Option<Outcome> {
+    for _ in 0..spins() {
+        if call.is_over() {
+            break;
+        }
+        std::hint::spin_loop();
+    }
+    call.take()
 }
 
 /// A call that begins, as a coroutine; or, where there is no room for a stack, the call.

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 /// Threads of this process that run ranks now, over all blocks.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// How many threads of this process run ranks now.
+/// How many threads of this process run ranks now, or what these have started.
 pub(super) fn running() -> usize {
-    RUNNING.load(Relaxed)
+    RUNNING.load(Relaxed) + BUSY.load(Relaxed)
 }
 
 /// Held while what is counted here changes, and while it is compared.
@@ -156,7 +156,7 @@ fn threads() -> Option<Vec<Thread>> {
     tasks.map(|task| thread(task.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// Threads of the library's own that wake who awaits requests.
+/// Threads of the library's own that wake who awaits requests, or carry out what ranks have started.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts one, as long as it lives.
@@ -174,6 +174,25 @@ impl Drop for Helper {
     fn drop(&mut self) {
         let _counting = COUNTING.lock();
         HELPERS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How many of them have something to carry out.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts one, as long as it lives, among those that need a core.
+pub(super) struct Busy(());
+
+impl Busy {
+    pub(super) fn new() -> Busy {
+        BUSY.fetch_add(1, Relaxed);
+        Busy(())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Relaxed);
     }
 }
 

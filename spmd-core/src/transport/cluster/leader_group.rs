@@ -58,7 +58,12 @@ impl Leaders {
 
     /// Whether the processes are joined, or about to be.
     pub(super) fn have_begun(&self) -> bool {
-        self.processes.get().is_some() || self.joining.lock().is_some()
+        let joined = || self.processes.get().is_some();
+        joined() || {
+            // Another thread, with a call on the track, may find just now that they are.
+            let joining = self.joining.lock();
+            joining.is_some() || joined()
+        }
     }
 
     /// Goes on to join the processes. Whether they are.

@@ -102,7 +102,10 @@ impl Endpoint {
         let head = |rank: usize| self.world.memory.head(rank);
         let confirmed = waits.iter().all(|&(rank, slot, epoch)| {
             let agent = &head(rank).agents[slot];
-            agent.confirmed.load(Acquire) > earlier.since && agent.epoch.load(Acquire) == epoch
+            // Of who else may act it has shown with that what was so since.
+            agent.confirmed.load(Acquire) > earlier.since
+                && agent.epoch.load(Acquire) == epoch
+                && head(rank).idle_agents.load(Relaxed) != idle::ANYBODY
         });
         if !confirmed {
             return keep(earlier);

@@ -19,7 +19,7 @@ use super::window::Retired;
 use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
-use crate::wait::{Bell, HasBell};
+use crate::wait::{Bell, HasBell, HelperThread};
 
 /// One rank's end of a world.
 pub(crate) struct Endpoint {
@@ -37,6 +37,8 @@ pub(crate) struct Endpoint {
     pub(super) told: Mutex<VecDeque<Fault>>,
     /// Waits of others that this rank has ended, as long as they do not know.
     pub(super) condemned: Mutex<Vec<Wait>>,
+    /// What carries out the calls that the rank has started in its block, if something does.
+    pub(super) helper: Mutex<Option<Arc<HelperThread>>>,
     /// Parts of windows that are gone here; at most one for each area.
     pub(crate) retired_parts: Mutex<Vec<Retired>>,
 }
@@ -71,6 +73,7 @@ impl Endpoint {
             departed: Mutex::default(),
             told: Mutex::default(),
             condemned: Mutex::default(),
+            helper: Mutex::default(),
             retired_parts: Mutex::default(),
         }
     }

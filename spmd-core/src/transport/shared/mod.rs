@@ -23,6 +23,7 @@ mod faults;
 mod flow_control;
 mod going_on;
 pub(crate) mod heap;
+mod helper;
 pub(crate) mod layout;
 mod loan;
 mod mail;

@@ -69,8 +69,8 @@ impl Shape {
     where
         A: AllreduceRequests<'a> + ScanRequests<'a> + AllgatherRequests<'a> + AlltoallRequests<'a>,
         A: ScatterRequests<'a> + GatherRequests<'a> + ReduceRequests<'a>,
-        S: Buffer<Elem = u32> + 'a,
-        R: BufferMut<Elem = u32> + 'a,
+        S: Buffer<Elem = u32> + Send + 'a,
+        R: BufferMut<Elem = u32> + Send + 'a,
     {
         let root = self.root(place);
         match self.kind() {
