@@ -260,6 +260,35 @@ fn a_buffer_whose_end_waits() -> Result<()> {
     Ok(())
 }
 
+/// The end of a buffer waits for the receive whose message came right behind its own.
+#[test]
+fn a_buffer_whose_end_waits_for_the_next_one() -> Result<()> {
+    for block in [Spmd::new(2).threads(), Spmd::new(2).virtual_ranks()] {
+        block.timeout(Duration::from_secs(30)).run(|ctx| {
+            let other = 1 - ctx.rank();
+            let next = std::rc::Rc::new(std::cell::Cell::new(None::<Request<([u64; 1], _)>>));
+            let got = std::rc::Rc::new(std::cell::Cell::new(0));
+            let (its, into) = (next.clone(), got.clone());
+            let ending = Ending([0], move || {
+                let next = its.take().expect("it is the first");
+                into.set(next.wait().expect("it has come").0[0]);
+            });
+            drop(ctx.irecv(ending, other, 1)?);
+            next.set(Some(ctx.irecv([0u64], other, 2)?));
+            ctx.barrier()?;
+            ctx.send(&[4u64], other, 1)?;
+            ctx.send(&[5u64], other, 2)?;
+            // Both have come before the next look.
+            std::thread::sleep(Duration::from_millis(20));
+            let last = ctx.irecv([0u64], other, 3)?;
+            ctx.send(&[6u64], other, 3)?;
+            assert_eq!((last.wait()?.0, got.get()), ([6], 5));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 /// One that panics ends after its message could not be received, too, and with a persistent call
 /// that is gone.
 #[test]

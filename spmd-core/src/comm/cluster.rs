@@ -16,7 +16,8 @@ impl Comm {
     /// ranks share memory. Any rank may call it.
     ///
     /// The handle is good as long as this communicator. MPI serves one thread at a time here
-    /// (`MPI_THREAD_SERIALIZED`): no rank of the process makes a call of this library meanwhile.
+    /// (`MPI_THREAD_SERIALIZED`): no rank of the process makes a call of this library meanwhile, and
+    /// with [`Progress::Thread`](crate::Progress::Thread) no started call is under way.
     /// What goes over it must not be mixed up with this library's own: use `MPI_Comm_dup` of it.
     ///
     /// ```

@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
@@ -71,8 +70,8 @@ pub(super) struct Outstanding {
     free: RefCell<Vec<usize>>,
     /// Receives whose messages have not come.
     awaited: Cell<usize>,
-    /// Receives that have their messages, and are to be concluded.
-    received: RefCell<Vec<usize>>,
+    /// Receives that have their messages, and are to be concluded, in order.
+    received: RefCell<VecDeque<usize>>,
     /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
     /// Sends that may not be over.
@@ -171,24 +170,19 @@ impl Outstanding {
             }
             arrived => {
                 receive.receive(arrived);
-                self.received.borrow_mut().push(number);
+                self.received.borrow_mut().push_back(number);
             }
         }
     }
 
-    /// Concludes the receives that have their messages.
+    /// Concludes the receives that have their messages. The end of one may wait for another one.
     fn conclude(&self) {
-        let mut received = take(&mut *self.received.borrow_mut());
-        for number in received.drain(..) {
+        loop {
+            let Some(number) = self.received.borrow_mut().pop_front() else { break };
             let receive = self.receives.borrow()[number].clone();
             receive.iter().for_each(|receive| receive.conclude());
             drop(receive);
             self.settle(number);
-        }
-        // With its room, for the next ones.
-        let mut place = self.received.borrow_mut();
-        if place.is_empty() {
-            *place = received;
         }
     }
 
@@ -230,10 +224,12 @@ impl Outstanding {
 
     /// Takes what has come to its receives. Whether something has.
     pub(super) fn look(&self) -> bool {
+        let mut came = !self.received.borrow().is_empty();
+        self.conclude();
         if !self.awaits() {
-            return false;
+            return came;
         }
-        let mut came = self.take_arrived();
+        came |= self.take_arrived();
         let delivered = self.transport.deliver(&self.arrivals, &mut |number, arrived| {
             self.take(number, arrived);
             came = true;

@@ -1,5 +1,6 @@
 //! Receives that go on while their rank does something else.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::mem::transmute;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -133,6 +134,7 @@ impl Comm {
             gives,
             result: result.clone(),
             failure: Cell::new(None),
+            panic: Cell::new(None),
             over: Completion::default(),
             tests: Cell::new(0),
         });
@@ -178,6 +180,8 @@ struct Receiving<B, R> {
     gives: fn(B, Status) -> R,
     result: Pooled<Cell<Option<R>>>,
     failure: Cell<Option<Error>>,
+    /// With what its buffer has panicked.
+    panic: Cell<Option<Box<dyn Any + Send>>>,
     over: Completion,
     /// How many times it was asked for.
     tests: Cell<u32>,
@@ -274,7 +278,8 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
         }));
         let received = received.unwrap_or_else(|payload| {
             let why = format!("{}: its buffer panicked: {}", self.call, panic_text(&*payload));
-            discard(payload);
+            // Its end may be anything, and what has come may be locked.
+            self.panic.set(Some(payload));
             Err(Error::argument(why))
         });
         self.buf.set(Some(buf));
@@ -285,6 +290,7 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
     }
 
     fn conclude(&self) {
+        self.panic.take().into_iter().for_each(discard);
         let failure = self.failure.take();
         let failed = failure.is_some();
         self.failure.set(failure);

@@ -18,7 +18,7 @@ use crate::wait;
 
 /// How many requests of a scope are kept in mind, at least, before those that are over are
 /// forgotten.
-const KEPT: usize = 1024;
+const KEPT: usize = 128;
 
 /// Where requests are started that borrow: see [`Comm::requests`].
 pub struct RequestScope<'scope, 'env: 'scope> {

@@ -36,7 +36,9 @@ use crate::wait::{self, AgentKey, Completion, Startable, StartedHandle};
 /// this or not.
 pub(super) struct StartedCall {
     handle: StartedHandle,
-    /// They live as long as the call goes on.
+    endpoint: Arc<Endpoint>,
+    /// They live as long as the call goes on, but for its last steps, where another thread carries it
+    /// out.
     tracks: Weak<Tracks>,
     call: Call<'static>,
     noted: Noted,
@@ -46,8 +48,11 @@ impl StartedCall {
     /// Waits until calls that the agent has started have brought that about: as for this call, on
     /// record if nothing else can.
     fn until(&self, on_record: bool, over: impl Fn() -> bool) {
-        let Some(tracks) = self.tracks.upgrade() else { return };
-        let (endpoint, scope) = (&*tracks.endpoint, tracks.scope.lock().clone());
+        let endpoint = &*self.endpoint;
+        let Some(tracks) = self.tracks.upgrade() else {
+            return wait::until_done(endpoint.bell(), over);
+        };
+        let scope = tracks.scope.lock().clone();
         let waiter = Waiter::new(endpoint, &scope, &self.call, self.noted);
         let waiter = if on_record { waiter } else { waiter.off_record() };
         wait::until_over(endpoint.bell(), &mut AwaitsStarted::new(waiter), over);
@@ -68,15 +73,13 @@ impl Going for StartedCall {
     }
 
     fn endpoint(&self) -> Option<Arc<Endpoint>> {
-        self.tracks.upgrade().map(|tracks| tracks.endpoint.clone())
+        (!self.is_over()).then(|| self.endpoint.clone())
     }
 
     fn until_over(&self) -> Result<()> {
         self.check_own()?;
-        if !self.is_over()
-            && let Some(tracks) = self.tracks.upgrade()
-        {
-            self.handle.go_on_alone(&tracks.endpoint.world.policy);
+        if !self.is_over() {
+            self.handle.go_on_alone(&self.endpoint.world.policy);
         }
         if !self.is_over() {
             self.until(true, || self.is_over());
@@ -108,9 +111,7 @@ impl Going for StartedCall {
         if std::thread::panicking() {
             wait::refuse();
         }
-        if let Some(tracks) = self.tracks.upgrade() {
-            wait::until_done(tracks.endpoint.bell(), || self.is_over());
-        }
+        wait::until_done(self.endpoint.bell(), || self.is_over());
     }
 
     fn described(&self) -> String {
@@ -176,7 +177,8 @@ impl Comm {
             handle.result()?;
         }
         let noted = self.note(&call);
-        Ok(StartedCall { handle, tracks: Arc::downgrade(tracks), call, noted })
+        let endpoint = self.endpoint.clone();
+        Ok(StartedCall { handle, endpoint, tracks: Arc::downgrade(tracks), call, noted })
     }
 
     /// The same ranks and messages, for what goes on while the rank does something else.
@@ -242,13 +244,14 @@ impl Tracks {
 
 /// A call on its track.
 struct OnTrack<F> {
+    /// Gone before the rest where it is not carried out: by then it must have no buffers any more.
+    body: F,
     tracks: Arc<Tracks>,
     track: usize,
     turn: u64,
     /// Where among the communicator's other calls it was started.
     start: u64,
     moment: Moment,
-    body: F,
 }
 
 impl<F: FnOnce(&Comm) -> Result<()>> Startable for OnTrack<F> {
@@ -268,9 +271,9 @@ impl<F: FnOnce(&Comm) -> Result<()>> Startable for OnTrack<F> {
         // What it waits for is told where it waits.
         comm.endpoint.begins_started();
         let result = catch_unwind(AssertUnwindSafe(|| body(&comm)));
-        comm.endpoint.ends_started();
         *tracks.comms[track].lock() = Some(comm);
         tracks.pass(track, turn);
+        tracks.endpoint.ends_started();
         result.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::mem::transmute;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -21,6 +22,7 @@ use super::started::{self, Startable, StartedEntry};
 use super::threads::{Busy, Helper};
 use super::{current, is_started};
 use crate::error::{Error, Result};
+use crate::fault::print;
 
 /// With whether nobody may ring for it.
 type Handed = (Box<dyn Startable + Send>, Arc<HandedCall>, bool);
@@ -43,7 +45,13 @@ impl HelperThread {
     pub(crate) fn start(of: Arc<dyn Helped>, name: String) -> Result<HelperThread> {
         let shared = Arc::<Shared>::default();
         let (its, helped) = (shared.clone(), of.clone());
-        let run = move || its.run(&*helped);
+        let run = move || {
+            // The calls that it has are never over without it, and their buffers may be borrowed.
+            if catch_unwind(AssertUnwindSafe(|| its.run(&*helped))).is_err() {
+                print(format_args!("the thread of started calls has panicked; aborting"));
+                std::process::abort();
+            }
+        };
         let thread = thread::Builder::new().name(name).spawn(run);
         let thread = thread.map_err(|error| {
             let what = "starting a thread for calls that a rank has started (SPMD_PROGRESS=calls \
@@ -106,8 +114,10 @@ impl Shared {
             let _busy = Busy::new();
             loop {
                 self.begin_new(of);
+                let acts = Acts::begin(of);
                 started::go_on_alone(None, of.policy());
                 started::go_on();
+                drop(acts);
                 if !current::progresses() && !self.calls.is_filled() {
                     break;
                 }
@@ -154,6 +164,7 @@ impl Shared {
         let went_on = Cell::new(false);
         let mut ready = || {
             let goes_on = || {
+                let _acts = Acts::begin(of);
                 let made = started::pass(Resumed::Woken);
                 made.ended || made.went_on
             };
@@ -174,6 +185,22 @@ impl Shared {
     }
 }
 
+/// The thread looks at its calls, and may act: from one of them to the next nothing else tells that.
+struct Acts<'a>(&'a dyn Helped);
+
+impl<'a> Acts<'a> {
+    fn begin(of: &'a dyn Helped) -> Acts<'a> {
+        of.hands_over();
+        Acts(of)
+    }
+}
+
+impl Drop for Acts<'_> {
+    fn drop(&mut self) {
+        self.0.is_taken();
+    }
+}
+
 /// The hooks of the thread's waits. Its calls tell themselves what they wait for.
 struct Helping<'a> {
     of: &'a dyn Helped,
@@ -187,6 +214,7 @@ impl WaitHooks for Helping<'_> {
     }
     fn awake(&mut self) {}
     fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
+        let _acts = Acts::begin(self.of);
         let made = started::sweep();
         self.went_on.set(made.ended || made.went_on);
         self.of.overdue();

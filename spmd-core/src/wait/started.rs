@@ -21,6 +21,7 @@ use super::handover::{HandedCall, Outcome};
 use super::policy::Policy;
 use super::stack::{PooledStack, Stacks};
 use crate::error::{Error, Result};
+use crate::panics::discard;
 
 type CallCoroutine = Coroutine<Resumed, Suspension, Outcome, PooledStack>;
 
@@ -192,7 +193,14 @@ impl StartedEntry {
             }
             match begin(&mut stage) {
                 Ok(coroutine) => *stage = Stage::Goes(coroutine),
-                Err(error) => return self.ends(Ok(Err(error))),
+                Err((call, error)) => {
+                    drop(stage);
+                    // The end of its buffers, which may be anything.
+                    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(call))) {
+                        discard(payload);
+                    }
+                    return self.ends(Ok(Err(error)));
+                }
             }
         }
         let Stage::Goes(coroutine) = &mut *stage else { return Progress::default() };
@@ -268,12 +276,9 @@ fn begun(call: Box<dyn Startable>) -> Result<CallCoroutine, (Box<dyn Startable>,
 }
 
 /// Has a call begin that has its turn, and is over until it has.
-fn begin(stage: &mut Stage) -> Result<CallCoroutine> {
+fn begin(stage: &mut Stage) -> Result<CallCoroutine, (Box<dyn Startable>, Error)> {
     let Stage::Waits(call) = replace(stage, Stage::Over) else { unreachable!("it waits") };
-    begun(call).map_err(|(call, error)| {
-        call.skip();
-        error
-    })
+    begun(call).inspect_err(|(call, _)| call.skip())
 }
 
 /// Those of an agent. There is a set only as long as it is not empty; `current.rs` keeps it.
@@ -283,13 +288,38 @@ struct Set {
     companions: RefCell<Vec<Rc<dyn Companion>>>,
     /// When they last made their slow checks.
     swept: Cell<Instant>,
+    /// How many passes look at it, each within the one before: what ends in one may wait.
+    passes: Cell<usize>,
+}
+
+/// A pass that looks at a set, which stays meanwhile.
+struct Passing<'a>(&'a Set);
+
+impl<'a> Passing<'a> {
+    fn begin(set: &'a Set) -> Passing<'a> {
+        set.passes.set(set.passes.get() + 1);
+        Passing(set)
+    }
+}
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        self.0.passes.set(self.0.passes.get() - 1);
+    }
+}
+
+impl Set {
+    fn is_empty(&self) -> bool {
+        self.calls.borrow().is_empty() && self.companions.borrow().is_empty()
+    }
 }
 
 /// The set of the agent that runs here.
 fn set<'a>() -> Option<&'a Set> {
-    // SAFETY: `insert` alone says what has been started, by a pointer to a set that it has made and
-    // that lives until `pass` takes it back. This module's functions use what they get here no
-    // longer than to their next `pass`. A set belongs to one agent, and so to one thread.
+    // SAFETY: `make_set` alone says what has been started, by a pointer to a set that it has made and
+    // that lives until `keep` takes it back, which it does not while a pass looks at it. This
+    // module's functions use what they get here no longer than to their next `pass` or `keep`, and
+    // `pass` within its `Passing`. A set belongs to one agent, and so to one thread.
     unsafe { current::started().cast::<Set>().as_ref() }
 }
 
@@ -305,8 +335,8 @@ pub(super) fn insert(going: Rc<StartedEntry>) {
 /// The set of the agent that runs here, which has none, and is no started call.
 fn make_set<'a>() -> &'a Set {
     let new = || {
-        let (calls, companions) = Default::default();
-        Box::new(Set { calls, companions, swept: Cell::new(Instant::now()) })
+        let (calls, companions, passes) = Default::default();
+        Box::new(Set { calls, companions, swept: Cell::new(Instant::now()), passes })
     };
     let made = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_else(new);
     set_started(Box::into_raw(made).cast_const().cast());
@@ -335,6 +365,7 @@ fn companions() -> Vec<Rc<dyn Companion>> {
 /// may be able to go on.
 pub(super) fn pass(why: Resumed) -> Progress {
     let Some(set) = set() else { return Progress::default() };
+    let passing = Passing::begin(set);
     let (mut next, mut made) = (0, Progress::default());
     let mut beside = 0;
     loop {
@@ -346,7 +377,8 @@ pub(super) fn pass(why: Resumed) -> Progress {
         made.ended |= companion.is_settled();
         beside += 1;
     }
-    // None is taken away meanwhile, and those that are added, by companions, are new.
+    // Those that are added meanwhile, by companions, are new; where some are taken away, by a pass
+    // within, the next pass sees what this one has missed.
     loop {
         let Some(going) = set.calls.borrow().get(next).cloned() else { break };
         let Progress { ended, went_on } = going.resume(why);
@@ -354,7 +386,9 @@ pub(super) fn pass(why: Resumed) -> Progress {
         made.went_on |= went_on;
         next += 1;
     }
-    if made.ended {
+    let empty = set.is_empty();
+    drop(passing);
+    if made.ended || empty {
         settle();
     }
     made
@@ -373,7 +407,7 @@ fn keep(mut keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
     set.companions.replace(busy);
     // What is forgotten may be the last of what it used, and its end anything.
     let forgotten: Vec<_> = set.calls.borrow_mut().extract_if(.., |going| !keeps(going)).collect();
-    if set.calls.borrow().is_empty() && set.companions.borrow().is_empty() {
+    if set.is_empty() && set.passes.get() == 0 {
         let set = set_started(null()).cast_mut().cast::<Set>();
         // SAFETY: `make_set` has made it a pointer of a box. It is taken back here alone, and nobody
         // finds it any more; `set` from above is not used any more.

@@ -20,12 +20,12 @@ impl Waiter<'_> {
         endpoint.world.memory.head(endpoint.rank).idle_agents.store(idle::ANYBODY, Relaxed);
         let slot = endpoint.agents.claim(self.is_extra());
         self.slot.set(Some(slot));
+        slot.into_iter().for_each(|slot| self.write_to(slot));
         if wait::is_started() {
             slot.iter().for_each(|_| endpoint.agents.is_told());
         } else if !wait::scheduler::in_coroutine() && current::rank().is_none() {
             self.outsider.set(Some(wait::Outsider::new()));
         }
-        slot.into_iter().for_each(|slot| self.write_to(slot));
     }
 
     /// Takes it off, if it is on record.

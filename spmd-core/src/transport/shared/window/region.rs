@@ -27,13 +27,16 @@ mod system {
     use std::ptr::{NonNull, null_mut};
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstatfs, ftruncate};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
     use super::{ALIGN, Key};
 
     /// How many descriptors a process has for regions of its own at most: the program needs some, too.
     const MOST: usize = 128;
+
+    /// What the kernel calls the file system of memfds of plain pages (`TMPFS_MAGIC`).
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
     /// Memory that is shared, zeroed at first, but for the number at its start.
     pub(crate) struct Region {
@@ -96,11 +99,13 @@ mod system {
             let bytes = bytes.checked_add(ALIGN)?;
             let (process, descriptor) = (place >> 32, place as u32);
             let path = format!("/proc/{process}/fd/{descriptor}");
-            // What is no file is not even opened: that could have an effect.
-            std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
-            let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-            let mut options = File::options();
-            let file = options.read(true).write(true).custom_flags(flags).open(&path).ok()?;
+            // What is no file is not opened but as a path: that could have an effect.
+            let path = File::options().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
+            path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            let path = format!("/proc/self/fd/{}", path.as_raw_fd());
+            let file = File::options().read(true).write(true).open(path).ok()?;
+            // Not of huge pages, of which its owner could leave none: an access would be a fault.
+            fstatfs(&file).ok().filter(|system| system.f_type == TMPFS)?;
             let sealed = fcntl_get_seals(&file).ok()?.contains(SealFlags::SHRINK);
             if !sealed || file.metadata().ok()?.len() != bytes as u64 {
                 return None;
