@@ -114,10 +114,8 @@ impl Shared {
             let _busy = Busy::new();
             loop {
                 self.begin_new(of);
-                let acts = Acts::begin(of);
                 started::go_on_alone(None, of.policy());
                 started::go_on();
-                drop(acts);
                 if !current::progresses() && !self.calls.is_filled() {
                     break;
                 }
@@ -164,7 +162,6 @@ impl Shared {
         let went_on = Cell::new(false);
         let mut ready = || {
             let goes_on = || {
-                let _acts = Acts::begin(of);
                 let made = started::pass(Resumed::Woken);
                 made.ended || made.went_on
             };
@@ -185,22 +182,6 @@ impl Shared {
     }
 }
 
-/// The thread looks at its calls, and may act: from one of them to the next nothing else tells that.
-struct Acts<'a>(&'a dyn Helped);
-
-impl<'a> Acts<'a> {
-    fn begin(of: &'a dyn Helped) -> Acts<'a> {
-        of.hands_over();
-        Acts(of)
-    }
-}
-
-impl Drop for Acts<'_> {
-    fn drop(&mut self) {
-        self.0.is_taken();
-    }
-}
-
 /// The hooks of the thread's waits. Its calls tell themselves what they wait for.
 struct Helping<'a> {
     of: &'a dyn Helped,
@@ -214,7 +195,6 @@ impl WaitHooks for Helping<'_> {
     }
     fn awake(&mut self) {}
     fn overdue(&mut self, _: Duration, _: &mut dyn FnMut() -> bool) -> Result<()> {
-        let _acts = Acts::begin(self.of);
         let made = started::sweep();
         self.went_on.set(made.ended || made.went_on);
         self.of.overdue();
