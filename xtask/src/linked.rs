@@ -15,10 +15,6 @@ const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
 /// Files of tests that know such a build.
 const FILES: [&str; 4] = ["mpi", "linked", "ulfm", "hosts"];
 
-/// Tests that wait for most of their time.
-const WAITING: [&str; 5] =
-    ["mistakes_over", "polling::", "strangers_at", "the_time_limit", "holds_nobody_up"];
-
 /// Open MPI, as its compiler tells where it lies.
 struct OpenMpi {
     compiler: PathBuf,
@@ -87,17 +83,13 @@ impl OpenMpi {
         let options: Vec<&str> = packages.into_iter().chain(["--lib"]).chain(files).collect();
         let programs = programs::build(&options, |cargo| self.prepare(cargo))?;
         // Each starts several processes.
-        let mut alone = vec!["--test-threads=1"];
-        alone.extend(WAITING.iter().flat_map(|name| ["--skip", name]));
-        if !full {
-            alone.extend(["--skip", "programs::"]);
-        }
-        let beside: Vec<&str> = ["--test-threads=3"].into_iter().chain(WAITING).collect();
+        let alone = ["--test-threads=1", "--skip", "programs::"];
+        let alone = if full { &alone[..1] } else { &alone };
         let own = programs::of(&programs, "spmd-mpi/src/lib.rs")?;
         let all = [own].into_iter().chain(programs::in_folder(&programs, "tests"));
         Ok(all
-            .flat_map(|program| [&beside, &alone].map(|options| program.command(&[], options)))
-            .map(|mut test| {
+            .map(|program| {
+                let mut test = program.command(&[], alone);
                 self.prepare(&mut test);
                 test
             })
