@@ -122,9 +122,8 @@ impl Going for StartedCall {
 impl Comm {
     /// Starts a call: `body` carries it out on the communicator that it is given, of the same
     /// ranks, and runs here as far as it can go without waiting, unless a thread beside the rank
-    /// carries it out. All ranks start it, between the
-    /// same other calls. Any number may be started, of which [`TRACKS`] are under way at a time;
-    /// the others follow in order. They end in any order.
+    /// carries it out. All ranks start it, between the same other calls. Any number may be started,
+    /// of which [`TRACKS`] are under way at a time; the others follow in order. They end in any order.
     ///
     /// Errors: as for a call that is not started, of what is known at once; the communicator spans
     /// processes that go on when others fail; the system has no room for a stack, or a thread.
