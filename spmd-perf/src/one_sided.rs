@@ -74,13 +74,14 @@ where
     /// Of a get, the target's part; else what the first rank has.
     fn prepare(&mut self, turn: usize) {
         self.prepared = turn;
-        let made: Vec<T> = (0..self.data.len()).map(|index| self.value(index)).collect();
-        match self.bench {
-            Bench::FetchAndAdd => {}
-            Bench::Get if self.me == self.target => {
-                self.window.write(0, &made).expect("the part has as many elements");
-            }
-            _ => self.data = made,
+        if self.bench == Bench::FetchAndAdd {
+            return;
+        }
+        for index in 0..self.data.len() {
+            self.data[index] = self.value(index);
+        }
+        if self.bench == Bench::Get && self.me == self.target {
+            self.window.write(0, &self.data).expect("the part has as many elements");
         }
     }
 
@@ -107,8 +108,12 @@ where
                 self.me == 0 && self.data[0] != (self.number)(self.calls.saturating_sub(1)),
             ),
             Bench::Put if self.me == self.target => {
-                let part = self.window.read(..).expect("it is the rank's own");
-                all.filter(|index| part[*index] != self.value(*index)).count() as u64
+                // Not the whole part, whose lines would then have to be taken from this rank again.
+                let wrong = |index: &usize| {
+                    let there = self.window.read(*index..*index + 1);
+                    there.expect("it is the rank's own") != [self.value(*index)]
+                };
+                all.filter(wrong).count() as u64
             }
             Bench::Get if self.me == 0 => {
                 all.filter(|index| self.data[*index] != self.value(*index)).count() as u64
