@@ -76,7 +76,7 @@ impl Loopback {
         Box::new(ReceiveRequest { net: self.net.clone(), key, into: (into, bytes), taken: false })
     }
 
-    fn send_packet(&self, to: usize, packet: &[u8]) {
+    fn send_packet(&self, to: usize, packet: [&[u8]; 2]) {
         let mut state = self.net.begin(self.process);
         if state.lives(to) && state.passes(self.process, to) {
             state.packets.send(self.process, to, packet);
@@ -123,7 +123,7 @@ impl Fabric for Loopback {
         self.world.clone()
     }
 
-    fn send(&self, to: usize, packet: &[u8]) -> Result<()> {
+    fn send(&self, to: usize, packet: [&[u8]; 2]) -> Result<()> {
         self.send_packet(to, packet);
         Ok(())
     }

@@ -23,8 +23,8 @@ impl Packets {
         Packets((0..processes).map(|_| lines()).collect())
     }
 
-    pub(crate) fn send(&mut self, from: usize, to: usize, packet: &[u8]) {
-        self.0[to][from].waiting.push_back(packet.to_vec());
+    pub(crate) fn send(&mut self, from: usize, to: usize, packet: [&[u8]; 2]) {
+        self.0[to][from].waiting.push_back(packet.concat());
     }
 
     /// Lets packets go while fewer than so many are on their way, each with a time of arrival. None

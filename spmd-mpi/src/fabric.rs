@@ -211,7 +211,7 @@ impl Fabric for MpiFabric {
         self.mpi.survival().is_some()
     }
 
-    fn send(&self, to: usize, packet: &[u8]) -> Result<()> {
+    fn send(&self, to: usize, packet: [&[u8]; 2]) -> Result<()> {
         self.packets.send(self.mpi, to, packet)
     }
 

@@ -55,7 +55,8 @@ unsafe impl Send for Inbox {}
 
 impl Buffer {
     fn new() -> Buffer {
-        Buffer(Box::into_raw(Box::new([0; MAX_PACKET])))
+        let memory: Box<[u8]> = vec![0; MAX_PACKET].into();
+        Buffer(Box::into_raw(memory).cast())
     }
 
     fn memory(&mut self) -> *mut u8 {

@@ -70,14 +70,15 @@ impl Packets {
     }
 
     /// Sends a copy of `packet`.
-    pub fn send(&self, mpi: &Mpi, to: usize, packet: &[u8]) -> Result<()> {
-        assert!(packet.len() <= MAX_PACKET, "a packet of {} bytes", packet.len());
+    pub fn send(&self, mpi: &Mpi, to: usize, packet: [&[u8]; 2]) -> Result<()> {
+        let bytes = packet[0].len() + packet[1].len();
+        assert!(bytes <= MAX_PACKET, "a packet of {bytes} bytes");
         let mpi = mpi.calls()?;
         let mut outbox = self.outbox.lock();
         outbox.collect(&mpi, self.comm)?;
         let mut buffer = outbox.spare.pop().unwrap_or_default();
         buffer.clear();
-        buffer.extend_from_slice(packet);
+        packet.iter().for_each(|piece| buffer.extend_from_slice(piece));
         let queue = outbox.queues.entry(to).or_default();
         if queue.under_way >= UNDER_WAY {
             queue.waiting.push_back(buffer);

@@ -15,7 +15,7 @@ use crate::op::ErasedOp;
 use crate::wait;
 
 /// Most bytes of a packet.
-pub const MAX_PACKET: usize = 16 << 10;
+pub const MAX_PACKET: usize = 64 << 10;
 
 /// A process's way to the others of its world. Any thread may call these functions, at any time;
 /// none of them waits for another process, but where it says so.
@@ -35,9 +35,9 @@ pub trait Fabric: Send + Sync {
     /// All processes.
     fn world(&self) -> Arc<dyn ProcessGroup>;
 
-    /// Sends a packet of at most [`MAX_PACKET`] bytes, which are copied. Packets to one process
-    /// arrive in the order in which they were sent.
-    fn send(&self, to: usize, packet: &[u8]) -> Result<()>;
+    /// Sends a packet of at most [`MAX_PACKET`] bytes, which are copied: two pieces as one. Packets to
+    /// one process arrive in the order in which they were sent.
+    fn send(&self, to: usize, packet: [&[u8]; 2]) -> Result<()>;
 
     /// Lets go all packets that wait for earlier ones, before a step in which this process looks
     /// after none.

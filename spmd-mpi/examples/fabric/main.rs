@@ -85,7 +85,7 @@ fn packets(fabric: &dyn Fabric) -> Result<()> {
     let mut come = 0;
     for number in 0..PACKETS {
         for to in 0..all {
-            fabric.send(to, &data(me + number, length(number)))?;
+            fabric.send(to, [&[], &data(me + number, length(number))])?;
         }
         if number % 100 == 0 {
             come += usize::from(fabric.receive(&mut seen)?);
@@ -103,12 +103,12 @@ fn answers(fabric: &dyn Fabric) -> Result<()> {
     const ROUNDS: u8 = 100;
     let (all, mut done) = (fabric.processes(), 0);
     for to in 0..all {
-        fabric.send(to, &[ROUNDS])?;
+        fabric.send(to, [&[], &[ROUNDS]])?;
     }
     while done < all {
         fabric.receive(&mut |from, packet| match packet {
             [0] => done += 1,
-            [left] => fabric.send(from, &[left - 1]).expect("it can send"),
+            [left] => fabric.send(from, [&[left - 1], &[]]).expect("it can send"),
             _ => panic!("{packet:?}"),
         })?;
     }
@@ -221,7 +221,7 @@ fn threads(fabric: &dyn Fabric) -> Result<()> {
         for _ in 0..3 {
             scope.spawn(|| {
                 for number in 0..EACH {
-                    fabric.send(number % all, &[7; 100]).expect("it can send");
+                    fabric.send(number % all, [&[7; 50], &[7; 50]]).expect("it can send");
                 }
             });
         }
@@ -236,7 +236,7 @@ fn threads(fabric: &dyn Fabric) -> Result<()> {
 
 /// What MPI refuses is a value.
 fn errors(fabric: &dyn Fabric) -> Result<()> {
-    let refused = fabric.send(fabric.processes(), &[0]);
+    let refused = fabric.send(fabric.processes(), [&[0], &[]]);
     assert!(
         matches!(&refused, Err(Error::Library(refusal)) if refusal.call == "MPI_Isend"),
         "{refused:?}"

@@ -67,11 +67,11 @@ fn best(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
 /// A packet there and back.
 fn round_trip(fabric: &dyn Fabric, peer: usize) -> Result<()> {
     if fabric.process() == 0 {
-        fabric.send(peer, &[1; 64])?;
+        fabric.send(peer, [&[1; 64], &[]])?;
     }
     while !fabric.receive(&mut |_, packet| assert_eq!(packet.len(), 64))? {}
     if fabric.process() == 1 {
-        fabric.send(peer, &[1; 64])?;
+        fabric.send(peer, [&[1; 64], &[]])?;
     }
     Ok(())
 }

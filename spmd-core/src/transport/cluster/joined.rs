@@ -265,7 +265,8 @@ impl Cluster {
 
     pub(crate) fn send(&self, to: usize, packet: &Packet<'_>) -> Result<()> {
         self.sent[to].fetch_add(1, Relaxed);
-        let sent = packet.with_bytes(|bytes| self.fabric.send(to, bytes));
+        let (header, data) = packet.pieces();
+        let sent = self.fabric.send(to, [&header, data]);
         // What has not gone is not waited for.
         sent.inspect_err(|_| _ = self.sent[to].fetch_sub(1, Relaxed))
     }

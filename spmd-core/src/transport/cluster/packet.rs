@@ -1,12 +1,13 @@
 //! What goes from process to process, as bytes.
 
-use super::one_sided::{MOST, Pattern, Request, What};
+use super::one_sided::{Pattern, Request, What};
 use crate::transport::fabric::MAX_PACKET;
 use crate::transport::message::Envelope;
 
 /// Data of a message that go in its packet, at most: room is left for what precedes them.
 pub(super) const INLINE: usize = 8 * 1024;
-const HEADER: usize = 64;
+pub(super) const HEADER: usize = 64;
+const _: () = assert!(HEADER + INLINE <= MAX_PACKET);
 
 const TEXT: u32 = 1;
 const MESSAGE: u32 = 2;
@@ -35,9 +36,9 @@ pub(crate) enum Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Calls `f` with the packet as bytes.
-    pub(super) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        let (header, data) = match self {
+    /// The packet as bytes, in two pieces.
+    pub(super) fn pieces(&self) -> ([u8; HEADER], &'a [u8]) {
+        match self {
             Packet::Text { of, number, text } => {
                 (words([TEXT, *of, u32::from(*number), 0], None), text.as_bytes())
             }
@@ -63,17 +64,6 @@ impl<'a> Packet<'a> {
                 header[24..32].copy_from_slice(&ticket.to_le_bytes());
                 (header, *data)
             }
-        };
-        let mut bytes = [const { std::mem::MaybeUninit::<u8>::uninit() }; HEADER + INLINE];
-        const { assert!(HEADER + INLINE <= MAX_PACKET && MOST <= INLINE) };
-        assert!(data.len() <= INLINE);
-        let place = bytes.as_mut_ptr().cast::<u8>();
-        // SAFETY: there is room for the header and for `data`, which lie elsewhere; the slice is of
-        // what has just been written.
-        unsafe {
-            std::ptr::copy_nonoverlapping(header.as_ptr(), place, HEADER);
-            std::ptr::copy_nonoverlapping(data.as_ptr(), place.add(HEADER), data.len());
-            f(std::slice::from_raw_parts(place, HEADER + data.len()))
         }
     }
 
@@ -159,14 +149,22 @@ fn words(first: [u32; 4], envelope: Option<&Envelope>) -> [u8; HEADER] {
 /// Reads any bytes as a packet; one that is one is written as the same bytes again.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8]) {
-    if let Some(packet) = Packet::read(bytes).filter(|_| bytes.len() <= HEADER + INLINE) {
-        packet.with_bytes(|written| assert!(Packet::read(written).is_some()));
+    if let Some(packet) = Packet::read(bytes) {
+        let (header, data) = packet.pieces();
+        assert!(Packet::read(&[&header, data].concat()).is_some());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Packet<'_> {
+        fn with_bytes(&self, f: impl FnOnce(&[u8])) {
+            let (header, data) = self.pieces();
+            f(&[&header, data].concat());
+        }
+    }
 
     #[test]
     fn packets_come_back_and_nonsense_is_none() {
