@@ -70,8 +70,8 @@ pub(super) struct Outstanding {
     free: RefCell<Vec<usize>>,
     /// Receives whose messages have not come.
     awaited: Cell<usize>,
-    /// Receives that have their messages, and are to be concluded, in order.
-    received: RefCell<VecDeque<usize>>,
+    /// Receives that have their messages, and are to be concluded, in order, with their numbers.
+    received: RefCell<VecDeque<(usize, Pooled<dyn Receive>)>>,
     /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
     /// Sends that may not be over.
@@ -123,33 +123,32 @@ impl Outstanding {
         sends.push(send);
     }
 
-    /// Takes what has come to the receives of the agent that runs here. Whether one still waits for
-    /// its message. Of what is over with that, nothing stays.
+    /// Takes what has come to the receives of the agent that runs here; gives them if one still waits
+    /// for its message. Of what is over with that, nothing stays.
     ///
     /// Errors: as [`Outstanding::of`].
-    pub(super) fn look_of(comm: &Comm) -> Result<bool> {
+    pub(super) fn look_of(comm: &Comm) -> Result<Option<Rc<Outstanding>>> {
         let outstanding = Outstanding::of(comm)?;
         outstanding.look();
+        if outstanding.awaits() {
+            return Ok(Some(outstanding));
+        }
         if Companion::is_settled(&*outstanding) {
             drop(outstanding);
             wait::settle();
-            return Ok(false);
         }
-        Ok(outstanding.awaits())
+        Ok(None)
     }
 
-    /// A number for a receive of this communicator by the agent that runs here.
-    ///
-    /// Errors: as [`Outstanding::of`].
-    pub(super) fn number_of(comm: &Comm) -> Result<Number> {
-        let outstanding = Outstanding::of(comm)?;
-        let free = outstanding.free.borrow_mut().pop();
+    /// A number for one more receive.
+    pub(super) fn number(self: Rc<Self>) -> Number {
+        let free = self.free.borrow_mut().pop();
         let number = free.unwrap_or_else(|| {
-            let mut receives = outstanding.receives.borrow_mut();
+            let mut receives = self.receives.borrow_mut();
             receives.push(None);
             receives.len() - 1
         });
-        Ok(Number { outstanding, number })
+        Number { outstanding: self, number }
     }
 
     /// Takes a message that has come to a receive.
@@ -170,17 +169,17 @@ impl Outstanding {
             }
             arrived => {
                 receive.receive(arrived);
-                self.received.borrow_mut().push_back(number);
+                self.received.borrow_mut().push_back((number, receive));
             }
         }
     }
 
     /// Concludes the receives that have their messages. The end of one may wait for another one.
+    #[inline]
     fn conclude(&self) {
         loop {
-            let Some(number) = self.received.borrow_mut().pop_front() else { break };
-            let receive = self.receives.borrow()[number].clone();
-            receive.iter().for_each(|receive| receive.conclude());
+            let Some((number, receive)) = self.received.borrow_mut().pop_front() else { break };
+            receive.conclude();
             drop(receive);
             self.settle(number);
         }
@@ -242,7 +241,12 @@ impl Outstanding {
     }
 
     /// Takes what was given to its receives by whoever looked. Whether something was.
+    #[inline]
     fn take_arrived(&self) -> bool {
+        self.arrivals.has_some() && self.take_all_arrived()
+    }
+
+    fn take_all_arrived(&self) -> bool {
         let arrived = self.arrivals.take();
         let came = !arrived.is_empty();
         for (number, message) in arrived {

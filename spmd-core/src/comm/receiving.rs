@@ -48,12 +48,12 @@ impl Comm {
         check_place(&call, view.place())?;
         // What has come is for those that were posted before, if they want it; and where none is left
         // that waits, this one may have its message without being posted.
-        let behind_others = wait::progresses() && Outstanding::look_of(self)?;
+        let before = if wait::progresses() { Outstanding::look_of(self)? } else { None };
         let mut large = None;
         let (pattern, status) = self.carried(&call, || {
             self.check_stopped(&call)?;
             let pattern = self.pattern(&call, source, tag)?;
-            if behind_others {
+            if before.is_some() {
                 return Ok((pattern, None));
             }
             let Some(arrived) = self.route.transport.take(&pattern)? else {
@@ -79,9 +79,9 @@ impl Comm {
         if let Some(status) = status {
             return Ok(Request::ended(gives(buf, status)));
         }
-        let number = Outstanding::number_of(self)?;
+        let outstanding = before.map_or_else(|| Outstanding::of(self), Ok)?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
-        unsafe { self.post_recv(number, (buf, gives), call, pattern, large) }
+        unsafe { self.post_recv(outstanding.number(), (buf, gives), call, pattern, large) }
     }
 
     /// Starts the receive of a message that was set aside.
@@ -99,7 +99,7 @@ impl Comm {
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(Form::Irecv);
         check_place(&call, view.place())?;
-        let number = Outstanding::number_of(self)?;
+        let number = Outstanding::of(self)?.number();
         let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
         unsafe { self.post_recv(number, (buf, both), call, message.pattern(), Some(taken)) }

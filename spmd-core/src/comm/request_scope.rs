@@ -141,6 +141,9 @@ impl<'scope> RequestScope<'scope, '_> {
 
     fn keep_going(&self, going: Pooled<dyn Going>) {
         let mut all = self.going.borrow_mut();
+        if all.capacity() == 0 {
+            all.reserve(KEPT);
+        }
         all.push(going);
         let many = all.len() >= KEPT && all.len().is_power_of_two();
         drop(all);
@@ -151,7 +154,10 @@ impl<'scope> RequestScope<'scope, '_> {
 
     fn forget_settled(&self) {
         let is_settled = |going: &mut Pooled<dyn Going>| going.is_settled();
-        let settled: Vec<_> = self.going.borrow_mut().extract_if(.., is_settled).collect();
+        let mut all = self.going.borrow_mut();
+        let mut settled = Vec::with_capacity(all.len());
+        settled.extend(all.extract_if(.., is_settled));
+        drop(all);
         // They may be the last of a buffer, whose end may start another request.
         drop(settled);
     }

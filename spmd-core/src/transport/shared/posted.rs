@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::mem::take;
 use std::sync::Arc;
 
 use crate::hash::mix;
@@ -23,11 +22,14 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Whether some have come since they were taken last.
+    #[inline]
+    pub(crate) fn has_some(&self) -> bool {
+        self.some.load(Acquire)
+    }
+
     /// Those that have come since this was asked last, in order.
     pub(crate) fn take(&self) -> Vec<(usize, UnexpectedMessage)> {
-        if !self.some.load(Acquire) {
-            return Vec::new();
-        }
         let mut come = self.come.lock();
         self.some.store(false, Release);
         std::mem::take(&mut come)
@@ -59,10 +61,10 @@ struct Place {
 /// The posted receives of a rank.
 #[derive(Default)]
 pub(super) struct PostedReceives {
-    /// By their patterns, in order.
+    /// Those of one pattern, in order: most programs post many receives of the same.
+    one: (Option<MatchPattern>, VecDeque<PostedReceive>),
+    /// Those of all others, by their patterns, in order.
     of: HashMap<MatchPattern, VecDeque<PostedReceive>, BuildHasherDefault<Mixer>>,
-    /// What kept those of a pattern that has none any more.
-    spare: VecDeque<PostedReceive>,
     /// At most as many as there were agents with posted receives at a time.
     places: Vec<Place>,
     next: u64,
@@ -73,7 +75,23 @@ pub(super) struct PostedReceives {
 impl PostedReceives {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.one.1.is_empty() && self.of.is_empty()
+    }
+
+    #[inline]
+    fn with(&self, pattern: &MatchPattern) -> Option<&VecDeque<PostedReceive>> {
+        if self.one.0.as_ref() == Some(pattern) {
+            return Some(&self.one.1);
+        }
+        self.of.get(pattern)
+    }
+
+    #[inline]
+    fn with_mut(&mut self, pattern: &MatchPattern) -> Option<&mut VecDeque<PostedReceive>> {
+        if self.one.0.as_ref() == Some(pattern) {
+            return Some(&mut self.one.1);
+        }
+        self.of.get_mut(pattern)
     }
 
     /// Adds one after all others, whose message is to come there under this number; gives its
@@ -84,7 +102,14 @@ impl PostedReceives {
         self.counts[class(&pattern)] += 1;
         let receive = PostedReceive { number, place: self.place(to.0), id: to.1 };
         self.places[receive.place].receives += 1;
-        self.of.entry(pattern).or_insert_with(|| take(&mut self.spare)).push_back(receive);
+        // No pattern has some in both.
+        if self.one.1.is_empty() && !self.of.contains_key(&pattern) {
+            self.one.0 = Some(pattern);
+        }
+        match self.one.0 == Some(pattern) {
+            true => self.one.1.push_back(receive),
+            false => self.of.entry(pattern).or_default().push_back(receive),
+        }
         number
     }
 
@@ -108,7 +133,7 @@ impl PostedReceives {
 
     /// Takes the one with this number back; false if its message has come.
     pub(super) fn withdraw(&mut self, pattern: &MatchPattern, number: u64) -> bool {
-        let Some(all) = self.of.get_mut(pattern) else { return false };
+        let Some(all) = self.with_mut(pattern) else { return false };
         let Ok(index) = all.binary_search_by_key(&number, |receive| receive.number) else {
             return false;
         };
@@ -141,16 +166,11 @@ impl PostedReceives {
         arrivals: &Arc<Arrivals>,
     ) -> Option<usize> {
         let pattern = self.pattern_of_first(envelope)?;
-        let all = self.of.get_mut(&pattern)?;
-        let place = &mut self.places[all.front()?.place];
-        if !Arc::ptr_eq(&place.arrivals, arrivals) {
+        let first = self.with(&pattern)?.front()?;
+        if !Arc::ptr_eq(&self.places[first.place].arrivals, arrivals) {
             return None;
         }
-        place.receives -= 1;
-        let receive = all.pop_front()?;
-        let left = all.len();
-        self.removed(&pattern, left);
-        Some(receive.id)
+        self.pop(&pattern).map(|receive| receive.id)
     }
 
     /// The pattern of the first that such a message fits; or the only one that there may be.
@@ -168,14 +188,14 @@ impl PostedReceives {
     #[inline]
     fn first(&self, envelope: &Envelope) -> Option<(&PostedReceive, MatchPattern)> {
         let some = patterns(envelope).filter(|pattern| self.counts[class(pattern)] > 0);
-        let first = some.filter_map(|pattern| Some((self.of.get(&pattern)?.front()?, pattern)));
+        let first = some.filter_map(|pattern| Some((self.with(&pattern)?.front()?, pattern)));
         first.min_by_key(|(receive, _)| receive.number)
     }
 
     /// Takes out the first of this pattern.
     #[inline]
     fn pop(&mut self, pattern: &MatchPattern) -> Option<PostedReceive> {
-        let all = self.of.get_mut(pattern)?;
+        let all = self.with_mut(pattern)?;
         let receive = all.pop_front()?;
         let left = all.len();
         self.places[receive.place].receives -= 1;
@@ -196,11 +216,13 @@ impl PostedReceives {
     /// One of this pattern is gone, of which so many are left.
     fn removed(&mut self, pattern: &MatchPattern, left: usize) {
         self.counts[class(pattern)] -= 1;
-        if left == 0
-            && let Some(empty) = self.of.remove(pattern)
-            && empty.capacity() <= SPARE
-        {
-            self.spare = empty;
+        if left > 0 {
+            return;
+        }
+        if self.one.0.as_ref() != Some(pattern) {
+            self.of.remove(pattern);
+        } else if self.one.1.capacity() > SPARE {
+            self.one = Default::default();
         }
     }
 }
