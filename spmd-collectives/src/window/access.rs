@@ -10,6 +10,7 @@ use spmd_core::internal::{Call, Kind, View, ViewMut};
 use spmd_core::{Buffer, BufferMut, Element, Error, Result};
 
 use super::at::{At, Run};
+use super::atomic::is_word;
 use super::windows::Window;
 use crate::blocks::room_for;
 
@@ -32,6 +33,16 @@ pub(super) struct Access {
 }
 
 impl Access {
+    /// Whether it writes by other means than atomic changes.
+    #[inline(always)]
+    fn writes<T>(&self) -> bool {
+        match self.kind {
+            Kind::Get | Kind::Read => false,
+            Kind::FetchAndOp | Kind::CompareAndSwap => !is_word::<T>(),
+            _ => true,
+        }
+    }
+
     #[cold]
     pub(super) fn call<T: Element>(&self) -> Call<'static> {
         let call = Call::new(self.kind, self.site).data(&T::DTYPE, self.count);
@@ -275,6 +286,9 @@ impl<T: Element> Window<T> {
     /// The elements that a call is for, if there is an epoch for it.
     #[inline(always)]
     pub(super) fn reach(&self, access: &Access, at: At, place: Place) -> Result<Reached> {
+        if access.writes::<T>() {
+            self.raw.writes();
+        }
         if place == Place::Host
             && self.epochs.permit(access.target)
             && !self.raw.may_be_stopped()
@@ -304,6 +318,9 @@ impl<T: Element> Window<T> {
 
     /// The same of this rank's own part, at any time.
     fn own(&self, access: &Access, at: At) -> Result<Reached> {
+        if access.writes::<T>() {
+            self.raw.writes();
+        }
         let part = self.raw.open(access.target)?;
         let (start, len) = part.expect("a rank's own part lies in its process");
         at.check(&access.call::<T>(), access.count, len)?;

@@ -26,6 +26,7 @@ pub fn all(ctx: &Ctx) -> Result<()> {
         synchronization::readers_and_writers,
         synchronization::locks_of_several,
         synchronization::flushes,
+        synchronization::one_of_two_sees_the_other,
         synchronization::notifications,
         gathered,
         many_windows,

@@ -77,6 +77,31 @@ pub(super) fn locks_of_several(ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
+/// Of two ranks that each write, flush, and then read what the other writes, one sees the other,
+/// however they write.
+pub(super) fn one_of_two_sees_the_other(ctx: &Ctx) -> Result<()> {
+    let window = ctx.window::<u64>(1)?;
+    window.lock_all()?;
+    let (me, last) = (ctx.rank(), ctx.size() - 1);
+    for turn in 1..=turns(ctx, 400) as u64 {
+        ctx.barrier()?;
+        let mut seen = [turn];
+        if (me == 0 || me == last) && last > 0 {
+            match turn % 3 {
+                0 => window.put(&[turn], me, 0)?,
+                1 => _ = window.fetch_and_op(turn, me, 0, Replace)?,
+                _ => window.accumulate(&[1], me, 0, Sum)?,
+            }
+            window.flush(me)?;
+            window.get(&mut seen, last - me, 0)?;
+        }
+        let mut most = [0];
+        ctx.allreduce(&seen, &mut most, Max)?;
+        assert_eq!(most, [turn]);
+    }
+    window.unlock_all()
+}
+
 /// Data that are flushed are there when a flag is.
 pub(super) fn flushes(ctx: &Ctx) -> Result<()> {
     let (me, n) = (ctx.rank(), ctx.size());
