@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::mpi::libraries;
-use crate::programs;
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
+use crate::{programs, runner};
 
 /// Debian's packages of what such a build needs.
 const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
@@ -72,7 +72,7 @@ impl OpenMpi {
         command
     }
 
-    /// The tests, each file by itself.
+    /// The tests; without cargo-nextest each file by itself.
     fn tests(&self, full: bool) -> Result<Vec<Command>, String> {
         let files = FILES.iter().flat_map(|name| ["--test", name]);
         // These alone: the generator of the bindings needs features of `syn` that the other members
@@ -81,6 +81,15 @@ impl OpenMpi {
         let packages =
             ["--package", "spmd-tests", "--package", "spmd-mpi", "--features", "spmd-tests/mpi"];
         let options: Vec<&str> = packages.into_iter().chain(["--lib"]).chain(files).collect();
+        if runner::has_nextest() {
+            let mut tests = cargo(&["nextest", "run", "--no-fail-fast"]);
+            tests.args(["--success-output", "immediate"]).args(options);
+            if !full {
+                tests.args(["-E", "not test(programs::)"]);
+            }
+            self.prepare(&mut tests);
+            return Ok(vec![tests]);
+        }
         let programs = programs::build(&options, |cargo| self.prepare(cargo))?;
         // Each starts several processes.
         let alone = ["--test-threads=1", "--skip", "programs::"];
