@@ -10,7 +10,6 @@ use spmd_core::internal::{Call, Kind, View, ViewMut};
 use spmd_core::{Buffer, BufferMut, Element, Error, Result};
 
 use super::at::{At, Run};
-use super::atomic::is_word;
 use super::windows::Window;
 use crate::blocks::room_for;
 
@@ -22,6 +21,11 @@ const CHUNK: usize = 32 << 10;
 /// reached by requests.
 #[derive(Clone, Copy)]
 pub(super) struct Reached(*mut u8);
+
+/// Whether elements of type `T` are words, which a processor changes at once.
+pub(super) const fn is_word<T>() -> bool {
+    matches!(size_of::<T>(), 1 | 2 | 4 | 8)
+}
 
 /// Which call an access belongs to; made only when it is told.
 #[derive(Clone, Copy)]

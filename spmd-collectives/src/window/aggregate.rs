@@ -9,9 +9,9 @@ use spmd_core::internal::words;
 use spmd_core::internal::{Answer, Call, Kind};
 use spmd_core::{Buffer, Element, Operation, Result};
 
-use super::access::Access;
+use super::access::{Access, is_word};
 use super::at::At;
-use super::atomic::{change, is_word, value};
+use super::atomic::{change, value};
 use super::windows::Window;
 
 /// How many accesses are gathered.

@@ -9,15 +9,10 @@ use spmd_core::internal::words::{self, Word};
 use spmd_core::internal::{Call, Kind, LockOf, Mode, Native, in_operation};
 use spmd_core::{Buffer, BufferMut, Element, Error, Operation, Result};
 
-use super::access::{Access, Reached};
+use super::access::{Access, Reached, is_word};
 use super::at::{At, Run};
 use super::windows::Window;
 use crate::data::{Input, Output};
-
-/// Whether elements of type `T` are words, which a processor changes at once.
-pub(super) const fn is_word<T>() -> bool {
-    matches!(size_of::<T>(), 1 | 2 | 4 | 8)
-}
 
 /// Runs an expression in which `$word` is the word that elements of type `$element` are.
 macro_rules! as_word {

@@ -5,9 +5,9 @@
 use spmd_core::internal::{Call, Native, Pattern, View, ViewMut};
 use spmd_core::{Element, Operation, Result};
 
-use super::access::Access;
+use super::access::{Access, is_word};
 use super::at::At;
-use super::atomic::{combine, is_word, value};
+use super::atomic::{combine, value};
 use super::windows::Window;
 use crate::data::Input;
 

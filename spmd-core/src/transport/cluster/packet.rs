@@ -1,13 +1,13 @@
 //! What goes from process to process, as bytes.
 
-use super::one_sided::{Pattern, Request, What};
+use super::one_sided::{MOST, Pattern, Request, What};
 use crate::transport::fabric::MAX_PACKET;
 use crate::transport::message::Envelope;
 
 /// Data of a message that go in its packet, at most: room is left for what precedes them.
 pub(super) const INLINE: usize = 8 * 1024;
-pub(super) const HEADER: usize = 64;
-const _: () = assert!(HEADER + INLINE <= MAX_PACKET);
+const HEADER: usize = 64;
+const _: () = assert!(HEADER + INLINE <= MAX_PACKET && HEADER + MOST <= MAX_PACKET);
 
 const TEXT: u32 = 1;
 const MESSAGE: u32 = 2;

@@ -1,15 +1,11 @@
 //! A request to another process, as bytes.
 
-use super::super::packet::HEADER;
 use super::pattern::Pattern;
 use crate::op::Native;
-use crate::transport::fabric::MAX_PACKET;
 use crate::transport::shared::window::{LockKind, Mode};
 
 /// Bytes of a part that a request may be for: with them it fits a packet, and so does its answer.
-pub(crate) const MOST: usize = MAX_PACKET - HEADER;
-// As many whole words, of a swap twice.
-const _: () = assert!(MOST.is_multiple_of(16));
+pub(crate) const MOST: usize = 63 << 10;
 
 /// What a process asks another one to do to a part.
 #[derive(Clone, Copy, Debug, PartialEq)]
