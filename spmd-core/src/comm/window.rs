@@ -248,10 +248,13 @@ impl RawWindow {
     /// processes have asked for, and, where ranks share cores, lets others run, so that a loop that
     /// looks again and again ends.
     pub fn flush(&self) {
-        // On x86 the processor moves nothing but reads before writes, and an atomic change is a full
-        // fence (Intel SDM volume 3, section 10.2; AMD64 volume 2, section 7.2).
+        // No instruction: on x86 the processor moves nothing but reads before writes, and an atomic
+        // change is a full fence (Intel SDM volume 3, section 10.2; AMD64 volume 2, section 7.2).
         match cfg!(target_arch = "x86_64") && !self.written.replace(false) {
-            true => compiler_fence(SeqCst),
+            true => {
+                fence(AcqRel);
+                compiler_fence(SeqCst);
+            }
             false => fence(SeqCst),
         }
         if self.elsewhere.as_ref().is_some_and(Elsewhere::is_due) {

@@ -85,7 +85,7 @@ pub(super) fn one_of_two_sees_the_other(ctx: &Ctx) -> Result<()> {
     let (me, last) = (ctx.rank(), ctx.size() - 1);
     for turn in 1..=turns(ctx, 400) as u64 {
         ctx.barrier()?;
-        let mut seen = [turn];
+        let mut seen = [0];
         if (me == 0 || me == last) && last > 0 {
             match turn % 3 {
                 0 => window.put(&[turn], me, 0)?,
@@ -97,7 +97,8 @@ pub(super) fn one_of_two_sees_the_other(ctx: &Ctx) -> Result<()> {
         }
         let mut most = [0];
         ctx.allreduce(&seen, &mut most, Max)?;
-        assert_eq!(most, [turn]);
+        // Not what ranks bring that do not take part.
+        assert!(last == 0 || most == [turn], "{most:?} of {turn}");
     }
     window.unlock_all()
 }
