@@ -229,3 +229,37 @@ fn a_plane_does_not_touch_other_calls() -> Result<()> {
     }
     Ok(())
 }
+
+/// Calls that look at buffers by themselves: persistent ones, windows, requests.
+#[test]
+fn memory_out_of_reach_is_not_touched() -> Result<()> {
+    let far = || OnCard(vec![1.0; 3]);
+    for block in everywhere(2) {
+        let card = Arc::new(Card::default());
+        block.plane(card.clone()).run(|ctx| {
+            let mut call = ctx.allreduce_init(far(), far(), Sum)?;
+            call.start()?;
+            call.wait()?;
+            assert_eq!(call.recv()?.0, [2.0; 3]);
+            assert_eq!(card.launches.load(Relaxed), 1);
+            let window = ctx.window::<f64>(3)?;
+            window.fence()?;
+            let refused = |done: Result<()>| {
+                let error = done.expect_err("nobody reaches it").to_string();
+                assert!(error.contains("the device that its memory is on"), "{error}");
+            };
+            refused(window.put(&far(), 0, 0));
+            refused(window.get(&mut far(), 0, 0));
+            refused(window.accumulate(&far(), 0, 0, Sum));
+            refused(window.get_accumulate(&[1.0; 3], &mut far(), 0, 0, Sum));
+            window.fence()?;
+            let (sent, mut room) = (far(), far());
+            refused(ctx.requests(|requests| requests.isend(&sent, 1, 0).map(drop)));
+            refused(ctx.requests(|requests| requests.irecv(&mut room, 1, 0).map(drop)));
+            refused(ctx.send_init(far(), 1, 0).map(drop));
+            refused(ctx.sendrecv(&far(), 1, 0, &mut far(), 1, 0).map(drop));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

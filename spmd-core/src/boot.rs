@@ -80,22 +80,24 @@ where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
-    run_with(|| Ok(None), None, f)
+    run_with(|| Ok(None), &[], f)
 }
 
 /// Finds what joins this process to others, if something does.
 pub type Attach = fn() -> Result<Option<Arc<dyn Fabric>>>;
 
 /// [`run`] where `attach` finds what joins this process to others, if it was not started by
-/// `spmdrun` alone, over which `cluster` carries out collectives.
+/// `spmdrun` alone, and `planes` carry out what they serve. Process ranks under `spmdrun` alone use
+/// none of them.
 #[doc(hidden)]
 #[track_caller]
-pub fn run_with<R, F>(attach: Attach, cluster: Option<Arc<dyn Plane>>, f: F) -> Result<Vec<R>>
+pub fn run_with<R, F>(attach: Attach, planes: &[Arc<dyn Plane>], f: F) -> Result<Vec<R>>
 where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
     let site = Location::caller();
+    let with_planes = |block: Spmd| planes.iter().cloned().fold(block, Spmd::plane);
     if !wait::current().is_null() {
         return Err(entered_twice());
     }
@@ -108,13 +110,13 @@ where
         #[cfg(target_os = "linux")]
         Ok(LaunchRole::All(shown)) => {
             let arena = shown.memory()?.map_or(Arena::Own, Arena::Given);
-            alone()?.run_at(site, arena, f)
+            with_planes(alone()?).run_at(site, arena, f)
         }
         Ok(LaunchRole::Cluster(process)) => {
             let block = process.block().bind(Settings::from_environment()?.bind);
-            process.run_at(site, cluster.into_iter().fold(block, Spmd::plane), f)
+            process.run_at(site, with_planes(block), f)
         }
-        Ok(LaunchRole::SingleRank) => alone()?.run_at(site, Arena::Own, f),
+        Ok(LaunchRole::SingleRank) => with_planes(alone()?).run_at(site, Arena::Own, f),
         Err(text) => Err(Error::boot(text.clone())),
     }
 }

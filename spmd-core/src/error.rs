@@ -163,7 +163,8 @@ impl Error {
 
     /// Memory that the ranks of a call cannot reach.
     #[cold]
-    pub(crate) fn out_of_reach(call: &Call<'_>) -> Error {
+    #[doc(hidden)]
+    pub fn out_of_reach(call: &Call<'_>) -> Error {
         Error::unavailable(
             call.to_string(),
             "nothing here reaches the device that its memory is on".into(),

@@ -4,7 +4,9 @@ use std::panic::Location;
 use std::slice::from_raw_parts;
 use std::sync::Arc;
 
-use spmd_core::internal::{Call, ErasedOp, Form, Internals, Kind, Shown, Steps, packed_if_apart};
+use spmd_core::internal::{
+    Call, ErasedOp, Form, Internals, Kind, Place, Shown, Steps, packed_if_apart,
+};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Error, Operation, Persistent, Result};
 
 #[cfg(doc)]
@@ -81,7 +83,8 @@ impl AllreduceInit for Comm {
             .form(Form::Init)
             .data(&S::Elem::DTYPE, send.view().len());
         let (comm, op) = (self.dup()?, Arc::new(op));
-        let steps = steps(&comm, send.view().len(), &op, site);
+        let host = [send.view().place(), recv.view().place()] == [Place::Host; 2];
+        let steps = if host { steps(&comm, send.view().len(), &op, site) } else { None };
         Internals::persistent(comm, call, (send, recv), steps, move |comm, (send, recv)| {
             super::allreduce(comm, send, recv, &*op, site)
         })
@@ -127,6 +130,9 @@ where
             if (view.len(), recv.view().len()) != (count, count) {
                 return Err(wrong_length(send, recv, count, site));
             }
+            if [view.place(), recv.view().place()] != [Place::Host; 2] {
+                return Err(Error::out_of_reach(&call_of::<S>(count, site)));
+            }
             let Some(ptr) = view.contiguous() else {
                 return Ok(packed_if_apart(&view)?.map_or(Shown::There(&[]), Shown::Packed));
             };
@@ -155,6 +161,10 @@ where
     })
 }
 
+fn call_of<S: Buffer>(count: usize, site: &'static Location<'static>) -> Call<'static> {
+    Call::new(Kind::Allreduce, site).form(Form::Init).data(&S::Elem::DTYPE, count)
+}
+
 #[cold]
 fn wrong_length<S: Buffer, R: Buffer>(
     send: &S,
@@ -162,7 +172,7 @@ fn wrong_length<S: Buffer, R: Buffer>(
     count: usize,
     site: &'static Location<'static>,
 ) -> Error {
-    let call = Call::new(Kind::Allreduce, site).form(Form::Init).data(&S::Elem::DTYPE, count);
+    let call = call_of::<S>(count, site);
     match send.view().len() {
         len if len == count => Error::length(&call, "receive buffer", recv.view().len(), count),
         len => Error::length(&call, "send buffer", len, count),
