@@ -37,6 +37,10 @@
 //!   `MPICC`), for libraries without the standard ABI of MPI 5.0, as Open MPI 4 and 5. The build
 //!   needs that MPI's headers and libclang; without the feature it needs nothing of MPI.
 
+use std::sync::Arc;
+
+use spmd_core::internal::Plane;
+
 pub use spmd_collectives::gathered;
 pub use spmd_collectives::{
     Aggregate, Allgather, AllgatherInit, AllgatherRequests, AllgatherStart, Allreduce,
@@ -93,7 +97,19 @@ where
     F: Fn(&Ctx) -> Result<R> + Sync,
     R: Send,
 {
-    spmd_core::boot::run_with(spmd_mpi::world, Some(spmd_collectives::cluster()), f)
+    run_on_planes(&[], f)
+}
+
+/// [`run`] with planes that carry out calls on what they serve.
+#[doc(hidden)]
+#[track_caller]
+pub fn run_on_planes<R, F>(planes: &[Arc<dyn Plane>], f: F) -> Result<Vec<R>>
+where
+    F: Fn(&Ctx) -> Result<R> + Sync,
+    R: Send,
+{
+    let all = [&[spmd_collectives::cluster()], planes].concat();
+    spmd_core::boot::run_with(spmd_mpi::world, &all, f)
 }
 
 /// All that a program needs.

@@ -70,12 +70,13 @@ fn clippy() -> Outcome {
 }
 
 fn layers() -> Outcome {
-    const ROOTS: [&str; 9] = [
+    const ROOTS: [&str; 10] = [
         "spmd-core/src/lib.rs",
         "spmd-collectives/src/lib.rs",
         "spmd-derive/src/lib.rs",
         "spmd-mpi/src/lib.rs",
         "spmd-loopback/src/lib.rs",
+        "spmd-gpu/src/lib.rs",
         "spmd-perf/src/main.rs",
         "launcher/src/lib.rs",
         "xtask/src/main.rs",

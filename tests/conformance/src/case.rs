@@ -3,6 +3,7 @@
 
 use spmd::prelude::*;
 use spmd::{Buffer, BufferMut, Element, SharedBuf};
+use spmd_gpu::OnDevice;
 
 use crate::element::{Sample, bytes, random};
 
@@ -17,8 +18,11 @@ pub enum Layout {
     Shared,
     /// As one of the others, by rank.
     Mixed,
+    /// In the memory of the rank's device.
+    Device,
 }
 
+/// Those of the host.
 pub const LAYOUTS: [Layout; 4] = [Layout::Dense, Layout::Gaps, Layout::Shared, Layout::Mixed];
 
 /// A case; the same on all ranks of `comm`.
@@ -41,12 +45,14 @@ pub struct Form<F> {
     pub run: F,
     pub rooted: bool,
     pub sized: bool,
+    /// Whether it takes buffers of the caller alone, and gives nothing of its own.
+    pub plain: bool,
 }
 
 impl<F> Form<F> {
     /// A form of which the count matters, not the root.
     pub fn new(run: F) -> Form<F> {
-        Form { run, rooted: false, sized: true }
+        Form { run, rooted: false, sized: true, plain: true }
     }
 
     /// The same, of which the root matters too.
@@ -56,7 +62,12 @@ impl<F> Form<F> {
 
     /// The same, of one element a rank.
     pub fn single(self) -> Form<F> {
-        Form { sized: false, ..self }
+        Form { sized: false, plain: false, ..self }
+    }
+
+    /// The same, which gives what it has received.
+    pub fn gives(self) -> Form<F> {
+        Form { plain: false, ..self }
     }
 }
 
@@ -131,6 +142,7 @@ impl Case<'_> {
         match self.layout_here() {
             Layout::Gaps => call(&strided(&hierarchy(from), from.len(), 1, 3)?),
             Layout::Shared => call(&self.shared(from)?),
+            Layout::Device => call(&self.comm.device()?.buffer_from(from)?),
             Layout::Dense | Layout::Mixed => call(&from),
         }
     }
@@ -153,6 +165,11 @@ impl Case<'_> {
                 call(&mut buf)?;
                 values.copy_from_slice(&buf);
             }
+            Layout::Device => {
+                let mut buf = self.comm.device()?.buffer_from(values)?;
+                call(&mut buf)?;
+                buf.copy_to(values)?;
+            }
             Layout::Dense | Layout::Mixed => call(values)?,
         }
         Ok(())
@@ -174,7 +191,8 @@ impl Case<'_> {
     }
 
     /// An error unless `got` is `expected`, the result of an operation of this name: to the last
-    /// bit, but for the order of a sum or product that an MPI folds as it likes.
+    /// bit, but for the order of a sum or product that an MPI folds as it likes, and for what a device
+    /// writes into a NaN.
     pub fn check_fold<T: Sample>(
         &self,
         what: &str,
@@ -186,6 +204,10 @@ impl Case<'_> {
             self.comm.internals().spans_processes() && !self.comm.internals().is_reproducible();
         if rounds && ["Sum", "Prod"].contains(&name) {
             return self.check_with(what, got, expected, |a, b| a.is_close(b, self.n()));
+        }
+        if self.layout == Layout::Device {
+            let plain = |value: &T| bytes(&[value.without_payloads()]).to_vec();
+            return self.check_with(what, got, expected, |a, b| plain(a) == plain(b));
         }
         self.check(what, got, expected)
     }

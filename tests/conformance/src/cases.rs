@@ -3,9 +3,9 @@
 use spmd::Operation;
 use spmd::prelude::*;
 
-use super::case::{Case, LAYOUTS, Layout};
+use super::case::{Case, Form, LAYOUTS, Layout};
 use super::reductions::Fold;
-use super::types::{Visit, visit_all};
+use super::types::{Visit, visit_all, visit_built_in};
 use super::{grids, mixed, moves, objects, reductions};
 use crate::element::Sample;
 use crate::full;
@@ -38,6 +38,19 @@ pub fn cases_on(ctx: Option<&Ctx>, comm: &Comm) -> Result<()> {
     Plan::new(ctx, comm, choice).product(&reductions_of_f64())
 }
 
+/// Every collective that takes buffers alone, on buffers of the ranks' device: the full product for
+/// `f64` and `Sum`, and for the library's own types and operations each pair of two values.
+pub fn cases_on_device(ctx: &Ctx, all_types: bool) -> Result<()> {
+    let choice = Choice { all_layouts: true, all_types };
+    let mut plan = Plan::new(Some(ctx), ctx, choice);
+    plan.layouts = &[Layout::Device];
+    plan.forms(&reductions_of_f64())?;
+    if all_types || full() {
+        visit_built_in(&mut plan)?;
+    }
+    Ok(())
+}
+
 fn reductions_of_f64() -> Fold<f64, Sum> {
     Fold { op: Sum, oracle: |a, b| a + b }
 }
@@ -47,6 +60,7 @@ struct Plan<'a> {
     ctx: Option<&'a Ctx>,
     comm: &'a Comm,
     choice: Choice,
+    layouts: &'static [Layout],
     roots: Vec<usize>,
     /// How many cases there have been.
     seed: u64,
@@ -59,7 +73,7 @@ impl<'a> Plan<'a> {
         let n = comm.size();
         let mut roots = vec![0, n / 2, n - 1];
         roots.dedup();
-        Plan { ctx, comm, choice, roots, seed: 0, turn: 0 }
+        Plan { ctx, comm, choice, layouts: &LAYOUTS, roots, seed: 0, turn: 0 }
     }
 
     /// Counts around every limit, for elements of this size.
@@ -85,9 +99,9 @@ impl<'a> Plan<'a> {
         let counts = if sized { counts } else { &[1] };
         for count in counts {
             for root in &roots {
-                let in_turn = self.seed as usize % LAYOUTS.len();
+                let in_turn = self.seed as usize % self.layouts.len();
                 let all = (self.choice.all_layouts || full()) && sized;
-                let layouts = if all { &LAYOUTS[..] } else { &LAYOUTS[in_turn..=in_turn] };
+                let layouts = if all { self.layouts } else { &self.layouts[in_turn..=in_turn] };
                 for layout in layouts {
                     run(&self.case(*count, *root, *layout))?;
                 }
@@ -106,20 +120,36 @@ impl<'a> Plan<'a> {
     ) -> Result<()> {
         let count = counts[(form + self.turn) % counts.len()];
         let root = self.roots[(form + self.turn / 2) % self.roots.len()];
-        let layout = LAYOUTS[(form + self.turn / 5) % LAYOUTS.len()];
+        let layout = self.layouts[(form + self.turn / 5) % self.layouts.len()];
         run(&self.case(count, root, layout))
     }
 
-    /// The full product for one type and operation.
-    fn product<T: Sample, O: Operation<T>>(&mut self, fold: &Fold<T, O>) -> Result<()> {
+    /// Whether a form can have buffers there.
+    fn takes<F>(&self, form: &Form<F>) -> bool {
+        form.plain || self.layouts != [Layout::Device]
+    }
+
+    /// The full product of the collectives for one type and operation.
+    fn forms<T: Sample, O: Operation<T>>(&mut self, fold: &Fold<T, O>) -> Result<()> {
         let counts = self.counts(size_of::<T>());
         for form in moves::forms::<T>() {
-            self.all_of(&counts, (form.rooted, form.sized), &form.run)?;
+            if self.takes(&form) {
+                self.all_of(&counts, (form.rooted, form.sized), &form.run)?;
+            }
         }
         for form in reductions::forms::<T, O>() {
             let run = |case: &Case<'_>| (form.run)(case, fold);
-            self.all_of(&counts, (form.rooted, form.sized), &run)?;
+            if self.takes(&form) {
+                self.all_of(&counts, (form.rooted, form.sized), &run)?;
+            }
         }
+        Ok(())
+    }
+
+    /// The same, and that of the calls on objects and grids.
+    fn product<T: Sample, O: Operation<T>>(&mut self, fold: &Fold<T, O>) -> Result<()> {
+        self.forms(fold)?;
+        let counts = self.counts(size_of::<T>());
         for form in objects::forms() {
             self.all_of(&counts, (form.rooted, form.sized), &form.run)?;
         }
@@ -151,6 +181,9 @@ impl Visit for Plan<'_> {
     fn of_type<T: Sample>(&mut self) -> Result<()> {
         self.turn += 1;
         for (number, form) in moves::forms::<T>().iter().enumerate() {
+            if !self.takes(form) {
+                continue;
+            }
             self.some_of(size_of::<T>(), number, (form.rooted, form.sized), &form.run)?;
         }
         Ok(())
@@ -159,6 +192,9 @@ impl Visit for Plan<'_> {
     fn of_operation<T: Sample, O: Operation<T>>(&mut self, fold: Fold<T, O>) -> Result<()> {
         self.turn += 1;
         for (number, form) in reductions::forms::<T, O>().iter().enumerate() {
+            if !self.takes(form) {
+                continue;
+            }
             let run = |case: &Case<'_>| (form.run)(case, &fold);
             self.some_of(size_of::<T>(), number, (form.rooted, form.sized), &run)?;
         }

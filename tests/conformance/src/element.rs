@@ -9,6 +9,12 @@ pub trait Sample: Element {
     /// A value; its distribution is that of `random`'s bits, as far as the type has them.
     fn made(random: u64) -> Self;
 
+    /// The same with one payload for every NaN: which one an operation gives is the processor's.
+    #[must_use]
+    fn without_payloads(self) -> Self {
+        self
+    }
+
     /// Whether this is `exact` but for the rounding of a sum or product of `terms` such values.
     fn is_close(&self, exact: &Self, _terms: usize) -> bool {
         bytes(std::slice::from_ref(self)) == bytes(std::slice::from_ref(exact))
@@ -56,6 +62,10 @@ impl Sample for f64 {
         }
     }
 
+    fn without_payloads(self) -> f64 {
+        if self.is_nan() { f64::NAN } else { self }
+    }
+
     fn is_close(&self, exact: &f64, terms: usize) -> bool {
         are_close(*self, *exact, terms, f64::EPSILON)
     }
@@ -64,6 +74,10 @@ impl Sample for f64 {
 impl Sample for f32 {
     fn made(random: u64) -> f32 {
         f64::made(random) as f32
+    }
+
+    fn without_payloads(self) -> f32 {
+        if self.is_nan() { f32::NAN } else { self }
     }
 
     fn is_close(&self, exact: &f32, terms: usize) -> bool {
@@ -81,11 +95,19 @@ impl Sample for f16 {
     fn made(random: u64) -> f16 {
         f16::from_f64(f64::made(random))
     }
+
+    fn without_payloads(self) -> f16 {
+        if self.is_nan() { f16::NAN } else { self }
+    }
 }
 
 impl Sample for bf16 {
     fn made(random: u64) -> bf16 {
         bf16::from_f64(f64::made(random))
+    }
+
+    fn without_payloads(self) -> bf16 {
+        if self.is_nan() { bf16::NAN } else { self }
     }
 }
 
@@ -109,6 +131,10 @@ where
         Complex::new(T::made(random), T::made(random.rotate_left(17)))
     }
 
+    fn without_payloads(self) -> Complex<T> {
+        Complex::new(self.re.without_payloads(), self.im.without_payloads())
+    }
+
     fn is_close(&self, exact: &Complex<T>, terms: usize) -> bool {
         self.re.is_close(&exact.re, terms) && self.im.is_close(&exact.im, terms)
     }
@@ -117,6 +143,10 @@ where
 impl<T: Sample, const N: usize> Sample for [T; N] {
     fn made(random: u64) -> [T; N] {
         std::array::from_fn(|lane| T::made(random.rotate_left(13 * lane as u32)))
+    }
+
+    fn without_payloads(self) -> [T; N] {
+        self.map(T::without_payloads)
     }
 }
 

@@ -16,11 +16,16 @@ pub trait Visit {
 
 /// Shows the visitor all of them.
 pub fn visit_all(visit: &mut impl Visit) -> Result<()> {
+    visit_built_in(visit)?;
+    own_operations(visit)
+}
+
+/// Shows it the library's own operations.
+pub fn visit_built_in(visit: &mut impl Visit) -> Result<()> {
     integers(visit)?;
     floats(visit)?;
     truth_and_text(visit)?;
-    composed(visit)?;
-    own_operations(visit)
+    composed(visit)
 }
 
 /// `type: Operation => oracle, ..;`

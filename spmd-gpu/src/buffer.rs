@@ -1,0 +1,250 @@
+//! Elements in the memory of a device.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, result, sys};
+use parking_lot::Mutex;
+use spmd_core::Element;
+use spmd_core::buffer::{Buffer, BufferMut, View, ViewMut};
+
+use crate::device::Device;
+use crate::driver::Checked;
+use crate::error::GpuError;
+
+/// Elements in the memory of a device, which the calls of `spmd` take as they take slices.
+///
+/// What is done with it is in the order of one stream, its rank's: a call that uses it returns before
+/// the device is done, and reading it on the host waits for that. When it is given to another rank,
+/// that one's stream goes on from there.
+pub struct DeviceBuffer<T> {
+    /// At least one byte, so that every buffer has an address.
+    bytes: CudaSlice<u8>,
+    len: usize,
+    /// The rank that uses it now, which is not always the one that made it.
+    home: Mutex<Device>,
+    elements: PhantomData<T>,
+}
+
+impl<T: Element> fmt::Debug for DeviceBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("DeviceBuffer");
+        fields
+            .field("len", &self.len)
+            .field("dtype", &T::DTYPE.name)
+            .field("device", &*self.home.lock());
+        fields.finish()
+    }
+}
+
+impl Device {
+    /// A buffer with the elements of a slice. The copy is made before this returns.
+    ///
+    /// Errors: the device has no room; the driver refuses.
+    pub fn buffer_from<T: Element>(&self, data: &[T]) -> Result<DeviceBuffer<T>, GpuError> {
+        DeviceBuffer::from_slice(self, data)
+    }
+
+    /// A buffer of `len` elements whose bytes are all zero.
+    ///
+    /// Errors: as [`Device::buffer_from`].
+    pub fn zeros<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        DeviceBuffer::zeros(self, len)
+    }
+}
+
+impl<T: Element> DeviceBuffer<T> {
+    fn from_slice(device: &Device, data: &[T]) -> Result<DeviceBuffer<T>, GpuError> {
+        let mut buffer = DeviceBuffer::room(device, data.len())?;
+        buffer.copy_from(data)?;
+        Ok(buffer)
+    }
+
+    fn zeros(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        let mut buffer = DeviceBuffer::room(device, len)?;
+        let size = buffer.bytes.len();
+        let (place, _order) = buffer.bytes.device_ptr_mut(device.stream());
+        // SAFETY: the buffer has so many bytes, and its stream is this one.
+        unsafe { result::memset_d8_async(place, 0, size, device.stream().cu_stream()) }
+            .checked("cuMemsetD8Async")?;
+        drop(_order);
+        Ok(buffer)
+    }
+
+    /// Memory that holds nothing yet.
+    fn room(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        let size = len.saturating_mul(size_of::<T>()).max(1);
+        // SAFETY: whoever calls this fills it before anybody reads.
+        let bytes = unsafe { device.stream().alloc::<u8>(size) };
+        let bytes = bytes.map_err(|error| match device.memory() {
+            Ok((free, _)) if free < size => GpuError::OutOfDeviceMemory { asked: size, free },
+            _ => Err::<(), _>(error).checked("cuMemAllocAsync").unwrap_err(),
+        })?;
+        Ok(DeviceBuffer { bytes, len, home: Mutex::new(device.clone()), elements: PhantomData })
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device, with the stream in whose order it is used: that of the rank that calls this.
+    ///
+    /// Errors: the device cannot be used from here.
+    pub fn device(&self) -> Result<Device, GpuError> {
+        let mut home = self.home.lock();
+        let here = Device::open(home.ordinal())?;
+        if *home != here {
+            here.follow(&home)?;
+            *home = here.clone();
+        }
+        Ok(here)
+    }
+
+    /// The elements, when the device has done all that this rank has put into its stream before.
+    ///
+    /// Errors: what went wrong on the device since.
+    pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
+        let mut data = Vec::with_capacity(self.len);
+        // SAFETY: the vector has room for as many bytes as the buffer has of elements, and the copy
+        // is over when this returns.
+        unsafe { self.read(data.as_mut_ptr())? };
+        // SAFETY: all of them were just written: with values, as only values of `T` come into the
+        // buffer.
+        unsafe { data.set_len(self.len) };
+        Ok(data)
+    }
+
+    /// Copies the elements to a slice of the same length, as [`to_vec`](DeviceBuffer::to_vec).
+    ///
+    /// Errors: [`GpuError::Length`]; what went wrong on the device since.
+    pub fn copy_to(&self, data: &mut [T]) -> Result<(), GpuError> {
+        self.check(data.len())?;
+        // SAFETY: the slice has as many elements.
+        unsafe { self.read(data.as_mut_ptr()) }
+    }
+
+    /// Copies the elements of a slice of the same length here, before this returns.
+    ///
+    /// Errors: [`GpuError::Length`]; what went wrong on the device since.
+    pub fn copy_from(&mut self, data: &[T]) -> Result<(), GpuError> {
+        self.check(data.len())?;
+        let device = self.device()?;
+        let size = size_of_val(data);
+        if size > 0 {
+            let stream = device.stream();
+            let (place, order) = self.bytes.device_ptr_mut(stream);
+            // SAFETY: a slice of elements is as many initialised bytes, as elements have no padding.
+            let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast::<u8>(), size) };
+            // SAFETY: the buffer has room for so many bytes. They stay until `synchronize` below.
+            unsafe { result::memcpy_htod_async(place, bytes, stream.cu_stream()) }
+                .checked("cuMemcpyHtoDAsync")?;
+            drop(order);
+        }
+        device.synchronize()
+    }
+
+    /// Copies the elements of another buffer of the same length and device here, in the order of this
+    /// rank's stream: it returns before that is done.
+    ///
+    /// Errors: [`GpuError::Length`]; the driver refuses.
+    pub fn copy_from_buffer(&mut self, other: &DeviceBuffer<T>) -> Result<(), GpuError> {
+        self.check(other.len)?;
+        let (device, there) = (self.device()?, other.device()?);
+        if device != there {
+            let (first, other) = (device.ordinal(), there.ordinal());
+            return Err(GpuError::OtherDevice { call: "copy_from_buffer".into(), first, other });
+        }
+        let (from, into, bytes) = (other.address(), self.address(), self.len * size_of::<T>());
+        let stream = device.stream().cu_stream();
+        device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
+        // SAFETY: both buffers have so many bytes, apart from each other, and are freed in the order
+        // of this stream.
+        unsafe { result::memcpy_dtod_async(into, from, bytes, stream) }.checked("cuMemcpyDtoDAsync")
+    }
+
+    /// Where the elements are, for kernels of the program's own, which are put into the stream of
+    /// [`device`](DeviceBuffer::device).
+    ///
+    /// # Safety
+    /// What uses the address is in that stream, or ordered with it, and writes values of `T` alone,
+    /// to this buffer's elements. It does not write where others read at the time.
+    pub unsafe fn as_device_ptr(&self) -> u64 {
+        self.address()
+    }
+
+    fn address(&self) -> u64 {
+        let stream: &CudaStream = self.bytes.stream();
+        self.bytes.device_ptr(stream).0
+    }
+
+    fn check(&self, given: usize) -> Result<(), GpuError> {
+        let expected = self.len;
+        if given == expected { Ok(()) } else { Err(GpuError::Length { given, expected }) }
+    }
+
+    /// # Safety
+    /// `into` has room for all elements.
+    unsafe fn read(&self, into: *mut T) -> Result<(), GpuError> {
+        let device = self.device()?;
+        let size = self.len * size_of::<T>();
+        if size > 0 {
+            let stream = device.stream().cu_stream();
+            device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
+            // SAFETY: so many bytes may be written there (this function's contract), which stay
+            // until `synchronize` below, and the buffer has as many.
+            let copied = unsafe {
+                sys::cuMemcpyDtoHAsync_v2(into.cast(), self.address(), size, stream).result()
+            };
+            copied.checked("cuMemcpyDtoHAsync")?;
+        }
+        device.synchronize()
+    }
+}
+
+impl<T> Drop for DeviceBuffer<T> {
+    fn drop(&mut self) {
+        let home = self.home.get_mut();
+        let made_on = self.bytes.stream();
+        if **home.stream() != **made_on {
+            // The memory is freed in the order of the stream where it was made. A failure here is
+            // one of the device, which its next call tells.
+            let last = home.stream().record_event(None);
+            let _ = last.and_then(|last| made_on.wait(&last));
+        }
+    }
+}
+
+// SAFETY: the view is of the buffer's elements, always the same ones, of type `T`.
+unsafe impl<T: Element> Buffer for DeviceBuffer<T> {
+    type Elem = T;
+
+    fn view(&self) -> View<'_> {
+        let ordinal = self.arrive();
+        // SAFETY: the device holds so many values there as long as the buffer lives.
+        unsafe { View::on_device(ordinal, self.address() as *const T, self.len) }
+    }
+}
+
+// SAFETY: the same elements, one after another.
+unsafe impl<T: Element> BufferMut for DeviceBuffer<T> {
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        let ordinal = self.arrive();
+        // SAFETY: as above; the borrow is unique.
+        unsafe { ViewMut::on_device(ordinal, self.address() as *mut T, self.len) }
+    }
+}
+
+impl<T: Element> DeviceBuffer<T> {
+    /// Has this rank's stream come after all that was done with the buffer. Gives its device.
+    fn arrive(&self) -> u32 {
+        // Where that cannot be, the device is lost, and the call that needs the buffer says so.
+        let _ = self.device();
+        self.home.lock().ordinal()
+    }
+}

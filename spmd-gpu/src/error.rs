@@ -1,0 +1,148 @@
+//! What can go wrong with a device.
+
+use spmd_core::Error;
+
+/// Why something could not be done on a device. Each says what to do.
+///
+/// As an [`Error`] of `spmd` it is what [`Error::User`] holds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// There is no driver.
+    #[error(
+        "the CUDA driver is not installed: none of {} can be loaded; install NVIDIA's driver, or \
+         run where there is a GPU",
+        list(tried)
+    )]
+    DriverMissing {
+        /// The libraries that were looked for.
+        tried: Vec<String>,
+    },
+    /// The driver is older than what this library is written for.
+    #[error("the CUDA driver knows CUDA {}.{}, and 12.0 is needed; install a newer driver",
+        found / 1000, found % 1000 / 10)]
+    DriverTooOld {
+        /// The version of CUDA that it knows, as 1000 times the major and 10 times the minor one.
+        found: i32,
+    },
+    /// The driver shows no such device.
+    #[error(
+        "there is no device {ordinal}: the driver shows {count} (CUDA_VISIBLE_DEVICES is {}); \
+         `nvidia-smi` lists those of the machine",
+        std::env::var("CUDA_VISIBLE_DEVICES").map_or("not set".into(), |it| format!("'{it}'"))
+    )]
+    NoDevice {
+        /// The device that was asked for.
+        ordinal: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// The compiler of kernels is missing.
+    #[error(
+        "NVRTC, which compiles kernels, is not installed: none of {} can be loaded; install CUDA's \
+         toolkit or the Python package nvidia-cuda-nvrtc, or name the library in SPMD_NVRTC_LIB",
+        list(tried)
+    )]
+    NvrtcMissing {
+        /// The libraries that were looked for.
+        tried: Vec<String>,
+    },
+    /// A library lacks a function.
+    #[error("{library} lacks the function {name}; install a newer version")]
+    SymbolMissing {
+        /// Which library.
+        library: String,
+        /// Which function.
+        name: &'static str,
+    },
+    /// A kernel does not compile.
+    #[error("the kernel {kernel} does not compile for sm_{architecture}: {log}")]
+    Compile {
+        /// Which.
+        kernel: String,
+        /// The device's architecture.
+        architecture: u32,
+        /// What the compiler says.
+        log: String,
+    },
+    /// The memory of the device does not suffice.
+    #[error(
+        "the device has no room for {asked} bytes: {free} are free; use smaller buffers, or fewer ranks on it"
+    )]
+    OutOfDeviceMemory {
+        /// Bytes that were asked for.
+        asked: usize,
+        /// Bytes that are free.
+        free: usize,
+    },
+    /// The device, or what runs there, has failed: nothing goes on in this process.
+    #[error(
+        "the device is lost in {call}: {text}; a kernel may have used memory that is not its own: `compute-sanitizer` finds where"
+    )]
+    DeviceLost {
+        /// Which function of the driver said so.
+        call: &'static str,
+        /// Its words.
+        text: String,
+    },
+    /// The device is used by others alone.
+    #[error(
+        "the device is in use by another process alone ({text}); wait for that, or ask for another device"
+    )]
+    DeviceBusy {
+        /// The driver's words.
+        text: String,
+    },
+    /// A slice has another length than the buffer that it is copied to or from.
+    #[error(
+        "the slice has {given} elements, the device buffer {expected}; they must have the same number"
+    )]
+    Length {
+        /// Elements of the slice.
+        given: usize,
+        /// Elements of the buffer.
+        expected: usize,
+    },
+    /// The plane `local` does not reach all ranks of a communicator.
+    #[error(
+        "the plane 'local' is for up to {most} ranks that are threads or virtual ranks of one \
+         process, and these are {ranks}, or live in several; use fewer, or buffers of the host"
+    )]
+    TooFar {
+        /// How many there are.
+        ranks: usize,
+        /// How many it serves.
+        most: usize,
+    },
+    /// The buffers of a call lie on different devices.
+    #[error(
+        "{call}: rank 0 of the communicator uses device {first}, another rank device {other}; \
+         the plane 'local' is for ranks on one device"
+    )]
+    OtherDevice {
+        /// The call, with its source line.
+        call: String,
+        /// The device of the first rank.
+        first: u32,
+        /// That of another one.
+        other: u32,
+    },
+    /// The driver refused something else.
+    #[error("{call}: {text}")]
+    Driver {
+        /// Which of its functions.
+        call: &'static str,
+        /// Its words.
+        text: String,
+    },
+}
+
+fn list(tried: &[String]) -> String {
+    tried.join(", ")
+}
+
+impl From<GpuError> for Error {
+    fn from(error: GpuError) -> Error {
+        Error::user(error)
+    }
+}

@@ -1,0 +1,49 @@
+//! GPUs: buffers in the memory of a device, and the collectives of `spmd` on them.
+//!
+//! A rank asks for its [`Device`] with [`OnDevice::device`], makes [`DeviceBuffer`]s there, and gives
+//! them to the same calls as any other buffer. Each rank has one stream on each device that it uses,
+//! and all work on its buffers is in the order of that stream: a call on device buffers returns when
+//! all ranks have joined it, not when the device is done. To read a buffer on the host waits for that.
+//!
+//! What carries the calls out is a plane: [`Local`], for ranks of one process on one device, whose
+//! kernels fold all ranks' elements at once, in the canonical order of `spmd`, so that the bits are
+//! those of the host.
+//!
+//! ```
+//! use spmd_core::{Result, Spmd, op::Sum};
+//! use spmd_collectives::Allreduce;
+//! use spmd_gpu::{Local, OnDevice, probe};
+//!
+//! fn main() -> Result<()> {
+//!     if probe().ready().is_err() {
+//!         return Ok(()); // this machine has no GPU
+//!     }
+//!     Spmd::new(4).threads().plane(Local::new()).run(|ctx| {
+//!         let device = ctx.device()?;
+//!         let mine = device.buffer_from(&[ctx.rank() as f32; 1000])?;
+//!         let mut sums = device.zeros::<f32>(1000)?;
+//!         ctx.allreduce(&mine, &mut sums, Sum)?;
+//!         assert_eq!(sums.to_vec()?, [6.0; 1000]);
+//!         Ok(())
+//!     })?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Nothing of CUDA is needed to build a program. What a machine lacks is a [`GpuError`] that says
+//! what was looked for, where, and what to do; [`probe`] looks for everything and never fails.
+
+mod buffer;
+mod device;
+mod driver;
+mod error;
+mod library;
+mod local;
+mod nvrtc;
+mod probe;
+
+pub use buffer::DeviceBuffer;
+pub use device::{Device, OnDevice};
+pub use error::GpuError;
+pub use local::Local;
+pub use probe::{Found, Probe, probe};

@@ -1,0 +1,173 @@
+//! The plane `local`: several ranks of one process on one device.
+//!
+//! Each rank shows what it brings and an event in its stream, and all meet. The first rank's stream
+//! waits for these events, then carries the call out for all with one kernel where it can, and
+//! records an event of its own, for which the other streams wait after a second meeting. So a call
+//! waits for ranks, never for the device, and no kernel waits for anything.
+
+mod kernels;
+mod launch;
+mod module;
+mod types;
+
+use std::sync::Arc;
+
+use spmd_core::buffer::Place;
+use spmd_core::internal::{Args, Call, Kind, Plane, Round};
+use spmd_core::{Comm, Error, Result};
+
+use self::kernels::MOST_RANKS;
+use crate::device::Device;
+use crate::driver::Checked;
+use crate::error::GpuError;
+
+/// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks that are threads or virtual ranks
+/// of one process, and use the same device: up to 64 in a communicator.
+///
+/// A call returns when all ranks have joined it and the device has been told what to do. All
+/// collectives on equal and varying blocks are carried out, reductions with `spmd`'s operations on
+/// its numbers, `bool`, `char`, [`Located`](spmd_core::Located) and arrays of them, folded in the
+/// canonical order, so that the bits are those of the host (payloads of NaN excepted). What it does
+/// not carry out, as an operation of the program's own, is an error that says so.
+#[derive(Debug)]
+pub struct Local(());
+
+impl Local {
+    /// For [`Spmd::plane`](spmd_core::Spmd::plane).
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new() -> Arc<dyn Plane> {
+        Arc::new(Local(()))
+    }
+}
+
+/// What a rank shows of a call.
+struct Shown<'a> {
+    args: Args<'a>,
+    device: Device,
+}
+
+impl Plane for Local {
+    fn name(&self) -> &str {
+        "local"
+    }
+
+    fn spans_processes(&self) -> bool {
+        false
+    }
+
+    fn serves(&self, args: &Args<'_>) -> bool {
+        let device = ordinal(args).is_some();
+        device && carried_out(args.collective.kind) && launch::knows(args)
+    }
+
+    unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+        let ordinal = ordinal(args).expect("it serves calls on a device alone");
+        let shown = Shown { args: *args, device: Device::open(ordinal)? };
+        let device = &shown.device;
+        device.ready().record(device.stream()).checked("cuEventRecord")?;
+        let result = comm.internals().collective(call, |round| {
+            check(round)?;
+            let size = size_of::<Shown<'_>>();
+            // SAFETY: it stays where it is until all have met twice or the round has been given up,
+            // and nobody writes it.
+            unsafe { round.expose(0, (&raw const shown).cast(), size) };
+            round.arrive(1)?;
+            let of = |rank: usize| {
+                if rank == round.rank() {
+                    return Ok(&shown);
+                }
+                let place = round.reach(rank, 0, size)?.ok_or_else(|| round.lied(rank))?;
+                // SAFETY: the ranks of a call run the same function of one process, and show such a
+                // record until all have met again.
+                Ok::<_, Error>(unsafe { &*place.cast::<Shown<'_>>() })
+            };
+            if round.rank() == 0 {
+                let all = (0..round.size()).map(of).collect::<Result<Vec<_>>>()?;
+                let args: Vec<Args<'_>> = all.iter().map(|shown| shown.args).collect();
+                if let Some(what) = launch::mismatch(&args) {
+                    return Err(round.disagree(&what));
+                }
+                // SAFETY: what `all` bring they hold as `Plane::run` promises, and until they have
+                // met again; after that, their streams come after `done`.
+                unsafe { carry_out(device, &all, &args, call)? };
+                return round.arrive(2);
+            }
+            // A counted handle, which stays beyond the second meeting.
+            let first = of(0)?.device.clone();
+            round.arrive(2)?;
+            device.stream().wait(first.done()).checked("cuStreamWaitEvent")?;
+            Ok(())
+        });
+        if result.is_err() {
+            // The first rank may have told the device to use memory of this one, which must not be
+            // freed before that is done. It tells it no more: the round is over for all.
+            let _ = device.synchronize_all();
+        }
+        result
+    }
+}
+
+/// The device that all memory of the call is on.
+fn ordinal(args: &Args<'_>) -> Option<u32> {
+    let mut places =
+        [args.send, args.recv].into_iter().filter(|it| it.is_some()).map(|it| it.place);
+    let Some(Place::Device(ordinal)) = places.next() else { return None };
+    places.all(|place| place == Place::Device(ordinal)).then_some(ordinal)
+}
+
+fn carried_out(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(
+        kind,
+        Broadcast
+            | Reduce
+            | Allreduce
+            | Gather
+            | Allgather
+            | Scatter
+            | Alltoall
+            | ReduceScatter
+            | Scan
+            | Exscan
+            | Gatherv
+            | Allgatherv
+            | Scatterv
+            | Alltoallv
+            | ReduceScatterv
+    )
+}
+
+fn check(round: &Round<'_>) -> Result<()> {
+    let ranks = round.size();
+    if ranks > MOST_RANKS || !round.one_address_space() {
+        return Err(GpuError::TooFar { ranks, most: MOST_RANKS }.into());
+    }
+    Ok(())
+}
+
+/// Has the device do what all ranks called, in rank order, after what their streams hold.
+///
+/// # Safety
+/// Each has brought what the call needs, and nobody uses the memory until the device's event `done`.
+unsafe fn carry_out(
+    device: &Device,
+    all: &[&Shown<'_>],
+    args: &[Args<'_>],
+    call: &Call<'_>,
+) -> Result<()> {
+    for shown in all {
+        if shown.device.ordinal() != device.ordinal() {
+            return Err(GpuError::OtherDevice {
+                call: call.to_string(),
+                first: device.ordinal(),
+                other: shown.device.ordinal(),
+            }
+            .into());
+        }
+        device.stream().wait(shown.device.ready()).checked("cuStreamWaitEvent")?;
+    }
+    // SAFETY: this function's contract.
+    unsafe { launch::launch(device, args)? };
+    device.done().record(device.stream()).checked("cuEventRecord")?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Kernels, compiled at their first use and kept to the end of the process.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use cudarc::driver::CudaFunction;
+use cudarc::nvrtc::Ptx;
+use parking_lot::Mutex;
+
+use crate::device::Device;
+use crate::driver::Checked;
+use crate::error::GpuError;
+use crate::nvrtc::Nvrtc;
+
+const SOURCE: &str = include_str!("kernels.cu");
+
+/// What a kernel is compiled for: 14 numbers, 15 located ones and some more, 13 operations and up to
+/// 64 ranks bound how many there can be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) kernel: &'static str,
+    /// Element type, operation and ranks of a fold.
+    pub(super) fold: Option<(String, &'static str, usize)>,
+}
+
+impl Key {
+    fn definitions(&self) -> Vec<String> {
+        match &self.fold {
+            None => Vec::new(),
+            Some((element, operation, ranks)) => {
+                let mut all = vec![
+                    format!("-DELEMENT={element}"),
+                    format!("-DOPERATION={operation}"),
+                    format!("-DRANKS={ranks}"),
+                ];
+                // Only what is asked for: it is compiled while ranks wait.
+                all.extend((self.kernel == "fold_prefixes").then(|| "-DPREFIXES".into()));
+                all
+            }
+        }
+    }
+}
+
+/// A kernel that is there when somebody has asked for it. Others are not held up meanwhile.
+type Slot = Arc<Mutex<Option<CudaFunction>>>;
+
+/// The kernel, on a device.
+///
+/// Errors: there is no compiler; the device has no room.
+pub(super) fn kernel(device: &Device, key: Key) -> Result<CudaFunction, GpuError> {
+    static KERNELS: Mutex<Option<HashMap<(u32, Key), Slot>>> = Mutex::new(None);
+    let slot = {
+        let mut kernels = KERNELS.lock();
+        let place = (device.ordinal(), key.clone());
+        kernels.get_or_insert_default().entry(place).or_default().clone()
+    };
+    let mut slot = slot.lock();
+    if let Some(kernel) = &*slot {
+        return Ok(kernel.clone());
+    }
+    let source = CString::new(SOURCE).expect("it has no zero byte");
+    let architecture = device.architecture()?;
+    let code = Nvrtc::get()?.compile(key.kernel, &source, architecture, &key.definitions())?;
+    let module =
+        device.context().load_module(Ptx::from_binary(code)).checked("cuModuleLoadData")?;
+    let kernel = module.load_function(key.kernel).checked("cuModuleGetFunction")?;
+    Ok(slot.insert(kernel).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBERS: [&str; 12] =
+        ["u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128", "f32", "f64"];
+    const HALVES: [&str; 2] = ["f16", "bf16"];
+    const ORDERED: [&str; 4] = ["Sum", "Prod", "Min", "Max"];
+    const BITS: [&str; 5] = ["BitAnd", "BitOr", "BitXor", "LogicalAnd", "LogicalOr"];
+
+    fn compile(nvrtc: &Nvrtc, architecture: u32, key: &Key) {
+        let source = CString::new(SOURCE).unwrap();
+        let code = nvrtc.compile(key.kernel, &source, architecture, &key.definitions());
+        assert!(code.as_ref().is_ok_and(|code| code.starts_with(b"\x7fELF")), "{key:?}: {code:?}");
+    }
+
+    fn folds(element: &str, operations: &[&'static str], ranks: usize) -> Vec<Key> {
+        let fold = |operation: &&'static str| Some((element.to_owned(), *operation, ranks));
+        operations.iter().map(|it| Key { kernel: "fold_all", fold: fold(it) }).collect()
+    }
+
+    /// Every kernel on one architecture, and one of each kind on all: without a device.
+    #[test]
+    fn every_kernel_compiles() {
+        let nvrtc = match Nvrtc::get() {
+            Ok(nvrtc) => nvrtc,
+            Err(missing) => {
+                let required = std::env::var("SPMD_REQUIRE_NVRTC").is_ok_and(|value| value == "1");
+                assert!(!required, "SPMD_REQUIRE_NVRTC=1, and {missing}");
+                return println!("SKIPPED: {missing}");
+            }
+        };
+        let mut keys = vec![
+            Key { kernel: "spread_pieces", fold: None },
+            Key { kernel: "copy_pieces", fold: None },
+        ];
+        for ranks in [1, 3, 64] {
+            keys.extend(folds("f32", &["Sum"], ranks));
+        }
+        for ranks in [1, 3] {
+            let fold = Some(("f32".to_owned(), "Sum", ranks));
+            keys.push(Key { kernel: "fold_prefixes", fold });
+        }
+        for architecture in [75, 80, 90, 100] {
+            keys.iter().for_each(|key| compile(nvrtc, architecture, key));
+        }
+        let replacing = ["Replace", "NoOp"];
+        let mut keys = Vec::new();
+        for number in NUMBERS {
+            keys.extend(folds(number, &[&ORDERED[..], &replacing].concat(), 3));
+            keys.extend(folds(&format!("Located<{number}>"), &["MinLoc", "MaxLoc"], 3));
+            if !number.starts_with('f') {
+                keys.extend(folds(number, &BITS, 3));
+            }
+        }
+        for half in HALVES {
+            keys.extend(folds(half, &[&ORDERED[..], &replacing].concat(), 3));
+            keys.extend(folds(&format!("Located<{half}>"), &["MinLoc", "MaxLoc"], 3));
+        }
+        for part in ["f32", "f64"] {
+            let complex = format!("Complex<{part}>");
+            keys.extend(folds(&complex, &["Sum", "Prod", "Replace", "NoOp"], 3));
+        }
+        keys.iter().for_each(|key| compile(nvrtc, 90, key));
+    }
+}

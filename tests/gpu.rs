@@ -1,0 +1,211 @@
+//! Device buffers: what a device gives is what the host gives, to the last bit. Without a device the
+//! tests say that they are skipped; `SPMD_REQUIRE_GPU=1` makes that a failure.
+
+use spmd::prelude::*;
+use spmd_conformance::cases::cases_on_device;
+use spmd_gpu::{Device, DeviceBuffer, GpuError, Local, OnDevice, probe};
+
+/// Whether there is a device. Says so where there is none.
+fn gpu() -> bool {
+    let Err(missing) = probe().ready() else { return true };
+    let required = std::env::var("SPMD_REQUIRE_GPU").is_ok_and(|value| value == "1");
+    assert!(!required, "SPMD_REQUIRE_GPU=1, and {missing}");
+    println!("SKIPPED: {missing}");
+    false
+}
+
+fn everywhere(ranks: usize) -> [Spmd; 2] {
+    let blocks = [Spmd::new(ranks).threads(), Spmd::new(ranks).virtual_ranks()];
+    blocks.map(|block| block.plane(Local::new()).segment(1024))
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let here = probe();
+    println!("{here}");
+    if let Err(missing) = here.ready() {
+        let text = missing.to_string();
+        assert!(text.contains("install") || text.contains("CUDA_VISIBLE_DEVICES"), "{text}");
+        assert!(Device::open(0).is_err() || here.nvrtc.is_err());
+    }
+}
+
+/// Kernels are compiled for each type, operation and number of ranks, which takes most of the time:
+/// numbers of ranks of their own, which run beside each other.
+macro_rules! conformance {
+    ($($name:ident: $ranks:literal ranks;)*) => {$(
+        #[test]
+        fn $name() -> Result<()> {
+            if !gpu() {
+                return Ok(());
+            }
+            let [threads, virtual_ranks] = everywhere($ranks);
+            threads.run(|ctx| cases_on_device(ctx, true))?;
+            virtual_ranks.run(|ctx| cases_on_device(ctx, true))?;
+            Ok(())
+        }
+    )*};
+}
+
+conformance! {
+    alone: 1 ranks;
+    two: 2 ranks;
+    three: 3 ranks;
+    four: 4 ranks;
+    seven: 7 ranks;
+    eight: 8 ranks;
+}
+
+#[test]
+fn buffers_are_copied_and_checked() -> Result<(), GpuError> {
+    if !gpu() {
+        return Ok(());
+    }
+    let device = Device::open(0)?;
+    let data: Vec<u16> = (0..5000).collect();
+    let mut buffer = device.buffer_from(&data)?;
+    assert_eq!((buffer.to_vec()?, buffer.len(), buffer.is_empty()), (data.clone(), 5000, false));
+    buffer.copy_from(&data.iter().rev().copied().collect::<Vec<_>>())?;
+    let mut back = vec![0; 5000];
+    buffer.copy_to(&mut back)?;
+    assert!(back.into_iter().rev().eq(data));
+    assert_eq!(device.zeros::<f64>(3)?.to_vec()?, [0.0; 3]);
+    assert_eq!(device.buffer_from::<i8>(&[])?.to_vec()?, []);
+    let short = buffer.copy_to(&mut [0; 3]).unwrap_err();
+    assert_eq!(short, GpuError::Length { given: 3, expected: 5000 });
+    assert_eq!(buffer.copy_from(&[0; 5001]), Err(GpuError::Length { given: 5001, expected: 5000 }));
+    let (_, all) = device.memory()?;
+    match device.zeros::<u8>(2 * all) {
+        Err(GpuError::OutOfDeviceMemory { asked, free }) => assert!(asked == 2 * all && free < all),
+        other => panic!("{other:?}"),
+    }
+    Ok(())
+}
+
+/// A buffer that is dropped right after a call is used to the end.
+#[test]
+fn what_is_dropped_after_a_call_has_been_used() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(4) {
+        let sums = block.run(|ctx| {
+            let device = ctx.device()?;
+            let count = 1 << 20;
+            let mut sums = Vec::new();
+            for turn in 0..50 {
+                let mine = device.buffer_from(&vec![(ctx.rank() + turn) as u64; count])?;
+                let mut sum = device.zeros::<u64>(count)?;
+                ctx.allreduce(&mine, &mut sum, Sum)?;
+                drop(mine);
+                let other = device.buffer_from(&vec![u64::MAX; count])?;
+                let got = sum.to_vec()?;
+                sums.push((got[0], got[count - 1]));
+                drop(other);
+            }
+            Ok(sums)
+        })?;
+        let expected: Vec<_> = (0..50).map(|turn| (6 + 4 * turn, 6 + 4 * turn)).collect();
+        assert!(sums.into_iter().all(|it| it == expected));
+    }
+    Ok(())
+}
+
+/// A buffer that another rank goes on with, on its own stream.
+#[test]
+fn a_buffer_goes_from_rank_to_rank() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let shelf = std::sync::Mutex::new(None::<DeviceBuffer<u32>>);
+    Spmd::new(3).threads().plane(Local::new()).run(|ctx| {
+        for turn in 0..30 {
+            if turn % ctx.size() == ctx.rank() {
+                let device = ctx.device()?;
+                let mut buffer = match shelf.lock().unwrap().take() {
+                    Some(buffer) => buffer,
+                    None => device.zeros(100_000)?,
+                };
+                assert_eq!(buffer.to_vec()?, vec![turn as u32; 100_000]);
+                buffer.copy_from(&vec![turn as u32 + 1; 100_000])?;
+                *shelf.lock().unwrap() = Some(buffer);
+            }
+            ctx.barrier()?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn mistakes_on_device_buffers_are_reported() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let refused = |block: Spmd, f: fn(&Ctx) -> Result<()>, texts: &[&str]| {
+        let error = block.run(f).expect_err("they do not fit together").to_string();
+        assert!(texts.iter().all(|text| error.contains(text)), "{error}");
+    };
+    for block in everywhere(3) {
+        let other_count = |ctx: &Ctx| {
+            let mut buffer = ctx.device()?.zeros::<f32>(10 + ctx.rank() / 2)?;
+            ctx.allreduce_in_place(&mut buffer, Sum)
+        };
+        refused(block.clone(), other_count, &["do not match", "tests/gpu.rs"]);
+        let other_root = |ctx: &Ctx| {
+            let mut buffer = ctx.device()?.zeros::<f32>(10)?;
+            ctx.broadcast(&mut buffer, ctx.rank() / 2)
+        };
+        refused(block.clone(), other_root, &["do not match", "tests/gpu.rs"]);
+        let other_place = |ctx: &Ctx| match ctx.rank() {
+            1 => ctx.allreduce_in_place(&mut [1.0f32; 10], Sum),
+            _ => ctx.allreduce_in_place(&mut ctx.device()?.zeros::<f32>(10)?, Sum),
+        };
+        refused(block.clone(), other_place, &["do not match", "tests/gpu.rs"]);
+        let both_places =
+            |ctx: &Ctx| ctx.allreduce(&[1.0f32; 10], &mut ctx.device()?.zeros::<f32>(10)?, Sum);
+        refused(block.clone(), both_places, &["the device that its memory is on"]);
+        let own_operation = |ctx: &Ctx| {
+            let mut buffer = ctx.device()?.zeros::<f32>(10)?;
+            ctx.allreduce_in_place(&mut buffer, Op::new(|a: f32, b: f32| a - b))
+        };
+        refused(block.clone(), own_operation, &["the device that its memory is on"]);
+        let blocks = |ctx: &Ctx| {
+            let device = ctx.device()?;
+            let mut all = device.zeros::<u8>(9)?;
+            ctx.gatherv(&device.zeros::<u8>(3 - ctx.rank() / 2)?, &mut all, &[3, 3, 3], 0)
+        };
+        refused(block, blocks, &["different counts: rank 2", "tests/gpu.rs"]);
+    }
+    Ok(())
+}
+
+/// A rank that leaves in the middle stops the others, and what they share stays usable.
+#[test]
+fn a_rank_that_fails_stops_the_others() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(4) {
+        let ended = block.clone().run(|ctx| {
+            let device = ctx.device()?;
+            for turn in 0..100 {
+                if (turn, ctx.rank()) == (50, 2) {
+                    return Err("enough".into());
+                }
+                let mine = device.buffer_from(&vec![1u32; 1 << 16])?;
+                let mut sum = device.zeros::<u32>(1 << 16)?;
+                ctx.allreduce(&mine, &mut sum, Sum)?;
+            }
+            Ok(())
+        });
+        assert_eq!(ended.unwrap_err().to_string(), "enough");
+        block.run(|ctx| {
+            let mut one = ctx.device()?.buffer_from(&[1u32])?;
+            ctx.allreduce_in_place(&mut one, Sum)?;
+            assert_eq!(one.to_vec()?, [4]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
