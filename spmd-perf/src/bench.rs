@@ -97,6 +97,12 @@ impl Bench {
         )
     }
 
+    /// Whether it measures calls of a collective, and nothing else.
+    pub(crate) fn is_plain(self) -> bool {
+        let other = self.is_one_sided() || self.is_message() || self.overlap().is_some();
+        !other && self != Bench::PersistentAllreduce
+    }
+
     /// The collective that it starts beside a computation, and whether this tests it now and then.
     pub(crate) fn overlap(self) -> Option<(Bench, bool)> {
         use Bench::*;

@@ -97,29 +97,6 @@ where
         turn % self.ranks
     }
 
-    fn reduce(&mut self, ctx: &Ctx, turn: usize) -> Result<()> {
-        match self.op {
-            Operator::Sum => self.reduce_with(ctx, turn, Sum),
-            Operator::Min => self.reduce_with(ctx, turn, Min),
-            Operator::Max => self.reduce_with(ctx, turn, Max),
-        }
-    }
-
-    fn reduce_with<O>(&mut self, ctx: &Ctx, turn: usize, op: O) -> Result<()>
-    where
-        O: Operation<T>,
-    {
-        let root = self.root(turn);
-        let (send, recv) = (&*self.send, &mut *self.recv);
-        match self.bench {
-            Bench::Reduce => ctx.reduce(send, recv, op, root),
-            Bench::ReduceScatter => ctx.reduce_scatter(send, recv, op),
-            Bench::Scan => ctx.scan(send, recv, op),
-            Bench::Exscan => ctx.exscan(send, recv, op),
-            _ => ctx.allreduce(send, recv, op),
-        }
-    }
-
     /// What the result of `turn` must hold at `index`, if anything.
     fn expected(&self, turn: usize, index: usize) -> Option<u64> {
         let (root, sent, rank) = (self.root(turn), self.prepared, self.rank);
@@ -151,18 +128,20 @@ where
     Max: Operation<T>,
 {
     fn rewrites(&self) -> bool {
-        self.send.len() * size_of::<T>() >= REWRITE
+        // A device's caches are no measure of what its memory does: the buffers are larger.
+        !self.send.is_on_device() && self.send.len() * size_of::<T>() >= REWRITE
     }
 
-    fn prepare(&mut self, turn: usize) {
+    fn prepare(&mut self, turn: usize) -> Result<()> {
         self.prepared = turn;
         let root = self.root(turn);
         let into = if self.bench == Bench::Broadcast { &mut self.recv } else { &mut self.send };
         if self.bench == Bench::Broadcast && self.rank != root {
-            return;
+            return Ok(());
         }
         let rank = self.rank;
         into.iter_mut().enumerate().for_each(|(i, x)| *x = T::of(value(rank, turn, i)));
+        into.upload()
     }
 
     fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()> {
@@ -170,22 +149,78 @@ where
         if self.fresh {
             self.write_anew(root);
         }
-        match self.bench {
-            Bench::Barrier => ctx.barrier(),
-            Bench::Broadcast => ctx.broadcast(&mut *self.recv, root),
-            Bench::Gather => ctx.gather(&*self.send, &mut *self.recv, root),
-            Bench::Allgather => ctx.allgather(&*self.send, &mut *self.recv),
-            Bench::Scatter => ctx.scatter(&*self.send, &mut *self.recv, root),
-            Bench::Alltoall => ctx.alltoall(&*self.send, &mut *self.recv),
-            _ => self.reduce(ctx, turn),
+        let what = (self.bench, self.op, root);
+        match (&self.send, &mut self.recv) {
+            (Data::Device(send), Data::Device(recv)) => {
+                call(ctx, what, &send.buffer, &mut recv.buffer)
+            }
+            (send, recv) => call(ctx, what, &**send, &mut **recv),
         }
     }
 
-    fn wrong(&mut self, turn: usize) -> u64 {
+    fn finish(&mut self) -> Result<()> {
+        self.recv.finish()
+    }
+
+    fn wrong(&mut self, turn: usize) -> Result<u64> {
+        self.recv.download()?;
         let wrong = |index: &usize| {
             let expected = self.expected(turn, *index);
             expected.is_some_and(|number| self.recv[*index] != T::of(number))
         };
-        looks(self.recv.len()).filter(wrong).count() as u64
+        Ok(looks(self.recv.len()).filter(wrong).count() as u64)
+    }
+}
+
+/// Makes the call, on buffers wherever they lie.
+fn call<T, S, R>(
+    ctx: &Ctx,
+    (bench, op, root): (Bench, Operator, usize),
+    send: &S,
+    recv: &mut R,
+) -> Result<()>
+where
+    T: Number,
+    S: Buffer<Elem = T> + ?Sized,
+    R: BufferMut<Elem = T> + ?Sized,
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    match bench {
+        Bench::Barrier => ctx.barrier(),
+        Bench::Broadcast => ctx.broadcast(recv, root),
+        Bench::Gather => ctx.gather(send, recv, root),
+        Bench::Allgather => ctx.allgather(send, recv),
+        Bench::Scatter => ctx.scatter(send, recv, root),
+        Bench::Alltoall => ctx.alltoall(send, recv),
+        _ => match op {
+            Operator::Sum => reduce(ctx, bench, send, recv, Sum, root),
+            Operator::Min => reduce(ctx, bench, send, recv, Min, root),
+            Operator::Max => reduce(ctx, bench, send, recv, Max, root),
+        },
+    }
+}
+
+fn reduce<T, S, R, O>(
+    ctx: &Ctx,
+    bench: Bench,
+    send: &S,
+    recv: &mut R,
+    op: O,
+    root: usize,
+) -> Result<()>
+where
+    T: Number,
+    S: Buffer<Elem = T> + ?Sized,
+    R: BufferMut<Elem = T> + ?Sized,
+    O: Operation<T>,
+{
+    match bench {
+        Bench::Reduce => ctx.reduce(send, recv, op, root),
+        Bench::ReduceScatter => ctx.reduce_scatter(send, recv, op),
+        Bench::Scan => ctx.scan(send, recv, op),
+        Bench::Exscan => ctx.exscan(send, recv, op),
+        _ => ctx.allreduce(send, recv, op),
     }
 }

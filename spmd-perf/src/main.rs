@@ -5,6 +5,7 @@
 mod allocation;
 mod args;
 mod bench;
+mod card;
 mod collectives;
 mod describe;
 mod elements;
@@ -67,7 +68,12 @@ fn measure(args: &Args) -> std::result::Result<(), String> {
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var("SPMD_FORCE", forced) };
     }
-    let wrong = run(|ctx| measure_all(ctx, args)).map_err(|error| error.to_string())?;
+    let planes = match args.memory {
+        Memory::Device => vec![spmd_gpu::Local::new()],
+        _ => vec![],
+    };
+    let wrong = spmd::run_on_planes(&planes, |ctx| measure_all(ctx, args))
+        .map_err(|error| error.to_string())?;
     if wrong.iter().any(|wrong| *wrong > 0) {
         return Err("some results are wrong (column #wrong)".into());
     }
@@ -102,13 +108,17 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     }
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
+    let card = match args.memory {
+        Memory::Device => Some(card::copy_rate(ctx)?),
+        _ => None,
+    };
     for task in args.tasks() {
         let measured = measure_one(ctx, args, &task)?;
         wrong += measured.wrong;
         if ctx.rank() != 0 {
             continue;
         }
-        let line = Line::new(ctx, args, &task, &measured);
+        let line = Line::new(ctx, args, &task, &measured, card);
         if args.json {
             print_json(&line)?;
         } else {
@@ -138,6 +148,10 @@ fn print_json(it: &impl serde::Serialize) -> Result<()> {
 fn measure_one(ctx: &Ctx, args: &Args, task: &Task) -> Result<Measured> {
     let Task { bench, bytes, effort } = *task;
     let (op, memory) = (args.op, args.memory);
+    if memory == Memory::Device && !bench.is_plain() {
+        let name = bench.name();
+        return Err(format!("{name}: --memory device is for collectives; leave it out").into());
+    }
     match args.element {
         _ if bench.is_one_sided() => one_sided::measure(ctx, bench, bytes, effort),
         _ if bench.is_message() => messages::measure(ctx, bench, bytes, memory, effort),

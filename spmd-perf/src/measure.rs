@@ -73,11 +73,15 @@ pub(crate) trait Subject {
     /// Whether [`Subject::prepare`] comes before each call.
     fn rewrites(&self) -> bool;
     /// Makes what is sent in this turn. Not timed.
-    fn prepare(&mut self, turn: usize);
+    fn prepare(&mut self, turn: usize) -> Result<()>;
     /// The call. Timed.
     fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()>;
+    /// Waits for calls that go on by themselves. Timed.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Looks at what the call of this turn gave: the number of wrong elements. Not timed.
-    fn wrong(&mut self, turn: usize) -> u64;
+    fn wrong(&mut self, turn: usize) -> Result<u64>;
 }
 
 /// The places of a result of this length that are looked at, the last one among them.
@@ -87,25 +91,26 @@ pub(crate) fn looks(length: usize) -> impl Iterator<Item = usize> {
 
 /// Measures a call: all ranks take part, and all get the result.
 pub(crate) fn measure(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> Result<Measured> {
-    subject.prepare(0);
+    subject.prepare(0)?;
     let (batch, samples) = plan(ctx, effort, subject)?;
     let mut times = Vec::with_capacity(samples);
     let mut wrong = 0;
     for sample in 0..samples {
         let turn = sample * batch;
         if subject.rewrites() {
-            subject.prepare(turn);
+            subject.prepare(turn)?;
         }
         ctx.barrier()?;
         let start = Instant::now();
         for turn in turn..turn + batch {
             subject.call(ctx, turn)?;
         }
+        subject.finish()?;
         times.push(start.elapsed().as_secs_f64() * 1e6 / batch as f64);
         // Where ranks share cores, what a rank does now would count as time of one that it keeps
         // from reading its clock.
         ctx.barrier()?;
-        wrong += subject.wrong(turn + batch - 1);
+        wrong += subject.wrong(turn + batch - 1)?;
     }
     // The slowest rank of each sample counts.
     ctx.allreduce_in_place(&mut times, Max)?;
@@ -160,6 +165,7 @@ fn time_calls(ctx: &Ctx, subject: &mut impl Subject, calls: usize) -> Result<f64
     for turn in 0..calls {
         subject.call(ctx, turn)?;
     }
+    subject.finish()?;
     Ok(start.elapsed().as_secs_f64())
 }
 

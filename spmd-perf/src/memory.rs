@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use clap::ValueEnum;
 use spmd::prelude::*;
 use spmd::{SharedAlloc, SharedBuf};
+use spmd_gpu::{DeviceBuffer, OnDevice};
 
 use crate::elements::Number;
 
@@ -19,6 +20,8 @@ pub(crate) enum Memory {
     Shared,
     /// A plain `Vec` under `SharedAlloc`
     SharedAlloc,
+    /// The memory of the rank's GPU: collectives of thread and virtual ranks
+    Device,
 }
 
 #[global_allocator]
@@ -63,6 +66,7 @@ impl Memory {
             Memory::Vec => "vec",
             Memory::Shared => "shared",
             Memory::SharedAlloc => "shared-alloc",
+            Memory::Device => "device",
         }
     }
 
@@ -75,14 +79,55 @@ impl Memory {
                 SHARES.store(true, Relaxed);
                 Data::Vec(vec![T::of(0); count])
             }
+            Memory::Device => {
+                let (host, buffer) = (vec![T::of(0); count], ctx.device()?.zeros(count)?);
+                Data::Device(OnCard { host, buffer })
+            }
         })
     }
 }
 
-/// A buffer, wherever it lies.
+/// A buffer, wherever it lies; a slice of it is what the host sees.
 pub(crate) enum Data<T: Number> {
     Vec(Vec<T>),
     Shared(SharedBuf<T>),
+    Device(OnCard<T>),
+}
+
+/// A buffer on a device, and what the host has written for it or read from it.
+pub(crate) struct OnCard<T: Number> {
+    host: Vec<T>,
+    pub(crate) buffer: DeviceBuffer<T>,
+}
+
+impl<T: Number> Data<T> {
+    /// Takes what the host has written to where the buffer lies.
+    pub(crate) fn upload(&mut self) -> Result<()> {
+        if let Data::Device(OnCard { host, buffer }) = self {
+            buffer.copy_from(host)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the host what the buffer holds, when all that was begun with it is done.
+    pub(crate) fn download(&mut self) -> Result<()> {
+        if let Data::Device(OnCard { host, buffer }) = self {
+            buffer.copy_to(host)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was begun with it is done.
+    pub(crate) fn finish(&self) -> Result<()> {
+        if let Data::Device(OnCard { buffer, .. }) = self {
+            buffer.device()?.synchronize()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_on_device(&self) -> bool {
+        matches!(self, Data::Device(_))
+    }
 }
 
 impl<T: Number> Deref for Data<T> {
@@ -92,6 +137,7 @@ impl<T: Number> Deref for Data<T> {
         match self {
             Data::Vec(values) => values,
             Data::Shared(values) => values,
+            Data::Device(it) => &it.host,
         }
     }
 }
@@ -101,6 +147,7 @@ impl<T: Number> DerefMut for Data<T> {
         match self {
             Data::Vec(values) => values,
             Data::Shared(values) => values,
+            Data::Device(it) => &mut it.host,
         }
     }
 }

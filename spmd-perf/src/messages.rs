@@ -127,9 +127,10 @@ impl Subject for Messages {
         self.send.len() >= REWRITE
     }
 
-    fn prepare(&mut self, turn: usize) {
+    fn prepare(&mut self, turn: usize) -> Result<()> {
         let number = |index: usize| (turn + index % 251) as u8;
         self.send.iter_mut().enumerate().for_each(|(index, byte)| *byte = number(index));
+        Ok(())
     }
 
     fn call(&mut self, ctx: &Ctx, _: usize) -> Result<()> {
@@ -160,13 +161,14 @@ impl Subject for Messages {
     }
 
     /// Both ranks of a pair send the same bytes.
-    fn wrong(&mut self, _: usize) -> u64 {
+    fn wrong(&mut self, _: usize) -> Result<u64> {
         let both = matches!(self.bench, Bench::Latency | Bench::Bidirectional | Bench::AnySource);
         let receives = !self.sends || both;
         if self.peer.is_none() || !receives {
-            return 0;
+            return Ok(0);
         }
         let sent = |index: usize| self.send[index % self.send.len()];
-        looks(self.recv.len()).filter(|index| self.recv[*index] != sent(*index)).count() as u64
+        let wrong = looks(self.recv.len()).filter(|index| self.recv[*index] != sent(*index));
+        Ok(wrong.count() as u64)
     }
 }

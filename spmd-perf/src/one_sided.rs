@@ -72,17 +72,18 @@ where
     }
 
     /// Of a get, the target's part; else what the first rank has.
-    fn prepare(&mut self, turn: usize) {
+    fn prepare(&mut self, turn: usize) -> Result<()> {
         self.prepared = turn;
         if self.bench == Bench::FetchAndAdd {
-            return;
+            return Ok(());
         }
         for index in 0..self.data.len() {
             self.data[index] = self.value(index);
         }
         if self.bench == Bench::Get && self.me == self.target {
-            self.window.write(0, &self.data).expect("the part has as many elements");
+            self.window.write(0, &self.data)?;
         }
+        Ok(())
     }
 
     fn call(&mut self, _: &Ctx, _: usize) -> Result<()> {
@@ -100,25 +101,26 @@ where
         self.window.flush(self.target)
     }
 
-    fn wrong(&mut self, _: usize) -> u64 {
+    fn wrong(&mut self, _: usize) -> Result<u64> {
         let all = looks(self.data.len());
-        match self.bench {
+        Ok(match self.bench {
             // What was there before the last addition.
             Bench::FetchAndAdd => u64::from(
                 self.me == 0 && self.data[0] != (self.number)(self.calls.saturating_sub(1)),
             ),
             Bench::Put if self.me == self.target => {
                 // Not the whole part, whose lines would then have to be taken from this rank again.
-                let wrong = |index: &usize| {
-                    let there = self.window.read(*index..*index + 1);
-                    there.expect("it is the rank's own") != [self.value(*index)]
-                };
-                all.filter(wrong).count() as u64
+                let mut wrong = 0;
+                for index in all {
+                    let there = self.window.read(index..index + 1)?;
+                    wrong += u64::from(there != [self.value(index)]);
+                }
+                wrong
             }
             Bench::Get if self.me == 0 => {
                 all.filter(|index| self.data[*index] != self.value(*index)).count() as u64
             }
             _ => 0,
-        }
+        })
     }
 }

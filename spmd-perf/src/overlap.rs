@@ -113,8 +113,8 @@ where
         self.collective.rewrites()
     }
 
-    fn prepare(&mut self, turn: usize) {
-        self.collective.prepare(turn);
+    fn prepare(&mut self, turn: usize) -> Result<()> {
+        self.collective.prepare(turn)
     }
 
     fn call(&mut self, ctx: &Ctx, turn: usize) -> Result<()> {
@@ -134,7 +134,7 @@ where
         })
     }
 
-    fn wrong(&mut self, turn: usize) -> u64 {
-        if self.starts { self.collective.wrong(turn) } else { 0 }
+    fn wrong(&mut self, turn: usize) -> Result<u64> {
+        if self.starts { self.collective.wrong(turn) } else { Ok(0) }
     }
 }

@@ -41,10 +41,10 @@ where
         self.collective.rewrites()
     }
 
-    fn prepare(&mut self, turn: usize) {
-        self.collective.prepare(turn);
-        let send = self.call.send_mut().expect("it is waited for in each turn");
-        send.copy_from_slice(&self.collective.send);
+    fn prepare(&mut self, turn: usize) -> Result<()> {
+        self.collective.prepare(turn)?;
+        self.call.send_mut()?.copy_from_slice(&self.collective.send);
+        Ok(())
     }
 
     fn call(&mut self, _: &Ctx, _: usize) -> Result<()> {
@@ -52,9 +52,8 @@ where
         self.call.wait()
     }
 
-    fn wrong(&mut self, turn: usize) -> u64 {
-        let recv = self.call.recv().expect("it is waited for in each turn");
-        self.collective.recv.copy_from_slice(recv);
+    fn wrong(&mut self, turn: usize) -> Result<u64> {
+        self.collective.recv.copy_from_slice(self.call.recv()?);
         self.collective.wrong(turn)
     }
 }

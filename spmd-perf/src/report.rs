@@ -43,10 +43,19 @@ pub(crate) struct Line {
     pub(crate) messages_per_s: Option<f64>,
     #[serde(flatten)]
     pub(crate) overlap: Option<Overlap>,
+    /// On a device: what the call takes at least, at the rate of copies there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bound_us: Option<f64>,
 }
 
 impl Line {
-    pub(crate) fn new(ctx: &Ctx, args: &Args, task: &Task, measured: &Measured) -> Line {
+    pub(crate) fn new(
+        ctx: &Ctx,
+        args: &Args,
+        task: &Task,
+        measured: &Measured,
+        card: Option<f64>,
+    ) -> Line {
         let Task { bench, bytes, .. } = *task;
         let ranks = ctx.size();
         let algbw = bench.moved(bytes, ranks) as f64 / measured.avg / 1e3;
@@ -72,6 +81,7 @@ impl Line {
             library: None,
             messages_per_s: bench.messages(ranks).map(|all| all as f64 / measured.avg * 1e6),
             overlap: measured.overlap,
+            bound_us: card.map(|rate| bench.touched(bytes, ranks) as f64 / rate * 1e6),
         }
     }
 
@@ -101,6 +111,9 @@ impl Line {
         if self.overlap.is_some() {
             print!(" {:>10} {:>10} {:>6}", "call µs", "compute µs", "hidden");
         }
+        if self.bound_us.is_some() {
+            print!(" {:>10} {:>6}", "bound µs", "of it");
+        }
         println!();
     }
 
@@ -119,6 +132,9 @@ impl Line {
         }
         if let Some(Overlap { communication_us, computation_us, hidden }) = self.overlap {
             print!(" {communication_us:>10.2} {computation_us:>10.2} {hidden:>6.2}");
+        }
+        if let Some(bound) = self.bound_us {
+            print!(" {bound:>10.2} {:>6.2}", bound / avg_us);
         }
         println!();
     }
@@ -152,6 +168,19 @@ impl Bench {
     /// (or at first); for messages all that a call sends.
     fn moved(self, bytes: usize, ranks: usize) -> usize {
         if self.has_blocks() { ranks * bytes } else { self.messages(ranks).unwrap_or(1) * bytes }
+    }
+
+    /// The bytes of a device's memory that a call on it reads and writes at least, with all ranks
+    /// there.
+    fn touched(self, bytes: usize, ranks: usize) -> usize {
+        use Bench::*;
+        let all = self.moved(bytes, ranks);
+        match self.call() {
+            Broadcast => ranks * bytes,
+            Reduce | Allgather | Gather | Scatter | ReduceScatter => (ranks + 1) * all,
+            Barrier => 0,
+            _ => 2 * ranks * all,
+        }
     }
 
     /// What makes algbw comparable with the hardware's rate (nccl-tests, PERFORMANCE.md).

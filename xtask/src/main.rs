@@ -1,9 +1,11 @@
-//! What a contributor runs: `cargo xtask demo`, `test`, `soak`, `surface` and `versus`.
+//! What a contributor runs: `cargo xtask demo`, `test`, `soak`, `surface`, `gpu-bundle` and
+//! `versus`.
 
 mod count;
 mod demo;
 mod examples;
 mod fuzz;
+mod gpu_bundle;
 mod hwloc;
 mod leftovers;
 mod linked;
@@ -29,6 +31,8 @@ cargo xtask test [--full] [STEP..]     all tests, or only these steps
 cargo xtask test --list                the steps
 cargo xtask soak                       10,000 kills and many repetitions: hours
 cargo xtask surface                    writes down what is public, in docs/surface
+cargo xtask gpu-bundle                 a folder that tests and measures on a machine with a GPU and
+                                       without Rust, in the target folder
 cargo xtask versus [--rounds 5] [--only TEXT] [--group two|sixteen] [--output DIR]
                                        how long calls take beside Open MPI, MPICH and Intel MPI,
                                        which it installs into the target folder
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         ["test", options @ ..] => test::run(options),
         ["soak"] => soak::run(),
         ["surface"] => surface::write(),
+        ["gpu-bundle"] => gpu_bundle::make(),
         ["versus", options @ ..] => versus::run(options),
         [] | ["help" | "-h" | "--help"] => {
             println!("{USAGE}");

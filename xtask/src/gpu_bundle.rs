@@ -1,0 +1,45 @@
+//! `cargo xtask gpu-bundle`: a folder that runs the tests and measurements of GPUs on a machine
+//! without Rust.
+
+use std::fs;
+use std::path::Path;
+
+use crate::programs;
+use crate::tools::{self, built, cargo, command, root};
+
+/// What the folder may be at most: some machines take no more.
+const MOST: u64 = 60 << 20;
+
+pub(crate) fn make() -> Result<bool, String> {
+    let mut build = cargo(&["build", "--release", "--package", "spmd-launcher", "--package"]);
+    build.args(["spmd-perf", "--bin", "spmdrun", "--bin", "spmd-perf"]);
+    if let Some(wrong) = tools::watch(build).wrong {
+        return Err(wrong);
+    }
+    let tests = programs::build(&["--package", "spmd-tests", "--test", "gpu"], |_| {})?;
+    let test = programs::of(&tests, "tests/gpu.rs")?;
+    let folder = built("gpu-bundle");
+    let _ = fs::remove_dir_all(&folder);
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(&folder).map_err(told)?;
+    for name in ["spmdrun", "spmd-perf"] {
+        strip(&built("release").join(name), &folder.join(name))?;
+    }
+    strip(&test.path, &folder.join("gpu"))?;
+    let script = "run-gpu-checks.sh";
+    fs::copy(root().join("xtask/gpu").join(script), folder.join(script)).map_err(told)?;
+    let sizes = fs::read_dir(&folder).map_err(told)?.flatten();
+    let size: u64 = sizes.filter_map(|entry| entry.metadata().ok()).map(|it| it.len()).sum();
+    println!("{}: {} MiB; run {script} there", folder.display(), size >> 20);
+    match size {
+        0..=MOST => Ok(true),
+        _ => Err(format!("it is larger than {} MiB", MOST >> 20)),
+    }
+}
+
+/// A copy without what only a debugger needs.
+fn strip(program: &Path, copy: &Path) -> Result<(), String> {
+    let mut strip = command("strip", &["-o"]);
+    strip.arg(copy).arg(program);
+    tools::watch(strip).wrong.map_or(Ok(()), Err)
+}
