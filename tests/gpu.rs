@@ -39,9 +39,11 @@ macro_rules! conformance {
             if !gpu() {
                 return Ok(());
             }
+            // On the stand-in, a kernel takes a C++ compiler's time.
+            let all_types = $ranks == 3 || !Device::open(0)?.name()?.contains("stand-in");
             let [threads, virtual_ranks] = everywhere($ranks);
-            threads.run(|ctx| cases_on_device(ctx, true))?;
-            virtual_ranks.run(|ctx| cases_on_device(ctx, true))?;
+            threads.run(|ctx| cases_on_device(ctx, all_types))?;
+            virtual_ranks.run(|ctx| cases_on_device(ctx, all_types))?;
             Ok(())
         }
     )*};
@@ -91,7 +93,8 @@ fn what_is_dropped_after_a_call_has_been_used() -> Result<()> {
     for block in everywhere(4) {
         let sums = block.run(|ctx| {
             let device = ctx.device()?;
-            let count = 1 << 20;
+            // A card that is none is slow, and has little.
+            let count = (device.memory()?.1 >> 17).min(1 << 20);
             let mut sums = Vec::new();
             for turn in 0..50 {
                 let mine = device.buffer_from(&vec![(ctx.rank() + turn) as u64; count])?;

@@ -5,6 +5,7 @@ mod count;
 mod demo;
 mod examples;
 mod fuzz;
+mod gpu;
 mod gpu_bundle;
 mod hwloc;
 mod leftovers;

@@ -3,10 +3,10 @@
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
 use crate::{
-    examples, fuzz, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer, surface,
+    examples, fuzz, gpu, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer, surface,
 };
 
-const STEPS: [Step; 23] = [
+const STEPS: [Step; 24] = [
     Step { name: "format", about: "cargo fmt --check; lock files up to date", run: format },
     Step { name: "clippy", about: "all lints, denied", run: clippy },
     Step {
@@ -18,6 +18,7 @@ const STEPS: [Step; 23] = [
     Step { name: "surface", about: "docs/surface says what is public", run: surface::check },
     Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
     Step { name: "conformance", about: "every collective against its oracle", run: conformance },
+    Step { name: "gpu", about: "device buffers on a stand-in card", run: gpu::run },
     Step { name: "mpi", about: "worlds of processes joined by MPI libraries", run: mpi::mpi },
     Step { name: "hosts", about: "worlds of hosts, made of namespaces", run: mpi::hosts },
     Step { name: "slurm", about: "jobs under a Slurm of one node", run: mpi::slurm },
@@ -98,7 +99,7 @@ fn doc_tests() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    let elsewhere = ["conformance", "mpi", "one_program", "hosts", "slurm"];
+    let elsewhere = ["conformance", "gpu", "mpi", "one_program", "hosts", "slurm"];
     let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})")).join(" and ");
     runner::run(&[&others], &["--lib", "--bins", "--tests"])
 }

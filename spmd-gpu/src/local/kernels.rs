@@ -1,4 +1,4 @@
-//! The kernels of `kernels.cu`, as the host starts them.
+//! The kernels of `fold.cu` and `copies.cu`, as the host starts them.
 
 use cudarc::driver::{DeviceRepr, LaunchConfig, PushKernelArg};
 

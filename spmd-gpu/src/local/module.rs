@@ -13,7 +13,9 @@ use crate::driver::Checked;
 use crate::error::GpuError;
 use crate::nvrtc::Nvrtc;
 
-const SOURCE: &str = include_str!("kernels.cu");
+const FOLD: &str =
+    concat!(include_str!("common.cu"), include_str!("numbers.cu"), include_str!("fold.cu"));
+const COPIES: &str = concat!(include_str!("common.cu"), include_str!("copies.cu"));
 
 /// What a kernel is compiled for: 14 numbers, 15 located ones and some more, 13 operations and up to
 /// 64 ranks bound how many there can be.
@@ -25,6 +27,11 @@ pub(super) struct Key {
 }
 
 impl Key {
+    fn source(&self) -> CString {
+        let source = if self.fold.is_some() { FOLD } else { COPIES };
+        CString::new(source).expect("it has no zero byte")
+    }
+
     fn definitions(&self) -> Vec<String> {
         match &self.fold {
             None => Vec::new(),
@@ -59,9 +66,9 @@ pub(super) fn kernel(device: &Device, key: Key) -> Result<CudaFunction, GpuError
     if let Some(kernel) = &*slot {
         return Ok(kernel.clone());
     }
-    let source = CString::new(SOURCE).expect("it has no zero byte");
     let architecture = device.architecture()?;
-    let code = Nvrtc::get()?.compile(key.kernel, &source, architecture, &key.definitions())?;
+    let code =
+        Nvrtc::get()?.compile(key.kernel, &key.source(), architecture, &key.definitions())?;
     let module =
         device.context().load_module(Ptx::from_binary(code)).checked("cuModuleLoadData")?;
     let kernel = module.load_function(key.kernel).checked("cuModuleGetFunction")?;
@@ -79,8 +86,7 @@ mod tests {
     const BITS: [&str; 5] = ["BitAnd", "BitOr", "BitXor", "LogicalAnd", "LogicalOr"];
 
     fn compile(nvrtc: &Nvrtc, architecture: u32, key: &Key) {
-        let source = CString::new(SOURCE).unwrap();
-        let code = nvrtc.compile(key.kernel, &source, architecture, &key.definitions());
+        let code = nvrtc.compile(key.kernel, &key.source(), architecture, &key.definitions());
         assert!(code.as_ref().is_ok_and(|code| code.starts_with(b"\x7fELF")), "{key:?}: {code:?}");
     }
 

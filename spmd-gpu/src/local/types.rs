@@ -1,4 +1,4 @@
-//! What `kernels.cu` calls the types and operations of `spmd`.
+//! What `numbers.cu` calls the types and operations of `spmd`.
 
 use spmd_core::DType;
 use spmd_core::internal::ErasedOp;

@@ -1,0 +1,352 @@
+// `libcuda.so.1` of the stand-in: the functions that `cudarc` calls for `spmd-gpu`.
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "card.h"
+
+using standin::Card;
+using standin::Event;
+using standin::Stream;
+
+namespace {
+
+enum Code {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+};
+
+const struct {
+    Code code;
+    const char *name, *text;
+} TEXTS[] = {
+    {SUCCESS, "CUDA_SUCCESS", "no error"},
+    {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+};
+
+bool initialized = false;
+thread_local Card *current = nullptr;
+
+struct Kernel {
+    void (*launch)(const unsigned *, const unsigned *, void **);
+    std::vector<size_t> sizes;
+};
+
+struct Module {
+    void *library;
+    std::map<std::string, std::unique_ptr<Kernel>> kernels;
+};
+
+// What the card holds of a launch until it is done.
+struct Launch {
+    Kernel *kernel;
+    unsigned grid[3], block[3];
+    std::vector<std::vector<char>> arguments;
+};
+
+bool is_stream(Stream *stream) {
+    std::lock_guard<std::mutex> lock(current->mutex);
+    return current->streams.count(stream) > 0;
+}
+
+}  // namespace
+
+// The current card, or the error that a call without one is.
+#define IN_CONTEXT \
+    if (!initialized) return NOT_INITIALIZED; \
+    if (!current) return INVALID_CONTEXT
+
+#define IN_STREAM(stream) \
+    IN_CONTEXT; \
+    if (!is_stream(stream)) return INVALID_HANDLE
+
+extern "C" {
+
+int cuInit(unsigned flags) {
+    if (flags != 0) return INVALID_VALUE;
+    initialized = true;
+    return SUCCESS;
+}
+
+int cuDriverGetVersion(int *version) {
+    *version = 13000;
+    return SUCCESS;
+}
+
+int cuGetErrorName(int code, const char **name) {
+    for (auto &it : TEXTS)
+        if (it.code == code) return *name = it.name, SUCCESS;
+    return INVALID_VALUE;
+}
+
+int cuGetErrorString(int code, const char **text) {
+    for (auto &it : TEXTS)
+        if (it.code == code) return *text = it.text, SUCCESS;
+    return INVALID_VALUE;
+}
+
+int cuDeviceGetCount(int *count) {
+    if (!initialized) return NOT_INITIALIZED;
+    *count = standin::cards();
+    return SUCCESS;
+}
+
+int cuDeviceGet(int *device, int ordinal) {
+    if (!initialized) return NOT_INITIALIZED;
+    if (ordinal < 0 || ordinal >= standin::cards()) return INVALID_DEVICE;
+    *device = ordinal;
+    return SUCCESS;
+}
+
+int cuDeviceGetName(char *name, int room, int device) {
+    std::snprintf(name, room, "stand-in card %d (no GPU)", device);
+    return SUCCESS;
+}
+
+int cuDeviceGetUuid_v2(char *uuid, int device) {
+    std::memset(uuid, 0, 16);
+    uuid[15] = (char)device;
+    return SUCCESS;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    *bytes = standin::card(device).memory.all_bytes();
+    return SUCCESS;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int) {
+    switch (attribute) {
+        case 16: return *value = 2, SUCCESS;   // multiprocessors
+        case 75: return *value = 9, SUCCESS;   // compute capability, major
+        case 76: return *value = 0, SUCCESS;   // and minor
+        case 115: return *value = 1, SUCCESS;  // memory pools
+        default: return INVALID_VALUE;
+    }
+}
+
+int cuDevicePrimaryCtxRetain(Card **context, int device) {
+    if (!initialized) return NOT_INITIALIZED;
+    *context = &standin::card(device);
+    return SUCCESS;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
+
+int cuCtxGetCurrent(Card **context) {
+    *context = current;
+    return SUCCESS;
+}
+
+int cuCtxSetCurrent(Card *context) {
+    current = context;
+    return SUCCESS;
+}
+
+int cuCtxSynchronize() {
+    IN_CONTEXT;
+    current->synchronize();
+    return SUCCESS;
+}
+
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *all) {
+    IN_CONTEXT;
+    *free_bytes = current->memory.free_bytes();
+    *all = current->memory.all_bytes();
+    return SUCCESS;
+}
+
+int cuMemAlloc_v2(uint64_t *place, size_t bytes) {
+    IN_CONTEXT;
+    if (bytes == 0) return INVALID_VALUE;
+    *place = current->memory.take(bytes);
+    return *place ? SUCCESS : OUT_OF_MEMORY;
+}
+
+// What a pool gives may be used in the stream's order alone, which is not looked at here.
+int cuMemAllocAsync(uint64_t *place, size_t bytes, Stream *stream) {
+    IN_STREAM(stream);
+    return cuMemAlloc_v2(place, bytes);
+}
+
+int cuMemFree_v2(uint64_t place) {
+    IN_CONTEXT;
+    current->synchronize();
+    return current->memory.give(place) ? SUCCESS : INVALID_VALUE;
+}
+
+int cuMemFreeAsync(uint64_t place, Stream *stream) {
+    IN_STREAM(stream);
+    Card *card = current;
+    stream->put([card, place] { card->memory.give(place); });
+    return SUCCESS;
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t into, const void *from, size_t bytes, Stream *stream) {
+    IN_STREAM(stream);
+    current->work(stream, [=] { std::memcpy((void *)into, from, bytes); });
+    return SUCCESS;
+}
+
+int cuMemcpyDtoHAsync_v2(void *into, uint64_t from, size_t bytes, Stream *stream) {
+    IN_STREAM(stream);
+    current->work(stream, [=] { std::memcpy(into, (const void *)from, bytes); });
+    return SUCCESS;
+}
+
+int cuMemcpyDtoDAsync_v2(uint64_t into, uint64_t from, size_t bytes, Stream *stream) {
+    IN_STREAM(stream);
+    current->work(stream, [=] { std::memmove((void *)into, (const void *)from, bytes); });
+    return SUCCESS;
+}
+
+int cuMemsetD8Async(uint64_t place, unsigned char byte, size_t count, Stream *stream) {
+    IN_STREAM(stream);
+    current->work(stream, [=] { std::memset((void *)place, byte, count); });
+    return SUCCESS;
+}
+
+int cuStreamCreate(Stream **stream, unsigned) {
+    IN_CONTEXT;
+    *stream = current->open_stream();
+    return SUCCESS;
+}
+
+int cuStreamDestroy_v2(Stream *stream) {
+    IN_CONTEXT;
+    return current->close_stream(stream) ? SUCCESS : INVALID_HANDLE;
+}
+
+int cuStreamSynchronize(Stream *stream) {
+    IN_STREAM(stream);
+    stream->mark()->wait();
+    return SUCCESS;
+}
+
+int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
+    IN_STREAM(stream);
+    if (auto record = event->get()) stream->put([record] { record->wait(); });
+    return SUCCESS;
+}
+
+int cuEventCreate(Event **event, unsigned) {
+    IN_CONTEXT;
+    *event = new Event;
+    return SUCCESS;
+}
+
+int cuEventDestroy_v2(Event *event) {
+    IN_CONTEXT;
+    delete event;
+    return SUCCESS;
+}
+
+int cuEventRecord(Event *event, Stream *stream) {
+    IN_STREAM(stream);
+    event->set(stream->mark());
+    return SUCCESS;
+}
+
+int cuEventQuery(Event *event) {
+    auto record = event->get();
+    return !record || record->is_done() ? SUCCESS : NOT_READY;
+}
+
+int cuEventSynchronize(Event *event) {
+    if (auto record = event->get()) record->wait();
+    return SUCCESS;
+}
+
+// The image is what `nvrtc.cpp` gives, a shared library; its first bytes say how long it is.
+int cuModuleLoadData(Module **module, const void *image) {
+    IN_CONTEXT;
+    const auto *bytes = (const unsigned char *)image;
+    if (std::memcmp(bytes, "\x7f" "ELF", 4) != 0) return INVALID_IMAGE;
+    uint64_t sections, size = 0;
+    uint16_t each, count;
+    std::memcpy(&sections, bytes + 0x28, 8);
+    std::memcpy(&each, bytes + 0x3a, 2);
+    std::memcpy(&count, bytes + 0x3c, 2);
+    size = sections + uint64_t(each) * count;
+    // Under a name of its own: the loader takes an equal one for the same library.
+    char path[] = "/tmp/spmd-standin-XXXXXX";
+    int file = mkstemp(path);
+    bool written = file >= 0 && write(file, image, size) == (ssize_t)size;
+    void *library = written ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+    close(file);
+    unlink(path);
+    if (!library) {
+        std::fprintf(stderr, "the stand-in card cannot load a kernel: %s\n", dlerror());
+        return INVALID_IMAGE;
+    }
+    *module = new Module{library, {}};
+    return SUCCESS;
+}
+
+int cuModuleUnload(Module *module) {
+    IN_CONTEXT;
+    current->synchronize();
+    dlclose(module->library);
+    delete module;
+    return SUCCESS;
+}
+
+int cuModuleGetFunction(Kernel **kernel, Module *module, const char *name) {
+    IN_CONTEXT;
+    auto launch = (void (*)(const unsigned *, const unsigned *, void **))dlsym(
+        module->library, (std::string("launch_") + name).c_str());
+    auto sizes = (size_t (*)(size_t *))dlsym(module->library, (std::string("sizes_") + name).c_str());
+    if (!launch || !sizes) return NOT_FOUND;
+    size_t all[16], count = sizes(all);
+    if (count > 16) return INVALID_VALUE;
+    auto &made = module->kernels[name];
+    made = std::make_unique<Kernel>(Kernel{launch, {all, all + count}});
+    *kernel = made.get();
+    return SUCCESS;
+}
+
+int cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, Stream *stream, void **arguments, void **extra) {
+    IN_STREAM(stream);
+    bool blocks = gx > 0 && gy > 0 && gz > 0 && gy < 65536 && gz < 65536;
+    bool threads = bx > 0 && by > 0 && bz > 0 && uint64_t(bx) * by * bz <= 1024;
+    size_t bytes = 0;
+    for (size_t size : kernel->sizes) bytes += size;
+    // As on a card: 4 KiB of arguments.
+    if (!blocks || !threads || shared > 48 * 1024 || extra || bytes > 4096) return INVALID_VALUE;
+    auto launch = std::make_shared<Launch>(Launch{kernel, {gx, gy, gz}, {bx, by, bz}, {}});
+    for (size_t at = 0; at < kernel->sizes.size(); at++) {
+        const char *from = (const char *)arguments[at];
+        launch->arguments.emplace_back(from, from + kernel->sizes[at]);
+    }
+    current->work(stream, [launch] {
+        std::vector<void *> places;
+        for (auto &argument : launch->arguments) places.push_back(argument.data());
+        launch->kernel->launch(launch->grid, launch->block, places.data());
+    });
+    return SUCCESS;
+}
+}
