@@ -23,8 +23,10 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// How many are reserved at a time, and kept at most while nobody uses them.
+    /// How many are reserved at a time.
     const MANY: usize = 16;
+    /// How many are kept at most while nobody uses them: those of a window of large sends.
+    const KEPT: usize = 64;
 
     pub(super) const fn new() -> Stacks {
         Stacks { pool: None, left: 0, free: Vec::new() }
@@ -47,7 +49,7 @@ impl Stacks {
 
     /// Takes a stack back.
     pub(super) fn give_back(&mut self, stack: PooledStack) {
-        if self.free.len() < Stacks::MANY {
+        if self.free.len() < Stacks::KEPT {
             self.free.push(stack);
         }
     }
