@@ -106,6 +106,8 @@ macro_rules! functions {
             improbe MPI_Improbe (from: c_int, tag: c_int, comm: Comm, flag: *mut c_int, message: *mut Message, status: *mut Status);
             imrecv MPI_Imrecv (into: *mut u8, count: c_int, of: Datatype, message: *mut Message, request: *mut Request);
             test MPI_Test (request: *mut Request, flag: *mut c_int, status: *mut Status);
+            start MPI_Start (request: *mut Request);
+            request_free MPI_Request_free (request: *mut Request);
             cancel MPI_Cancel (request: *mut Request);
             get_count MPI_Get_count (status: *const Status, of: Datatype, count: *mut c_int);
 

@@ -26,6 +26,10 @@ mod handles;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod inbox;
 #[cfg(all(unix, target_pointer_width = "64"))]
+mod inits;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod kept;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod library;
 #[cfg(all(unix, target_pointer_width = "64", feature = "mpi"))]
 mod linked;
@@ -39,6 +43,8 @@ mod packets;
 mod processes;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod requests;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod shape;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod steps;
 #[cfg(all(unix, target_pointer_width = "64"))]

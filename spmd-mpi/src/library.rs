@@ -12,6 +12,7 @@ use spmd_core::{Error, Result};
 
 use crate::functions::Functions;
 use crate::handles::{Comm, Datatype, Info, Op, Request};
+use crate::inits::Inits;
 use crate::provider::Status;
 
 thread_local! {
@@ -75,6 +76,8 @@ pub struct Constants {
 /// A library, which stays loaded for as long as the process lives.
 pub struct Library {
     pub functions: Functions,
+    /// Those that only some have.
+    pub inits: Option<Inits>,
     pub constants: Constants,
     /// For people: product, version, file.
     pub name: String,

@@ -1,8 +1,9 @@
 //! Packets: sends that are under way; what comes is the inbox's (`inbox.rs`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use spmd_core::Result;
@@ -27,6 +28,8 @@ const SPARE: usize = 64;
 pub struct Packets {
     comm: Comm,
     outbox: Mutex<Outbox>,
+    /// Whether something was under way when the outbox was last seen to.
+    sends: AtomicBool,
     inbox: Mutex<Inbox>,
 }
 
@@ -34,7 +37,8 @@ pub struct Packets {
 #[derive(Default)]
 struct Outbox {
     sends: VecDeque<Sending>,
-    queues: BTreeMap<usize, Queue>,
+    /// By process.
+    queues: Vec<Queue>,
     /// Packets that wait in all queues.
     waiting: usize,
     spare: Vec<Vec<u8>>,
@@ -59,7 +63,9 @@ impl Packets {
     /// Those on this communicator, which nothing else uses, of this process among so many.
     pub fn new(comm: Comm, process: usize, processes: usize, survive: bool) -> Packets {
         let inbox = Mutex::new(Inbox::new(process, processes, survive));
-        Packets { comm, outbox: Mutex::default(), inbox }
+        let queues = (0..processes).map(|_| Queue::default()).collect();
+        let outbox = Mutex::new(Outbox { queues, ..Outbox::default() });
+        Packets { comm, outbox, sends: AtomicBool::new(false), inbox }
     }
 
     /// Nothing is received any more: MPI is about to be finalised. False if a thread receives, or
@@ -79,13 +85,15 @@ impl Packets {
         let mut buffer = outbox.spare.pop().unwrap_or_default();
         buffer.clear();
         packet.iter().for_each(|piece| buffer.extend_from_slice(piece));
-        let queue = outbox.queues.entry(to).or_default();
+        let queue = &mut outbox.queues[to];
         if queue.under_way >= UNDER_WAY {
             queue.waiting.push_back(buffer);
             outbox.waiting += 1;
             return Ok(());
         }
-        outbox.begin(&mpi, self.comm, to, buffer)
+        let begun = outbox.begin(&mpi, self.comm, to, buffer);
+        self.sends.store(!outbox.sends.is_empty(), Relaxed);
+        begun
     }
 
     /// Gives MPI all that waits until less is under way.
@@ -95,8 +103,9 @@ impl Packets {
         if mem::take(&mut outbox.waiting) == 0 {
             return Ok(());
         }
+        self.sends.store(true, Relaxed);
         let waiting =
-            outbox.queues.iter_mut().map(|(to, queue)| (*to, mem::take(&mut queue.waiting)));
+            outbox.queues.iter_mut().map(|queue| mem::take(&mut queue.waiting)).enumerate();
         for (to, packets) in waiting.collect::<Vec<_>>() {
             packets.into_iter().try_for_each(|packet| outbox.begin(&mpi, self.comm, to, packet))?;
         }
@@ -108,7 +117,13 @@ impl Packets {
         let Some(mut inbox) = self.inbox.try_lock() else { return Ok(false) };
         let calls = mpi.calls()?;
         let Some((from, packet)) = inbox.next(&calls, self.comm)? else {
-            self.outbox.lock().collect(&calls, self.comm)?;
+            // Nobody sends meanwhile: that takes the calls.
+            if self.sends.load(Relaxed) {
+                let mut outbox = self.outbox.lock();
+                let collected = outbox.collect(&calls, self.comm);
+                self.sends.store(!outbox.sends.is_empty(), Relaxed);
+                collected?;
+            }
             return Ok(false);
         };
         // `take` may send.
@@ -131,13 +146,9 @@ impl Outbox {
         };
         let sent = mpi.check_sent("MPI_Isend", code).map(drop);
         // After an error, too, for the case that it was begun.
-        self.queue(to).under_way += 1;
+        self.queues[to].under_way += 1;
         let kept = self.keep_until_sent(mpi, Sending { to, request, buffer });
         sent.and(kept.map(drop))
-    }
-
-    fn queue(&mut self, to: usize) -> &mut Queue {
-        self.queues.entry(to).or_default()
     }
 
     /// Looks at a few of the sends under way, and begins those that have waited for them.
@@ -149,8 +160,8 @@ impl Outbox {
             if matches!(kept, Ok(false)) {
                 continue;
             }
-            while self.queue(to).under_way < UNDER_WAY {
-                let Some(next) = self.queue(to).waiting.pop_front() else { break };
+            while self.queues[to].under_way < UNDER_WAY {
+                let Some(next) = self.queues[to].waiting.pop_front() else { break };
                 self.waiting -= 1;
                 self.begin(mpi, comm, to, next)?;
             }
@@ -167,7 +178,7 @@ impl Outbox {
             self.sends.push_back(send);
             return Ok(false);
         }
-        self.queue(send.to).under_way -= 1;
+        self.queues[send.to].under_way -= 1;
         if self.spare.len() < SPARE {
             self.spare.push(send.buffer);
         }

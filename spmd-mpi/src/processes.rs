@@ -13,6 +13,7 @@ use spmd_core::{Error, Result};
 
 use crate::done::complete;
 use crate::handles::{Comm, Group, Request};
+use crate::kept::KeptSteps;
 use crate::mpi::{Calls, Mpi};
 use crate::provider::{bits, pieces};
 use crate::requests::{BorrowedRequest, Kind, OwnedRequest, RequestGroup};
@@ -28,6 +29,7 @@ pub struct MpiGroup {
     size: usize,
     /// How many different tags there are.
     tags: u32,
+    kept: KeptSteps,
 }
 
 impl MpiGroup {
@@ -35,7 +37,7 @@ impl MpiGroup {
     pub fn new(mpi: &'static Mpi, calls: &Calls<'_>, comm: Comm, tags: u32) -> Result<MpiGroup> {
         calls.return_errors(comm)?;
         let (rank, size) = calls.rank_and_size(comm)?;
-        Ok(MpiGroup { mpi, comm, rank, size, tags })
+        Ok(MpiGroup { mpi, comm, rank, size, tags, kept: KeptSteps::default() })
     }
 
     /// Gives `make` the group of these of the processes.
@@ -175,6 +177,19 @@ impl ProcessGroup for MpiGroup {
         made.map(|()| Box::new(RequestGroup(all)) as _)
     }
 
+    unsafe fn start_again<'a>(
+        &'a self,
+        step: NativeCollective<'a>,
+    ) -> Result<Box<dyn FabricRequest + 'a>> {
+        // SAFETY: the caller's contract.
+        let kept = unsafe { self.kept.start(self.mpi, self.comm, self.rank, step) };
+        match kept? {
+            Some(started) => Ok(started),
+            // SAFETY: the same.
+            None => unsafe { self.start(step) },
+        }
+    }
+
     fn handle(&self) -> usize {
         bits(self.comm.0)
     }
@@ -222,6 +237,7 @@ impl ProcessGroup for MpiGroup {
 impl Drop for MpiGroup {
     fn drop(&mut self) {
         if let Ok(calls) = self.mpi.calls() {
+            self.kept.free(&calls);
             // SAFETY: nobody uses the communicator after this. An error could be told to nobody.
             let _ = unsafe { calls.comm_free(&mut self.comm) };
         }

@@ -91,14 +91,19 @@ impl Drop for BorrowedRequest {
             return;
         }
         drop(calls);
-        let what = if self.kind == Kind::Send { "a message" } else { "a collective call" };
-        let text = format!(
-            "spmd: {what} was given up while {} was at work on its buffers, which it cannot be \
-             asked to leave; ending all processes\n",
-            self.mpi.name()
-        );
-        // In one piece: other processes may write to the same place. If nobody hears it, so be it.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        self.mpi.abort(1)
+        give_up(self.mpi, if self.kind == Kind::Send { "a message" } else { "a collective call" })
     }
+}
+
+/// Ends all processes: what is under way has been given up.
+#[cold]
+pub fn give_up(mpi: &Mpi, what: &str) -> ! {
+    let text = format!(
+        "spmd: {what} was given up while {} was at work on its buffers, which it cannot be asked \
+         to leave; ending all processes\n",
+        mpi.name()
+    );
+    // In one piece: other processes may write to the same place. If nobody hears it, so be it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    mpi.abort(1)
 }

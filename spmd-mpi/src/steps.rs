@@ -273,6 +273,6 @@ fn foreign(fold: Fold<'_>) -> Error {
 /// The address as MPI is to see it. That of an empty slice is some small number, of which MPI has
 /// given a meaning to a few (1 is `MPI_IN_PLACE`); no memory lies there.
 #[inline(always)]
-fn place(memory: *mut u8) -> *mut u8 {
+pub fn place(memory: *mut u8) -> *mut u8 {
     if memory.addr() < 4096 { ptr::null_mut() } else { memory }
 }

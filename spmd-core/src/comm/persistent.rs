@@ -150,6 +150,7 @@ impl Internals<'_> {
         body: impl Fn(&Comm, &mut B) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Persistent<B>> {
         body(&comm.only_checking(), &mut buffers)?;
+        comm.hierarchy.iter().for_each(|hierarchy| hierarchy.repeat());
         let few = (2..=comm.internals().flat_limit()).contains(&comm.size());
         let arena = few && comm.hierarchy.is_none() && comm.offload.is_none();
         let steps = steps.filter(|_| arena && comm.route.plain);

@@ -195,6 +195,19 @@ pub trait ProcessGroup: Send + Sync {
         step: NativeCollective<'a>,
     ) -> Result<Box<dyn FabricRequest + 'a>>;
 
+    /// [`ProcessGroup::start`] in a set that makes few different steps, again and again, one after
+    /// the other: what does not change from one to the next can be settled once.
+    ///
+    /// # Safety
+    /// As [`ProcessGroup::start`].
+    unsafe fn start_again<'a>(
+        &'a self,
+        step: NativeCollective<'a>,
+    ) -> Result<Box<dyn FabricRequest + 'a>> {
+        // SAFETY: this function's contract.
+        unsafe { self.start(step) }
+    }
+
     /// The library's own handle.
     fn handle(&self) -> usize;
 

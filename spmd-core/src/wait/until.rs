@@ -39,7 +39,10 @@ pub(crate) fn until<'b, T>(
     let lasts = || start.is_some_and(|start| start.elapsed() > FIRST_SLEEP);
     let mut served = false;
     for spin in 1..=spins {
-        std::hint::spin_loop();
+        // A look at what is polled takes its time.
+        if !polled {
+            std::hint::spin_loop();
+        }
         if let Some(value) = poll() {
             return Ok(value);
         }

@@ -12,6 +12,7 @@ use spmd_core::{Error, Result};
 
 use crate::find::{self, Absent};
 use crate::functions::Functions;
+use crate::inits::Inits;
 use crate::library::Library;
 use crate::named::{file_of, place, product};
 #[cfg(test)]
@@ -67,8 +68,10 @@ pub fn load() -> Result<Library> {
     // SAFETY: a library with the ABI's version 1 has the standard's functions with the ABI's
     // prototypes and handles.
     let functions = unsafe { Functions::fill(find)? };
+    // SAFETY: the same.
+    let inits = unsafe { Inits::find(|name| symbol(&loaded, name)) };
     let name = format!("{}, {}", product(&functions), place(&file));
-    Ok(Library { functions, constants: constants::constants(), name })
+    Ok(Library { functions, inits, constants: constants::constants(), name })
 }
 
 fn open(file: &Path) -> Result<Loaded> {

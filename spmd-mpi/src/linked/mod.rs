@@ -1,13 +1,16 @@
 //! The MPI that the program is linked with, by the raw bindings of rsmpi: for libraries without the
 //! standard ABI. Handles and constants are those of the header that the program was built with.
 
-use std::ptr::NonNull;
+use std::ffi::CString;
+use std::ptr::{NonNull, with_exposed_provenance_mut};
 
 use spmd_core::{Error, Result};
 
 use crate::functions::Functions;
+use crate::inits::Inits;
 use crate::library::Library;
 use crate::named::{file_of, place, product};
+use crate::ulfm::symbol;
 pub use counts::{KeptNumbers, Lists, Run};
 pub use pieces::pieces;
 pub use types::{Count, Start, Status, bits, raw};
@@ -23,13 +26,18 @@ pub const OTHER_LAUNCHER: &str = "or build the program with the launcher's MPI";
 /// The library, which the system's loader has found when the program started.
 pub fn load() -> Result<Library> {
     let functions = Functions::linked();
+    let find =
+        |name: &str| NonNull::new(with_exposed_provenance_mut(symbol(&CString::new(name).ok()?)?));
+    // SAFETY: the library that the program is linked with has the standard's functions, with the
+    // handles and counts of its header, where it has these at all.
+    let inits = unsafe { Inits::find(find) };
     let mut name = product(&functions);
     let file = NonNull::new(functions.init_thread as *mut _).and_then(file_of);
     if let Some(file) = file {
         name = format!("{name}, {}", place(&file));
     }
     match constants::constants() {
-        Some(constants) => Ok(Library { functions, constants, name }),
+        Some(constants) => Ok(Library { functions, inits, constants, name }),
         None => Err(Error::unavailable(
             name,
             "the program is linked with it, and it is neither of the family of Open MPI \

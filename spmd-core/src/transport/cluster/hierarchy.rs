@@ -27,6 +27,8 @@ pub(crate) struct Hierarchy {
     pub(super) blocking: AtomicBool,
     /// How many there have been of these.
     pub(super) blocking_steps: AtomicU32,
+    /// Whether it is a persistent call's: whether its started calls are all the same.
+    pub(super) repeats: AtomicBool,
     /// The same for its started calls, once there are some.
     started: OnceLock<Arc<Hierarchy>>,
 }
@@ -83,8 +85,14 @@ impl Hierarchy {
             lone_ranks,
             blocking,
             blocking_steps: AtomicU32::new(0),
+            repeats: AtomicBool::new(false),
             started: OnceLock::new(),
         })
+    }
+
+    /// A persistent call has this for its own, before its first start.
+    pub(crate) fn repeat(&self) {
+        self.repeats.store(true, Relaxed);
     }
 
     /// The same ranks on the track of started calls, where `area` is that of its leader.
@@ -97,6 +105,7 @@ impl Hierarchy {
                 lone_ranks: false,
                 blocking: AtomicBool::new(false),
                 blocking_steps: AtomicU32::new(0),
+                repeats: AtomicBool::new(self.repeats.load(Relaxed)),
                 started: OnceLock::new(),
             })
         };

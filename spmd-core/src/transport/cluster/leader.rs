@@ -239,7 +239,12 @@ impl<P: Copy> Leader<'_, P> {
         // SAFETY: the step's memory is valid for what it says, and nobody interferes with it, until
         // this returns (contract of `step`). By then `started` is complete or has been dropped,
         // which ends the process where the library may still use the memory.
-        let mut started = unsafe { self.processes.start(step)? };
+        let mut started = unsafe {
+            match self.hierarchy.repeats.load(Relaxed) {
+                true => self.processes.start_again(step)?,
+                false => self.processes.start(step)?,
+            }
+        };
         let outcome = self.round.wait_on_cluster(|| match started.test() {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),

@@ -91,8 +91,7 @@ impl Transport for Remote {
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
         // What has been taken before has come before.
         let mut arrived = self.endpoint.take(pattern)?;
-        if arrived.is_none() {
-            self.cluster.take_packet(&self.endpoint.world)?;
+        if arrived.is_none() && self.cluster.take_packet(&self.endpoint.world)? {
             arrived = self.endpoint.take(pattern)?;
         }
         if let Some(arrived) = &arrived {
