@@ -15,30 +15,15 @@ struct alignas(16) Wide {
     u64 half[2];
 };
 
-// As many steps as a thread takes at once, so that each target gets more of its memory at a time.
-#define STEPS 4
-
 // Gives each target every piece: piece blockIdx.y is read once.
 template <typename P>
 __device__ inline void spread(const Piece &piece, const Ranks &targets, int count, u64 begin, u64 end) {
-    u64 tile = (u64)blockDim.x * STEPS;
-    for (u64 first = begin + blockIdx.x * tile + threadIdx.x; first < end; first += gridDim.x * tile) {
-        P values[STEPS];
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            u64 at = first + (u64)step * blockDim.x;
-            if (at < end) {
-                values[step] = ((const P *)piece.from)[at];
-            }
-        }
+    for (u64 at = begin + first_of_thread(); at < end; at += threads_of_grid()) {
+        P value = ((const P *)piece.from)[at];
         for (int target = 0; target < count; target++) {
-            P *into = (P *)(targets.of[target] + piece.offset);
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-                u64 at = first + (u64)step * blockDim.x;
-                if (at < end && into != (const P *)piece.from) {
-                    into[at] = values[step];
-                }
+            P *into = (P *)(targets.of[target] + piece.offset) + at;
+            if (into != (const P *)piece.from + at) {
+                *into = value;
             }
         }
     }
