@@ -140,6 +140,32 @@ fn a_buffer_goes_from_rank_to_rank() -> Result<()> {
     Ok(())
 }
 
+/// Ranks read one buffer at a time, each on its own stream; then it is written and dropped.
+#[test]
+fn ranks_share_a_buffer_that_they_read() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(3) {
+        for turn in 0..20u64 {
+            let mut shared = Device::open(0)?.buffer_from(&vec![turn; 5000])?;
+            for _ in 0..3 {
+                let expected = 3 * shared.to_vec()?[0];
+                let sums = block.clone().run(|ctx| {
+                    let mut sum = ctx.device()?.zeros(5000)?;
+                    ctx.allreduce(&shared, &mut sum, Sum)?;
+                    Ok(sum)
+                })?;
+                shared.copy_from(&[99; 5000])?;
+                for sum in &sums {
+                    assert_eq!(sum.to_vec()?, [expected; 5000]);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn mistakes_on_device_buffers_are_reported() -> Result<()> {
     if !gpu() {

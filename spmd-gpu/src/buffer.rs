@@ -21,8 +21,10 @@ pub struct DeviceBuffer<T> {
     /// At least one byte, so that every buffer has an address.
     bytes: CudaSlice<u8>,
     len: usize,
-    /// The rank that uses it now, which is not always the one that made it.
-    home: Mutex<Device>,
+    ordinal: u32,
+    /// The streams in which it was used since one of them used it alone: those of the ranks that have
+    /// it, or a reference to it. At most one for each rank that lives, and some that have ended since.
+    users: Mutex<Vec<Device>>,
     elements: PhantomData<T>,
 }
 
@@ -32,7 +34,7 @@ impl<T: Element> fmt::Debug for DeviceBuffer<T> {
         fields
             .field("len", &self.len)
             .field("dtype", &T::DTYPE.name)
-            .field("device", &*self.home.lock());
+            .field("device", &self.ordinal);
         fields.finish()
     }
 }
@@ -63,11 +65,11 @@ impl<T: Element> DeviceBuffer<T> {
     fn zeros(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
         let mut buffer = DeviceBuffer::room(device, len)?;
         let size = buffer.bytes.len();
-        let (place, _order) = buffer.bytes.device_ptr_mut(device.stream());
+        let (place, order) = buffer.bytes.device_ptr_mut(device.stream());
         // SAFETY: the buffer has so many bytes, and its stream is this one.
         unsafe { result::memset_d8_async(place, 0, size, device.stream().cu_stream()) }
             .checked("cuMemsetD8Async")?;
-        drop(_order);
+        drop(order);
         Ok(buffer)
     }
 
@@ -80,7 +82,8 @@ impl<T: Element> DeviceBuffer<T> {
             Ok((free, _)) if free < size => GpuError::OutOfDeviceMemory { asked: size, free },
             _ => Err::<(), _>(error).checked("cuMemAllocAsync").unwrap_err(),
         })?;
-        Ok(DeviceBuffer { bytes, len, home: Mutex::new(device.clone()), elements: PhantomData })
+        let (ordinal, users) = (device.ordinal(), Mutex::new(vec![device.clone()]));
+        Ok(DeviceBuffer { bytes, len, ordinal, users, elements: PhantomData })
     }
 
     /// The number of elements.
@@ -93,16 +96,29 @@ impl<T: Element> DeviceBuffer<T> {
         self.len == 0
     }
 
-    /// The device, with the stream in whose order it is used: that of the rank that calls this.
+    /// The device, with the stream of the rank that calls this. What is put there from now on comes
+    /// after all that was done with the buffer before.
     ///
     /// Errors: the device cannot be used from here.
     pub fn device(&self) -> Result<Device, GpuError> {
-        let mut home = self.home.lock();
-        let here = Device::open(home.ordinal())?;
-        if *home != here {
-            here.follow(&home)?;
-            *home = here.clone();
+        let here = Device::open(self.ordinal)?;
+        let mut users = self.users.lock();
+        if **users != [here.clone()] {
+            users.iter().filter(|it| **it != here).try_for_each(|it| here.follow(it))?;
+            // Those stay among them: who has a reference may go on there. What ended ranks have put
+            // into theirs comes before what is put here.
+            users.retain(|it| !it.has_ended());
+            if !users.contains(&here) {
+                users.push(here.clone());
+            }
         }
+        Ok(here)
+    }
+
+    /// The same, for who has the buffer alone: nobody else goes on with it.
+    fn device_alone(&mut self) -> Result<Device, GpuError> {
+        let here = self.device()?;
+        self.users.get_mut().retain(|it| *it == here);
         Ok(here)
     }
 
@@ -134,7 +150,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// Errors: [`GpuError::Length`]; what went wrong on the device since.
     pub fn copy_from(&mut self, data: &[T]) -> Result<(), GpuError> {
         self.check(data.len())?;
-        let device = self.device()?;
+        let device = self.device_alone()?;
         let size = size_of_val(data);
         if size > 0 {
             let stream = device.stream();
@@ -155,7 +171,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// Errors: [`GpuError::Length`]; the driver refuses.
     pub fn copy_from_buffer(&mut self, other: &DeviceBuffer<T>) -> Result<(), GpuError> {
         self.check(other.len)?;
-        let (device, there) = (self.device()?, other.device()?);
+        let (device, there) = (self.device_alone()?, other.device()?);
         if device != there {
             let (first, other) = (device.ordinal(), there.ordinal());
             return Err(GpuError::OtherDevice { call: "copy_from_buffer".into(), first, other });
@@ -209,12 +225,11 @@ impl<T: Element> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        let home = self.home.get_mut();
         let made_on = self.bytes.stream();
-        if **home.stream() != **made_on {
+        for user in self.users.get_mut().iter().filter(|it| **it.stream() != **made_on) {
             // The memory is freed in the order of the stream where it was made. A failure here is
             // one of the device, which its next call tells.
-            let last = home.stream().record_event(None);
+            let last = user.stream().record_event(None);
             let _ = last.and_then(|last| made_on.wait(&last));
         }
     }
@@ -225,26 +240,18 @@ unsafe impl<T: Element> Buffer for DeviceBuffer<T> {
     type Elem = T;
 
     fn view(&self) -> View<'_> {
-        let ordinal = self.arrive();
+        // Where that cannot be, the device is lost, and the call that needs the buffer says so.
+        let _ = self.device();
         // SAFETY: the device holds so many values there as long as the buffer lives.
-        unsafe { View::on_device(ordinal, self.address() as *const T, self.len) }
+        unsafe { View::on_device(self.ordinal, self.address() as *const T, self.len) }
     }
 }
 
 // SAFETY: the same elements, one after another.
 unsafe impl<T: Element> BufferMut for DeviceBuffer<T> {
     fn view_mut(&mut self) -> ViewMut<'_> {
-        let ordinal = self.arrive();
+        let _ = self.device_alone();
         // SAFETY: as above; the borrow is unique.
-        unsafe { ViewMut::on_device(ordinal, self.address() as *mut T, self.len) }
-    }
-}
-
-impl<T: Element> DeviceBuffer<T> {
-    /// Has this rank's stream come after all that was done with the buffer. Gives its device.
-    fn arrive(&self) -> u32 {
-        // Where that cannot be, the device is lost, and the call that needs the buffer says so.
-        let _ = self.device();
-        self.home.lock().ordinal()
+        unsafe { ViewMut::on_device(self.ordinal, self.address() as *mut T, self.len) }
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use spmd_core::{Comm, rank_local};
@@ -39,6 +40,8 @@ struct Inner {
     ready: CudaEvent,
     /// That what this rank has done in a call for all ranks is.
     done: CudaEvent,
+    /// Whether its rank has ended, which puts nothing into the stream any more.
+    ended: AtomicBool,
 }
 
 impl fmt::Debug for Device {
@@ -56,7 +59,16 @@ impl PartialEq for Device {
 
 rank_local! {
     /// The devices that this rank has opened.
-    static OPENED: RefCell<Vec<Device>> = RefCell::default();
+    static OPENED: Opened = Opened::default();
+}
+
+#[derive(Default)]
+struct Opened(RefCell<Vec<Device>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.get_mut().iter().for_each(|device| device.inner.ended.store(true, Release));
+    }
 }
 
 impl Device {
@@ -67,7 +79,7 @@ impl Device {
     /// Errors: there is no driver, no such device, or it cannot be used.
     pub fn open(ordinal: u32) -> Result<Device, GpuError> {
         let known =
-            OPENED.with(|all| all.borrow().iter().find(|it| it.ordinal() == ordinal).cloned());
+            OPENED.with(|all| all.0.borrow().iter().find(|it| it.ordinal() == ordinal).cloned());
         if let Some(device) = known {
             return Ok(device);
         }
@@ -75,8 +87,10 @@ impl Device {
         let stream = context.new_stream().checked("cuStreamCreate")?;
         let event = || context.new_event(None).checked("cuEventCreate");
         let (ready, done) = (event()?, event()?);
-        let device = Device { inner: Arc::new(Inner { ordinal, context, stream, ready, done }) };
-        OPENED.with(|all| all.borrow_mut().push(device.clone()));
+        let ended = AtomicBool::new(false);
+        let inner = Inner { ordinal, context, stream, ready, done, ended };
+        let device = Device { inner: Arc::new(inner) };
+        OPENED.with(|all| all.0.borrow_mut().push(device.clone()));
         Ok(device)
     }
 
@@ -125,6 +139,11 @@ impl Device {
 
     pub(crate) fn done(&self) -> &CudaEvent {
         &self.inner.done
+    }
+
+    /// Whether its rank has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.inner.ended.load(Acquire)
     }
 
     /// Has this rank's stream go on when what `other`'s holds now is done.
