@@ -166,6 +166,30 @@ fn ranks_share_a_buffer_that_they_read() -> Result<()> {
     Ok(())
 }
 
+/// Each rank copies from one buffer, some of them late; then it is written, and waits for all.
+#[test]
+fn who_writes_a_buffer_waits_for_all_that_read_it() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(3) {
+        for turn in 0..20u64 {
+            let mut shared = Device::open(0)?.buffer_from(&vec![turn; 5000])?;
+            let copies = block.clone().run(|ctx| {
+                let mut copy = ctx.device()?.zeros(5000)?;
+                let late = (ctx.rank() + turn as usize) % 3;
+                (0..1 + 8 * late).try_for_each(|_| copy.copy_from_buffer(&shared))?;
+                Ok(copy)
+            })?;
+            shared.copy_from(&[99; 5000])?;
+            for copy in &copies {
+                assert_eq!(copy.to_vec()?, [turn; 5000]);
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn mistakes_on_device_buffers_are_reported() -> Result<()> {
     if !gpu() {

@@ -63,7 +63,8 @@ fn lend_launcher(host: &str) -> Result<(), String> {
 /// not reach build scripts and macros.
 fn sanitized(mut command: Command) -> Command {
     // Sanitizers are not stable yet: this lets the stable compiler build with them.
-    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg sanitizer");
+    let flags = format!("-Zsanitizer=address --cfg sanitizer{}", few_types());
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // SIGSEGV is the library's, which tells a stack overflow. A second stack for each coroutine,
     // to find uses of variables after their function's end, would take gigabytes. Leaks are told
@@ -86,8 +87,7 @@ pub(crate) fn races() -> Outcome {
     if !has_runtime(&host, "tsan") {
         return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
     }
-    let full = std::env::var_os("SPMD_TEST_FULL").is_some();
-    let left_out = if full { &[][..] } else { &LONG };
+    let left_out = if is_full() { &[][..] } else { &LONG };
     let mut tests = chosen(&host, left_out, |tests| {
         tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
         tests.arg("--target-dir").arg(built("races"));
@@ -98,6 +98,7 @@ pub(crate) fn races() -> Outcome {
     }
     let flags =
         "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
+    let flags = format!("{flags}{}", few_types());
     tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let suppressions = tools::root().join("xtask/tsan.supp");
     // Processes that are killed leave their threads where they are. More memory than there is is an
@@ -108,6 +109,15 @@ pub(crate) fn races() -> Outcome {
     );
     tests.env("TSAN_OPTIONS", options);
     Outcome::of(tests)
+}
+
+fn is_full() -> bool {
+    std::env::var_os("SPMD_TEST_FULL").is_some()
+}
+
+/// The flag by which the conformance suite is compiled for some of the types.
+fn few_types() -> &'static str {
+    if is_full() { "" } else { " --cfg few_types" }
 }
 
 /// The tests for a target that `which` chooses, but for those that are left out. With nextest each

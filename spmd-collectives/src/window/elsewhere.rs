@@ -28,6 +28,15 @@ impl<T: Element> Window<T> {
         view: &mut ViewMut<'_>,
     ) -> Result<()> {
         let (call, pattern) = (access.call::<T>(), at.pattern(access.count));
+        if let Some(into) = view.contiguous_mut().filter(|_| T::DTYPE.valid.is_none()) {
+            // Whatever comes is a value.
+            return self.raw.get_elsewhere(&call, access.target, pattern, &mut |from, piece| {
+                // SAFETY: all pieces together are as long as the view, which is writable and nobody
+                // else's; what has come lies apart from it.
+                unsafe { into.add(from).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+                Ok(())
+            });
+        }
         let all = self.read_elsewhere(&call, access.target, pattern)?;
         // SAFETY: there are as many elements as the view has, and they were checked to be values.
         unsafe { view.unpack_range(0, access.count, all.as_ptr()) };
@@ -38,7 +47,7 @@ impl<T: Element> Window<T> {
     fn read_elsewhere(&self, call: &Call<'_>, target: usize, pattern: Pattern) -> Result<Vec<u8>> {
         let count = pattern.blocks * pattern.block;
         let mut all = vec![0; count * size_of::<T>()];
-        self.raw.get_elsewhere(call, target, pattern, |from, piece| {
+        self.raw.get_elsewhere(call, target, pattern, &mut |from, piece| {
             all[from..from + piece.len()].copy_from_slice(piece);
             Ok(())
         })?;
@@ -54,25 +63,38 @@ impl<T: Element> Window<T> {
     pub(super) fn change_elsewhere<O: Operation<T>>(
         &self,
         access: &Access,
-        (at, src, told): (At, *const T, bool),
+        from: (At, *const T, bool),
         op: &O,
         mut each: impl FnMut(usize, T),
+    ) -> Result<()> {
+        let native = if is_word::<T>() { Native::of::<T, O>(op) } else { None };
+        let combine = |before, given| combine(op, before, given);
+        self.change_all_elsewhere(access, from, (native, &combine), &mut each)
+    }
+
+    /// The same, once for all operations on a type: it is compiled for every type that a program has
+    /// windows of.
+    fn change_all_elsewhere(
+        &self,
+        access: &Access,
+        (at, src, told): (At, *const T, bool),
+        (native, combine): (Option<Native>, &dyn Fn(T, T) -> T),
+        each: &mut dyn FnMut(usize, T),
     ) -> Result<()> {
         let (call, pattern) = (access.call::<T>(), at.pattern(access.count));
         let target = access.target;
         // SAFETY: the caller's elements, as many as the call has, which nobody writes meanwhile.
         let given = unsafe { bytes_of(src, access.count) };
         let value = |bytes: &[u8]| self.value_of(bytes, target);
-        let native = if is_word::<T>() { Native::of::<T, O>(op) } else { None };
         match native {
             Some(how) if told => {
-                let each = |from: usize, piece: &[u8]| {
+                let told = &mut |from: usize, piece: &[u8]| {
                     for (index, bytes) in piece.chunks_exact(size_of::<T>()).enumerate() {
                         each(from / size_of::<T>() + index, value(bytes)?);
                     }
                     Ok(())
                 };
-                return self.raw.exchange_elsewhere(&call, target, (pattern, how), given, each);
+                return self.raw.exchange_elsewhere(&call, target, (pattern, how), given, told);
             }
             Some(how) => {
                 return self.raw.change_elsewhere(&call, target, (pattern, how), given);
@@ -85,7 +107,7 @@ impl<T: Element> Window<T> {
         let elements =
             given.chunks_exact(size_of::<T>()).zip(after.chunks_exact_mut(size_of::<T>()));
         for (given, place) in elements {
-            store(place, combine(op, value(place)?, value(given)?));
+            store(place, combine(value(place)?, value(given)?));
         }
         if !is_word::<T>() {
             // Nobody else has changed them.
@@ -96,17 +118,24 @@ impl<T: Element> Window<T> {
             return Ok(());
         }
         let mut changed = Vec::new();
-        self.raw.swap_elsewhere(&call, target, pattern, (&before, &after), |from, piece| {
-            let pieces =
-                piece.chunks_exact(size_of::<T>()).zip(before[from..].chunks_exact(size_of::<T>()));
-            for (index, (was, expected)) in (from / size_of::<T>()..).zip(pieces) {
-                match was == expected {
-                    true => each(index, value(was)?),
-                    false => changed.push((index, value(was)?)),
+        self.raw.swap_elsewhere(
+            &call,
+            target,
+            pattern,
+            (&before, &after),
+            &mut |from, piece| {
+                let pieces = piece
+                    .chunks_exact(size_of::<T>())
+                    .zip(before[from..].chunks_exact(size_of::<T>()));
+                for (index, (was, expected)) in (from / size_of::<T>()..).zip(pieces) {
+                    match was == expected {
+                        true => each(index, value(was)?),
+                        false => changed.push((index, value(was)?)),
+                    }
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            },
+        )?;
         // What others have changed meanwhile.
         let places: Vec<usize> =
             at.runs(access.count).flat_map(|run| run.at..run.at + run.len).collect();
@@ -114,7 +143,7 @@ impl<T: Element> Window<T> {
             let given = value(&given[index * size_of::<T>()..][..size_of::<T>()])?;
             loop {
                 let was =
-                    self.swap_one(&call, target, places[index], (now, combine(op, now, given)))?;
+                    self.swap_one(&call, target, places[index], (now, combine(now, given)))?;
                 if same(&was, &now) {
                     break;
                 }
@@ -153,7 +182,7 @@ impl<T: Element> Window<T> {
         // SAFETY: an element each.
         let both = unsafe { (bytes_of(&raw const old, 1), bytes_of(&raw const new, 1)) };
         let (mut was, pattern) = (None, Pattern::one(offset, 1));
-        self.raw.swap_elsewhere(call, target, pattern, both, |_, bytes| {
+        self.raw.swap_elsewhere(call, target, pattern, both, &mut |_, bytes| {
             was = Some(self.value_of(bytes, target)?);
             Ok(())
         })?;

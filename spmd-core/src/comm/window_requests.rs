@@ -19,6 +19,9 @@ const EACH: usize = 64;
 /// How many requests of one call are under way that are answered.
 const ASKED: usize = 16;
 
+/// What takes the pieces of an answer: where a piece starts, in bytes, and the piece.
+pub type Each<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
+
 /// An answer that is awaited.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Answer<'a>(Ticket<'a>, usize);
@@ -57,7 +60,7 @@ impl RawWindow {
         self.tell(call, target, What::Change(how), pattern, data)
     }
 
-    /// The same; gives what was there to `each`, piece by piece, with where a piece starts in bytes.
+    /// The same; gives what was there to `each`.
     ///
     /// Errors: the ranks have been stopped; those of `each`.
     pub fn exchange_elsewhere(
@@ -66,7 +69,7 @@ impl RawWindow {
         target: usize,
         (pattern, how): (Pattern, Native),
         data: &[u8],
-        each: impl FnMut(usize, &[u8]) -> Result<()>,
+        each: Each<'_>,
     ) -> Result<()> {
         self.ask_for_all(call, target, (What::Change(how), pattern), data, each)
     }
@@ -79,7 +82,7 @@ impl RawWindow {
         call: &Call<'_>,
         target: usize,
         pattern: Pattern,
-        each: impl FnMut(usize, &[u8]) -> Result<()>,
+        each: Each<'_>,
     ) -> Result<()> {
         self.ask_for_all(call, target, (What::Get, pattern), &[], each)
     }
@@ -94,7 +97,7 @@ impl RawWindow {
         target: usize,
         pattern: Pattern,
         (old, new): (&[u8], &[u8]),
-        each: impl FnMut(usize, &[u8]) -> Result<()>,
+        each: Each<'_>,
     ) -> Result<()> {
         let both = [old, new].concat();
         self.ask_for_all(call, target, (What::Swap, pattern), &both, each)
@@ -189,7 +192,7 @@ impl RawWindow {
         target: usize,
         (what, pattern): (What, Pattern),
         data: &[u8],
-        mut each: impl FnMut(usize, &[u8]) -> Result<()>,
+        each: Each<'_>,
     ) -> Result<()> {
         let word = self.parts.word().bytes();
         let mut awaited = VecDeque::with_capacity(ASKED);

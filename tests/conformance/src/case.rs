@@ -1,8 +1,8 @@
 //! One case of the matrix: a communicator, a count, a root, where buffers lie, and data that no
 //! other case has.
 
-use spmd::prelude::*;
-use spmd::{Buffer, BufferMut, Element, SharedBuf};
+use crate::prelude::*;
+use spmd_core::{Buffer, BufferMut, Element, SharedBuf};
 use spmd_gpu::OnDevice;
 
 use crate::element::{Sample, bytes, random};

@@ -1,10 +1,9 @@
 //! The cases of the matrix, for any world: [`cases`] is run by all of them.
 
-use spmd::Operation;
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::case::{Case, Form, LAYOUTS, Layout};
-use super::reductions::Fold;
+use super::fold::{Fold, Folds};
 use super::types::{Visit, visit_all, visit_built_in};
 use super::{grids, mixed, moves, objects, reductions};
 use crate::element::Sample;
@@ -130,14 +129,14 @@ impl<'a> Plan<'a> {
     }
 
     /// The full product of the collectives for one type and operation.
-    fn forms<T: Sample, O: Operation<T>>(&mut self, fold: &Fold<T, O>) -> Result<()> {
+    fn forms<T: Sample>(&mut self, fold: &dyn Folds<T>) -> Result<()> {
         let counts = self.counts(size_of::<T>());
         for form in moves::forms::<T>() {
             if self.takes(&form) {
                 self.all_of(&counts, (form.rooted, form.sized), &form.run)?;
             }
         }
-        for form in reductions::forms::<T, O>() {
+        for form in reductions::forms::<T>() {
             let run = |case: &Case<'_>| (form.run)(case, fold);
             if self.takes(&form) {
                 self.all_of(&counts, (form.rooted, form.sized), &run)?;
@@ -147,7 +146,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The same, and that of the calls on objects and grids.
-    fn product<T: Sample, O: Operation<T>>(&mut self, fold: &Fold<T, O>) -> Result<()> {
+    fn product<T: Sample>(&mut self, fold: &dyn Folds<T>) -> Result<()> {
         self.forms(fold)?;
         let counts = self.counts(size_of::<T>());
         for form in objects::forms() {
@@ -189,13 +188,13 @@ impl Visit for Plan<'_> {
         Ok(())
     }
 
-    fn of_operation<T: Sample, O: Operation<T>>(&mut self, fold: Fold<T, O>) -> Result<()> {
+    fn of_operation<T: Sample>(&mut self, fold: &dyn Folds<T>) -> Result<()> {
         self.turn += 1;
-        for (number, form) in reductions::forms::<T, O>().iter().enumerate() {
+        for (number, form) in reductions::forms::<T>().iter().enumerate() {
             if !self.takes(form) {
                 continue;
             }
-            let run = |case: &Case<'_>| (form.run)(case, &fold);
+            let run = |case: &Case<'_>| (form.run)(case, fold);
             self.some_of(size_of::<T>(), number, (form.rooted, form.sized), &run)?;
         }
         Ok(())

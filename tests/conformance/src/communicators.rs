@@ -1,6 +1,6 @@
 //! Communicators made from others, while others are busy.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::cases::cases_on;
 

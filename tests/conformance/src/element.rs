@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use spmd::{Element, Located};
+use spmd_core::{Element, Located};
 
 /// An element type that tests can make values of.
 pub trait Sample: Element {
@@ -165,6 +165,7 @@ located! { f64 f32 i32 u8 i64 }
 
 /// A struct all bytes of which are values.
 #[derive(Clone, Copy, Element)]
+#[spmd(crate = spmd_core)]
 #[repr(C)]
 pub struct Particle {
     pub position: [f64; 3],
@@ -180,6 +181,7 @@ impl Sample for Particle {
 
 /// A struct not all bytes of which are values: what comes from another process is looked at.
 #[derive(Clone, Copy, Element)]
+#[spmd(crate = spmd_core)]
 #[repr(C)]
 pub struct Flagged {
     pub letter: char,

@@ -1,6 +1,6 @@
 //! Exchanges with neighbours in grids.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::case::Case;
 use super::moves::in_a_row;

@@ -1,6 +1,6 @@
 //! What messages must do that are matched before they are received.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 /// Elements: few, the longest that go at once and one more, many.
 const COUNTS: [usize; 4] = [3, 1024, 1025, 100_000];

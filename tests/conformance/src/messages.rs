@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use crate::element::{Flagged, Sample, bytes, random};
 
@@ -123,7 +123,7 @@ pub fn rings_wrap_around(ctx: &Ctx) -> Result<()> {
         if ctx.rank() == 0 {
             ctx.send(&expected, 1, 6)?;
         } else {
-            if number % 500 == 0 && ctx.mode() != spmd::Mode::Virtual {
+            if number % 500 == 0 && ctx.mode() != spmd_core::Mode::Virtual {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let (got, _) = ctx.recv_vec::<u8>(0, 6)?;

@@ -1,6 +1,6 @@
 //! Calls that some ranks make in place and others not: which form a rank takes is its own matter.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 /// Every collective that has a form in place and serves all ranks, on short data and on long.
 pub fn forms(ctx: &Ctx) -> Result<()> {

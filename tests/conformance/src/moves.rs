@@ -1,6 +1,6 @@
 //! Collectives that move data, in all their forms.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::case::{Case, Form};
 use crate::element::Sample;

@@ -1,6 +1,6 @@
 //! The `_object` forms: values of any length, through serialisation.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::case::{Case, Form};
 

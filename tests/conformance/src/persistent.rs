@@ -1,6 +1,6 @@
 //! Persistent calls beside the same calls made each time, for any world to run.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use crate::element::random;
 use crate::grids;

@@ -1,6 +1,6 @@
 //! What persistent messages must do, for any world to run.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 /// Elements: none, few, the longest that go at once and one more, many.
 const COUNTS: [usize; 6] = [0, 1, 100, 1024, 1025, 150_000];

@@ -7,13 +7,13 @@ mod meanwhile;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::prelude::{Result, *};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestError, TestRunner};
-use spmd::prelude::{Result, *};
 
 use super::case::{Case, LAYOUTS};
-use super::reductions::Fold;
+use super::fold::{Fold, Folds};
 use super::{moves, objects, reductions};
 use crate::element::{Sample, random};
 use crate::full;
@@ -433,13 +433,9 @@ fn collective(case: &Case<'_>, form: usize) -> Result<()> {
         let forms = moves::forms::<T>();
         (forms[form % forms.len()].run)(case)
     }
-    fn reducing<T: Sample, O: spmd::Operation<T>>(
-        case: &Case<'_>,
-        form: usize,
-        fold: Fold<T, O>,
-    ) -> Result<()> {
-        let forms = reductions::forms::<T, O>();
-        (forms[form % forms.len()].run)(case, &fold)
+    fn reducing<T: Sample>(case: &Case<'_>, form: usize, fold: &dyn Folds<T>) -> Result<()> {
+        let forms = reductions::forms::<T>();
+        (forms[form % forms.len()].run)(case, fold)
     }
     let (which, form) = (form % 9, form / 9);
     match which {
@@ -447,10 +443,10 @@ fn collective(case: &Case<'_>, form: usize) -> Result<()> {
         1 => moving::<u8>(case, form),
         2 => moving::<bool>(case, form),
         3 => moving::<[f32; 3]>(case, form),
-        4 => reducing(case, form, Fold::<f64, _> { op: Sum, oracle: |a, b| a + b }),
-        5 => reducing(case, form, Fold::<u8, _> { op: BitXor, oracle: |a, b| a ^ b }),
-        6 => reducing(case, form, Fold::<bool, _> { op: LogicalOr, oracle: |a, b| a || b }),
-        7 => reducing(case, form, Fold::<i32, _> { op: Min, oracle: |a, b| a.min(b) }),
+        4 => reducing::<f64>(case, form, &Fold { op: Sum, oracle: |a, b| a + b }),
+        5 => reducing::<u8>(case, form, &Fold { op: BitXor, oracle: |a, b| a ^ b }),
+        6 => reducing::<bool>(case, form, &Fold { op: LogicalOr, oracle: |a, b| a || b }),
+        7 => reducing::<i32>(case, form, &Fold { op: Min, oracle: |a: i32, b| a.min(b) }),
         _ => {
             let forms = objects::forms();
             (forms[form % forms.len()].run)(case)

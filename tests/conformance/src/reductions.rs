@@ -1,37 +1,31 @@
 //! Collectives that reduce, in all their forms.
 
-use spmd::Operation;
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::case::{Case, Form};
 use crate::element::Sample;
+use crate::fold::Folds;
 
-/// An operation, and what it should do to two elements, in plain code.
-pub struct Fold<T, O> {
-    pub op: O,
-    pub oracle: fn(T, T) -> T,
-}
+type Run<T> = fn(&Case<'_>, &dyn Folds<T>) -> Result<()>;
 
-type Run<T, O> = fn(&Case<'_>, &Fold<T, O>) -> Result<()>;
-
-/// The forms for elements of type `T` and an operation.
-pub fn forms<T: Sample, O: Operation<T>>() -> Vec<Form<Run<T, O>>> {
-    let form = |run: Run<T, O>| Form::new(run);
+/// The forms for elements of type `T` and an operation on them.
+pub fn forms<T: Sample>() -> Vec<Form<Run<T>>> {
+    let form = |run: Run<T>| Form::new(run);
     vec![
-        form(reduce::<T, O>).rooted(),
-        form(reduce_in_place::<T, O>).rooted(),
-        form(reduce_value::<T, O>).rooted().single(),
-        form(allreduce::<T, O>),
-        form(allreduce_in_place::<T, O>),
-        form(allreduce_value::<T, O>).single(),
-        form(reduce_scatter::<T, O>),
-        form(reduce_scatter_in_place::<T, O>),
-        form(reduce_scatterv::<T, O>),
-        form(scan::<T, O>),
-        form(scan_in_place::<T, O>),
-        form(scan_value::<T, O>).single(),
-        form(exscan::<T, O>),
-        form(exscan_value::<T, O>).single(),
+        form(reduce::<T>).rooted(),
+        form(reduce_in_place::<T>).rooted(),
+        form(reduce_value::<T>).rooted().single(),
+        form(allreduce::<T>),
+        form(allreduce_in_place::<T>),
+        form(allreduce_value::<T>).single(),
+        form(reduce_scatter::<T>),
+        form(reduce_scatter_in_place::<T>),
+        form(reduce_scatterv::<T>),
+        form(scan::<T>),
+        form(scan_in_place::<T>),
+        form(scan_value::<T>).single(),
+        form(exscan::<T>),
+        form(exscan_value::<T>).single(),
     ]
 }
 
@@ -56,143 +50,150 @@ fn folded<T: Sample>(
     range.map(element).collect()
 }
 
-fn reduce<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn reduce<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.root_buffer::<T>(case.count);
     let mut expected = recv.clone();
     if case.is_root() {
-        expected = folded(case, fold.oracle, case.n(), 0..case.count);
+        expected = folded(case, fold.oracle(), case.n(), 0..case.count);
     }
-    case.with_buffers(&mine, &mut recv, &|send, it| {
-        case.comm.reduce(send, it, &fold.op, case.root)
-    })?;
-    case.check_fold("reduce", O::NAME, &recv, &expected)
+    case.with_buffers(&mine, &mut recv, &|send, it| fold.reduce(case.comm, send, it, case.root))?;
+    case.check_fold("reduce", fold.name(), &recv, &expected)
 }
 
-fn reduce_in_place<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn reduce_in_place<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mut buf = case.values::<T>(case.me(), case.count);
     let mut expected = buf.clone();
     if case.is_root() {
-        expected = folded(case, fold.oracle, case.n(), 0..case.count);
+        expected = folded(case, fold.oracle(), case.n(), 0..case.count);
     }
-    case.with_buffer(&mut buf, &|it| case.comm.reduce_in_place(it, &fold.op, case.root))?;
-    case.check_fold("reduce_in_place", O::NAME, &buf, &expected)
+    case.with_buffer(&mut buf, &|it| fold.reduce_in_place(case.comm, it, case.root))?;
+    case.check_fold("reduce_in_place", fold.name(), &buf, &expected)
 }
 
-fn reduce_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
-    let got = case.comm.reduce_value(case.value::<T>(case.me(), 0), &fold.op, case.root)?;
-    let expected = case.is_root().then(|| folded(case, fold.oracle, case.n(), 0..1));
-    case.check_fold("reduce_value", O::NAME, got.as_slice(), &expected.unwrap_or_default())
+fn reduce_value<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
+    let got = fold.reduce_value(case.comm, case.value(case.me(), 0), case.root)?;
+    let expected = case.is_root().then(|| folded(case, fold.oracle(), case.n(), 0..1));
+    case.check_fold("reduce_value", fold.name(), got.as_slice(), &expected.unwrap_or_default())
 }
 
-fn allreduce<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn allreduce<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.blank::<T>(case.count);
-    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.allreduce(send, it, &fold.op))?;
+    case.with_buffers(&mine, &mut recv, &|send, it| fold.allreduce(case.comm, send, it))?;
     case.check_fold(
         "allreduce",
-        O::NAME,
+        fold.name(),
         &recv,
-        &folded(case, fold.oracle, case.n(), 0..case.count),
+        &folded(case, fold.oracle(), case.n(), 0..case.count),
     )
 }
 
-fn allreduce_in_place<T: Sample, O: Operation<T>>(
-    case: &Case<'_>,
-    fold: &Fold<T, O>,
-) -> Result<()> {
+fn allreduce_in_place<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mut buf = case.values::<T>(case.me(), case.count);
-    case.with_buffer(&mut buf, &|it| case.comm.allreduce_in_place(it, &fold.op))?;
+    case.with_buffer(&mut buf, &|it| fold.allreduce_in_place(case.comm, it))?;
     case.check_fold(
         "allreduce_in_place",
-        O::NAME,
+        fold.name(),
         &buf,
-        &folded(case, fold.oracle, case.n(), 0..case.count),
+        &folded(case, fold.oracle(), case.n(), 0..case.count),
     )
 }
 
-fn allreduce_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
-    let got = case.comm.allreduce_value(case.value::<T>(case.me(), 0), &fold.op)?;
-    case.check_fold("allreduce_value", O::NAME, &[got], &folded(case, fold.oracle, case.n(), 0..1))
+fn allreduce_value<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
+    let got = fold.allreduce_value(case.comm, case.value(case.me(), 0))?;
+    case.check_fold(
+        "allreduce_value",
+        fold.name(),
+        &[got],
+        &folded(case, fold.oracle(), case.n(), 0..1),
+    )
 }
 
-fn reduce_scatter<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn reduce_scatter<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let (me, count) = (case.me(), case.count);
     let mine = case.values::<T>(me, case.n() * count);
     let mut recv = case.blank::<T>(count);
-    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.reduce_scatter(send, it, &fold.op))?;
-    let expected = folded(case, fold.oracle, case.n(), me * count..(me + 1) * count);
-    case.check_fold("reduce_scatter", O::NAME, &recv, &expected)
+    case.with_buffers(&mine, &mut recv, &|send, it| fold.reduce_scatter(case.comm, send, it))?;
+    let expected = folded(case, fold.oracle(), case.n(), me * count..(me + 1) * count);
+    case.check_fold("reduce_scatter", fold.name(), &recv, &expected)
 }
 
 /// The rank's block of the result comes to lie in the first block; the rest is left as it was.
-fn reduce_scatter_in_place<T: Sample, O: Operation<T>>(
-    case: &Case<'_>,
-    fold: &Fold<T, O>,
-) -> Result<()> {
+fn reduce_scatter_in_place<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let (me, count) = (case.me(), case.count);
     let mut buf = case.values::<T>(me, case.n() * count);
     let mut expected = buf.clone();
-    let mine = folded(case, fold.oracle, case.n(), me * count..(me + 1) * count);
+    let mine = folded(case, fold.oracle(), case.n(), me * count..(me + 1) * count);
     expected[..count].copy_from_slice(&mine);
-    case.with_buffer(&mut buf, &|it| case.comm.reduce_scatter_in_place(it, &fold.op))?;
-    case.check_fold("reduce_scatter_in_place", O::NAME, &buf, &expected)
+    case.with_buffer(&mut buf, &|it| fold.reduce_scatter_in_place(case.comm, it))?;
+    case.check_fold("reduce_scatter_in_place", fold.name(), &buf, &expected)
 }
 
-fn reduce_scatterv<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn reduce_scatterv<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let counts = case.counts();
     let starts = super::moves::starts(&counts);
     let mine = case.values::<T>(case.me(), starts[case.n()]);
     let mut recv = case.blank::<T>(counts[case.me()]);
     case.with_buffers(&mine, &mut recv, &|send, it| {
-        case.comm.reduce_scatterv(send, it, &counts, &fold.op)
+        fold.reduce_scatterv(case.comm, send, it, &counts)
     })?;
     let range = starts[case.me()]..starts[case.me() + 1];
-    case.check_fold("reduce_scatterv", O::NAME, &recv, &folded(case, fold.oracle, case.n(), range))
+    case.check_fold(
+        "reduce_scatterv",
+        fold.name(),
+        &recv,
+        &folded(case, fold.oracle(), case.n(), range),
+    )
 }
 
 /// A scan is the reduction over the ranks up to this one, to the last bit.
-fn scan<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn scan<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.blank::<T>(case.count);
-    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.scan(send, it, &fold.op))?;
+    case.with_buffers(&mine, &mut recv, &|send, it| fold.scan(case.comm, send, it))?;
     case.check_fold(
         "scan",
-        O::NAME,
+        fold.name(),
         &recv,
-        &folded(case, fold.oracle, case.me() + 1, 0..case.count),
+        &folded(case, fold.oracle(), case.me() + 1, 0..case.count),
     )
 }
 
-fn scan_in_place<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn scan_in_place<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mut buf = case.values::<T>(case.me(), case.count);
-    case.with_buffer(&mut buf, &|it| case.comm.scan_in_place(it, &fold.op))?;
+    case.with_buffer(&mut buf, &|it| fold.scan_in_place(case.comm, it))?;
     case.check_fold(
         "scan_in_place",
-        O::NAME,
+        fold.name(),
         &buf,
-        &folded(case, fold.oracle, case.me() + 1, 0..case.count),
+        &folded(case, fold.oracle(), case.me() + 1, 0..case.count),
     )
 }
 
-fn scan_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
-    let got = case.comm.scan_value(case.value::<T>(case.me(), 0), &fold.op)?;
-    case.check_fold("scan_value", O::NAME, &[got], &folded(case, fold.oracle, case.me() + 1, 0..1))
+fn scan_value<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
+    let got = fold.scan_value(case.comm, case.value(case.me(), 0))?;
+    case.check_fold(
+        "scan_value",
+        fold.name(),
+        &[got],
+        &folded(case, fold.oracle(), case.me() + 1, 0..1),
+    )
 }
 
-fn exscan<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
+fn exscan<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.blank::<T>(case.count);
     let mut expected = recv.clone();
     if case.me() > 0 {
-        expected = folded(case, fold.oracle, case.me(), 0..case.count);
+        expected = folded(case, fold.oracle(), case.me(), 0..case.count);
     }
-    case.with_buffers(&mine, &mut recv, &|send, it| case.comm.exscan(send, it, &fold.op))?;
-    case.check_fold("exscan", O::NAME, &recv, &expected)
+    case.with_buffers(&mine, &mut recv, &|send, it| fold.exscan(case.comm, send, it))?;
+    case.check_fold("exscan", fold.name(), &recv, &expected)
 }
 
-fn exscan_value<T: Sample, O: Operation<T>>(case: &Case<'_>, fold: &Fold<T, O>) -> Result<()> {
-    let got = case.comm.exscan_value(case.value::<T>(case.me(), 0), &fold.op)?;
-    let expected = (case.me() > 0).then(|| folded(case, fold.oracle, case.me(), 0..1));
-    case.check_fold("exscan_value", O::NAME, got.as_slice(), &expected.unwrap_or_default())
+fn exscan_value<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
+    let got = fold.exscan_value(case.comm, case.value(case.me(), 0))?;
+    let expected = (case.me() > 0).then(|| folded(case, fold.oracle(), case.me(), 0..1));
+    case.check_fold("exscan_value", fold.name(), got.as_slice(), &expected.unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! What messages must do that go on while their ranks do something else, for any world to run.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use crate::{matched, persistent_messages};
 

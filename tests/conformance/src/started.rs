@@ -1,6 +1,6 @@
 //! Every collective as a request, owned and in a scope, beside the same call that is not started.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use crate::element::random;
 

@@ -6,8 +6,8 @@ mod synchronization;
 
 use std::ops::Range;
 
+use crate::prelude::*;
 use num_complex::Complex;
-use spmd::prelude::*;
 
 pub(crate) use random::RandomWindow;
 

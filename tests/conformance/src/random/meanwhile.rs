@@ -1,7 +1,7 @@
 //! Calls of random programs that go on while others are made: started, in a scope, persistent.
 
-use spmd::prelude::*;
-use spmd::{Buffer, BufferMut};
+use crate::prelude::*;
+use spmd_core::{Buffer, BufferMut};
 
 use super::{check, data};
 

@@ -1,7 +1,7 @@
 //! What is atomic: operations on elements of others.
 
+use crate::prelude::*;
 use num_complex::Complex;
-use spmd::prelude::*;
 
 use super::turns;
 

@@ -1,6 +1,6 @@
 //! Random programs of windows, against plain memory.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 /// SplitMix64: all ranks draw the same numbers.
 struct Random(u64);

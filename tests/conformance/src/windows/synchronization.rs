@@ -1,6 +1,6 @@
 //! Locks, flushes and notifications.
 
-use spmd::prelude::*;
+use crate::prelude::*;
 
 use super::turns;
 
