@@ -100,8 +100,20 @@ where
     run_on_planes(&[], f)
 }
 
-/// [`run`] with planes that carry out calls on what they serve.
-#[doc(hidden)]
+/// [`run`] with planes that carry out calls on memory of their own, the first that can: those of
+/// `spmd-gpu` on device buffers. All processes name the same.
+///
+/// Errors: as [`run`].
+///
+/// ```ignore
+/// use spmd::prelude::*;
+/// use spmd_gpu::{Local, OnDevice, Staged};
+///
+/// spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
+///     let mut sums = ctx.device()?.buffer_from(&[1.0f32; 1000])?;
+///     ctx.allreduce_in_place(&mut sums, Sum)
+/// })?;
+/// ```
 #[track_caller]
 pub fn run_on_planes<R, F>(planes: &[Arc<dyn Plane>], f: F) -> Result<Vec<R>>
 where

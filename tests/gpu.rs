@@ -1,9 +1,11 @@
 //! Device buffers: what a device gives is what the host gives, to the last bit. Without a device the
 //! tests say that they are skipped; `SPMD_REQUIRE_GPU=1` makes that a failure.
 
+mod support;
+
 use spmd::prelude::*;
 use spmd_conformance::cases::cases_on_device;
-use spmd_gpu::{Device, DeviceBuffer, GpuError, Local, OnDevice, probe};
+use spmd_gpu::{Device, DeviceBuffer, GpuError, Local, OnDevice, Staged, probe};
 
 /// Whether there is a device. Says so where there is none.
 fn gpu() -> bool {
@@ -56,6 +58,73 @@ conformance! {
     four: 4 ranks;
     seven: 7 ranks;
     eight: 8 ranks;
+}
+
+/// What the host does is what the device is told.
+#[test]
+fn by_way_of_the_host() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in [Spmd::new(3).threads(), Spmd::new(5).virtual_ranks()] {
+        let block = block.plane(Staged::new()).segment(1024);
+        block.run(|ctx| cases_on_device(ctx, ctx.size() == 3))?;
+    }
+    Ok(())
+}
+
+/// The first plane leaves what it cannot do to the second.
+#[test]
+fn a_plane_by_way_of_the_host_does_what_another_leaves() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(3) {
+        block.plane(Staged::new()).run(|ctx| {
+            let (device, me) = (ctx.device()?, ctx.rank() as i32);
+            let mut digits = device.buffer_from(&[me + 1, me + 4])?;
+            let append = Op::new(|a: i32, b: i32| 10 * a + b).non_commutative();
+            ctx.scan_in_place(&mut digits, append)?;
+            let expected = [[1, 4], [12, 45], [123, 456]][ctx.rank()];
+            assert_eq!(digits.to_vec()?, expected);
+            ctx.allreduce_in_place(&mut digits, Max)?;
+            assert_eq!(digits.to_vec()?, [123, 456]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "run by process_ranks, as one of them"]
+fn process_rank() -> Result<()> {
+    spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
+        cases_on_device(ctx, false)?;
+        println!("rank {} of {} is right", ctx.rank(), ctx.size());
+        Ok(())
+    })
+    .map(drop)
+}
+
+#[test]
+fn process_ranks() {
+    if !gpu() {
+        return;
+    }
+    let own = std::env::current_exe().expect("a test knows its own path");
+    // Where all was made elsewhere, the launcher lies beside the tests.
+    let beside = own.with_file_name("spmdrun");
+    let mut job = match beside.exists() {
+        true => std::process::Command::new(beside),
+        false => support::spmdrun(&[]),
+    };
+    job.args(["--ranks", "3", "--as", "processes"]).arg(own);
+    job.args(["process_rank", "--exact", "--include-ignored", "--nocapture", "--quiet"]);
+    let output = job.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let right = (0..3).all(|rank| said.contains(&format!("rank {rank} of 3 is right")));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && right, "{}: {said}\n{errors}", output.status);
 }
 
 #[test]

@@ -45,11 +45,11 @@ impl Plane for Card {
         "card"
     }
 
-    fn spans_processes(&self) -> bool {
-        false
+    fn is_for(&self, spans_processes: bool) -> bool {
+        !spans_processes
     }
 
-    fn serves(&self, args: &Args<'_>) -> bool {
+    fn serves(&self, _: &Comm, args: &Args<'_>) -> bool {
         let known = [Kind::Broadcast, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
         let here = |place| place == Place::Device(CARD);
         let memory = [args.send, args.recv].into_iter().filter(|memory| memory.is_some());

@@ -327,8 +327,8 @@ impl Spmd {
         self
     }
 
-    /// With something that carries out calls by other means than the arena.
-    #[doc(hidden)]
+    /// With something that carries out calls on memory of its own by its own means: `Local` or `Staged`
+    /// of `spmd-gpu`, on device buffers. Of several, the first does a call that can.
     pub fn plane(mut self, plane: Arc<dyn Plane>) -> Spmd {
         self.planes.push(plane);
         self

@@ -8,13 +8,14 @@ use parking_lot::Mutex;
 
 use crate::block::Spmd;
 use crate::block::{Arena, Shared, Work, check_all_received, run_rank};
+use crate::comm::beyond::Beyond;
 use crate::ctx::Ctx;
 use crate::environment::positive;
 #[cfg(not(target_os = "linux"))]
 use crate::environment::variable;
 pub use crate::environment::{PROTOCOL, variables};
 use crate::error::{Error, Result};
-use crate::plane::Plane;
+use crate::plane::{Plane, Planes};
 use crate::settings::Settings;
 pub use crate::settings::{begin_trace, tuned};
 pub use crate::transport::cluster::Alarm;
@@ -87,8 +88,7 @@ where
 pub type Attach = fn() -> Result<Option<Arc<dyn Fabric>>>;
 
 /// [`run`] where `attach` finds what joins this process to others, if it was not started by
-/// `spmdrun` alone, and `planes` carry out what they serve. Process ranks under `spmdrun` alone use
-/// none of them.
+/// `spmdrun` alone, and `planes` carry out what they serve.
 #[doc(hidden)]
 #[track_caller]
 pub fn run_with<R, F>(attach: Attach, planes: &[Arc<dyn Plane>], f: F) -> Result<Vec<R>>
@@ -104,7 +104,7 @@ where
     match entered(attach) {
         Ok(LaunchRole::Rank(place)) => {
             let shared = Shared::new(vec![()], |ctx: &Ctx, ()| f(ctx));
-            run_as_process(place, &shared, site)?;
+            run_as_process(place, planes, &shared, site)?;
             Ok(shared.results())
         }
         #[cfg(target_os = "linux")]
@@ -196,6 +196,7 @@ fn entered_twice() -> Error {
 
 fn run_as_process(
     place: &LaunchedPlace,
+    planes: &[Arc<dyn Plane>],
     work: &dyn Work,
     site: &'static Location<'static>,
 ) -> Result<()> {
@@ -206,7 +207,8 @@ fn run_as_process(
     let _running = wait::RankThread::new(&endpoint.world.running);
     endpoint.wait_for_the_block_before(block, site)?;
     *blocks = block;
-    match run_rank(endpoint, &Arc::default(), block, work, 0, site) {
+    let beyond = Arc::new(Beyond { cluster: None, offload: Planes::of(planes) });
+    match run_rank(endpoint, &beyond, block, work, 0, site) {
         Ok(result) => result?,
         Err(panic) => std::panic::resume_unwind(panic),
     }

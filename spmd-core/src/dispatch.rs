@@ -100,7 +100,7 @@ unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
         if is_alone(comm, args) { &[] } else { comm.offload().map_or(&[][..], Planes::kept) };
     for Numbered { plane, id } in planes {
         let plane = &**plane;
-        if plane.serves(args) {
+        if plane.serves(comm, args) {
             call.carried_by(*id);
             // SAFETY: all is as `dispatch` asks for it (this function's contract), and the plane
             // serves the call, as it has just said: `run` asks for no more.

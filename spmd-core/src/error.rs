@@ -168,7 +168,7 @@ impl Error {
         Error::unavailable(
             call.to_string(),
             "nothing here reaches the device that its memory is on".into(),
-            "copy the data to the host first".into(),
+            "copy the data to the host first, or add a plane that does (`spmd_gpu::Staged`)".into(),
         )
     }
 

@@ -33,7 +33,7 @@ impl Planes {
 
 impl Offload for Planes {
     fn part(&self, spans_processes: bool) -> Option<Arc<dyn Offload>> {
-        let its = |it: &&Numbered| it.plane.spans_processes() == spans_processes;
+        let its = |it: &&Numbered| it.plane.is_for(spans_processes);
         Planes::some(self.0.iter().filter(its).cloned().collect())
     }
 }
@@ -62,12 +62,12 @@ pub trait Plane: fmt::Debug + Send + Sync {
     /// What reports call it.
     fn name(&self) -> &str;
 
-    /// Whether it is for communicators whose ranks live in several processes without common memory,
-    /// or for others.
-    fn spans_processes(&self) -> bool;
+    /// Whether it is for communicators whose ranks live in several processes without common memory
+    /// (`spans_processes`), or for others.
+    fn is_for(&self, spans_processes: bool) -> bool;
 
-    /// Whether it carries out such a call.
-    fn serves(&self, args: &Args<'_>) -> bool;
+    /// Whether it carries out such a call of this communicator.
+    fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool;
 
     /// Carries it out.
     ///

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, result, sys};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError, result, sys};
 use parking_lot::Mutex;
 use spmd_core::Element;
 use spmd_core::buffer::{Buffer, BufferMut, View, ViewMut};
 
 use crate::device::Device;
-use crate::driver::Checked;
+use crate::driver::{self, Checked};
 use crate::error::GpuError;
 
 /// Elements in the memory of a device, which the calls of `spmd` take as they take slices.
@@ -78,9 +78,14 @@ impl<T: Element> DeviceBuffer<T> {
         let size = len.saturating_mul(size_of::<T>()).max(1);
         // SAFETY: whoever calls this fills it before anybody reads.
         let bytes = unsafe { device.stream().alloc::<u8>(size) };
-        let bytes = bytes.map_err(|error| match device.memory() {
-            Ok((free, _)) if free < size => GpuError::OutOfDeviceMemory { asked: size, free },
-            _ => Err::<(), _>(error).checked("cuMemAllocAsync").unwrap_err(),
+        let bytes = bytes.map_err(|DriverError(code)| {
+            let full = code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+            match device.memory() {
+                Ok((free, _)) if full || free < size => {
+                    GpuError::OutOfDeviceMemory { asked: size, free }
+                }
+                _ => driver::of_code(code, "cuMemAllocAsync"),
+            }
         })?;
         let (ordinal, users) = (device.ordinal(), Mutex::new(vec![device.clone()]));
         Ok(DeviceBuffer { bytes, len, ordinal, users, elements: PhantomData })
@@ -253,5 +258,53 @@ unsafe impl<T: Element> BufferMut for DeviceBuffer<T> {
         let _ = self.device_alone();
         // SAFETY: as above; the borrow is unique.
         unsafe { ViewMut::on_device(self.ordinal, self.address() as *mut T, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+    use crate::probe;
+
+    /// A copy that its thread puts into its stream when another one has the buffer by now.
+    #[test]
+    fn who_writes_waits_for_a_late_reader() {
+        if let Err(missing) = probe().ready() {
+            return println!("SKIPPED: {missing}");
+        }
+        let mut shared = Device::open(0).unwrap().buffer_from(&[7u64; 5000]).unwrap();
+        let meet = Barrier::new(2);
+        let copied = thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                let device = shared.device()?;
+                let copied = device.zeros::<u64>(5000)?;
+                meet.wait();
+                meet.wait();
+                let stream = device.stream().cu_stream();
+                for _ in 0..2000 {
+                    // SAFETY: both have so many bytes, apart from each other, and are freed in the
+                    // order of this stream.
+                    unsafe {
+                        result::memcpy_dtod_async(
+                            copied.address(),
+                            shared.address(),
+                            40_000,
+                            stream,
+                        )
+                    }
+                    .checked("cuMemcpyDtoDAsync")?;
+                }
+                Ok::<_, GpuError>(copied)
+            });
+            meet.wait();
+            shared.device().unwrap();
+            meet.wait();
+            late.join().unwrap().unwrap()
+        });
+        shared.copy_from(&[99; 5000]).unwrap();
+        assert_eq!(copied.to_vec().unwrap(), [7; 5000]);
     }
 }

@@ -13,7 +13,7 @@ use crate::error::GpuError;
 const NEEDED: i32 = 12_000;
 
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 34] = [
+const FUNCTIONS: [&str; 36] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGet",
@@ -31,6 +31,8 @@ const FUNCTIONS: [&str; 34] = [
     "cuMemAlloc_v2",
     "cuMemAllocAsync",
     "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
     "cuMemFreeAsync",
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
@@ -135,7 +137,8 @@ impl<T> Checked<T> for Result<T, DriverError> {
     }
 }
 
-fn of_code(code: sys::CUresult, call: &'static str) -> GpuError {
+/// One of the driver's codes, as an error of this crate.
+pub(crate) fn of_code(code: sys::CUresult, call: &'static str) -> GpuError {
     use sys::CUresult::*;
     let text = text_of(code);
     match code {

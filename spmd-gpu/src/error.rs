@@ -103,21 +103,10 @@ pub enum GpuError {
         /// Elements of the buffer.
         expected: usize,
     },
-    /// The plane `local` does not reach all ranks of a communicator.
-    #[error(
-        "the plane 'local' is for up to {most} ranks that are threads or virtual ranks of one \
-         process, and these are {ranks}, or live in several; use fewer, or buffers of the host"
-    )]
-    TooFar {
-        /// How many there are.
-        ranks: usize,
-        /// How many it serves.
-        most: usize,
-    },
     /// The buffers of a call lie on different devices.
     #[error(
         "{call}: rank 0 of the communicator uses device {first}, another rank device {other}; \
-         the plane 'local' is for ranks on one device"
+         the plane 'local' is for ranks on one device, 'staged' for all"
     )]
     OtherDevice {
         /// The call, with its source line.

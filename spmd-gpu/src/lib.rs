@@ -7,7 +7,8 @@
 //!
 //! What carries the calls out is a plane: [`Local`], for ranks of one process on one device, whose
 //! kernels fold all ranks' elements at once, in the canonical order of `spmd`, so that the bits are
-//! those of the host.
+//! those of the host; or [`Staged`], for all others, by way of the host. A program that names both has
+//! its calls carried out by the first that can.
 //!
 //! ```
 //! use spmd_core::{Result, Spmd, op::Sum};
@@ -34,6 +35,7 @@
 //! what was looked for, where, and what to do; [`probe`] looks for everything and never fails.
 
 mod buffer;
+mod calls;
 mod device;
 mod driver;
 mod error;
@@ -41,9 +43,12 @@ mod library;
 mod local;
 mod nvrtc;
 mod probe;
+mod stage;
+mod staged;
 
 pub use buffer::DeviceBuffer;
 pub use device::{Device, OnDevice};
 pub use error::GpuError;
 pub use local::Local;
 pub use probe::{Found, Probe, probe};
+pub use staged::Staged;

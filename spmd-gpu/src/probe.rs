@@ -23,8 +23,8 @@ pub struct Found {
 pub struct Probe {
     /// The driver.
     pub driver: Result<Found, GpuError>,
-    /// The devices that it shows: name and bytes of memory.
-    pub devices: Vec<(String, usize)>,
+    /// The devices that it shows: name and bytes of memory, or why one cannot be used.
+    pub devices: Vec<Result<(String, usize), GpuError>>,
     /// The compiler of kernels.
     pub nvrtc: Result<Found, GpuError>,
 }
@@ -35,9 +35,11 @@ impl Probe {
     /// Errors: the first thing that is missing.
     pub fn ready(&self) -> Result<(), GpuError> {
         self.driver.as_ref().map_err(GpuError::clone)?;
-        if self.devices.is_empty() {
-            return Err(GpuError::NoDevice { ordinal: 0, count: 0 });
-        }
+        let none = Err(GpuError::NoDevice { ordinal: 0, count: 0 });
+        let usable = self.devices.iter().find(|device| device.is_ok());
+        usable
+            .or(self.devices.first())
+            .map_or(none, |it| it.as_ref().map(drop).map_err(GpuError::clone))?;
         self.nvrtc.as_ref().map_err(GpuError::clone)?;
         Ok(())
     }
@@ -53,8 +55,11 @@ impl fmt::Display for Probe {
         };
         line("CUDA driver", &self.driver)?;
         line("NVRTC", &self.nvrtc)?;
-        for (ordinal, (name, bytes)) in self.devices.iter().enumerate() {
-            writeln!(f, "device {ordinal}: {name}, {} GiB", bytes >> 30)?;
+        for (ordinal, device) in self.devices.iter().enumerate() {
+            match device {
+                Ok((name, bytes)) => writeln!(f, "device {ordinal}: {name}, {} GiB", bytes >> 30)?,
+                Err(error) => writeln!(f, "device {ordinal}: {error}")?,
+            }
         }
         Ok(())
     }
@@ -73,9 +78,9 @@ impl fmt::Display for Probe {
 pub fn probe() -> Probe {
     let path = || "libcuda.so".to_owned();
     let driver = driver::driver_version().map(|version| Found { version, path: path() });
-    let devices = (0..driver::count().unwrap_or(0)).filter_map(|ordinal| {
-        let device = Device::open(ordinal).ok()?;
-        Some((device.name().ok()?, device.memory().ok()?.1))
+    let devices = (0..driver::count().unwrap_or(0)).map(|ordinal| {
+        let device = Device::open(ordinal)?;
+        Ok((device.name()?, device.memory()?.1))
     });
     let devices = devices.collect();
     let nvrtc =

@@ -24,12 +24,15 @@ enum Code {
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
+    UNAVAILABLE = 46,
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_FAILED = 719,
 };
 
 const struct {
@@ -40,12 +43,15 @@ const struct {
     {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE", "device(s) is/are busy or unavailable"},
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 };
 
 bool initialized = false;
@@ -73,12 +79,35 @@ bool is_stream(Stream *stream) {
     return current->streams.count(stream) > 0;
 }
 
+// `SPMD_STANDIN_FAIL`, `function:number:code`: which call of a function, from 1, fails with which code.
+// From what a card does not recover from, all calls fail after it.
+struct Failure {
+    std::string function;
+    int number = 0, code = SUCCESS;
+
+    Failure() {
+        const char *value = std::getenv("SPMD_STANDIN_FAIL");
+        char name[64];
+        if (value && std::sscanf(value, "%63[^:]:%d:%d", name, &number, &code) == 3) function = name;
+    }
+};
+
+int refused(const char *function) {
+    static const Failure failure;
+    static std::atomic<int> calls{0}, lost{SUCCESS};
+    if (lost) return lost;
+    if (failure.function != function || ++calls != failure.number) return SUCCESS;
+    if (failure.code >= ILLEGAL_ADDRESS) lost = failure.code;
+    return failure.code;
+}
+
 }  // namespace
 
-// The current card, or the error that a call without one is.
+// The error that a call without a current card is, or that is wanted of it.
 #define IN_CONTEXT \
     if (!initialized) return NOT_INITIALIZED; \
-    if (!current) return INVALID_CONTEXT
+    if (!current) return INVALID_CONTEXT; \
+    if (int code = refused(__func__)) return code
 
 #define IN_STREAM(stream) \
     IN_CONTEXT; \
@@ -93,7 +122,8 @@ int cuInit(unsigned flags) {
 }
 
 int cuDriverGetVersion(int *version) {
-    *version = 13000;
+    const char *wanted = std::getenv("SPMD_STANDIN_CUDA");
+    *version = wanted ? std::atoi(wanted) : 13000;
     return SUCCESS;
 }
 
@@ -150,6 +180,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
 
 int cuDevicePrimaryCtxRetain(Card **context, int device) {
     if (!initialized) return NOT_INITIALIZED;
+    if (int code = refused(__func__)) return code;
     *context = &standin::card(device);
     return SUCCESS;
 }
@@ -202,6 +233,18 @@ int cuMemFreeAsync(uint64_t place, Stream *stream) {
     IN_STREAM(stream);
     Card *card = current;
     stream->put([card, place] { card->memory.give(place); });
+    return SUCCESS;
+}
+
+int cuMemHostAlloc(void **place, size_t bytes, unsigned) {
+    IN_CONTEXT;
+    *place = bytes ? std::malloc(bytes) : nullptr;
+    return *place ? SUCCESS : OUT_OF_MEMORY;
+}
+
+int cuMemFreeHost(void *place) {
+    IN_CONTEXT;
+    std::free(place);
     return SUCCESS;
 }
 

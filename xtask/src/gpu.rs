@@ -1,11 +1,12 @@
-//! The step `gpu`: the tests of GPUs on the stand-in card, which the machine's C++ compiler makes.
+//! The step `gpu`: the tests of GPUs on the stand-in card, which the machine's C++ compiler makes, and
+//! of the kernels by the real NVRTC.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::programs;
 use crate::steps::Outcome;
 use crate::tools::{self, built, command, root};
+use crate::{programs, python};
 
 const FLAGS: [&str; 6] = ["-O1", "-g", "-shared", "-fPIC", "-std=c++17", "-pthread"];
 
@@ -43,16 +44,47 @@ fn stand_in() -> Result<PathBuf, String> {
 }
 
 fn tests(folder: PathBuf) -> Outcome {
-    let programs = match programs::build(&["--workspace", "--test", "gpu"], |_| {}) {
+    // With those of the other crates, which the step `tests` has built.
+    let options = ["--workspace", "--lib", "--test", "gpu", "--test", "gpu_missing"];
+    let programs = match programs::build(&options, |_| {}) {
         Ok(programs) => programs,
         Err(why) => return Outcome::failed(why),
     };
-    match programs::of(&programs, "tests/gpu.rs") {
-        Ok(program) => {
-            let mut command = program.command(&[], &[]);
-            command.env("LD_LIBRARY_PATH", folder).env("SPMD_REQUIRE_GPU", "1");
-            Outcome::of(command)
+    let files =
+        [("tests/gpu.rs", ""), ("tests/gpu_missing.rs", ""), ("spmd-gpu/src/lib.rs", "buffer")];
+    let on_card = files.map(|(file, chosen)| {
+        let mut command = programs::of(&programs, file)?.command(&[], &[chosen]);
+        command.env("LD_LIBRARY_PATH", &folder).env("SPMD_REQUIRE_GPU", "1");
+        Ok(command)
+    });
+    let kernels = programs::of(&programs, "spmd-gpu/src/lib.rs").map(|program| {
+        let mut command = program.command(&[], &["every_kernel_compiles", "--nocapture"]);
+        match nvrtc() {
+            Ok(library) => {
+                command.env("SPMD_NVRTC_LIB", library).env("SPMD_REQUIRE_NVRTC", "1");
+            }
+            Err(why) => println!("NVRTC cannot be had: {why}"),
         }
+        command
+    });
+    match on_card.into_iter().chain([kernels]).collect::<Result<Vec<_>, String>>() {
+        Ok(commands) => Outcome::of_all(commands),
         Err(why) => Outcome::failed(why),
     }
+}
+
+/// The real NVRTC, from PyPI, which needs no GPU.
+fn nvrtc() -> Result<PathBuf, String> {
+    let environment = built("nvrtc");
+    let find = || {
+        let versions = fs::read_dir(environment.join("lib")).ok()?.flatten();
+        let library = Path::new("site-packages/nvidia/cu13/lib/libnvrtc.so.13");
+        versions.map(|version| version.path().join(library)).find(|path| path.exists())
+    };
+    if let Some(library) = find() {
+        return Ok(library);
+    }
+    println!("Installing NVRTC ..");
+    python::install(&environment, &["nvidia-cuda-nvrtc"])?;
+    find().ok_or_else(|| "its package has no libnvrtc.so.13".into())
 }

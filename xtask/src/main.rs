@@ -15,6 +15,7 @@ mod mpi;
 mod non_root;
 mod package;
 mod programs;
+mod python;
 mod runner;
 mod sanitizer;
 mod soak;

@@ -31,11 +31,11 @@ impl Plane for ClusterPlane {
         "cluster"
     }
 
-    fn spans_processes(&self) -> bool {
-        true
+    fn is_for(&self, spans_processes: bool) -> bool {
+        spans_processes
     }
 
-    fn serves(&self, args: &Args<'_>) -> bool {
+    fn serves(&self, _: &Comm, args: &Args<'_>) -> bool {
         args.is_on_host()
     }
 

@@ -29,13 +29,9 @@ impl<T: Element> Window<T> {
     ) -> Result<()> {
         let (call, pattern) = (access.call::<T>(), at.pattern(access.count));
         if let Some(into) = view.contiguous_mut().filter(|_| T::DTYPE.valid.is_none()) {
-            // Whatever comes is a value.
-            return self.raw.get_elsewhere(&call, access.target, pattern, &mut |from, piece| {
-                // SAFETY: all pieces together are as long as the view, which is writable and nobody
-                // else's; what has come lies apart from it.
-                unsafe { into.add(from).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
-                Ok(())
-            });
+            // SAFETY: the view has room for as many elements, and is this call's; whatever comes is a
+            // value.
+            return unsafe { self.raw.get_elsewhere_at(&call, access.target, pattern, into) };
         }
         let all = self.read_elsewhere(&call, access.target, pattern)?;
         // SAFETY: there are as many elements as the view has, and they were checked to be values.

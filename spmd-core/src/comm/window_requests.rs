@@ -22,6 +22,13 @@ const ASKED: usize = 16;
 /// What takes the pieces of an answer: where a piece starts, in bytes, and the piece.
 pub type Each<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
 
+/// Where the answers of a call come.
+enum Comes<'a> {
+    To(Each<'a>),
+    /// One after the other from here on.
+    At(*mut u8),
+}
+
 /// An answer that is awaited.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
 pub struct Answer<'a>(Ticket<'a>, usize);
@@ -71,7 +78,7 @@ impl RawWindow {
         data: &[u8],
         each: Each<'_>,
     ) -> Result<()> {
-        self.ask_for_all(call, target, (What::Change(how), pattern), data, each)
+        self.ask_for_all(call, target, (What::Change(how), pattern), data, Comes::To(each))
     }
 
     /// Reads elements of a part elsewhere, as [`RawWindow::exchange_elsewhere`].
@@ -84,7 +91,23 @@ impl RawWindow {
         pattern: Pattern,
         each: Each<'_>,
     ) -> Result<()> {
-        self.ask_for_all(call, target, (What::Get, pattern), &[], each)
+        self.ask_for_all(call, target, (What::Get, pattern), &[], Comes::To(each))
+    }
+
+    /// The same, one after the other to where `into` is.
+    ///
+    /// Errors: as there.
+    ///
+    /// # Safety
+    /// There is room for all of them, of any alignment, which nobody else touches meanwhile.
+    pub unsafe fn get_elsewhere_at(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        pattern: Pattern,
+        into: *mut u8,
+    ) -> Result<()> {
+        self.ask_for_all(call, target, (What::Get, pattern), &[], Comes::At(into))
     }
 
     /// Writes `new` where `old` is, elements of one word each, in a part elsewhere; gives what was
@@ -100,7 +123,7 @@ impl RawWindow {
         each: Each<'_>,
     ) -> Result<()> {
         let both = [old, new].concat();
-        self.ask_for_all(call, target, (What::Swap, pattern), &both, each)
+        self.ask_for_all(call, target, (What::Swap, pattern), &both, Comes::To(each))
     }
 
     /// Begins to read one element of a part elsewhere.
@@ -185,20 +208,22 @@ impl RawWindow {
         Ok(())
     }
 
-    /// Sends requests that are answered, and gives the answers to `each`.
+    /// Sends requests that are answered, and sees to where the answers come.
     fn ask_for_all(
         &self,
         call: &Call<'_>,
         target: usize,
         (what, pattern): (What, Pattern),
         data: &[u8],
-        each: Each<'_>,
+        mut comes: Comes<'_>,
     ) -> Result<()> {
         let word = self.parts.word().bytes();
+        let start = if let Comes::At(into) = comes { Some(into) } else { None };
         let mut awaited = VecDeque::with_capacity(ASKED);
-        let mut next = |awaited: &mut VecDeque<(Answer<'_>, usize)>| match awaited.pop_front() {
-            Some((answer, from)) => each(from, &self.answered(call, answer)?),
-            None => Ok(()),
+        let mut next = |awaited: &mut VecDeque<(Answer<'_>, usize)>| {
+            let Some((answer, from)) = awaited.pop_front() else { return Ok(()) };
+            let piece = self.answered(call, answer)?;
+            if let Comes::To(each) = &mut comes { each(from, &piece) } else { Ok(()) }
         };
         for (pattern, from) in pattern.in_words(self.parts.words_each()).cut(fitting(what, word)) {
             if awaited.len() == ASKED {
@@ -214,7 +239,11 @@ impl RawWindow {
                 }
                 _ => piece(data),
             };
-            let answer = self.ask(call, target, Asked { what, pattern, data: &data })?;
+            let asked = Asked { what, pattern, data: &data };
+            let into = start.map(|start| start.wrapping_add(from));
+            // SAFETY: the piece belongs there, where there is room for all (`get_elsewhere_at`) until
+            // the answers are dropped, all of them when this returns.
+            let answer = unsafe { self.ask_at(call, target, asked, into)? };
             awaited.push_back((answer, from));
         }
         while !awaited.is_empty() {
@@ -230,6 +259,22 @@ impl RawWindow {
         target: usize,
         asked: Asked<'_>,
     ) -> Result<Answer<'_>> {
+        // SAFETY: the answer is put nowhere.
+        unsafe { self.ask_at(call, target, asked, None) }
+    }
+
+    /// The same; the answer is put there.
+    ///
+    /// # Safety
+    /// There is room for as many words as are asked for, which nobody else touches until the answer is
+    /// dropped.
+    unsafe fn ask_at(
+        &self,
+        call: &Call<'_>,
+        target: usize,
+        asked: Asked<'_>,
+        into: Option<*mut u8>,
+    ) -> Result<Answer<'_>> {
         self.comm.check_stopped(call)?;
         let elsewhere = self.elsewhere.as_ref().expect("a window with parts elsewhere");
         let words = match asked.what {
@@ -237,7 +282,12 @@ impl RawWindow {
             _ => asked.pattern.blocks * asked.pattern.block,
         };
         let (bytes, home) = (words * self.parts.word().bytes(), elsewhere.served.homes[target]);
-        let ticket = elsewhere.served.answers.expect(self.comm.endpoint.rank, home, bytes);
+        let (answers, me) = (&elsewhere.served.answers, self.comm.endpoint.rank);
+        let ticket = match into {
+            // SAFETY: this function's contract.
+            Some(into) => unsafe { answers.expect_at(me, home, (into, bytes)) },
+            None => answers.expect(me, home, bytes),
+        };
         elsewhere.send(self.comm.me, target, ticket.number, asked)?;
         Ok(Answer(ticket, target))
     }

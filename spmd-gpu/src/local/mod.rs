@@ -12,17 +12,18 @@ mod types;
 
 use std::sync::Arc;
 
-use spmd_core::buffer::Place;
-use spmd_core::internal::{Args, Call, Kind, Plane, Round};
+use spmd_core::internal::{Args, Call, Plane};
 use spmd_core::{Comm, Error, Result};
 
 use self::kernels::MOST_RANKS;
+use crate::calls::{self, is_on_device};
 use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
 
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks that are threads or virtual ranks
-/// of one process, and use the same device: up to 64 in a communicator.
+/// of one process, and use the same device: up to 64 in a communicator. Calls of others it leaves to the
+/// planes after it.
 ///
 /// A call returns when all ranks have joined it and the device has been told what to do. All
 /// collectives on equal and varying blocks are carried out, reductions with `spmd`'s operations on
@@ -51,22 +52,21 @@ impl Plane for Local {
         "local"
     }
 
-    fn spans_processes(&self) -> bool {
-        false
+    fn is_for(&self, spans_processes: bool) -> bool {
+        !spans_processes
     }
 
-    fn serves(&self, args: &Args<'_>) -> bool {
-        let device = ordinal(args).is_some();
-        device && carried_out(args.collective.kind) && launch::knows(args)
+    fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
+        let near = comm.internals().one_address_space() && comm.size() <= MOST_RANKS;
+        near && is_on_device(args) && launch::knows(args)
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-        let ordinal = ordinal(args).expect("it serves calls on a device alone");
+        let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
         let shown = Shown { args: *args, device: Device::open(ordinal)? };
         let device = &shown.device;
         device.ready().record(device.stream()).checked("cuEventRecord")?;
         let result = comm.internals().collective(call, |round| {
-            check(round)?;
             let size = size_of::<Shown<'_>>();
             // SAFETY: it stays where it is until all have met twice or the round has been given up,
             // and nobody writes it.
@@ -105,44 +105,6 @@ impl Plane for Local {
         }
         result
     }
-}
-
-/// The device that all memory of the call is on.
-fn ordinal(args: &Args<'_>) -> Option<u32> {
-    let mut places =
-        [args.send, args.recv].into_iter().filter(|it| it.is_some()).map(|it| it.place);
-    let Some(Place::Device(ordinal)) = places.next() else { return None };
-    places.all(|place| place == Place::Device(ordinal)).then_some(ordinal)
-}
-
-fn carried_out(kind: Kind) -> bool {
-    use Kind::*;
-    matches!(
-        kind,
-        Broadcast
-            | Reduce
-            | Allreduce
-            | Gather
-            | Allgather
-            | Scatter
-            | Alltoall
-            | ReduceScatter
-            | Scan
-            | Exscan
-            | Gatherv
-            | Allgatherv
-            | Scatterv
-            | Alltoallv
-            | ReduceScatterv
-    )
-}
-
-fn check(round: &Round<'_>) -> Result<()> {
-    let ranks = round.size();
-    if ranks > MOST_RANKS || !round.one_address_space() {
-        return Err(GpuError::TooFar { ranks, most: MOST_RANKS }.into());
-    }
-    Ok(())
 }
 
 /// Has the device do what all ranks called, in rank order, after what their streams hold.

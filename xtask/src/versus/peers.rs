@@ -1,12 +1,11 @@
 //! The MPIs to compare with: installed from PyPI into environments of their own, since they put
 //! files of the same names into them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::rows::Group;
-use crate::tools;
+use crate::{python, tools};
 
 /// A library, and what runs best on it of what was tried (docs/performance.md).
 pub(crate) struct Library {
@@ -153,7 +152,7 @@ impl Library {
     pub(super) fn peer(&'static self, target: &Path) -> Result<Peer, String> {
         let (environment, version) = self.install(target)?;
         let program = environment.join("peer");
-        succeed(self.compile(&environment, &program))?;
+        python::succeed(self.compile(&environment, &program))?;
         Ok(Peer { name: format!("{} {version}", self.name), library: self, environment, program })
     }
 
@@ -163,18 +162,8 @@ impl Library {
     /// Errors: why it cannot be had.
     pub(crate) fn install(&self, target: &Path) -> Result<(PathBuf, String), String> {
         let environment = target.join("peers").join(self.folder);
+        let installed = python::install(&environment, self.packages);
         let python = environment.join("bin/python");
-        if !python.exists() {
-            fs::create_dir_all(&environment)
-                .map_err(|error| format!("{} cannot be made: {error}", environment.display()))?;
-            let mut make = tools::command("python3", &["-m", "venv"]);
-            make.arg(&environment);
-            succeed(make)?;
-        }
-        let mut install =
-            tools::command(&python, &["-m", "pip", "install", "--quiet", "--upgrade"]);
-        install.arg("--disable-pip-version-check").args(self.packages);
-        let installed = succeed(install);
         let Some(version) = self.version(&python) else {
             return Err(installed.err().unwrap_or("its version cannot be found".into()));
         };
@@ -206,16 +195,4 @@ impl Library {
         }
         command
     }
-}
-
-/// Runs a command to its end. Errors: what it wrote last, on one line.
-fn succeed(mut command: Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{program} cannot be run: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("");
-    Err(format!("{program}: {}: {last}", output.status))
 }

@@ -95,22 +95,31 @@ impl Serving<'_> {
         let block = pattern.block * word;
         let places = pattern.starts();
         let mut places = places.map(|(at, from)| (start.wrapping_add(at * word), from * word));
-        let mut answer = vec![0; if what == What::Put { 0 } else { pattern.blocks * block }];
+        let bytes = pattern.blocks * block;
+        let mut answer = match what {
+            What::Put => Vec::new(),
+            // A get writes all of it.
+            What::Get => Vec::with_capacity(bytes),
+            _ => vec![0; bytes],
+        };
         let into = answer.as_mut_ptr();
         // As where a rank of this process writes: who sees this sees what was done before.
         fence(Release);
         // SAFETY: the words of the pattern lie within the part, which stays mapped as long as its
         // window is served, and all accesses to it are by atomics of this size. There are as many
         // data as the pattern, or twice the pattern, has words, and room for as many in `answer`
-        // (`Request::fits`).
+        // (`Request::fits`), all of which a get has written when it is over.
         unsafe {
             match what {
                 What::Put => places.for_each(|(place, from)| {
                     words::write(data.as_ptr().add(from), place, block, size);
                 }),
-                What::Get => places.for_each(|(place, from)| {
-                    words::read(place, into.add(from), block, size);
-                }),
+                What::Get => {
+                    places.for_each(|(place, from)| {
+                        words::read(place, into.add(from), block, size);
+                    });
+                    answer.set_len(bytes);
+                }
                 _ => {
                     let change = match word {
                         8 => change::<u64>,
