@@ -332,6 +332,40 @@ fn a_rank_that_fails_stops_the_others() -> Result<()> {
     Ok(())
 }
 
+/// What a progress thread carries out comes after what its rank has put into its stream, and before
+/// what that puts there later.
+#[test]
+fn a_progress_thread_keeps_the_order() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for plane in [Local::new(), Staged::new()] {
+        let block = Spmd::new(3).threads().progress(spmd::Progress::Thread).plane(plane);
+        block.run(|ctx| {
+            let (device, me) = (ctx.device()?, ctx.rank() as i64);
+            let mut call = ctx.allreduce_init(device.zeros(5000)?, device.zeros(5000)?, Sum)?;
+            for turn in 0..20 {
+                let fresh = device.buffer_from(&[me + turn; 5000])?;
+                let mut mine = device.zeros(5000)?;
+                (0..9).try_for_each(|_| mine.copy_from_buffer(&fresh))?;
+                let (_, mut sums) = ctx.allreduce_start(mine, device.zeros(5000)?, Sum)?.wait()?;
+                ctx.allreduce_in_place(&mut sums, Max)?;
+                assert_eq!(sums.to_vec()?, [3 + 3 * turn; 5000]);
+                (0..9).try_for_each(|_| {
+                    call.send_mut()?.copy_from_buffer(&fresh).map_err(Error::from)
+                })?;
+                call.start()?;
+                call.wait()?;
+                let mut copy = device.zeros(5000)?;
+                copy.copy_from_buffer(call.recv()?)?;
+                assert_eq!(copy.to_vec()?, [3 + 3 * turn; 5000]);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 /// Started and persistent calls are the calls of host buffers.
 #[test]
 fn calls_that_go_on_take_device_buffers() -> Result<()> {

@@ -74,6 +74,8 @@ impl Stage {
     /// The device has as many there; nobody else uses the stage until the stream has done it.
     pub(crate) unsafe fn fill(&self, from: u64, bytes: usize) -> Result<(), GpuError> {
         assert!(bytes <= self.bytes);
+        // Another rank of this thread may use another device.
+        self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let stream = self.device.stream().cu_stream();
         // SAFETY: this function's contract; the stage has room for them.
         let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(self.start, from, bytes, stream) };
@@ -86,6 +88,7 @@ impl Stage {
     /// As [`Stage::fill`]; they are values of what lies there.
     pub(crate) unsafe fn empty(&self, into: u64, bytes: usize) -> Result<(), GpuError> {
         assert!(bytes <= self.bytes);
+        self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let stream = self.device.stream().cu_stream();
         // SAFETY: this function's contract; the stage has as many.
         let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(into, self.start, bytes, stream) };
