@@ -4,8 +4,8 @@
 mod support;
 
 use spmd::prelude::*;
-use spmd_conformance::cases::cases_on_device;
 use spmd_gpu::{Device, DeviceBuffer, GpuError, Local, OnDevice, Staged, probe};
+use spmd_matrix::cases_on_device;
 
 /// Whether there is a device. Says so where there is none.
 fn gpu() -> bool {

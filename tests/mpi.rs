@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use mistakes::is_last;
 use spmd::prelude::*;
-use spmd_conformance::cases::{Choice, cases};
 use spmd_conformance::{communicators, full, messages, persistent, random, requests, started};
+use spmd_matrix::{Choice, cases};
 use support::{Mpi, across_to_its_end, cluster};
 
 const ALL: Choice = Choice { all_layouts: true, all_types: true };

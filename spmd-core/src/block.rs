@@ -205,12 +205,13 @@ impl Spmd {
         self
     }
 
-    /// Who goes on with the collectives that ranks have started (`.._start`, persistent ones, those of
+    /// Who goes on with what ranks have started (`.._start`, persistent calls, messages, those of
     /// [`Comm::requests`](crate::Comm::requests)) while the ranks do something else. Without it:
     /// `SPMD_PROGRESS`, else [`Progress::Calls`].
     ///
-    /// With [`Progress::Thread`] a thread beside each rank carries them out, from the first that the
-    /// rank starts to the end of the block; it uses the cores that the rank may use. Operations run on
+    /// With [`Progress::Thread`] a thread beside each rank carries out collectives and messages of
+    /// more than 8 KiB (of receives, 64 of a rank at a time), from the first that the rank starts to
+    /// the end of the block; it uses the cores that the rank may use. Operations run on
     /// it: [`rank_local!`](crate::rank_local!) has values of the thread's own there. Virtual ranks have
     /// no such thread, and calls that other threads of the program start go on in the calls of these.
     ///

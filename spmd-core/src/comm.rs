@@ -1,5 +1,6 @@
 //! Communicators: a group of ranks and a number.
 
+mod beside;
 pub(crate) mod beyond;
 mod choices;
 mod cluster;
@@ -23,12 +24,14 @@ mod polls;
 mod probe;
 mod receive;
 mod receiving;
+mod receiving_beside;
 mod request;
 mod request_scope;
 mod requests;
 mod rules;
 mod send_order;
 mod sending;
+mod sending_beside;
 mod start;
 mod survive;
 mod tally;

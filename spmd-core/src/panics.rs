@@ -77,3 +77,11 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     // To drop that one might panic again.
     dropped.unwrap_or_else(std::mem::forget);
 }
+
+/// Runs what may end a buffer of the program's own: a panic of that must not pass through a wait,
+/// which may be for peers that use memory.
+pub(crate) fn quietly(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        discard(payload);
+    }
+}

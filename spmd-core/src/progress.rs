@@ -1,6 +1,6 @@
 //! Who goes on with the calls that a rank has started.
 
-/// Who goes on with the collectives that a rank has started, besides the rank itself in its waits
+/// Who goes on with the calls that a rank has started, besides the rank itself in its waits
 /// and tests: see [`Spmd::progress`](crate::Spmd::progress).
 ///
 /// ```
@@ -14,6 +14,7 @@ pub enum Progress {
     /// Nobody: they go on in calls of the library.
     #[default]
     Calls,
-    /// A thread beside each rank that is a thread or a process. Virtual ranks have none.
+    /// A thread beside each rank that is a thread or a process, with collectives and large messages.
+    /// Virtual ranks have none.
     Thread,
 }

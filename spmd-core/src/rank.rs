@@ -115,6 +115,9 @@ pub struct Status {
     pub(crate) len: usize,
 }
 
+/// What is told of no message.
+pub(crate) const NO_MESSAGE: Status = Status { source: usize::MAX, tag: 0, len: 0 };
+
 impl Status {
     /// The rank that sent it, in the communicator of the receive.
     ///

@@ -3,7 +3,7 @@
 use std::fs;
 
 use spmd::prelude::*;
-use spmd_conformance::cases::{Choice, cases};
+use spmd_matrix::{Choice, cases};
 
 use crate::support::{is_mpi_process, launched};
 use crate::world::World;

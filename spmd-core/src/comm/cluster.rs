@@ -17,7 +17,7 @@ impl Comm {
     ///
     /// The handle is good as long as this communicator. MPI serves one thread at a time here
     /// (`MPI_THREAD_SERIALIZED`): no rank of the process makes a call of this library meanwhile, and
-    /// with [`Progress::Thread`](crate::Progress::Thread) no started call is under way.
+    /// with [`Progress::Thread`](crate::Progress::Thread) no started call or message is under way.
     /// What goes over it must not be mixed up with this library's own: use `MPI_Comm_dup` of it.
     ///
     /// ```

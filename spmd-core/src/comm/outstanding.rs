@@ -6,29 +6,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use super::beside::Beside;
 use super::communicator::Comm;
 use super::going::Going;
 use crate::error::{Error, Result};
-use crate::panics::discard;
+use crate::panics::quietly;
 use crate::pooled::Pooled;
 use crate::transport::Transport;
 use crate::transport::message::{Data, UnexpectedMessage};
 use crate::transport::shared::posted::Arrivals;
 use crate::transport::shared::{Arrived, Body, Endpoint};
 use crate::wait::{self, Companion, Startable};
-
-/// Runs what may end a buffer of the program's own: a panic of that must not pass through a wait,
-/// which may be for peers that use memory.
-pub(super) fn quietly(run: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-        discard(payload);
-    }
-}
 
 /// A receive that goes on.
 pub(super) trait Receive {
@@ -74,6 +66,8 @@ pub(super) struct Outstanding {
     received: RefCell<VecDeque<(usize, Pooled<dyn Receive>)>>,
     /// Messages whose data are to be taken from their senders.
     large: RefCell<VecDeque<(usize, UnexpectedMessage)>>,
+    /// Those that the thread beside the rank carries out.
+    pub(super) beside: Beside,
     /// Sends that may not be over.
     sends: RefCell<Vec<Pooled<dyn Going>>>,
     /// What is wrong with what has come, and from where, if that is known.
@@ -97,6 +91,7 @@ impl Outstanding {
                 awaited: Cell::new(0),
                 received: RefCell::default(),
                 large: RefCell::default(),
+                beside: Beside::default(),
                 sends: RefCell::default(),
                 broken: Cell::default(),
             })
@@ -321,12 +316,14 @@ impl Drop for Number {
 
 impl Companion for Outstanding {
     fn go_on(&self) -> bool {
+        self.beside.look();
         let came = self.look();
         self.transfer() || came
     }
 
     fn is_settled(&self) -> bool {
         self.free.borrow().len() == self.receives.borrow().len()
+            && self.beside.are_over()
             && self.sends.borrow().iter().all(|send| send.is_over())
     }
 
@@ -344,6 +341,7 @@ impl Companion for Outstanding {
 
     fn finish(&self) {
         self.each(|receive| receive.finish());
+        self.beside.finish();
         let sends = self.sends.borrow().clone();
         for send in sends {
             // What is wrong is told as of any call that was started.
@@ -353,6 +351,7 @@ impl Companion for Outstanding {
 
     fn give_up(&self) {
         self.each(|receive| receive.give_up());
+        self.beside.give_up();
     }
 
     fn bell(&self) -> (usize, bool) {

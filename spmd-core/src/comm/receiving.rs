@@ -13,15 +13,15 @@ use super::going::{Going, goes};
 use super::message::Message;
 use super::message_requests::both;
 use super::messages::{check_place, message_call};
-use super::outstanding::{Number, Outstanding, Receive, quietly, receives};
+use super::outstanding::{Number, Outstanding, Receive, receives};
 use super::request::Request;
 use super::sending::await_message;
 use crate::buffer::BufferMut;
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
-use crate::panics::{discard, panic_text};
+use crate::panics::{discard, panic_text, quietly};
 use crate::pooled::Pooled;
-use crate::rank::Status;
+use crate::rank::{NO_MESSAGE, Status};
 use crate::transport::message::{Data, MatchPattern, UnexpectedMessage};
 use crate::transport::shared::layout::Agent;
 use crate::transport::shared::record::Noted;
@@ -112,13 +112,23 @@ impl Comm {
     unsafe fn post_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
         number: Number,
-        (buf, gives): (B, fn(B, Status) -> R),
+        (mut buf, gives): (B, fn(B, Status) -> R),
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
     ) -> Result<Request<R>> {
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
-        let (noted, outstanding) = (self.note(&call), number.outstanding());
+        let outstanding = number.outstanding();
+        if outstanding.beside.has_room()
+            && let Some(helper) = self.thread_for(|| buf.view_mut().bytes())?
+        {
+            let outstanding = outstanding.clone();
+            drop(number);
+            let (to, of) = ((&*helper, &outstanding), (buf, gives));
+            // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
+            return unsafe { self.post_recv_beside(to, of, call, pattern, come) };
+        }
+        let noted = self.note(&call);
         let result = Pooled::new(Cell::new(None));
         let receiving = Pooled::new(Receiving {
             comm: outstanding.comm(self),
@@ -255,9 +265,6 @@ impl<B: BufferMut, R> Receiving<B, R> {
         wait::until_done(self.comm.endpoint.bell(), || self.over.is_over());
     }
 }
-
-/// What is told of no message.
-const NO_MESSAGE: Status = Status { source: usize::MAX, tag: 0, len: 0 };
 
 /// How many times a program asks whether a receive is over before it is looked whether it can be.
 const RARELY: u32 = 64;

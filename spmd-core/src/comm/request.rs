@@ -111,6 +111,12 @@ impl<B> Request<B> {
         self.what_goes_on().is_none_or(|going| going.is_over())
     }
 
+    /// Where it comes among all that have ended on this thread, if it is over; first, if it was at
+    /// once.
+    fn place(&self) -> Option<u64> {
+        self.what_goes_on().map_or(Some(0), |going| going.completion().place())
+    }
+
     pub(super) fn until_over(&self) -> Result<()> {
         self.what_goes_on().map_or(Ok(()), |going| going.until_over())
     }
@@ -262,8 +268,8 @@ pub fn wait_all<B>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec
     ended.into_iter().collect()
 }
 
-/// Waits until one of these requests is over, takes it out, and gives its place and its buffers
-/// (`MPI_Waitany`). The places of those behind it are then one less. It looks at all of them: of
+/// Waits until one of these requests is over, takes the one out that ended first, and gives its place
+/// and its buffers (`MPI_Waitany`). The places of those behind it are then one less. It looks at all of them: of
 /// very many, [`Requests`](crate::Requests) is a set that does not.
 ///
 /// Errors: that of the call that is over, which is taken out, too; there is no request; another
@@ -313,9 +319,13 @@ pub fn wait_some<B>(requests: &mut Vec<Request<B>>) -> Result<Vec<(usize, B)>> {
     ended.into_iter().zip(results).map(|(place, result)| Ok((place, result?))).collect()
 }
 
-/// Waits until one of them is over: the place of the first that is.
+/// Waits until one of them is over: the place of the one that ended first.
 fn any_over<B>(requests: &[Request<B>]) -> Result<usize> {
-    let over = || requests.iter().position(Request::is_over);
+    let over = || {
+        let ended =
+            requests.iter().enumerate().filter_map(|(place, it)| Some((it.place()?, place)));
+        ended.min().map(|(_, place)| place)
+    };
     let all = || requests.iter().filter_map(Request::what_goes_on);
     all().try_for_each(|going| going.check_own())?;
     if let [only] = requests {

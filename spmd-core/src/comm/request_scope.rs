@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use super::communicator::Comm;
 use super::going::Going;
 use super::internals::Internals;
-use super::outstanding::quietly;
 use super::request::Request;
 use crate::call::Call;
 use crate::error::Result;
 use crate::fault::print;
+use crate::panics::quietly;
 use crate::pooled::Pooled;
 use crate::wait;
 

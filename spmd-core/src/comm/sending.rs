@@ -11,7 +11,7 @@ use super::messages::{check_place, message_call};
 use super::outstanding::Outstanding;
 use super::request::Request;
 use super::send_order::SendTurn;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, View};
 use crate::call::{Call, Form, Kind};
 use crate::error::{Error, Result};
 use crate::pooled::Pooled;
@@ -48,6 +48,13 @@ impl Comm {
         }
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
+        if self.route.transport.needs_sender(self.scope.group.world(dest))
+            && let Some(helper) = self.thread_for(|| view.bytes())?
+        {
+            let (by, to) = ((&*helper, &outstanding), (dest, tag, mode));
+            // SAFETY: what `buf` borrows lives until the send is over (this function's contract).
+            return unsafe { self.post_send_beside(by, (buf, gives), (call, noted), to) };
+        }
         let (comm, to) = (outstanding.comm(self), self.scope.group.world(dest));
         let turn = self.sends.take_turn(to);
         let result = Pooled::new(Cell::new(None));
@@ -67,7 +74,7 @@ impl Comm {
         if handle.is_over() {
             handle.result()?;
         }
-        let sent = goes(Pooled::new(Sent { comm, call, noted, to, handle }));
+        let sent = goes(Pooled::new(Sent { comm, call, noted, to, handle, gives: None }));
         if !sent.is_over() {
             outstanding.sends(sent.clone());
         }
@@ -81,6 +88,35 @@ impl Comm {
     pub(super) fn after_earlier_sends(&self, to: usize, waiter: &Waiter<'_>) -> Result<()> {
         let waiter = Waiter::new(&self.endpoint, &self.scope, waiter.call, waiter.noted).polled();
         waiter.off_record().until_by(Some(to), || self.sends.is_clear(to).then_some(()))
+    }
+}
+
+impl Comm {
+    /// Makes a send that has its turn, and passes that on.
+    pub(super) fn send_in_turn<'a>(
+        &self,
+        turn: Cell<Option<SendTurn>>,
+        call: &Call<'_>,
+        ((dest, tag), mode): ((usize, u32), SendMode),
+        view: impl FnOnce() -> View<'a>,
+    ) -> Result<()> {
+        let passes = || {
+            if let Some(turn) = turn.take() {
+                drop(turn);
+                // Another agent may wait for its turn.
+                self.endpoint.bell().ring();
+            }
+        };
+        let sent = catch_unwind(AssertUnwindSafe(|| {
+            let view = view();
+            let waiter = self.waiter(call)?;
+            let pending = self.post(&view, view.dtype(), dest, tag, mode, &waiter);
+            // The next one may follow.
+            passes();
+            self.complete(pending?, &waiter)
+        }));
+        passes();
+        sent.unwrap_or_else(|payload| resume_unwind(payload))
     }
 }
 
@@ -109,37 +145,23 @@ impl<B: Buffer, R> Startable for Sending<B, R> {
     }
 
     fn run(self: Box<Self>) -> Result<()> {
-        let Sending { comm, turn, call, mode, to: (dest, tag), buf, gives, result } = *self;
-        let passes = || {
-            if let Some(turn) = turn.take() {
-                drop(turn);
-                // Another agent may wait for its turn.
-                comm.endpoint.bell().ring();
-            }
-        };
-        let sent = catch_unwind(AssertUnwindSafe(|| {
-            let view = buf.view();
-            let waiter = comm.waiter(&call)?;
-            let pending = comm.post(&view, view.dtype(), dest, tag, mode, &waiter);
-            // The next one may follow.
-            passes();
-            comm.complete(pending?, &waiter)
-        }));
-        passes();
-        sent.unwrap_or_else(|payload| resume_unwind(payload))?;
+        let Sending { comm, turn, call, mode, to, buf, gives, result } = *self;
+        comm.send_in_turn(turn, &call, (to, mode), || buf.view())?;
         result.set(Some(gives(buf)));
         Ok(())
     }
 }
 
 /// A send that goes on.
-struct Sent {
-    comm: Rc<Comm>,
-    call: Call<'static>,
-    noted: Noted,
+pub(super) struct Sent<'a> {
+    pub(super) comm: Rc<Comm>,
+    pub(super) call: Call<'static>,
+    pub(super) noted: Noted,
     /// A world rank.
-    to: usize,
-    handle: StartedHandle,
+    pub(super) to: usize,
+    pub(super) handle: StartedHandle,
+    /// Gives the buffer back, where that has stayed with the rank; called once it is over.
+    pub(super) gives: Option<Box<dyn Fn() + 'a>>,
 }
 
 /// Waits, as for this message and on record, for what `on` can bring about. An error that ends the
@@ -156,7 +178,7 @@ pub(super) fn await_message(
     waiter.until_by(on, || over().then_some(()))
 }
 
-impl Going for Sent {
+impl Going for Sent<'_> {
     fn completion(&self) -> &Completion {
         self.handle.completion()
     }
@@ -200,7 +222,11 @@ impl Going for Sent {
     }
 
     fn failure(&self) -> Result<()> {
-        self.handle.failure()
+        self.handle.failure()?;
+        if self.is_over() {
+            self.gives.iter().for_each(|gives| gives());
+        }
+        Ok(())
     }
 
     fn is_settled(&self) -> bool {

@@ -47,6 +47,9 @@ pub(crate) trait Transport: Send + Sync {
     /// Sends a message to world rank `to` if nothing is to be waited for: whether it is gone.
     fn send_at_once(&self, to: usize, envelope: &Envelope, data: &View<'_>) -> Result<bool>;
 
+    /// Whether the data of a large message to there need its sender's calls on their way.
+    fn needs_sender(&self, to: usize) -> bool;
+
     /// Takes the first message that fits, if one has come.
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>>;
 

@@ -7,9 +7,15 @@ use std::rc::Rc;
 /// Whether something that goes on is over.
 #[derive(Default)]
 pub(crate) struct Completion {
-    over: Cell<bool>,
+    /// Where it comes among all that have ended on this thread, from one on; zero if it is not over.
+    place: Cell<u64>,
     /// Who is told, under which key.
     told: Cell<Option<(Rc<Completed>, usize)>>,
+}
+
+thread_local! {
+    /// How many have ended on this thread.
+    static ENDED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The keys of what is over, in that order, for who waits for the next of many.
@@ -19,12 +25,20 @@ pub(crate) struct Completed(RefCell<VecDeque<usize>>);
 impl Completion {
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.over.get()
+        self.place.get() != 0
+    }
+
+    /// Where it comes among all that have ended on this thread, if it is over.
+    pub(crate) fn place(&self) -> Option<u64> {
+        Some(self.place.get()).filter(|place| *place != 0)
     }
 
     /// It is over.
     pub(crate) fn complete(&self) {
-        self.over.set(true);
+        self.place.set(ENDED.with(|ended| {
+            ended.set(ended.get() + 1);
+            ended.get()
+        }));
         if let Some((completed, key)) = self.told.take() {
             completed.add(key);
         }

@@ -8,7 +8,7 @@ use super::policy::Policy;
 use super::worker::Payload;
 use crate::error::Result;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering::*};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// What a call gives, or its panic.
 pub(crate) type Outcome = Result<Result<()>, Payload>;
@@ -107,15 +107,19 @@ pub(crate) trait Helped: Send + Sync {
     fn is_taken(&self);
 }
 
+/// How many that were handed over have ended.
+static ENDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
 /// A call that was handed over, as the rank and its helper see it.
 pub(super) struct HandedCall {
     handover: Handover<Outcome>,
+    place: AtomicU64,
     by: Arc<dyn Helped>,
 }
 
 impl HandedCall {
     pub(super) fn new(by: Arc<dyn Helped>) -> HandedCall {
-        HandedCall { handover: Handover::default(), by }
+        HandedCall { handover: Handover::default(), place: AtomicU64::new(0), by }
     }
 
     /// How it has ended, once it is over.
@@ -138,8 +142,14 @@ impl HandedCall {
         self.handover.is_refused()
     }
 
+    /// Where it comes among all that were handed over and have ended, if it is over.
+    pub(super) fn place(&self) -> Option<u64> {
+        self.is_over().then(|| self.place.load(Relaxed))
+    }
+
     /// It is over, and nothing of it is left.
     pub(super) fn complete(&self, outcome: Outcome) {
+        self.place.store(ENDED.fetch_add(1, Relaxed), Relaxed);
         self.handover.complete(outcome);
         self.by.bell().ring();
     }

@@ -225,6 +225,16 @@ impl StartedEntry {
         }
     }
 
+    /// Where it comes among those that other threads have carried out, if one has, and nobody has
+    /// taken note of that.
+    #[inline]
+    fn ended_elsewhere(&self) -> Option<u64> {
+        match &*self.stage.try_borrow().ok()? {
+            Stage::Handed(call) => call.place(),
+            _ => None,
+        }
+    }
+
     fn ends(&self, outcome: Outcome) -> Progress {
         match &self.told {
             Some(handed) => handed.complete(outcome),
@@ -309,6 +319,16 @@ impl Drop for Passing<'_> {
 }
 
 impl Set {
+    /// Those from there on that other threads have carried out, in the order in which they ended.
+    #[cold]
+    fn all_ended_elsewhere(&self, from: usize) -> Vec<Rc<StartedEntry>> {
+        let calls = self.calls.borrow();
+        let ended = calls[from..].iter().filter_map(|it| Some((it.ended_elsewhere()?, it)));
+        let mut ended: Vec<_> = ended.collect();
+        ended.sort_by_key(|(place, _)| *place);
+        ended.into_iter().map(|(_, it)| it.clone()).collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.calls.borrow().is_empty() && self.companions.borrow().is_empty()
     }
@@ -381,6 +401,13 @@ pub(super) fn pass(why: Resumed) -> Progress {
     // within, the next pass sees what this one has missed.
     loop {
         let Some(going) = set.calls.borrow().get(next).cloned() else { break };
+        if going.ended_elsewhere().is_some() {
+            // With it all others that are over, in the order in which they ended.
+            made.ended = true;
+            for ended in set.all_ended_elsewhere(next) {
+                ended.resume(why);
+            }
+        }
         let Progress { ended, went_on } = going.resume(why);
         made.ended |= ended;
         made.went_on |= went_on;

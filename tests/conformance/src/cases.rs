@@ -1,10 +1,9 @@
-//! The cases of the matrix, for any world: [`cases`] is run by all of them.
+//! The cases of the matrix, for any world: all of them run [`cases_and`].
 
 use crate::prelude::*;
 
 use super::case::{Case, Form, LAYOUTS, Layout};
 use super::fold::{Fold, Folds};
-use super::types::{Visit, visit_all, visit_built_in};
 use super::{grids, mixed, moves, objects, reductions};
 use crate::element::Sample;
 use crate::full;
@@ -21,12 +20,21 @@ pub struct Choice {
     pub all_types: bool,
 }
 
-/// All cases, on the communicator of the world.
-pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
+/// What to do with each type, and with each operation on it.
+pub trait Visit {
+    fn of_type<T: Sample>(&mut self) -> Result<()>;
+    fn of_operation<T: Sample>(&mut self, fold: &dyn Folds<T>) -> Result<()>;
+}
+
+/// Shows the plan types and operations.
+type Types = fn(&mut Plan<'_>) -> Result<()>;
+
+/// All cases, on the communicator of the world: for `f64` and `Sum`, and what `types` shows.
+pub fn cases_and(ctx: &Ctx, choice: Choice, types: Types) -> Result<()> {
     let mut plan = Plan::new(Some(ctx), ctx, choice);
     plan.product(&reductions_of_f64())?;
     if choice.all_types || full() {
-        visit_all(&mut plan)?;
+        types(&mut plan)?;
     }
     mixed::forms(ctx)
 }
@@ -38,14 +46,14 @@ pub fn cases_on(ctx: Option<&Ctx>, comm: &Comm) -> Result<()> {
 }
 
 /// Every collective that takes buffers alone, on buffers of the ranks' device: the full product for
-/// `f64` and `Sum`, and for the library's own types and operations each pair of two values.
-pub fn cases_on_device(ctx: &Ctx, all_types: bool) -> Result<()> {
+/// `f64` and `Sum`, and for what `types` shows each pair of two values.
+pub fn cases_on_device_and(ctx: &Ctx, all_types: bool, types: Types) -> Result<()> {
     let choice = Choice { all_layouts: true, all_types };
     let mut plan = Plan::new(Some(ctx), ctx, choice);
     plan.layouts = &[Layout::Device];
     plan.forms(&reductions_of_f64())?;
     if all_types || full() {
-        visit_built_in(&mut plan)?;
+        types(&mut plan)?;
     }
     Ok(())
 }
@@ -55,7 +63,7 @@ fn reductions_of_f64() -> Fold<f64, Sum> {
 }
 
 /// Walks through the cases of one communicator.
-struct Plan<'a> {
+pub struct Plan<'a> {
     ctx: Option<&'a Ctx>,
     comm: &'a Comm,
     choice: Choice,

@@ -1,5 +1,6 @@
 //! What ranks do to show that a world is one: every collective in every form against plain loops,
-//! messages, communicators, and random sequences of calls. Several test binaries run it, each in
+//! messages, communicators, and random sequences of calls. What
+//! is done for every element type is in `spmd-matrix`. Several test binaries run it, each in
 //! worlds of its own kind; here it is compiled once for all of them.
 
 #![allow(missing_docs, missing_debug_implementations, reason = "it has no users but tests")]
@@ -22,7 +23,6 @@ pub mod random;
 pub mod reductions;
 pub mod requests;
 pub mod started;
-pub mod types;
 pub mod windows;
 
 /// Whether the exhaustive products were asked for (`SPMD_TEST_FULL=1`).

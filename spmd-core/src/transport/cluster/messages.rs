@@ -88,6 +88,10 @@ impl Transport for Remote {
         Ok(PendingSend::SenderSide(Box::new(PayloadSend { started, cluster, on, _packed: packed })))
     }
 
+    fn needs_sender(&self, to: usize) -> bool {
+        !self.cluster.local().contains(&to) || self.endpoint.needs_sender(to)
+    }
+
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
         // What has been taken before has come before.
         let mut arrived = self.endpoint.take(pattern)?;

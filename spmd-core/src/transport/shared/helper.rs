@@ -32,7 +32,7 @@ impl Endpoint {
 
     /// The thread, which is there from the first time on; `None` if a virtual rank or another thread
     /// than the rank's runs here.
-    fn helper(self: &Arc<Endpoint>) -> Result<Option<Arc<HelperThread>>> {
+    pub(crate) fn helper(self: &Arc<Endpoint>) -> Result<Option<Arc<HelperThread>>> {
         let own = current::with(|rank| rank.is_some_and(|it| it.is_of(&**self)));
         if !own || scheduler::in_coroutine() {
             return Ok(None);

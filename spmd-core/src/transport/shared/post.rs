@@ -65,6 +65,10 @@ impl Transport for Endpoint {
         Ok(PendingSend::SenderSide(Box::new(pending)))
     }
 
+    fn needs_sender(&self, _: usize) -> bool {
+        !self.world.one_address_space()
+    }
+
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
         self.take_message(pattern)
     }

@@ -35,7 +35,7 @@ impl Arrivals {
         std::mem::take(&mut come)
     }
 
-    fn give(&self, id: usize, message: UnexpectedMessage) {
+    pub(crate) fn give(&self, id: usize, message: UnexpectedMessage) {
         let mut come = self.come.lock();
         come.push((id, message));
         self.some.store(true, Release);

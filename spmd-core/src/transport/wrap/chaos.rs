@@ -71,6 +71,10 @@ impl Transport for Chaos {
     }
 
     /// From any source: from one at random, of those that have a message here.
+    fn needs_sender(&self, to: usize) -> bool {
+        self.inner.needs_sender(to)
+    }
+
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
         if pattern.source.is_none() {
             let first = self.below(self.ranks as u64) as usize;

@@ -120,6 +120,10 @@ impl Transport for Traced {
         unsafe { self.inner.post(to, envelope, data, mode, waiter) }
     }
 
+    fn needs_sender(&self, to: usize) -> bool {
+        self.inner.needs_sender(to)
+    }
+
     fn take<'a>(&'a self, pattern: &MatchPattern) -> Result<Option<Arrived<'a>>> {
         self.inner.take(pattern)
     }

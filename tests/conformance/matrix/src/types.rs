@@ -3,28 +3,21 @@
 //! With `few_types` (`cargo xtask test sanitizer races`, without `--full`) it is one type of each size
 //! and kind: what a sanitizer looks for differs no further, and all of them take minutes to compile.
 
-use crate::prelude::*;
 use half::{bf16, f16};
 use num_complex::Complex;
-use spmd_core::Element;
-
-use super::fold::{Fold, Folds};
-use crate::element::{Flagged, Particle, Sample};
-
-/// What to do with each type, and with each operation on it.
-pub trait Visit {
-    fn of_type<T: Sample>(&mut self) -> Result<()>;
-    fn of_operation<T: Sample>(&mut self, fold: &dyn Folds<T>) -> Result<()>;
-}
+use spmd_conformance::cases::{Plan, Visit};
+use spmd_conformance::element::{Flagged, Particle};
+use spmd_conformance::fold::Fold;
+use spmd_core::*;
 
 /// Shows the visitor all of them.
-pub fn visit_all(visit: &mut impl Visit) -> Result<()> {
+pub fn visit_all(visit: &mut Plan<'_>) -> Result<()> {
     visit_built_in(visit)?;
     own_operations(visit)
 }
 
 /// Shows it the library's own operations.
-pub fn visit_built_in(visit: &mut impl Visit) -> Result<()> {
+pub fn visit_built_in(visit: &mut Plan<'_>) -> Result<()> {
     integers(visit)?;
     floats(visit)?;
     truth_and_text(visit)?;
@@ -42,7 +35,7 @@ macro_rules! visit {
     )*};
 }
 
-fn integers(visit: &mut impl Visit) -> Result<()> {
+fn integers(visit: &mut Plan<'_>) -> Result<()> {
     macro_rules! each {
         ($($t:ty)*) => { visit! { visit; $(
             $t:
@@ -92,7 +85,7 @@ macro_rules! total_order {
 
 total_order! { f32 f64 f16 bf16 }
 
-fn floats(visit: &mut impl Visit) -> Result<()> {
+fn floats(visit: &mut Plan<'_>) -> Result<()> {
     visit! { visit;
         f32:
         Sum => |a, b| a + b,
@@ -127,7 +120,7 @@ fn floats(visit: &mut impl Visit) -> Result<()> {
     Ok(())
 }
 
-fn truth_and_text(visit: &mut impl Visit) -> Result<()> {
+fn truth_and_text(visit: &mut Plan<'_>) -> Result<()> {
     visit! { visit;
         bool:
         Min => |a, b| a && b,
@@ -159,7 +152,7 @@ where
     if first { a } else { b }
 }
 
-fn composed(visit: &mut impl Visit) -> Result<()> {
+fn composed(visit: &mut Plan<'_>) -> Result<()> {
     macro_rules! each_located {
         ($($t:ty)*) => { visit! { visit; $(
             Located<$t>:
@@ -202,7 +195,7 @@ fn later(a: Flagged, b: Flagged) -> Flagged {
     Flagged { letter: a.letter.max(b.letter), on, weight: a.weight.rotate_left(1) ^ b.weight }
 }
 
-fn own_operations(visit: &mut impl Visit) -> Result<()> {
+fn own_operations(visit: &mut Plan<'_>) -> Result<()> {
     visit! { visit;
         [f64; 4]: Op::new(product).non_commutative() => product;
         Particle: Op::new(merge).non_commutative() => merge;

@@ -1,5 +1,7 @@
-//! Started collectives that a thread beside each rank carries out.
+//! Calls that a thread beside each rank carries out.
 
+mod messages;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,0 +1,250 @@
+//! Large messages.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use spmd::prelude::*;
+use spmd::{ANY, Requests};
+
+use crate::{HELPED, everywhere, support};
+
+/// More than a message that comes without its sender, less and more than two ranks stage at a time.
+const LENGTHS: [usize; 3] = [5_000, 100_000, 3_000_000];
+
+/// A file by which ranks tell each other something without a call.
+fn told(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("spmd-{name}-{}", std::process::id()))
+}
+
+/// Ranks of other processes, too.
+fn agreed(ctx: &Ctx, name: &str) -> Result<PathBuf> {
+    ctx.broadcast_object((ctx.rank() == 0).then(|| told(name)).as_ref(), 0)
+}
+
+/// A rank that makes no call gets its message: its sender, which waits until it has, goes on, whether
+/// it has sent before or after the receive was posted.
+#[test]
+fn they_go_on_while_the_rank_computes() -> Result<()> {
+    everywhere("messages::they_go_on_while_the_rank_computes", &[2], |ctx| {
+        let file = agreed(ctx, "goes-on")?;
+        for (turn, len) in (0..).zip(LENGTHS.into_iter().flat_map(|len| [len; 2])) {
+            let late = turn % 2 == 1;
+            ctx.barrier()?;
+            if ctx.rank() == 1 {
+                if late {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                ctx.ssend(&vec![turn; len], 0, 7)?;
+                fs::write(&file, "gone")?;
+            } else {
+                if !late {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                let request = ctx.irecv(vec![9; len + 1], ANY, 7)?;
+                let start = Instant::now();
+                while !file.exists() {
+                    assert!(
+                        start.elapsed() < Duration::from_secs(60),
+                        "{len} elements stand still"
+                    );
+                    std::hint::spin_loop();
+                }
+                fs::remove_file(&file)?;
+                let (got, status) = request.wait()?;
+                assert_eq!((status.source(), status.tag(), status.len()), (1, 7, len));
+                assert_eq!(got, [vec![turn; len], vec![9]].concat());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A rank that makes no call sends its message: its receiver, which waits for it, goes on.
+#[test]
+fn sends_go_on_while_the_rank_computes() -> Result<()> {
+    everywhere("messages::sends_go_on_while_the_rank_computes", &[2], |ctx| {
+        let file = agreed(ctx, "sends")?;
+        for len in LENGTHS {
+            ctx.barrier()?;
+            if ctx.rank() == 1 {
+                thread::sleep(Duration::from_millis(50));
+                assert_eq!(ctx.recv_vec::<usize>(0, 7)?.0, vec![len; len]);
+                fs::write(&file, "come")?;
+                assert_eq!(ctx.recv_vec::<usize>(0, 7)?.0, [1]);
+            } else {
+                let request = ctx.isend(vec![len; len], 1, 7)?;
+                let start = Instant::now();
+                while !file.exists() {
+                    assert!(
+                        start.elapsed() < Duration::from_secs(60),
+                        "{len} elements stand still"
+                    );
+                    std::hint::spin_loop();
+                }
+                fs::remove_file(&file)?;
+                ctx.send(&[1usize], 1, 7)?;
+                assert_eq!(request.wait()?, vec![len; len]);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// They match in the order in which they were posted, among those that go on in calls, of which there
+/// are some beyond 64 and all small ones, and those that wait.
+#[test]
+fn they_keep_their_order() -> Result<()> {
+    everywhere("messages::they_keep_their_order", &[1, 2, 3], |ctx| {
+        let (n, me) = (ctx.size(), ctx.rank());
+        let (left, right) = ((me + n - 1) % n, (me + 1) % n);
+        let len = |number: usize| if number % 3 == 1 { 10 } else { 3_000 };
+        for _ in 0..3 {
+            let mut requests = Requests::new();
+            for number in 0..100 {
+                requests.push(ctx.irecv(vec![0usize; len(number)], left, 1)?);
+            }
+            let sent: Vec<_> = (0..201)
+                .map(|number| ctx.isend(vec![number; len(number)], right, 1))
+                .collect::<Result<_>>()?;
+            let mut last = vec![0usize; 3_000];
+            for number in 100..200 {
+                let mut some = vec![0usize; len(number)];
+                ctx.recv(&mut some, left, 1)?;
+                assert!(some.iter().all(|it| *it == number), "{number}: {}", some[0]);
+            }
+            ctx.requests(|requests| requests.irecv(&mut last, left, 1)?.wait().map(drop))?;
+            assert_eq!(last, [200; 3_000]);
+            for (number, (got, _)) in requests.wait_all()?.into_iter().enumerate() {
+                assert!(got.iter().all(|it| *it == number), "{number}: {}", got[0]);
+            }
+            spmd::wait_all(sent)?;
+        }
+        Ok(())
+    })
+}
+
+/// Taken back, dropped, forgotten, and of messages that do not fit.
+#[test]
+fn they_end_as_others_do() -> Result<()> {
+    everywhere("messages::they_end_as_others_do", &[2], |ctx| {
+        let peer = 1 - ctx.rank();
+        let (buf, status) = ctx.irecv(vec![7; 5_000], peer, 1)?.cancel()?;
+        assert_eq!((buf, status.is_none()), (vec![7; 5_000], true));
+        let sent = ctx.isend(vec![1; 5_000], peer, 2)?;
+        let mut request = ctx.irecv(vec![0; 5_000], peer, 2)?;
+        while !request.test()? {
+            std::hint::spin_loop();
+        }
+        let (buf, status) = request.cancel()?;
+        assert_eq!((buf, status.is_some()), (vec![1; 5_000], true));
+        sent.wait()?;
+        // Of another type: both ranks hear of it from their receives.
+        let sent = ctx.isend(vec![1u8; 50_000], peer, 3)?;
+        let error = ctx.irecv(vec![0i8; 50_000], peer, 3)?.wait().expect_err("it does not fit");
+        assert!(error.to_string().contains("i8"), "{error}");
+        sent.wait()?;
+        for number in 0..100 {
+            let sent = ctx.isend(vec![number; 50_000], peer, 4)?;
+            let request = ctx.irecv(vec![0; 50_000], peer, 4)?;
+            if number % 2 == 0 {
+                drop(request)
+            } else {
+                std::mem::forget(request)
+            }
+            sent.wait()?;
+        }
+        // Nobody sends this; the scope takes it back.
+        let mut buf = vec![0; 5_000];
+        let failed = ctx.requests(|requests| {
+            requests.irecv(&mut buf, peer, 5)?;
+            Err::<(), _>("deliberate".into())
+        });
+        assert!(failed.is_err_and(|error| error.to_string().contains("deliberate")));
+        // Awaited.
+        let sent = ctx.isend(vec![3; 50_000], peer, 6)?;
+        let request = ctx.irecv(vec![0; 50_000], peer, 6)?;
+        assert_eq!(pollster::block_on(request)?.0, vec![3; 50_000]);
+        sent.wait()?;
+        Ok(())
+    })
+}
+
+/// What can never come is told, with the line: its sender has left, or failed, or waits as well.
+#[test]
+fn what_never_comes_is_told() -> Result<()> {
+    if support::is_process_rank() {
+        return Ok(());
+    }
+    let run = |body: fn(&Ctx) -> Result<()>| {
+        let ended = Spmd::new(2).threads().progress(HELPED).run(body);
+        ended.expect_err("nothing was sent").to_string()
+    };
+    let left = run(|ctx| match ctx.rank() {
+        0 => ctx.irecv(vec![0; 5_000], 1, 1)?.wait().map(drop),
+        _ => Ok(()),
+    });
+    assert!(left.contains("rank 1") && left.contains(file!()), "{left}");
+    let asked = run(|ctx| {
+        let mut request = ctx.irecv(vec![0; 5_000], 1, 1)?;
+        while ctx.rank() == 0 && !request.test()? {}
+        if ctx.rank() == 0 { request.wait().map(drop) } else { request.cancel().map(drop) }
+    });
+    assert!(asked.contains("rank 1"), "{asked}");
+    let dropped = run(|ctx| {
+        if ctx.rank() == 0 {
+            drop(ctx.irecv(vec![0; 5_000], 1, 1)?);
+        }
+        Ok(())
+    });
+    assert!(dropped.contains("rank 1"), "{dropped}");
+    let failed = run(|ctx| match ctx.rank() {
+        0 => ctx.irecv(vec![0; 5_000], 1, 1)?.wait().map(drop),
+        _ => Err("deliberate".into()),
+    });
+    assert!(failed.contains("deliberate"), "{failed}");
+    let cycle = run(|ctx| ctx.irecv(vec![0; 5_000], 1 - ctx.rank(), 1)?.wait().map(drop));
+    assert!(cycle.contains("deadlock") && cycle.contains(file!()), "{cycle}");
+    let beside = run(|ctx| {
+        let request = ctx.irecv(vec![0; 5_000], 1 - ctx.rank(), 1)?;
+        ctx.recv(&mut [0], 1 - ctx.rank(), 2)?;
+        request.wait().map(drop)
+    });
+    assert!(beside.contains("deadlock"), "{beside}");
+    Ok(())
+}
+
+/// A rank that panics with receives under way: of those whose messages have come it waits for the
+/// end, the others it takes back.
+#[test]
+fn a_rank_that_panics() {
+    let ended = Spmd::new(2).threads().progress(HELPED).run(|ctx| {
+        let (mut come, mut never) = (vec![0; 3_000_000], vec![0; 5_000]);
+        if ctx.rank() == 1 {
+            return ctx.send(&vec![1; 3_000_000], 0, 1);
+        }
+        ctx.requests(|requests| {
+            requests.irecv(&mut come, 1, 1)?;
+            requests.irecv(&mut never, 1, 2)?;
+            if ctx.size() > 1 { panic!("deliberate") } else { Ok(()) }
+        })
+    });
+    let error = ended.expect_err("a rank has panicked").to_string();
+    assert!(error.contains("deliberate"), "{error}");
+}
+
+/// They take turns with a time limit: one whose message does not come ends by it.
+#[test]
+fn the_time_limit_ends_them() {
+    let limit = Duration::from_millis(300);
+    let ended = Spmd::new(2).threads().progress(HELPED).timeout(limit).run(|ctx| {
+        if ctx.rank() == 1 {
+            thread::sleep(Duration::from_secs(2));
+            return Ok(());
+        }
+        ctx.irecv(vec![0; 5_000], 1, 1)?.wait().map(drop)
+    });
+    let error = ended.expect_err("it waits too long").to_string();
+    assert!(error.contains("300ms") && error.contains(file!()), "{error}");
+}
