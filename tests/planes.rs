@@ -203,6 +203,31 @@ fn memory_out_of_reach_is_an_error() {
     refused(Spmd::new(1), |ctx| ctx.allreduce_in_place(&mut OnCard(vec![1]), Sum));
 }
 
+#[test]
+fn a_communicator_names_its_planes() -> Result<()> {
+    for block in everywhere(2) {
+        let said = block.plane(Arc::new(Card::default())).run(|ctx| Ok(ctx.describe()))?;
+        assert!(
+            said[0].starts_with("2 ranks, as ") && said[0].ends_with("planes: card"),
+            "{said:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The buffers of a call are in one memory: the device's, or the host's.
+#[test]
+fn buffers_in_different_memories_are_told() {
+    for block in everywhere(2) {
+        let ended = block
+            .plane(Arc::new(Card::default()))
+            .run(|ctx| ctx.allreduce(&[1], &mut OnCard(vec![0]), Sum));
+        let Err(Error::MixedPlaces(mixed)) = ended else { panic!("{ended:?}") };
+        assert_eq!((mixed.send, mixed.recv), (Place::Host, Place::Device(CARD)));
+        assert!(mixed.to_string().contains("tests/planes.rs"), "{mixed}");
+    }
+}
+
 /// Where memory is must agree: what ranks do with it differs.
 #[test]
 fn ranks_that_disagree_on_the_place_are_told() {

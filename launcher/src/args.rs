@@ -21,6 +21,7 @@ Examples:
   spmdrun -n 1000 --as virtual ./app         a thousand virtual ranks in one process
   spmdrun -n 1 ./master : -n 8 ./worker      two programs in one world
   spmdrun -n 4 --bind 0-3,4-7 ./app          rank i on the i-th item of the list, in turn
+  spmdrun --as gpus ./app                    a process for each GPU, and near it
   spmdrun -n 64 --hostfile hosts ./app       64 processes on several hosts, under MPI
   spmdrun --doctor                           what this machine offers
   spmdrun --doctor ./app                     and with which MPI a program would run
@@ -44,7 +45,7 @@ pub(crate) enum Mode {
     /// Coroutines of one process; for programs that keep no reference in a thread-local (crate
     /// scoped-tls) across a call of spmd
     Virtual,
-    /// One GPU per rank (not in this version)
+    /// One process per rank, each with a GPU, by CUDA_VISIBLE_DEVICES
     Gpus,
 }
 
@@ -96,6 +97,12 @@ pub(crate) struct JobOptions {
     /// Under MPI: how many thread or virtual ranks (--as; threads if not said) each process holds
     #[arg(long, value_name = "K", value_parser = rank_count)]
     pub(crate) ranks_per_process: Option<usize>,
+    /// With --as gpus: how many ranks share a GPU [default: 1]
+    #[arg(long, value_name = "K", value_parser = rank_count)]
+    pub(crate) ranks_per_gpu: Option<usize>,
+    /// With --as gpus: use these only, such as 0,2-3, by the driver's numbers [default: all]
+    #[arg(long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
+    pub(crate) gpus: Option<Cpus>,
     /// Start on these hosts, under MPI: names, each with `:N` where it has room for N ranks only
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "hostfile")]
     pub(crate) host: Vec<String>,

@@ -2,6 +2,7 @@
 //! of the programs that are named would be.
 
 mod finding;
+mod gpu;
 mod mpi;
 
 use std::env;
@@ -20,7 +21,8 @@ pub(crate) fn examine(names: &[OsString]) -> Result<u8, Error> {
     let machine = [cores(), quota(), numa(), shared_memory(), reach(), open_files()];
     let mut findings = Vec::from(machine);
     findings.extend(mpi::findings(&programs));
-    findings.extend([gpu(), nccl()]);
+    findings.extend(gpu::findings());
+    findings.push(nccl());
     let mut text = String::new();
     for finding in &findings {
         let mark = match finding.state {
@@ -147,27 +149,11 @@ fn open_files() -> Finding {
     good("open files", "not examined here".into())
 }
 
-const NOT_USED: &str = "this version does not use it";
-
-fn gpu() -> Finding {
-    let driver = read("/proc/driver/nvidia/version");
-    let devices = (0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).count();
-    match (driver, devices, library("libcuda.so")) {
-        (_, 0, _) => limited("GPU", "no /dev/nvidia0: no NVIDIA GPU, or no driver for it".into()),
-        (driver, count, Some(_)) => {
-            let version =
-                driver.as_deref().and_then(|text| text.lines().next()).unwrap_or("unknown");
-            limited("GPU", format!("{count} ({version}); {NOT_USED}"))
-        }
-        (_, count, None) => {
-            limited("GPU", format!("{count}, but no libcuda.so; install the driver's libraries"))
-        }
-    }
-}
-
 fn nccl() -> Finding {
     match library("libnccl.so") {
-        Some(library) => limited("NCCL", format!("{library} is here; {NOT_USED}")),
+        Some(library) => {
+            limited("NCCL", format!("{library} is here; this version does not use it"))
+        }
         None => limited("NCCL", "no libnccl.so; no job needs one".into()),
     }
 }

@@ -96,6 +96,13 @@ impl Environment {
                 put("SPMD_CPUS", places.list());
             }
         } else {
+            if let Some(gpus) = &plan.gpus {
+                put("CUDA_VISIBLE_DEVICES", gpus.of(rank).into());
+                // Blocks of the program in a rank know no such ranks.
+                if std::env::var("SPMD_AS").is_ok_and(|mode| mode == "gpus") {
+                    put("SPMD_AS", "threads".into());
+                }
+            }
             for (name, value) in job.map(|job| job.environment(rank)).unwrap_or_default() {
                 put(&name, value);
             }

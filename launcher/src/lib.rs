@@ -23,6 +23,7 @@ mod error;
 mod event;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod gpus;
 #[cfg(unix)]
 mod input;
 mod job;

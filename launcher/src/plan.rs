@@ -13,6 +13,7 @@ use spmd_core::boot::variables::ARENA_SIZE;
 
 use crate::args::{self, Bind, JobOptions, Mode, OnFailure, Section, Stdin, Transport};
 use crate::error::{Error, usage};
+use crate::gpus::Gpus;
 use crate::mpi::hosts::{self, Host};
 use crate::topology::{self, Cpus};
 use crate::variables::{self, from_env, value_of};
@@ -21,6 +22,8 @@ use transport::{carrier, hybrid, ranks_under_mpi};
 /// A job that can be started.
 pub(crate) struct Plan {
     pub(crate) mode: Mode,
+    /// Those of its ranks, if each is to have one.
+    pub(crate) gpus: Option<Gpus>,
     pub(crate) transport: Transport,
     pub(crate) size: usize,
     pub(crate) programs: Vec<Program>,
@@ -76,26 +79,37 @@ impl Plan {
             Transport::Mpi => hybrid(mode, job.ranks_per_process)?,
             _ => (mode.unwrap_or(Mode::Processes), 1),
         };
-        let bind = job.bind.map_or_else(|| from_env("SPMD_BIND", Bind::None, args::bind), Ok)?;
+        let bind_given = job.bind.is_some() || env::var_os("SPMD_BIND").is_some();
+        let bind =
+            job.bind.clone().map_or_else(|| from_env("SPMD_BIND", Bind::None, args::bind), Ok)?;
+        let gpus = gpus(&job, mode, transport)?;
+        // From here on they are processes as others are.
+        let mode = if gpus.is_some() { Mode::Processes } else { mode };
         let grace = Duration::from_secs(2);
         let grace = job.grace.map_or_else(|| from_env("SPMD_GRACE", grace, args::duration), Ok)?;
         // The ranks read SPMD_TIMEOUT; nonsense in it is told once, here.
         from_env("SPMD_TIMEOUT", Duration::ZERO, args::seconds)?;
-        built_in(mode, transport)?;
+        built_in(transport)?;
 
         let several = sections.len() > 1;
         let mut programs = Vec::new();
         for section in sections {
             programs.push(Program::new(section, several, || match transport {
                 Transport::Mpi => ranks_under_mpi(&hosts, ranks_per_process),
-                _ => Ok(topology::parallelism()),
+                _ => Ok(gpus.as_ref().map_or_else(topology::parallelism, Gpus::room)),
             })?);
         }
         let arena_size = programs.first().and_then(|program| program.setting(ARENA_SIZE));
         let arena_size = value_of(ARENA_SIZE, arena_size, None, args::bytes)?;
         let size = programs.iter().map(|program| program.ranks).fold(0, usize::saturating_add);
+        gpus.as_ref().map_or(Ok(()), |gpus| gpus.check(size))?;
+        let bind = match (&gpus, bind) {
+            (Some(gpus), Bind::None) if !bind_given => gpus.binding(size, &topology::allowed()),
+            (_, bind) => bind,
+        };
         let plan = Plan {
             mode,
+            gpus,
             transport,
             size,
             programs,
@@ -209,16 +223,35 @@ impl Program {
     }
 }
 
-fn built_in(mode: Mode, transport: Transport) -> Result<(), Error> {
-    let option = match (mode, transport) {
-        (Mode::Gpus, _) => "--as gpus",
-        (_, Transport::Nccl) => "--transport nccl",
-        _ => return Ok(()),
-    };
-    usage(format!(
-        "{option} is not in this version, which runs processes, threads and virtual ranks over \
-         shared memory and MPI; leave it out"
-    ))
+fn built_in(transport: Transport) -> Result<(), Error> {
+    match transport {
+        Transport::Nccl => usage(
+            "--transport nccl is not in this version, in which data of GPUs go over shared memory \
+             and MPI; leave it out"
+                .into(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The GPUs of a job that asks for some.
+fn gpus(job: &JobOptions, mode: Mode, transport: Transport) -> Result<Option<Gpus>, Error> {
+    if mode != Mode::Gpus {
+        let option = match (&job.ranks_per_gpu, &job.gpus) {
+            (Some(_), _) => "--ranks-per-gpu",
+            (None, Some(_)) => "--gpus",
+            (None, None) => return Ok(None),
+        };
+        return usage(format!("{option} is for ranks that have a GPU each; add --as gpus"));
+    }
+    if transport == Transport::Mpi {
+        return usage(
+            "--as gpus is for one host in this version; under MPI use --as processes, and have \
+             ranks take the devices of their host in turn (`ctx.device()`)"
+                .into(),
+        );
+    }
+    Gpus::find(job.gpus.as_ref(), job.ranks_per_gpu.unwrap_or(1)).map(Some)
 }
 
 /// Reads `K=V`, or `K` for a variable that the launcher itself must have.

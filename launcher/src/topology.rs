@@ -39,7 +39,7 @@ impl Cpus {
         self.0.len()
     }
 
-    fn within(&self, other: &Cpus) -> Cpus {
+    pub(crate) fn within(&self, other: &Cpus) -> Cpus {
         Cpus(self.0.intersection(&other.0).copied().collect())
     }
 }

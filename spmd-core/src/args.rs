@@ -8,7 +8,7 @@ use crate::buffer::Place;
 use crate::call::{Call, Kind};
 use crate::comm::Comm;
 use crate::element::DType;
-use crate::error::Result;
+use crate::error::{Error, MixedPlaces, Result};
 use crate::op::ErasedOp;
 
 /// Carries a collective out in the arena that its ranks share.
@@ -157,6 +157,17 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn is_on_host(&self) -> bool {
         self.send.place == Place::Host && self.recv.place == Place::Host
+    }
+
+    /// What is wrong with the places of its memory, which are not all on the host.
+    #[cold]
+    pub(crate) fn out_of_reach(&self, call: &Call<'_>) -> Error {
+        let (send, recv) = (self.send.place, self.recv.place);
+        if self.send.is_some() && self.recv.is_some() && send != recv {
+            let call = call.to_string();
+            return Error::MixedPlaces(Box::new(MixedPlaces { call, send, recv }));
+        }
+        Error::out_of_reach(call)
     }
 }
 

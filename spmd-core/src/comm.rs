@@ -8,6 +8,7 @@ mod cluster_agreement;
 mod combining;
 mod communicator;
 mod context_offer;
+mod describe;
 mod elsewhere;
 mod entry;
 mod going;

@@ -5,7 +5,7 @@
 use crate::args::{Args, SingleRank};
 use crate::call::Call;
 use crate::comm::Comm;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::plane::{Numbered, Planes};
 
 /// Carries a call out.
@@ -56,7 +56,7 @@ unsafe fn without_planes(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Resul
 #[inline(always)]
 unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if !args.is_on_host() {
-        return Err(Error::out_of_reach(call));
+        return Err(args.out_of_reach(call));
     }
     // SAFETY: all is as `dispatch` asks for it (this function's contract), and the memory is the
     // host's, as was just looked at: an `Arena` asks for no more.

@@ -12,9 +12,9 @@ use std::panic::Location;
 use crate::call::Call;
 use crate::fault::Fault;
 pub use details::{
-    Argument, Boot, Corrupt, ElementType, Epoch, Length, Library, Panicked, PeerFailed,
-    RankOutOfRange, Reentrant, Serialize, Stopped, System, Timeout, Truncated, Unavailable,
-    Unreceived, User,
+    Argument, Boot, Corrupt, ElementType, Epoch, Length, Library, MixedPlaces, Panicked,
+    PeerFailed, RankOutOfRange, Reentrant, Serialize, Stopped, System, Timeout, Truncated,
+    Unavailable, Unreceived, User,
 };
 
 /// What the calls of this library return, and a rank's closure.
@@ -79,6 +79,8 @@ pub enum Error {
     Timeout(Box<Timeout>),
     /// An argument that no call can work with.
     Argument(Box<Argument>),
+    /// The buffers of a call are in different memories.
+    MixedPlaces(Box<MixedPlaces>),
     /// This build or this machine lacks what the call needs.
     Unavailable(Box<Unavailable>),
     /// Memory that another process writes holds what no correct rank would write.
@@ -112,6 +114,7 @@ impl Error {
             Error::Reentrant(it) => &**it,
             Error::Timeout(it) => &**it,
             Error::Argument(it) => &**it,
+            Error::MixedPlaces(it) => &**it,
             Error::Unavailable(it) => &**it,
             Error::Corrupt(it) => &**it,
             Error::Boot(it) => &**it,

@@ -36,6 +36,10 @@ impl Offload for Planes {
         let its = |it: &&Numbered| it.plane.is_for(spans_processes);
         Planes::some(self.0.iter().filter(its).cloned().collect())
     }
+
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|it| it.plane.name().to_owned()).collect()
+    }
 }
 
 /// A plane, with what tells a call that it carries out from others.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,29 @@ struct Failure {
     }
 };
 
+// The cards that `CUDA_VISIBLE_DEVICES` shows, by numbers or UUIDs, up to the first that is not there.
+const std::vector<int> &visible() {
+    static const std::vector<int> shown = [] {
+        std::vector<int> all;
+        const char *list = std::getenv("CUDA_VISIBLE_DEVICES");
+        if (!list) {
+            for (int card = 0; card < standin::cards(); ++card) all.push_back(card);
+            return all;
+        }
+        std::stringstream items(list);
+        for (std::string item; std::getline(items, item, ',');) {
+            bool named = item.rfind("GPU-", 0) == 0;
+            std::string number = named ? item.substr(item.size() - 2) : item;
+            char *end = nullptr;
+            long card = std::strtol(number.c_str(), &end, named ? 16 : 10);
+            if (number.empty() || *end || card < 0 || card >= standin::cards()) break;
+            all.push_back((int)card);
+        }
+        return all;
+    }();
+    return shown;
+}
+
 int refused(const char *function) {
     static const Failure failure;
     static std::atomic<int> calls{0}, lost{SUCCESS};
@@ -141,14 +165,14 @@ int cuGetErrorString(int code, const char **text) {
 
 int cuDeviceGetCount(int *count) {
     if (!initialized) return NOT_INITIALIZED;
-    *count = standin::cards();
+    *count = (int)visible().size();
     return SUCCESS;
 }
 
 int cuDeviceGet(int *device, int ordinal) {
     if (!initialized) return NOT_INITIALIZED;
-    if (ordinal < 0 || ordinal >= standin::cards()) return INVALID_DEVICE;
-    *device = ordinal;
+    if (ordinal < 0 || ordinal >= (int)visible().size()) return INVALID_DEVICE;
+    *device = visible()[ordinal];
     return SUCCESS;
 }
 
@@ -168,8 +192,11 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) {
     return SUCCESS;
 }
 
-int cuDeviceGetAttribute(int *value, int attribute, int) {
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
     switch (attribute) {
+        case 33: return *value = device + 1, SUCCESS;  // PCI bus,
+        case 34: return *value = 0, SUCCESS;           // device
+        case 50: return *value = 0xffff, SUCCESS;      // and domain, where no machine has one
         case 16: return *value = 2, SUCCESS;   // multiprocessors
         case 75: return *value = 9, SUCCESS;   // compute capability, major
         case 76: return *value = 0, SUCCESS;   // and minor

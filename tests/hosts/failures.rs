@@ -143,7 +143,9 @@ fn fail(world: &mut World, deed: &str, act: impl FnOnce(&mut World)) -> Ended {
     let _ = job.kill();
     let _ = job.wait();
     let text = fs::read_to_string(&out).unwrap_or_default();
-    let (took, ranks) = (took.unwrap_or(PATIENCE), ranks.unwrap_or(PATIENCE));
+    // Where nothing is left, the last rank may have ended since it was looked for ranks.
+    let last = if left.is_empty() { gone } else { PATIENCE };
+    let (took, ranks) = (took.unwrap_or(PATIENCE), ranks.unwrap_or(last));
     println!(
         "{}: {deed}: no rank after {:.2} s, status {code:?} after {:.2} s, nothing after {:.2} s, \
          left {left:?}\n{text}",

@@ -1,10 +1,10 @@
-//! Started collectives that a thread beside each rank carries out.
+//! Calls that a thread beside each rank carries out.
 
 use std::thread;
 use std::time::Duration;
 
 use spmd::prelude::*;
-use spmd_conformance::{persistent, random, requests, started};
+use spmd_conformance::{beside, persistent, random, requests, started};
 
 use crate::{everywhere, most};
 
@@ -38,6 +38,13 @@ fn random_programs() -> Result<()> {
             run.map_err(|error| format!("program {number}: {error}").into())
         })
     })
+}
+
+/// Messages to and from a rank that makes no call.
+#[test]
+fn messages_go_on_while_the_rank_computes() -> Result<()> {
+    let places = [(2, 1, "threads"), (2, 2, "threads")];
+    everywhere("progress::messages_go_on_while_the_rank_computes", &places, HELPED, beside::goes_on)
 }
 
 /// What the library does in many steps is over when a rank has asked a few times, all of which it

@@ -1,95 +1,18 @@
 //! Large messages.
 
-use std::fs;
-use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use spmd::Requests;
 use spmd::prelude::*;
-use spmd::{ANY, Requests};
+use spmd_conformance::beside;
 
 use crate::{HELPED, everywhere, support};
 
-/// More than a message that comes without its sender, less and more than two ranks stage at a time.
-const LENGTHS: [usize; 3] = [5_000, 100_000, 3_000_000];
-
-/// A file by which ranks tell each other something without a call.
-fn told(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("spmd-{name}-{}", std::process::id()))
-}
-
-/// Ranks of other processes, too.
-fn agreed(ctx: &Ctx, name: &str) -> Result<PathBuf> {
-    ctx.broadcast_object((ctx.rank() == 0).then(|| told(name)).as_ref(), 0)
-}
-
-/// A rank that makes no call gets its message: its sender, which waits until it has, goes on, whether
-/// it has sent before or after the receive was posted.
+/// Messages to and from a rank that makes no call.
 #[test]
 fn they_go_on_while_the_rank_computes() -> Result<()> {
-    everywhere("messages::they_go_on_while_the_rank_computes", &[2], |ctx| {
-        let file = agreed(ctx, "goes-on")?;
-        for (turn, len) in (0..).zip(LENGTHS.into_iter().flat_map(|len| [len; 2])) {
-            let late = turn % 2 == 1;
-            ctx.barrier()?;
-            if ctx.rank() == 1 {
-                if late {
-                    thread::sleep(Duration::from_millis(50));
-                }
-                ctx.ssend(&vec![turn; len], 0, 7)?;
-                fs::write(&file, "gone")?;
-            } else {
-                if !late {
-                    thread::sleep(Duration::from_millis(50));
-                }
-                let request = ctx.irecv(vec![9; len + 1], ANY, 7)?;
-                let start = Instant::now();
-                while !file.exists() {
-                    assert!(
-                        start.elapsed() < Duration::from_secs(60),
-                        "{len} elements stand still"
-                    );
-                    std::hint::spin_loop();
-                }
-                fs::remove_file(&file)?;
-                let (got, status) = request.wait()?;
-                assert_eq!((status.source(), status.tag(), status.len()), (1, 7, len));
-                assert_eq!(got, [vec![turn; len], vec![9]].concat());
-            }
-        }
-        Ok(())
-    })
-}
-
-/// A rank that makes no call sends its message: its receiver, which waits for it, goes on.
-#[test]
-fn sends_go_on_while_the_rank_computes() -> Result<()> {
-    everywhere("messages::sends_go_on_while_the_rank_computes", &[2], |ctx| {
-        let file = agreed(ctx, "sends")?;
-        for len in LENGTHS {
-            ctx.barrier()?;
-            if ctx.rank() == 1 {
-                thread::sleep(Duration::from_millis(50));
-                assert_eq!(ctx.recv_vec::<usize>(0, 7)?.0, vec![len; len]);
-                fs::write(&file, "come")?;
-                assert_eq!(ctx.recv_vec::<usize>(0, 7)?.0, [1]);
-            } else {
-                let request = ctx.isend(vec![len; len], 1, 7)?;
-                let start = Instant::now();
-                while !file.exists() {
-                    assert!(
-                        start.elapsed() < Duration::from_secs(60),
-                        "{len} elements stand still"
-                    );
-                    std::hint::spin_loop();
-                }
-                fs::remove_file(&file)?;
-                ctx.send(&[1usize], 1, 7)?;
-                assert_eq!(request.wait()?, vec![len; len]);
-            }
-        }
-        Ok(())
-    })
+    everywhere("messages::they_go_on_while_the_rank_computes", &[2, 3], beside::goes_on)
 }
 
 /// They match in the order in which they were posted, among those that go on in calls, of which there

@@ -66,6 +66,8 @@ fn outside_of_mpi() -> Result<(), Error> {
 pub(super) fn hybrid(mode: Option<Mode>, each: Option<usize>) -> Result<(Mode, usize), Error> {
     match (mode, each.unwrap_or(1)) {
         (None | Some(Mode::Processes), 1) => Ok((Mode::Processes, 1)),
+        // Told with what else such ranks cannot have.
+        (Some(Mode::Gpus), each) => Ok((Mode::Gpus, each)),
         (None | Some(Mode::Threads), k) if each.is_some() => Ok((Mode::Threads, k)),
         (Some(Mode::Virtual), k) if each.is_some() => Ok((Mode::Virtual, k)),
         (Some(Mode::Processes), k) => usage(format!(

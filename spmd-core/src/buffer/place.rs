@@ -1,5 +1,7 @@
 //! Where memory is.
 
+use std::fmt;
+
 /// Where the elements of a buffer are.
 ///
 /// ```
@@ -14,4 +16,13 @@ pub enum Place {
     Host,
     /// On the device of this number, which a plane reaches.
     Device(u32),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host => f.write_str("the host"),
+            Place::Device(ordinal) => write!(f, "device {ordinal}"),
+        }
+    }
 }

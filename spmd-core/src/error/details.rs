@@ -5,6 +5,7 @@ use std::time::Duration;
 
 #[cfg(doc)]
 use super::Error;
+use crate::buffer::Place;
 use crate::fault::Fault;
 
 /// What [`Error::PeerFailed`] tells.
@@ -183,6 +184,21 @@ pub struct Timeout {
 pub struct Argument {
     /// What is wrong, and what to do.
     pub text: String,
+}
+
+/// What [`Error::MixedPlaces`] tells.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error(
+    "{call}: the send buffer is on {send}, the receive buffer on {recv}; the buffers of a call are in one memory: copy one of them there first"
+)]
+pub struct MixedPlaces {
+    /// The call, with its source line.
+    pub call: String,
+    /// Where its send buffer is.
+    pub send: Place,
+    /// Where its receive buffer is.
+    pub recv: Place,
 }
 
 /// What [`Error::Unavailable`] tells.

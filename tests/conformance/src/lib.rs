@@ -5,6 +5,7 @@
 
 #![allow(missing_docs, missing_debug_implementations, reason = "it has no users but tests")]
 
+pub mod beside;
 pub mod case;
 pub mod cases;
 pub mod communicators;

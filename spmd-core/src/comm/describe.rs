@@ -1,0 +1,31 @@
+//! A communicator in words.
+
+use super::communicator::Comm;
+
+impl Comm {
+    /// How the ranks of this communicator reach each other, in words: how many there are and what they
+    /// are, what carries their messages, and the planes that are asked for each collective before the
+    /// algorithms of shared memory are taken, the first first (`local` and `staged` are for buffers on
+    /// GPUs). For people: the text may change. One rank calls it, without the others.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// let said = Spmd::new(2).threads().run(|ctx| Ok(ctx.describe()))?;
+    /// assert_eq!(said[0], "2 ranks, as threads; messages: shared memory; planes: none");
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let (size, mode) = (self.size(), self.endpoint.world.mode);
+        let here = self.scope.here.len();
+        let over = match &self.beyond.cluster {
+            Some(cluster) if here < size => {
+                format!("shared memory among {here} of them, else {}", cluster.fabric.name())
+            }
+            _ => "shared memory".into(),
+        };
+        let planes = self.offload.as_ref().map_or_else(Vec::new, |offload| offload.names());
+        let planes = if planes.is_empty() { "none".into() } else { planes.join(", ") };
+        format!("{size} ranks, as {mode}; messages: {over}; planes: {planes}")
+    }
+}
