@@ -8,12 +8,14 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
 
 /// Members of the workspace that are not published, and so have no archive.
-const NOT_PUBLISHED: [&str; 8] = [
+const NOT_PUBLISHED: [&str; 10] = [
     "xtask",
     "spmd-layers",
     "spmd-surface",
     "spmd-loopback",
     "spmd-conformance",
+    "spmd-matrix",
+    "spmd-forbidden",
     "spmd-examples",
     "spmd-tests",
     "spmd-benches",
