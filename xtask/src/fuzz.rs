@@ -12,7 +12,7 @@ use crate::tools::{self, built, cargo, command, root};
 /// What cargo-fuzz builds with: the counters that tell libFuzzer where an input leads.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Zsanitizer=address";
+     -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address";
 /// Seconds for each target.
 const SHORT: &str = "4";
 const FULL: &str = "600";
@@ -32,6 +32,7 @@ pub(crate) fn run() -> Outcome {
     if !is_full() {
         // It takes longer to compile than it runs.
         build.args(["--config", "profile.release.opt-level=1"]);
+        build.args(["--config", "profile.release.codegen-units=16"]);
     }
     build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
     let programs = folder.join(&host).join("release");

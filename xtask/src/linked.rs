@@ -15,6 +15,11 @@ const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
 /// Files of tests that know such a build.
 const FILES: [&str; 4] = ["mpi", "linked", "ulfm", "hosts"];
 
+/// What `--full` alone runs here: it takes minutes, and sees of the library what other tests see, or
+/// what those over the loaded libraries do.
+const LONG: [&str; 6] =
+    ["programs::", "progress::", "polling::", "hybrid_of", "communicators_", "agents"];
+
 /// Open MPI, as its compiler tells where it lies.
 struct OpenMpi {
     compiler: PathBuf,
@@ -85,20 +90,21 @@ impl OpenMpi {
             let mut tests = cargo(&["nextest", "run", "--no-fail-fast"]);
             tests.args(["--success-output", "immediate"]).args(options);
             if !full {
-                tests.args(["-E", "not test(programs::)"]);
+                let others = LONG.map(|name| format!("not test({name})")).join(" and ");
+                tests.args(["-E", &others]);
             }
             self.prepare(&mut tests);
             return Ok(vec![tests]);
         }
         let programs = programs::build(&options, |cargo| self.prepare(cargo))?;
         // Each starts several processes.
-        let alone = ["--test-threads=1", "--skip", "programs::"];
-        let alone = if full { &alone[..1] } else { &alone };
+        let others = LONG.iter().flat_map(|name| ["--skip", name]).filter(|_| !full);
+        let alone: Vec<&str> = ["--test-threads=1"].into_iter().chain(others).collect();
         let own = programs::of(&programs, "spmd-mpi/src/lib.rs")?;
         let all = [own].into_iter().chain(programs::in_folder(&programs, "tests"));
         Ok(all
             .map(|program| {
-                let mut test = program.command(&[], alone);
+                let mut test = program.command(&[], &alone);
                 self.prepare(&mut test);
                 test
             })

@@ -24,7 +24,8 @@ pub(crate) fn run() -> Outcome {
     // At once, so that each is compiled with the same features. `hostile` is a peer that writes
     // where it must not, among processes; `loopback` are worlds of several processes in one, where
     // an MPI would read and write what the sanitizer does not see.
-    let tests = chosen(&host, &UNFIT, |tests| {
+    let left_out: Vec<&str> = UNFIT.iter().chain(long()).copied().collect();
+    let tests = chosen(&host, &left_out, |tests| {
         tests.args(["--features", "corosensei/sanitizer"]);
         let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
         tests.args(packages.iter().flat_map(|it| ["--package", it]));
@@ -80,6 +81,10 @@ fn sanitized(mut command: Command) -> Command {
 /// types, or in threads that are started by the program.
 const LONG: [&str; 3] = ["matrix::every_type", "folded_by_ranks", "matrix::threads_of_a_rank"];
 
+fn long() -> &'static [&'static str] {
+    if is_full() { &[] } else { &LONG }
+}
+
 /// Runs the tests of the loopback fabric under ThreadSanitizer. The standard library as it comes is
 /// not built for it, so that what it orders by fences is not seen (`tsan.supp`).
 pub(crate) fn races() -> Outcome {
@@ -87,8 +92,7 @@ pub(crate) fn races() -> Outcome {
     if !has_runtime(&host, "tsan") {
         return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
     }
-    let left_out = if is_full() { &[][..] } else { &LONG };
-    let mut tests = chosen(&host, left_out, |tests| {
+    let mut tests = chosen(&host, long(), |tests| {
         tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
         tests.arg("--target-dir").arg(built("races"));
     });
