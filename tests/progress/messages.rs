@@ -1,10 +1,12 @@
 //! Large messages.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
-use spmd::Requests;
+use spmd::buffer::{View, ViewMut};
 use spmd::prelude::*;
+use spmd::{Buffer, BufferMut, Requests};
 use spmd_conformance::beside;
 
 use crate::{HELPED, everywhere, support};
@@ -170,4 +172,58 @@ fn the_time_limit_ends_them() {
     });
     let error = ended.expect_err("it waits too long").to_string();
     assert!(error.contains("300ms") && error.contains(file!()), "{error}");
+}
+
+/// A buffer whose end looks at what it borrows.
+struct Looks<'a>(Vec<u8>, &'a Cell<usize>);
+
+impl Drop for Looks<'_> {
+    fn drop(&mut self) {
+        self.1.set(self.1.get() + 1);
+    }
+}
+
+// SAFETY: the view is the vector's.
+unsafe impl Buffer for Looks<'_> {
+    type Elem = u8;
+
+    fn view(&self) -> View<'_> {
+        self.0.view()
+    }
+}
+
+// SAFETY: the view is the vector's.
+unsafe impl BufferMut for Looks<'_> {
+    fn view_mut(&mut self) -> ViewMut<'_> {
+        self.0.view_mut()
+    }
+}
+
+/// Whatever becomes of a request in a scope, its buffer has ended when the scope has.
+#[test]
+fn buffers_end_before_their_scope() -> Result<()> {
+    everywhere("messages::buffers_end_before_their_scope", &[2], |ctx| {
+        let peer = 1 - ctx.rank();
+        let ended = Cell::new(0);
+        let make = || Looks(vec![7; 50_000], &ended);
+        let short = ctx.requests(|requests| {
+            requests.isend(make(), peer, 1)?;
+            let waited = requests.irecv(make(), peer, 1)?;
+            requests.isend(vec![1u8; 60_000], peer, 2)?;
+            // Too short for its message.
+            requests.irecv(make(), peer, 2)?;
+            waited.wait().map(drop)
+        });
+        assert!(matches!(short, Err(Error::Truncated(_))), "{short:?}");
+        assert_eq!(ended.replace(0), 3);
+        ctx.barrier()?;
+        // Nobody sends this; the scope takes it back.
+        let failed = ctx.requests(|requests| {
+            requests.irecv(make(), peer, 3)?;
+            Err::<(), _>("deliberate".into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(ended.get(), 1);
+        Ok(())
+    })
 }

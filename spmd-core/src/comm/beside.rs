@@ -1,6 +1,7 @@
 //! Messages that the thread beside a rank carries out, as rank and thread share them.
 
 use std::cell::{RefCell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
@@ -11,7 +12,6 @@ use super::going::Going;
 use crate::buffer::ViewMut;
 use crate::call::Call;
 use crate::error::{Error, Result};
-use crate::panics::quietly;
 use crate::pooled::Pooled;
 use crate::rank::{NO_MESSAGE, Status};
 use crate::transport::Transport;
@@ -51,14 +51,14 @@ impl<B> Kept<B> {
 /// How many receives of a rank its thread looks after at a time; more go on in the rank's calls.
 pub(super) const RECEIVES: usize = 64;
 
-/// One, with what is shared with the thread of a receive.
-type GoingBeside = (Pooled<dyn Going>, Option<Arc<ReceiveBeside>>);
+/// One as a request, and as rank and thread share it.
+type GoingReceive = (Pooled<dyn Going>, Arc<ReceiveBeside>);
 
-/// Those of an agent.
+/// Such receives of an agent.
 #[derive(Default)]
 pub(super) struct Beside {
     /// Those that may not be over.
-    all: RefCell<Vec<GoingBeside>>,
+    all: RefCell<Vec<GoingReceive>>,
     pub(super) looks: Arc<Looks>,
 }
 
@@ -75,9 +75,8 @@ impl Beside {
         self.looks.receives.load(Relaxed) < RECEIVES
     }
 
-    /// Keeps one until it is over.
-    pub(super) fn add(&self, going: Pooled<dyn Going>, receive: Option<Arc<ReceiveBeside>>) {
-        self.looks.receives.fetch_add(usize::from(receive.is_some()), Relaxed);
+    pub(super) fn add(&self, going: Pooled<dyn Going>, receive: Arc<ReceiveBeside>) {
+        self.looks.receives.fetch_add(1, Relaxed);
         self.all.borrow_mut().push((going, receive));
     }
 
@@ -91,17 +90,14 @@ impl Beside {
     }
 
     fn look_for_all(&self) {
-        let over: Vec<_> =
-            self.all.borrow_mut().extract_if(.., |(going, _)| going.is_over()).collect();
-        let receives = over.iter().filter(|(_, receive)| receive.is_some()).count();
-        self.looks.receives.fetch_sub(receives, Relaxed);
-        quietly(|| drop(over));
-        let all = self.all.borrow();
-        let receives = || all.iter().filter_map(|(_, receive)| receive.as_ref());
-        if let Some(first) = receives().find(|receive| !receive.has_come()) {
+        let mut all = self.all.borrow_mut();
+        let before = all.len();
+        all.retain(|(going, _)| !going.is_over());
+        self.looks.receives.fetch_sub(before - all.len(), Relaxed);
+        if let Some((_, first)) = all.iter().find(|(_, receive)| !receive.has_come()) {
             first.deliver();
         }
-        for receive in receives() {
+        for (_, receive) in &*all {
             receive.goes_on();
         }
     }
@@ -121,8 +117,7 @@ impl Beside {
 
     /// Takes receives back whose messages have not come.
     pub(super) fn give_up(&self) {
-        let all = self.all.borrow();
-        all.iter().filter_map(|(_, receive)| receive.as_ref()).for_each(|it| it.give_up());
+        self.all.borrow().iter().for_each(|(_, receive)| receive.give_up());
     }
 }
 
@@ -288,8 +283,11 @@ impl Startable for Landing {
 
     fn run(self: Box<Self>) -> Result<()> {
         let Landing { comm, call, mut view, receive } = *self;
-        let received = receive.carry_out(&comm, &call, &mut view);
+        let carry_out = || receive.carry_out(&comm, &call, &mut view);
+        // To look at values of the program's own type may panic.
+        let received = catch_unwind(AssertUnwindSafe(carry_out));
         receive.endpoint.ends_started();
+        let received = received.unwrap_or_else(|payload| resume_unwind(payload));
         *receive.status.lock() = Some(received?);
         Ok(())
     }

@@ -20,6 +20,7 @@ use super::sending::await_message;
 use crate::buffer::{BufferMut, ViewMut};
 use crate::call::Call;
 use crate::error::Result;
+use crate::panics::quietly;
 use crate::pooled::Pooled;
 use crate::progress::Progress;
 use crate::rank::Status;
@@ -61,11 +62,11 @@ impl Comm {
     ) -> Result<Request<R>> {
         let noted = self.note(&call);
         let receive = Arc::new(ReceiveBeside::new(self, pattern, &outstanding.beside.looks));
-        let buf = Pooled::new(Kept::new(buf));
-        // SAFETY: nobody else has it yet. The type stays the same but for a lifetime: the buffer stays where it is, and nobody
-        // uses it, until the receive is over: `Receiving::finished` alone takes it out, and it lives as
-        // long as the thread goes on, as `outstanding` keeps it until then. What it borrows lives as
-        // long (this function's contract).
+        let buf: Pooled<_> = Pooled::new(Kept::new(buf));
+        // SAFETY: nobody else has it yet. The type stays the same but for a lifetime: the buffer stays
+        // where it is, and nobody uses it, until the thread is through with the receive, as what the
+        // call does at its end alone takes it out. What it borrows lives as long (this function's
+        // contract).
         let view = unsafe { transmute::<ViewMut<'_>, ViewMut<'static>>(buf.lent().view_mut()) };
         let landing =
             Landing { comm: self.beside(), call: call.clone(), view, receive: receive.clone() };
@@ -73,42 +74,37 @@ impl Comm {
         let polled = self.endpoint.world.joined;
         // SAFETY: what it uses is its own, but for the buffer, see above.
         let handle = unsafe { helper.start_call(Box::new(landing), polled)? };
-        receive.post(come);
-        let (comm, result) = (outstanding.comm(self), Pooled::new(Cell::new(None)));
-        let receive_here = receive.clone();
-        let receiving = Receiving {
-            comm,
-            call,
-            noted,
-            receive,
-            handle,
-            buf,
-            gives,
-            result: result.clone(),
-            tests: Cell::new(0),
+        let result = Pooled::new(Cell::new(None));
+        let (place, ended) = (result.clone(), receive.clone());
+        let end = move |_| {
+            // SAFETY: the thread is through with the call, and so with its view.
+            let buf = unsafe { buf.take() };
+            // Its end, or what becomes of it, may be anything.
+            quietly(|| {
+                if let (Some(buf), Some(status)) = (buf, ended.take_status()) {
+                    place.set(Some(gives(buf, status)));
+                }
+            });
         };
-        let going = goes(Pooled::new(receiving));
-        // SAFETY: the type stays the same but for a lifetime. What `buf` borrows lives until the
-        // receive is over (this function's contract); then the buffer is in `result`, which has a type
-        // that cannot outlive it, or is gone with the last that has it: `outstanding` forgets it then.
-        let going =
-            unsafe { transmute::<Pooled<dyn Going + 'a>, Pooled<dyn Going + 'static>>(going) };
-        outstanding.beside.add(going.clone(), Some(receive_here));
+        // SAFETY: what `buf` borrows lives until the receive is over (this function's contract); then
+        // it is in `result`, which has a type that cannot outlive it, or is gone.
+        unsafe { handle.at_end(end) };
+        receive.post(come);
+        let (comm, tests) = (outstanding.comm(self), Cell::new(0));
+        let going = Receiving { comm, call, noted, receive: receive.clone(), handle, tests };
+        let going = goes(Pooled::new(going));
+        outstanding.beside.add(going.clone(), receive);
         Ok(Request::going(going, result))
     }
 }
 
 /// Such a receive, as the rank has it.
-struct Receiving<B, R> {
+struct Receiving {
     comm: Rc<Comm>,
     call: Call<'static>,
     noted: Noted,
     receive: Arc<ReceiveBeside>,
     handle: StartedHandle,
-    /// The thread's until it is over.
-    buf: Pooled<Kept<B>>,
-    gives: fn(B, Status) -> R,
-    result: Pooled<Cell<Option<R>>>,
     /// How many times it was asked for.
     tests: Cell<u32>,
 }
@@ -116,7 +112,7 @@ struct Receiving<B, R> {
 /// How many times a program asks whether a receive is over before it is looked whether it can be.
 const RARELY: u32 = 64;
 
-impl<B: BufferMut, R> Receiving<B, R> {
+impl Receiving {
     /// Takes it back if no message can come any more, or has not come for too long.
     fn look_for_the_end(&self, waited: Duration) {
         let mut ready = || {
@@ -133,19 +129,9 @@ impl<B: BufferMut, R> Receiving<B, R> {
             self.receive.withdraw(Some(error));
         }
     }
-
-    /// It is over: gives its buffer back, once.
-    fn finished(&self) {
-        // SAFETY: the thread is through with the buffer, and whoever runs here, the agent that has
-        // started it (`Going::check_own`, and requests are of one thread), does not hold it.
-        let buf = unsafe { self.buf.take() };
-        if let (Some(buf), Some(status)) = (buf, self.receive.take_status()) {
-            self.result.set(Some((self.gives)(buf, status)));
-        }
-    }
 }
 
-impl<B: BufferMut, R> Going for Receiving<B, R> {
+impl Going for Receiving {
     fn completion(&self) -> &Completion {
         self.handle.completion()
     }
@@ -203,11 +189,7 @@ impl<B: BufferMut, R> Going for Receiving<B, R> {
     }
 
     fn failure(&self) -> Result<()> {
-        self.handle.failure()?;
-        if self.is_over() {
-            self.finished();
-        }
-        Ok(())
+        self.handle.failure()
     }
 
     fn is_settled(&self) -> bool {

@@ -74,7 +74,7 @@ impl Comm {
         if handle.is_over() {
             handle.result()?;
         }
-        let sent = goes(Pooled::new(Sent { comm, call, noted, to, handle, gives: None }));
+        let sent = goes(Pooled::new(Sent { comm, call, noted, to, handle }));
         if !sent.is_over() {
             outstanding.sends(sent.clone());
         }
@@ -153,15 +153,13 @@ impl<B: Buffer, R> Startable for Sending<B, R> {
 }
 
 /// A send that goes on.
-pub(super) struct Sent<'a> {
+pub(super) struct Sent {
     pub(super) comm: Rc<Comm>,
     pub(super) call: Call<'static>,
     pub(super) noted: Noted,
     /// A world rank.
     pub(super) to: usize,
     pub(super) handle: StartedHandle,
-    /// Gives the buffer back, where that has stayed with the rank; called once it is over.
-    pub(super) gives: Option<Box<dyn Fn() + 'a>>,
 }
 
 /// Waits, as for this message and on record, for what `on` can bring about. An error that ends the
@@ -178,7 +176,7 @@ pub(super) fn await_message(
     waiter.until_by(on, || over().then_some(()))
 }
 
-impl Going for Sent<'_> {
+impl Going for Sent {
     fn completion(&self) -> &Completion {
         self.handle.completion()
     }
@@ -222,11 +220,7 @@ impl Going for Sent<'_> {
     }
 
     fn failure(&self) -> Result<()> {
-        self.handle.failure()?;
-        if self.is_over() {
-            self.gives.iter().for_each(|gives| gives());
-        }
-        Ok(())
+        self.handle.failure()
     }
 
     fn is_settled(&self) -> bool {

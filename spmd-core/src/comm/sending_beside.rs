@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::beside::Kept;
 use super::communicator::Comm;
-use super::going::{Going, goes};
+use super::going::goes;
 use super::outstanding::Outstanding;
 use super::request::Request;
 use super::send_order::SendTurn;
@@ -16,6 +16,7 @@ use super::sending::Sent;
 use crate::buffer::{Buffer, View};
 use crate::call::Call;
 use crate::error::Result;
+use crate::panics::quietly;
 use crate::pooled::Pooled;
 use crate::transport::message::SendMode;
 use crate::transport::shared::record::Noted;
@@ -37,10 +38,9 @@ impl Comm {
     ) -> Result<Request<R>> {
         let to = self.scope.group.world(dest);
         let buf: Pooled<_> = Pooled::new(Kept::new(buf));
-        // SAFETY: the type stays the same but for a lifetime. The buffer stays where it is, and is
-        // read alone, until the send is over: `gives` below alone takes it out, and it lives as long as
-        // the thread goes on, as `outstanding` keeps it until then. What it borrows lives as long (this
-        // function's contract).
+        // SAFETY: nobody else has it yet. The type stays the same but for a lifetime: the buffer stays
+        // where it is, and is read alone, until the thread is through with the send, as what the call
+        // does at its end alone takes it out. What it borrows lives as long (this function's contract).
         let view = unsafe { transmute::<View<'_>, View<'static>>(buf.lent().view()) };
         let sending = Sending {
             comm: self.beside(),
@@ -54,21 +54,23 @@ impl Comm {
         let polled = self.endpoint.world.joined;
         // SAFETY: what it uses is its own, but for the buffer, see above.
         let handle = unsafe { helper.start_call(Box::new(sending), polled)? };
-        let (comm, result) = (outstanding.comm(self), Pooled::new(Cell::new(None)));
+        let result = Pooled::new(Cell::new(None));
         let place = result.clone();
-        let gives: Box<dyn Fn() + 'a> = Box::new(move || {
-            // SAFETY: the thread is through with it, as `Sent::failure` calls this when it is.
+        let end = move |well| {
+            // SAFETY: the thread is through with the call, and so with its view.
             let buf = unsafe { buf.take() };
-            buf.into_iter().for_each(|buf| place.set(Some(gives(buf))));
-        });
-        let sent = goes(Pooled::new(Sent { comm, call, noted, to, handle, gives: Some(gives) }));
-        // SAFETY: the type stays the same but for a lifetime. What `buf` borrows lives until the send
-        // is over (this function's contract); then the buffer is in `result`, which has a type that
-        // cannot outlive it, or is gone with the last that has it: `outstanding` forgets it then.
-        let sent =
-            unsafe { transmute::<Pooled<dyn Going + 'a>, Pooled<dyn Going + 'static>>(sent) };
-        outstanding.beside.add(sent.clone(), None);
-        Ok(Request::going(sent, result))
+            // Its end, or what becomes of it, may be anything.
+            quietly(|| {
+                if let Some(buf) = buf.filter(|_| well) {
+                    place.set(Some(gives(buf)));
+                }
+            });
+        };
+        // SAFETY: what `buf` borrows lives until the send is over (this function's contract); then it
+        // is in `result`, which has a type that cannot outlive it, or is gone.
+        unsafe { handle.at_end(end) };
+        let sent = Sent { comm: outstanding.comm(self), call, noted, to, handle };
+        Ok(Request::going(goes(Pooled::new(sent)), result))
     }
 }
 

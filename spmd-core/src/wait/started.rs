@@ -75,7 +75,12 @@ pub(super) struct StartedEntry {
     refused: Cell<bool>,
     /// Whom its end is told that has handed it over.
     told: Option<Arc<HandedCall>>,
+    /// What is done before anybody sees that it is over.
+    at_end: Cell<Option<AtEnd>>,
 }
+
+/// Is told whether the call went well.
+pub(super) type AtEnd = Box<dyn FnOnce(bool)>;
 
 /// How far a call is.
 enum Stage {
@@ -153,8 +158,8 @@ impl StartedEntry {
     fn at(stage: Stage, bell: Bell<'_>, told: Option<Arc<HandedCall>>) -> StartedEntry {
         let (agent, bell) = (scheduler::key(), (bell.place(), bell.is_polled()));
         let (over, outcome, polls, refused) = Default::default();
-        let stage = RefCell::new(stage);
-        StartedEntry { stage, over, outcome, agent, bell, polls, refused, told }
+        let (stage, at_end) = (RefCell::new(stage), Cell::default());
+        StartedEntry { stage, over, outcome, agent, bell, polls, refused, told, at_end }
     }
 
     /// One that another thread carries out, which rings the bell when it is over.
@@ -185,6 +190,7 @@ impl StartedEntry {
             }
             let Some(outcome) = ended_elsewhere(call) else { return Progress::default() };
             *stage = Stage::Over;
+            drop(stage);
             return self.ends(outcome);
         }
         if let Stage::Waits(call) = &*stage {
@@ -235,7 +241,15 @@ impl StartedEntry {
         }
     }
 
+    /// Has this done before anybody sees that it is over, by the agent that has started it.
+    pub(super) fn at_end(&self, run: AtEnd) {
+        self.at_end.set(Some(run));
+    }
+
     fn ends(&self, outcome: Outcome) -> Progress {
+        if let Some(run) = self.at_end.take() {
+            run(matches!(outcome, Ok(Ok(()))));
+        }
         match &self.told {
             Some(handed) => handed.complete(outcome),
             None => self.outcome.set(Some(outcome)),
