@@ -341,7 +341,8 @@ fn mistakes_on_device_buffers_are_reported() -> Result<()> {
         refused(block.clone(), other_place, &["do not match", "tests/gpu.rs"]);
         let both_places =
             |ctx: &Ctx| ctx.allreduce(&[1.0f32; 10], &mut ctx.device()?.zeros::<f32>(10)?, Sum);
-        refused(block.clone(), both_places, &["the device that its memory is on"]);
+        let told = "the send buffer is on the host, the receive buffer on device 0";
+        refused(block.clone(), both_places, &[told, "tests/gpu.rs"]);
         let own_operation = |ctx: &Ctx| {
             let mut buffer = ctx.device()?.zeros::<f32>(10)?;
             ctx.allreduce_in_place(&mut buffer, Op::new(|a: f32, b: f32| a - b))
