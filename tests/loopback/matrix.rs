@@ -24,8 +24,13 @@ fn everywhere(
     job: impl Fn(Shape) -> Job,
     body: impl Fn(&Ctx) -> Result<()> + Send + Sync + Clone + 'static,
 ) {
-    // Under ThreadSanitizer each takes half a minute: threads and virtual ranks, several a process.
-    let shapes = if cfg!(races) && !full() { &[SHAPES[1], SHAPES[3]][..] } else { &SHAPES[..] };
+    // With a sanitizer each takes a minute: threads and virtual ranks, several a process, and of
+    // them threads alone, where it looks for what these do at a time.
+    let shapes = match (full(), cfg!(races), cfg!(sanitizer)) {
+        (false, true, _) => &[SHAPES[1]][..],
+        (false, _, true) => &[SHAPES[1], SHAPES[3]],
+        _ => &SHAPES,
+    };
     for &shape in shapes {
         let ran = job(shape).run(body.clone());
         ran.results().map(drop).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
@@ -101,7 +106,14 @@ fn collectives_as_requests() {
 /// A thread beside each rank carries them out.
 #[test]
 fn collectives_beside_their_ranks() {
-    for seed in 0..if full() { 20 } else { 4 } {
+    let seeds = if full() {
+        0..20
+    } else if cfg!(sanitizer) {
+        1..3
+    } else {
+        0..4
+    };
+    for seed in seeds {
         let shape = SHAPES[seed as usize % 3];
         let job = if seed < 2 { quiet(shape) } else { slow(shape, seed) };
         let ran = job.block(|block| block.progress(Progress::Thread)).run(|ctx| {

@@ -131,6 +131,9 @@ fn chosen(host: &str, left_out: &[&str], which: impl FnOnce(&mut Command)) -> Co
     let nextest = runner::has_nextest();
     let mut tests = cargo(if nextest { &["nextest", "run"] } else { &["test"] });
     tests.args(["--target", host]);
+    if !is_full() {
+        tools::unoptimised(&mut tests);
+    }
     which(&mut tests);
     let names = left_out.iter();
     if nextest {

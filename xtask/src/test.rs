@@ -111,9 +111,7 @@ fn conformance() -> Outcome {
 fn loom() -> Outcome {
     let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
     let mut command = cargo(&["test", "--package", "spmd-core", "--lib"]);
-    // Optimised, it takes longer to compile than it runs.
-    let plain = ["dev", "test"].map(|profile| format!("profile.{profile}.opt-level=0"));
-    command.args(plain.iter().flat_map(|setting| ["--config", setting]));
+    tools::unoptimised(&mut command);
     // With a target of its own, these flags do not reach build scripts, which thus stay built.
     command.args(["--target", &host, "loom"]).env("RUSTFLAGS", "--cfg loom");
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");

@@ -47,6 +47,12 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Has cargo leave out the optimisation of tests that take longer to compile with it than they run.
+pub(crate) fn unoptimised(command: &mut Command) {
+    let plain = ["dev", "test"].map(|profile| format!("profile.{profile}.opt-level=0"));
+    command.args(plain.iter().flat_map(|setting| ["--config", setting]));
+}
+
 /// What a command wrote to its standard output; `None` if it could not be run, or failed.
 pub(crate) fn output(mut command: Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok()?;
