@@ -69,7 +69,7 @@ fn flat() -> Result<()> {
 #[test]
 fn every_type() -> Result<()> {
     for mpi in Mpi::all().iter().take(1) {
-        cluster("every_type", mpi, (3, 1, "threads"), &[], |ctx| cases(ctx, ALL_TYPES))?;
+        cluster("every_type", mpi, FLAT, &[], |ctx| cases(ctx, ALL_TYPES))?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(crate) fn run() -> Outcome {
     build.args(["--target", &host]).arg("--target-dir").arg(&folder);
     if !is_full() {
         // It takes longer to compile than it runs.
-        build.args(["--config", "profile.release.opt-level=1"]);
+        build.args(["--config", "profile.release.opt-level=0"]);
         build.args(["--config", "profile.release.codegen-units=16"]);
     }
     build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
