@@ -17,6 +17,13 @@ uint64_t number(const char *name, uint64_t otherwise) {
     return value && *value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
+// Memory that is closed and opened is new to ThreadSanitizer each time.
+#ifdef __SANITIZE_THREAD__
+constexpr bool CLOSES = false;
+#else
+constexpr bool CLOSES = true;
+#endif
+
 size_t pages(size_t bytes) {
     size_t page = sysconf(_SC_PAGESIZE);
     return (std::max<size_t>(bytes, 1) + page - 1) / page * page;
@@ -25,35 +32,52 @@ size_t pages(size_t bytes) {
 }  // namespace
 
 void Record::finish() {
+    __tsan_release(this);
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex);
     done = true;
     changed.notify_all();
 }
 
 void Record::wait() {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [this] { return done; });
+    {
+        Inside inside;
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [this] { return done; });
+    }
+    __tsan_acquire(this);
 }
 
 bool Record::is_done() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return done;
+    bool over;
+    {
+        Inside inside;
+        std::lock_guard<std::mutex> lock(mutex);
+        over = done;
+    }
+    if (over) {
+        __tsan_acquire(this);
+    }
+    return over;
 }
 
-std::shared_ptr<Record> Event::get() {
+Mark Event::get() {
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex);
     return last;
 }
 
-void Event::set(std::shared_ptr<Record> record) {
+void Event::set(const Mark &mark) {
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex);
-    last = std::move(record);
+    last = mark;
 }
 
 Stream::Stream(uint64_t seed) : chance_(seed), thread_([this] { run(); }) {}
 
 Stream::~Stream() {
     {
+        Inside inside;
         std::lock_guard<std::mutex> lock(mutex_);
         ends_ = true;
     }
@@ -62,31 +86,36 @@ Stream::~Stream() {
 }
 
 void Stream::put(std::function<void()> work) {
+    auto *put = new std::function<void()>(std::move(work));
+    __tsan_release(put);
+    Inside inside;
     {
         std::lock_guard<std::mutex> lock(mutex_);
-        queue_.push_back(std::move(work));
+        queue_.push_back(put);
     }
     filled_.notify_all();
 }
 
-std::shared_ptr<Record> Stream::mark() {
-    auto record = std::make_shared<Record>();
-    put([record] { record->finish(); });
-    return record;
+Mark Stream::mark() {
+    Mark mark(std::make_shared<Record>());
+    put([mark] { mark->finish(); });
+    return mark;
 }
 
 void Stream::run() {
     for (;;) {
-        std::function<void()> work;
+        std::function<void()> *work;
         {
+            Inside inside;
             std::unique_lock<std::mutex> lock(mutex_);
             filled_.wait(lock, [this] { return ends_ || !queue_.empty(); });
             if (queue_.empty()) {
                 return;
             }
-            work = std::move(queue_.front());
+            work = queue_.front();
             queue_.pop_front();
         }
+        __tsan_acquire(work);
         // Mostly at once, now and then late.
         uint64_t chance = chance_() % 16;
         if (chance == 0) {
@@ -94,12 +123,14 @@ void Stream::run() {
         } else if (chance < 4) {
             std::this_thread::yield();
         }
-        work();
+        (*work)();
+        delete work;
     }
 }
 
 uint64_t Memory::take(size_t bytes) {
     size_t page = sysconf(_SC_PAGESIZE), room = pages(bytes);
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
     if (room > all_ - used_) {
         return 0;
@@ -112,7 +143,7 @@ uint64_t Memory::take(size_t bytes) {
     char *place = (char *)whole + page;
     mprotect(place, room, PROT_READ | PROT_WRITE);
     std::memset(place, 0xb5, room);
-    if (inside_ == 0) {
+    if (CLOSES && inside_ == 0) {
         mprotect(place, room, PROT_NONE);
     }
     used_ += room;
@@ -122,6 +153,7 @@ uint64_t Memory::take(size_t bytes) {
 
 bool Memory::give(uint64_t place) {
     size_t page = sysconf(_SC_PAGESIZE);
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = taken_.find(place);
     if (found == taken_.end()) {
@@ -134,6 +166,7 @@ bool Memory::give(uint64_t place) {
 }
 
 size_t Memory::free_bytes() {
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
     return all_ - used_;
 }
@@ -145,15 +178,17 @@ void Memory::protect(int how) {
 }
 
 void Memory::enter() {
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (inside_++ == 0) {
+    if (inside_++ == 0 && CLOSES) {
         protect(PROT_READ | PROT_WRITE);
     }
 }
 
 void Memory::leave() {
+    Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (--inside_ == 0) {
+    if (--inside_ == 0 && CLOSES) {
         protect(PROT_NONE);
     }
 }
@@ -163,6 +198,7 @@ Card::Card(int ordinal)
 
 Stream *Card::open_stream() {
     static std::atomic<uint64_t> opened{0};
+    Inside inside;
     uint64_t seed = number("SPMD_STANDIN_SEED", 1) * 1000003 + opened++;
     auto stream = std::make_unique<Stream>(seed);
     Stream *handle = stream.get();
@@ -174,6 +210,7 @@ Stream *Card::open_stream() {
 bool Card::close_stream(Stream *stream) {
     std::unique_ptr<Stream> ends;
     {
+        Inside inside;
         std::lock_guard<std::mutex> lock(mutex);
         auto found = streams.find(stream);
         if (found == streams.end()) {
@@ -186,12 +223,17 @@ bool Card::close_stream(Stream *stream) {
 }
 
 void Card::synchronize() {
-    std::vector<std::shared_ptr<Record>> marks;
+    std::vector<Mark> marks;
     {
-        std::lock_guard<std::mutex> lock(mutex);
-        for (auto &[handle, stream] : streams) {
-            marks.push_back(stream->mark());
-        }
+        Inside inside;
+        mutex.lock();
+    }
+    for (auto &[handle, stream] : streams) {
+        marks.push_back(stream->mark());
+    }
+    {
+        Inside inside;
+        mutex.unlock();
     }
     for (auto &mark : marks) {
         mark->wait();

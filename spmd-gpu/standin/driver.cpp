@@ -76,6 +76,7 @@ struct Launch {
 };
 
 bool is_stream(Stream *stream) {
+    standin::Inside inside;
     std::lock_guard<std::mutex> lock(current->mutex);
     return current->streams.count(stream) > 0;
 }
@@ -318,7 +319,7 @@ int cuStreamSynchronize(Stream *stream) {
 
 int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
     IN_STREAM(stream);
-    if (auto record = event->get()) stream->put([record] { record->wait(); });
+    if (auto mark = event->get()) stream->put([mark] { mark->wait(); });
     return SUCCESS;
 }
 
@@ -341,12 +342,12 @@ int cuEventRecord(Event *event, Stream *stream) {
 }
 
 int cuEventQuery(Event *event) {
-    auto record = event->get();
-    return !record || record->is_done() ? SUCCESS : NOT_READY;
+    auto mark = event->get();
+    return !mark || mark->is_done() ? SUCCESS : NOT_READY;
 }
 
 int cuEventSynchronize(Event *event) {
-    if (auto record = event->get()) record->wait();
+    if (auto mark = event->get()) mark->wait();
     return SUCCESS;
 }
 
@@ -412,7 +413,7 @@ int cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, unsign
         const char *from = (const char *)arguments[at];
         launch->arguments.emplace_back(from, from + kernel->sizes[at]);
     }
-    current->work(stream, [launch] {
+    current->work(stream, [launch = std::move(launch)] {
         std::vector<void *> places;
         for (auto &argument : launch->arguments) places.push_back(argument.data());
         launch->kernel->launch(launch->grid, launch->block, places.data());

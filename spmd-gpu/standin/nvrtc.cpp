@@ -96,10 +96,14 @@ int nvrtcDestroyProgram(Program **program) {
 int nvrtcCompileProgram(Program *program, int count, const char *const *options) {
     char folder[] = "/tmp/spmd-standin-XXXXXX";
     if (!program || !mkdtemp(folder)) return INVALID_PROGRAM;
-    std::string path = folder, source = path + "/kernel.cpp", library = path + "/kernel.so";
-    std::vector<std::string> words = {"c++", "-O1", "-shared", "-fPIC", "-std=c++17", "-w",
+    std::string path = folder, source = path + "/kernel.cpp";
+    std::string object = path + "/kernel.o", library = path + "/kernel.so";
+    std::vector<std::string> words = {"c++", "-O1", "-c", "-fPIC", "-std=c++17", "-w",
                                       // As on a card: a sum and a product stay two steps.
                                       "-ffp-contract=off", "-include", KERNEL_HEADER};
+#ifdef SANITIZE
+    words.push_back(SANITIZE);
+#endif
     bool known = true;
     std::string definitions;
     for (int at = 0; at < count; at++) {
@@ -120,13 +124,14 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
     int status = known ? run(reduce, kept) : -1;
     if (status == 0) {
         { std::ofstream(source) << definitions << program->source << "\n" << entries(kept); }
-        words.insert(words.end(), {source, "-o", library});
+        words.insert(words.end(), {source, "-o", object});
         program->log.clear();
         status = run(words, program->log);
+        // Without the flags of a sanitizer, whose runtime the program has.
+        if (status == 0) status = run({"c++", "-shared", object, "-o", library}, program->log);
     }
     if (status == 0) program->code = content(library);
-    unlink(source.c_str());
-    unlink(library.c_str());
+    for (auto &file : {source, object, library}) unlink(file.c_str());
     rmdir(folder);
     if (!known) return INVALID_OPTION;
     return status == 0 && !program->code.empty() ? SUCCESS : COMPILATION;

@@ -3,44 +3,61 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::steps::Outcome;
 use crate::tools::{self, built, command, root};
 use crate::{programs, python};
 
-const FLAGS: [&str; 6] = ["-O1", "-g", "-shared", "-fPIC", "-std=c++17", "-pthread"];
+const FLAGS: [&str; 8] =
+    ["-O1", "-g", "-fPIC", "-std=c++17", "-pthread", "-Wall", "-Wextra", "-Werror"];
 
 pub(crate) fn run() -> Outcome {
-    if tools::output(command("c++", &["--version"])).is_none() {
+    if !has_compiler() {
         return Outcome::Skipped(
             "there is no C++ compiler (c++), of which the stand-in is made".into(),
         );
     }
-    match stand_in() {
+    match stand_in(None) {
         Ok(folder) => tests(folder),
         Err(why) => Outcome::failed(why),
     }
 }
 
-/// Builds the libraries of the stand-in into a folder.
-fn stand_in() -> Result<PathBuf, String> {
-    let (source, folder) = (root().join("spmd-gpu/standin"), built("standin"));
+pub(crate) fn has_compiler() -> bool {
+    tools::output(command("c++", &["--version"])).is_some()
+}
+
+/// Builds the libraries of the stand-in, and the kernels that it will compile, for this sanitizer, whose
+/// runtime is the one of the program that loads them. The folder that they are in.
+pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
+    let source = root().join("spmd-gpu/standin");
+    let folder = built("standin").join(sanitizer.unwrap_or("plain"));
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let sanitize = sanitizer.map(|name| format!("-fsanitize={name}"));
     let header = format!("-DKERNEL_HEADER=\"{}\"", source.join("kernel.h").display());
-    let libraries: [(&str, &[&str], &[&str]); 2] = [
-        ("libcuda.so.1", &["driver.cpp", "card.cpp"], &[]),
-        ("libnvrtc.so", &["nvrtc.cpp"], &[&header]),
-    ];
-    for (library, sources, flags) in libraries {
-        let mut compile = command("c++", &FLAGS);
-        compile.args(["-Wall", "-Wextra", "-Werror"]).args(flags);
-        compile.args(sources.iter().map(|name| source.join(name)));
-        compile.arg("-o").arg(folder.join(library)).arg("-ldl");
-        if let Some(wrong) = tools::watch(compile).wrong {
-            return Err(wrong);
+    let libraries =
+        [("libcuda.so.1", &["driver.cpp", "card.cpp"][..]), ("libnvrtc.so", &["nvrtc.cpp"])];
+    for (library, sources) in libraries {
+        let objects = sources.iter().map(|name| folder.join(name).with_extension("o"));
+        let objects: Vec<PathBuf> = objects.collect();
+        for (name, object) in sources.iter().zip(&objects) {
+            let mut compile = command("c++", &FLAGS);
+            compile.arg(&header).arg("-c").arg(source.join(name)).arg("-o").arg(object);
+            if let Some(flag) = &sanitize {
+                compile.arg(flag).arg(format!("-DSANITIZE=\"{flag}\""));
+            }
+            built_by(compile)?;
         }
+        let mut link = command("c++", &["-shared", "-pthread"]);
+        link.args(&objects).arg("-o").arg(folder.join(library)).arg("-ldl");
+        built_by(link)?;
     }
     Ok(folder)
+}
+
+fn built_by(compiler: Command) -> Result<(), String> {
+    tools::watch(compiler).wrong.map_or(Ok(()), Err)
 }
 
 fn tests(folder: PathBuf) -> Outcome {

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::runner;
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
+use crate::{gpu, runner};
 
 /// Tests of what memory is taken and where variables lie, which the sanitizer changes.
 const UNFIT: [&str; 2] =
@@ -77,6 +77,18 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
+/// Tests of what orders the uses of a device buffer.
+const ORDERED: [&str; 8] = [
+    "two",
+    "by_way_of_the_host",
+    "what_is_dropped_after_a_call",
+    "a_buffer_goes_from_rank_to_rank",
+    "ranks_share_a_buffer",
+    "who_writes_a_buffer",
+    "a_progress_thread",
+    "calls_that_go_on",
+];
+
 /// What `--full` alone runs: it takes minutes, and differs from other tests in who folds which
 /// types, or in threads that are started by the program.
 const LONG: [&str; 3] = ["matrix::every_type", "folded_by_ranks", "matrix::threads_of_a_rank"];
@@ -85,25 +97,61 @@ fn long() -> &'static [&'static str] {
     if is_full() { &[] } else { &LONG }
 }
 
-/// Runs the tests of the loopback fabric under ThreadSanitizer. The standard library as it comes is
-/// not built for it, so that what it orders by fences is not seen (`tsan.supp`).
+/// Runs the tests of the loopback fabric, and of device buffers, under ThreadSanitizer. The standard
+/// library as it comes is not built for it, so that what it orders by fences is not seen (`tsan.supp`).
 pub(crate) fn races() -> Outcome {
     let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
     if !has_runtime(&host, "tsan") {
         return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
     }
-    let mut tests = chosen(&host, long(), |tests| {
+    let mut loopback = chosen(&host, long(), |tests| {
         tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
-        tests.arg("--target-dir").arg(built("races"));
     });
     if !runner::has_nextest() {
         // What is captured goes through a lock of the standard library.
-        tests.args(["--nocapture", "--test-threads", "1"]);
+        loopback.args(["--nocapture", "--test-threads", "1"]);
     }
-    let flags =
-        "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
+    match races_on_devices(&host) {
+        Ok(devices) => Outcome::of_all([loopback].into_iter().chain(devices).map(raced)),
+        Err(why) => Outcome::failed(why),
+    }
+}
+
+/// The tests of device buffers on the stand-in card, with delays from some seeds: an access that no
+/// stream and no event orders after another one is a race there.
+fn races_on_devices(host: &str) -> Result<Vec<Command>, String> {
+    if !gpu::has_compiler() {
+        println!("There is no C++ compiler (c++), of which the stand-in card is made");
+        return Ok(Vec::new());
+    }
+    let card = gpu::stand_in(Some("thread"))?;
+    let seeds = if is_full() { 1..=200 } else { 1..=2 };
+    let command = |seed: u32| {
+        let mut tests = cargo(&["test", "--target", host, "--package", "spmd-tests"]);
+        if !is_full() {
+            tools::unoptimised(&mut tests);
+        }
+        tests.args(["--test", "gpu", "--"]).args(ORDERED);
+        on_card(&mut tests, &card);
+        tests.env("SPMD_STANDIN_SEED", seed.to_string());
+        tests
+    };
+    Ok(seeds.map(command).collect())
+}
+
+/// Has tests of devices run on this stand-in card.
+fn on_card(tests: &mut Command, card: &Path) {
+    tests.env("LD_LIBRARY_PATH", card).env("SPMD_REQUIRE_GPU", "1");
+}
+
+/// The command with ThreadSanitizer on, in a folder of its own.
+fn raced(mut command: Command) -> Command {
+    // What a program loads, the stand-in card, is to find its sanitizer there.
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Clink-arg=-rdynamic \
+                 --cfg sanitizer --cfg races";
     let flags = format!("{flags}{}", few_types());
-    tests.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("CARGO_TARGET_DIR", built("races"));
     let suppressions = tools::root().join("xtask/tsan.supp");
     // Processes that are killed leave their threads where they are. More memory than there is is an
     // error that the tests ask for.
@@ -111,8 +159,8 @@ pub(crate) fn races() -> Outcome {
         "suppressions={} report_thread_leaks=0 allocator_may_return_null=1",
         suppressions.display()
     );
-    tests.env("TSAN_OPTIONS", options);
-    Outcome::of(tests)
+    command.env("TSAN_OPTIONS", options);
+    command
 }
 
 fn is_full() -> bool {
