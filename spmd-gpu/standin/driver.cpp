@@ -55,7 +55,11 @@ const struct {
     {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 };
 
-bool initialized = false;
+// Whether it was initialised. It orders nothing.
+struct {
+    std::atomic<bool> value{false};
+    operator bool() const { return value.load(std::memory_order_relaxed); }
+} initialized;
 thread_local Card *current = nullptr;
 
 struct Kernel {
@@ -142,7 +146,7 @@ extern "C" {
 
 int cuInit(unsigned flags) {
     if (flags != 0) return INVALID_VALUE;
-    initialized = true;
+    initialized.value.store(true, std::memory_order_relaxed);
     return SUCCESS;
 }
 

@@ -21,18 +21,24 @@ pub(crate) fn run() -> Outcome {
     if let Err(why) = lend_launcher(&host) {
         return Outcome::failed(why);
     }
-    // At once, so that each is compiled with the same features. `hostile` is a peer that writes
-    // where it must not, among processes; `loopback` are worlds of several processes in one, where
-    // an MPI would read and write what the sanitizer does not see.
-    let left_out: Vec<&str> = UNFIT.iter().chain(long()).copied().collect();
-    let tests = chosen(&host, &left_out, |tests| {
+    // Always the same ones, so that each is compiled with the same features.
+    let packages = |tests: &mut Command| {
         tests.args(["--features", "corosensei/sanitizer"]);
         let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
         tests.args(packages.iter().flat_map(|it| ["--package", it]));
+    };
+    // `hostile` is a peer that writes where it must not, among processes; `loopback` are worlds of
+    // several processes in one, where an MPI would read and write what the sanitizer does not see.
+    let left_out: Vec<&str> = UNFIT.iter().chain(long()).copied().collect();
+    let tests = chosen(&host, &left_out, |tests| {
+        packages(tests);
         tests.args(["--no-fail-fast", "--lib", "--test", "hostile", "--test", "loopback"]);
         tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
     });
-    Outcome::of(sanitized(tests))
+    match on_card(&host, "address", &BOUNDS, 1, packages) {
+        Ok(devices) => Outcome::of_all([tests].into_iter().chain(devices).map(sanitized)),
+        Err(why) => Outcome::failed(why),
+    }
 }
 
 /// The names of a crate's files of tests.
@@ -64,7 +70,7 @@ fn lend_launcher(host: &str) -> Result<(), String> {
 /// not reach build scripts and macros.
 fn sanitized(mut command: Command) -> Command {
     // Sanitizers are not stable yet: this lets the stable compiler build with them.
-    let flags = format!("-Zsanitizer=address --cfg sanitizer{}", few_types());
+    let flags = format!("-Zsanitizer=address {LENT} --cfg sanitizer{}", few_types());
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // SIGSEGV is the library's, which tells a stack overflow. A second stack for each coroutine,
@@ -77,16 +83,20 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
-/// Tests of what orders the uses of a device buffer.
+/// What a program loads, the stand-in card, is to find its sanitizer there.
+const LENT: &str = "-Clink-arg=-rdynamic";
+
+/// Tests of device buffers: of where kernels read and write, and of what orders that.
+const BOUNDS: [&str; 3] = ["four", "by_way_of_the_host", "buffers_are_copied_and_checked"];
 const ORDERED: [&str; 8] = [
     "two",
     "by_way_of_the_host",
-    "what_is_dropped_after_a_call",
+    "what_is_dropped_after_a_call_has_been_used",
     "a_buffer_goes_from_rank_to_rank",
-    "ranks_share_a_buffer",
-    "who_writes_a_buffer",
-    "a_progress_thread",
-    "calls_that_go_on",
+    "ranks_share_a_buffer_that_they_read",
+    "who_writes_a_buffer_waits_for_all_that_read_it",
+    "a_progress_thread_keeps_the_order",
+    "calls_that_go_on_take_device_buffers",
 ];
 
 /// What `--full` alone runs: it takes minutes, and differs from other tests in who folds which
@@ -111,45 +121,47 @@ pub(crate) fn races() -> Outcome {
         // What is captured goes through a lock of the standard library.
         loopback.args(["--nocapture", "--test-threads", "1"]);
     }
-    match races_on_devices(&host) {
+    let seeds = if is_full() { 200 } else { 2 };
+    let package = |tests: &mut Command| {
+        tests.args(["--package", "spmd-tests"]);
+    };
+    match on_card(&host, "thread", &ORDERED, seeds, package) {
         Ok(devices) => Outcome::of_all([loopback].into_iter().chain(devices).map(raced)),
         Err(why) => Outcome::failed(why),
     }
 }
 
-/// The tests of device buffers on the stand-in card, with delays from some seeds: an access that no
-/// stream and no event orders after another one is a race there.
-fn races_on_devices(host: &str) -> Result<Vec<Command>, String> {
+/// These tests of device buffers, on a stand-in card that is built for the sanitizer as well, with
+/// delays from so many seeds: an access that no stream and no event orders after another one is a
+/// race there, and one behind the end of a buffer is found.
+fn on_card(
+    host: &str,
+    sanitizer: &str,
+    names: &[&str],
+    seeds: u32,
+    which: impl Fn(&mut Command),
+) -> Result<Vec<Command>, String> {
     if !gpu::has_compiler() {
         println!("There is no C++ compiler (c++), of which the stand-in card is made");
         return Ok(Vec::new());
     }
-    let card = gpu::stand_in(Some("thread"))?;
-    let seeds = if is_full() { 1..=200 } else { 1..=2 };
+    let card = gpu::stand_in(Some(sanitizer))?;
     let command = |seed: u32| {
-        let mut tests = cargo(&["test", "--target", host, "--package", "spmd-tests"]);
-        if !is_full() {
-            tools::unoptimised(&mut tests);
-        }
-        tests.args(["--test", "gpu", "--"]).args(ORDERED);
-        on_card(&mut tests, &card);
+        let mut tests = sanitizable("test", host);
+        which(&mut tests);
+        tests.args(["--test", "gpu", "--", "--exact"]).args(names);
+        tests.env("LD_LIBRARY_PATH", &card).env("SPMD_REQUIRE_GPU", "1");
         tests.env("SPMD_STANDIN_SEED", seed.to_string());
         tests
     };
-    Ok(seeds.map(command).collect())
-}
-
-/// Has tests of devices run on this stand-in card.
-fn on_card(tests: &mut Command, card: &Path) {
-    tests.env("LD_LIBRARY_PATH", card).env("SPMD_REQUIRE_GPU", "1");
+    Ok((1..=seeds).map(command).collect())
 }
 
 /// The command with ThreadSanitizer on, in a folder of its own.
 fn raced(mut command: Command) -> Command {
-    // What a program loads, the stand-in card, is to find its sanitizer there.
-    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Clink-arg=-rdynamic \
-                 --cfg sanitizer --cfg races";
-    let flags = format!("{flags}{}", few_types());
+    let flags =
+        "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
+    let flags = format!("{flags} {LENT}{}", few_types());
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
     command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("CARGO_TARGET_DIR", built("races"));
     let suppressions = tools::root().join("xtask/tsan.supp");
@@ -177,11 +189,7 @@ fn few_types() -> &'static str {
 /// time.
 fn chosen(host: &str, left_out: &[&str], which: impl FnOnce(&mut Command)) -> Command {
     let nextest = runner::has_nextest();
-    let mut tests = cargo(if nextest { &["nextest", "run"] } else { &["test"] });
-    tests.args(["--target", host]);
-    if !is_full() {
-        tools::unoptimised(&mut tests);
-    }
+    let mut tests = sanitizable(if nextest { "nextest" } else { "test" }, host);
     which(&mut tests);
     let names = left_out.iter();
     if nextest {
@@ -191,6 +199,16 @@ fn chosen(host: &str, left_out: &[&str], which: impl FnOnce(&mut Command)) -> Co
         tests.args(["-E", &all_but]);
     } else {
         tests.arg("--").args(names.flat_map(|test| ["--skip", test]));
+    }
+    tests
+}
+
+/// The command by which tests are built for a sanitizer.
+fn sanitizable(runner: &str, host: &str) -> Command {
+    let mut tests = cargo(if runner == "nextest" { &["nextest", "run"] } else { &["test"] });
+    tests.args(["--target", host]);
+    if !is_full() {
+        tools::unoptimised(&mut tests);
     }
     tests
 }
