@@ -1,6 +1,5 @@
 #include "card.h"
 
-#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -148,7 +147,7 @@ uint64_t Memory::take(size_t bytes) {
         mprotect(place, room, PROT_NONE);
     }
     // What is left of the last page is nobody's.
-    ASAN_POISON_MEMORY_REGION(place + bytes, room - bytes);
+    __asan_poison_memory_region(place + bytes, room - bytes);
     used_ += room;
     taken_[(uint64_t)place] = room;
     return (uint64_t)place;
@@ -162,7 +161,7 @@ bool Memory::give(uint64_t place) {
     if (found == taken_.end()) {
         return false;
     }
-    ASAN_UNPOISON_MEMORY_REGION((char *)place, found->second);
+    __asan_unpoison_memory_region((char *)place, found->second);
     munmap((char *)place - page, found->second + 2 * page);
     used_ -= found->second;
     taken_.erase(found);

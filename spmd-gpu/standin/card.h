@@ -31,6 +31,17 @@ inline void __tsan_acquire(void *) {}
 inline void __tsan_release(void *) {}
 #endif
 
+// To AddressSanitizer, memory that nobody may use.
+#ifdef __SANITIZE_ADDRESS__
+extern "C" {
+void __asan_poison_memory_region(const volatile void *, size_t);
+void __asan_unpoison_memory_region(const volatile void *, size_t);
+}
+#else
+inline void __asan_poison_memory_region(const volatile void *, size_t) {}
+inline void __asan_unpoison_memory_region(const volatile void *, size_t) {}
+#endif
+
 namespace standin {
 
 // As long as it lives, what this thread does is the card's own business.

@@ -12,8 +12,9 @@ use crate::{programs, runner};
 /// Debian's packages of what such a build needs.
 const PACKAGES: [&str; 3] = ["libopenmpi-dev", "openmpi-bin", "libclang-dev"];
 
-/// Files of tests that know such a build; the last of them under `--full` alone.
-const FILES: [&str; 4] = ["mpi", "linked", "ulfm", "hosts"];
+/// Files of tests that know such a build, and one more of them that `--full` alone runs.
+const FILES: [&str; 3] = ["mpi", "linked", "ulfm"];
+const LONG_FILE: &str = "hosts";
 
 /// What `--full` alone runs here: it takes minutes, and sees of the library what other tests see, or
 /// what those over the loaded libraries do.
@@ -79,8 +80,8 @@ impl OpenMpi {
 
     /// The tests; without cargo-nextest each file by itself.
     fn tests(&self, full: bool) -> Result<Vec<Command>, String> {
-        let files = &FILES[..if full { 4 } else { 3 }];
-        let files = files.iter().flat_map(|name| ["--test", name]);
+        let files = FILES.into_iter().chain(full.then_some(LONG_FILE));
+        let files = files.flat_map(|name| ["--test", name]);
         // These alone: the generator of the bindings needs features of `syn` that the other members
         // do not need, with which every procedural macro, and all that uses one, would be compiled
         // again.

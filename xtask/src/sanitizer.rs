@@ -1,5 +1,5 @@
 //! AddressSanitizer on the arenas and all that reads and writes them by raw pointers;
-//! ThreadSanitizer on worlds of several processes in one.
+//! ThreadSanitizer on worlds of several processes in one; both on device buffers.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn lend_launcher(host: &str) -> Result<(), String> {
 /// not reach build scripts and macros.
 fn sanitized(mut command: Command) -> Command {
     // Sanitizers are not stable yet: this lets the stable compiler build with them.
-    let flags = format!("-Zsanitizer=address {LENT} --cfg sanitizer{}", few_types());
+    let flags = format!("-Zsanitizer=address {EXPORT_RUNTIME} --cfg sanitizer{}", few_types());
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // SIGSEGV is the library's, which tells a stack overflow. A second stack for each coroutine,
@@ -83,8 +83,8 @@ fn sanitized(mut command: Command) -> Command {
     command
 }
 
-/// What a program loads, the stand-in card, is to find its sanitizer there.
-const LENT: &str = "-Clink-arg=-rdynamic";
+/// What a program loads, the stand-in card, finds its sanitizer there.
+const EXPORT_RUNTIME: &str = "-Clink-arg=-rdynamic";
 
 /// Tests of device buffers: of where kernels read and write, and of what orders that.
 const BOUNDS: [&str; 3] = ["four", "by_way_of_the_host", "buffers_are_copied_and_checked"];
@@ -161,14 +161,14 @@ fn on_card(
 fn raced(mut command: Command) -> Command {
     let flags =
         "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sanitizer --cfg races";
-    let flags = format!("{flags} {LENT}{}", few_types());
+    let flags = format!("{flags} {EXPORT_RUNTIME}{}", few_types());
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
     command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("CARGO_TARGET_DIR", built("races"));
     let suppressions = tools::root().join("xtask/tsan.supp");
     // Processes that are killed leave their threads where they are. More memory than there is is an
     // error that the tests ask for.
     let options = format!(
-        "suppressions={} report_thread_leaks=0 allocator_may_return_null=1",
+        "suppressions={} report_thread_leaks=0 allocator_may_return_null=1 handle_segv=0",
         suppressions.display()
     );
     command.env("TSAN_OPTIONS", options);

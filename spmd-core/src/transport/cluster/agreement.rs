@@ -102,6 +102,9 @@ pub(crate) fn agree(
             return Ok(Settled { processes: set, own, proposals });
         }
         (set, numbers) = processes.shrink()?;
+        // Whoever is told of another failure revokes it, and a library may not stand that while it
+        // still makes it (Open MPI 5: a null pointer): first all that live have it.
+        set.agree(true)?;
         own = true;
     }
 }
