@@ -168,7 +168,7 @@ fn raced(mut command: Command) -> Command {
     // Processes that are killed leave their threads where they are. More memory than there is is an
     // error that the tests ask for.
     let options = format!(
-        "suppressions={} report_thread_leaks=0 allocator_may_return_null=1 handle_segv=0",
+        "suppressions={} report_thread_leaks=0 allocator_may_return_null=1",
         suppressions.display()
     );
     command.env("TSAN_OPTIONS", options);
