@@ -100,7 +100,7 @@ fn each_missing_thing_is_an_error_that_says_what_to_do() {
 #[test]
 fn ranks_on_several_cards_are_told() {
     if stand_in() {
-        let texts = ["uses device 0, another rank device 1", "gpu_missing.rs"];
+        let texts = ["its ranks use several devices", "Nccl", "gpu_missing.rs"];
         assert_said(&[("SPMD_STANDIN_CARDS", Some("2"))], &texts);
     }
 }

@@ -28,6 +28,14 @@ mod select;
 mod split;
 mod window;
 
+/// What planes bring to calls that they make on the host for one that they carry out.
+#[doc(hidden)]
+pub mod args {
+    pub use crate::allgather::args as allgather;
+    pub use crate::alltoall::args as alltoall;
+    pub use crate::barrier::args as barrier;
+}
+
 pub use allgather::Allgather;
 pub use allgather::init::AllgatherInit;
 pub use allgather::requests::{AllgatherRequests, AllgatherStart};

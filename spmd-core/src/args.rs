@@ -159,15 +159,16 @@ impl<'a> Args<'a> {
         self.send.place == Place::Host && self.recv.place == Place::Host
     }
 
-    /// What is wrong with the places of its memory, which are not all on the host.
+    /// What is wrong with the places of its memory, which are not all on the host, where the planes that
+    /// there are gave these reasons.
     #[cold]
-    pub(crate) fn out_of_reach(&self, call: &Call<'_>) -> Error {
+    pub(crate) fn out_of_reach(&self, call: &Call<'_>, refused: &[String]) -> Error {
         let (send, recv) = (self.send.place, self.recv.place);
         if self.send.is_some() && self.recv.is_some() && send != recv {
             let call = call.to_string();
             return Error::MixedPlaces(Box::new(MixedPlaces { call, send, recv }));
         }
-        Error::out_of_reach(call)
+        Error::out_of_reach(call, refused)
     }
 }
 

@@ -328,7 +328,7 @@ impl<'a> Call<'a> {
 
     /// Takes note that the plane of this number carries it out: all ranks' calls, or none's.
     #[inline]
-    pub(crate) fn carried_by(&self, plane: u64) {
+    pub fn carried_by(&self, plane: u64) {
         self.add(PLANE, plane);
     }
 

@@ -1,5 +1,6 @@
 //! Communicators: a group of ranks and a number.
 
+mod attributes;
 mod beside;
 pub(crate) mod beyond;
 mod choices;
@@ -40,6 +41,7 @@ mod window;
 mod window_locks;
 mod window_requests;
 
+pub use attributes::Watch;
 pub use choices::Trial;
 pub use combining::CombiningCall;
 pub use communicator::Comm;

@@ -56,7 +56,9 @@ unsafe fn without_planes(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Resul
 #[inline(always)]
 unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if !args.is_on_host() {
-        return Err(args.out_of_reach(call));
+        let planes = comm.offload().map_or(&[][..], Planes::kept);
+        let refused: Vec<_> = planes.iter().filter_map(|it| it.plane.refusal(comm)).collect();
+        return Err(args.out_of_reach(call, &refused));
     }
     // SAFETY: all is as `dispatch` asks for it (this function's contract), and the memory is the
     // host's, as was just looked at: an `Arena` asks for no more.
@@ -100,6 +102,9 @@ unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
         if is_alone(comm, args) { &[] } else { comm.offload().map_or(&[][..], Planes::kept) };
     for Numbered { plane, id } in planes {
         let plane = &**plane;
+        if !args.is_on_host() {
+            plane.prepare(comm, call, args)?;
+        }
         if plane.serves(comm, args) {
             call.carried_by(*id);
             // SAFETY: all is as `dispatch` asks for it (this function's contract), and the plane

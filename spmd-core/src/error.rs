@@ -164,13 +164,14 @@ impl Error {
         Error::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
     }
 
-    /// Memory that the ranks of a call cannot reach.
+    /// Memory that the ranks of a call cannot reach, where planes gave these reasons.
     #[cold]
     #[doc(hidden)]
-    pub fn out_of_reach(call: &Call<'_>) -> Error {
+    pub fn out_of_reach(call: &Call<'_>, refused: &[String]) -> Error {
+        let why = "nothing here reaches the device that its memory is on";
         Error::unavailable(
             call.to_string(),
-            "nothing here reaches the device that its memory is on".into(),
+            [&[why.into()], refused].concat().join("; "),
             "copy the data to the host first, or add a plane that does (`spmd_gpu::Staged`)".into(),
         )
     }

@@ -6,7 +6,7 @@ pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
 pub use crate::comm::{
     Answer, CallGuard, CombiningCall, ContextOffer, Internals, LockOf, Part, RawWindow, Shown,
-    Starts, Steps, Trial,
+    Starts, Steps, Trial, Watch,
 };
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::dispatch;

@@ -70,6 +70,20 @@ pub trait Plane: fmt::Debug + Send + Sync {
     /// (`spans_processes`), or for others.
     fn is_for(&self, spans_processes: bool) -> bool;
 
+    /// Agrees with the other ranks on what it needs to know before it is asked whether it serves calls
+    /// on memory of a device. All ranks of the communicator call it before each such call that no plane
+    /// before it serves; where the call is started, on the communicator that carries it out.
+    ///
+    /// Errors: a rank has failed, left, or makes another call.
+    fn prepare(&self, _: &Comm, _: &Call<'_>, _: &Args<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Why it serves no calls of this communicator, where the ranks have found so, and what to do.
+    fn refusal(&self, _: &Comm) -> Option<String> {
+        None
+    }
+
     /// Whether it carries out such a call of this communicator.
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool;
 

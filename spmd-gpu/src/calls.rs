@@ -1,7 +1,9 @@
-//! Which calls are calls on a device.
+//! Which calls are calls on a device, and what ranks tell each other before one.
 
+use spmd_collectives::args as on_host;
 use spmd_core::buffer::Place;
-use spmd_core::internal::{Args, Kind};
+use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, dispatch};
+use spmd_core::{Comm, Element, Result};
 
 /// Whether it is a collective that planes carry out on devices, and all its memory is on one.
 pub(crate) fn is_on_device(args: &Args<'_>) -> bool {
@@ -36,4 +38,14 @@ fn carried_out(kind: Kind) -> bool {
             | Alltoallv
             | ReduceScatterv
     )
+}
+
+/// Each rank's words, on the host.
+pub(crate) fn allgather(comm: &Comm, call: &Call<'_>, own: &[u64]) -> Result<Vec<u64>> {
+    let mut all = vec![0u64; own.len() * comm.size()];
+    let send = Memory::host(own.as_ptr().cast(), Blocks::One(own.len()));
+    let recv = Memory::host(all.as_mut_ptr().cast(), Blocks::Equal(own.len()));
+    // SAFETY: both are this function's, and hold as many words; they are apart.
+    unsafe { dispatch(comm, call, &on_host::allgather(&u64::DTYPE, send, recv))? };
+    Ok(all)
 }

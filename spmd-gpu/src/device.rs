@@ -2,10 +2,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
+use parking_lot::Mutex;
 use spmd_core::{Comm, rank_local};
 
 use crate::driver::{self, Checked};
@@ -42,7 +45,20 @@ struct Inner {
     done: CudaEvent,
     /// Whether its rank has ended, which puts nothing into the stream any more.
     ended: AtomicBool,
+    /// What in the stream may wait for other ranks.
+    joint: Mutex<Vec<Weak<dyn Joint>>>,
 }
+
+/// Work on a device that other ranks must join, which may fail to.
+pub(crate) trait Joint: Send + Sync {
+    /// Looks whether they will, after the host has waited so long. Otherwise it ends the work.
+    ///
+    /// Errors: why they will not.
+    fn check(&self, waited: Duration) -> Result<(), GpuError>;
+}
+
+/// The host looks so often after ranks that a device waits for.
+const LOOK_EACH: Duration = Duration::from_millis(2);
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,7 +104,8 @@ impl Device {
         let event = || context.new_event(None).checked("cuEventCreate");
         let (ready, done) = (event()?, event()?);
         let ended = AtomicBool::new(false);
-        let inner = Inner { ordinal, context, stream, ready, done, ended };
+        let joint = Mutex::default();
+        let inner = Inner { ordinal, context, stream, ready, done, ended, joint };
         let device = Device { inner: Arc::new(inner) };
         OPENED.with(|all| all.0.borrow_mut().push(device.clone()));
         Ok(device)
@@ -124,9 +141,45 @@ impl Device {
 
     /// Waits until the device has done all that this rank has put into its stream.
     ///
-    /// Errors: what a kernel did wrong.
+    /// Errors: what a kernel did wrong; ranks that the device waits for have failed.
     pub fn synchronize(&self) -> Result<(), GpuError> {
-        self.inner.stream.synchronize().checked("cuStreamSynchronize")
+        let joint = self.joint();
+        if joint.is_empty() {
+            return self.inner.stream.synchronize().checked("cuStreamSynchronize");
+        }
+        let (start, mut next) = (Instant::now(), LOOK_EACH);
+        while !self.is_idle()? {
+            let waited = start.elapsed();
+            if waited >= next {
+                joint.iter().try_for_each(|it| it.check(waited))?;
+                next = waited + LOOK_EACH;
+                thread::sleep(Duration::from_micros(50));
+            }
+            thread::yield_now();
+        }
+        // What a communicator has ended without others is no result.
+        joint.iter().try_for_each(|it| it.check(start.elapsed()))
+    }
+
+    /// Has the host look after work while it waits for the device.
+    pub(crate) fn waits_for(&self, work: Weak<dyn Joint>) {
+        self.inner.joint.lock().push(work);
+    }
+
+    fn joint(&self) -> Vec<Arc<dyn Joint>> {
+        let mut all = self.inner.joint.lock();
+        all.retain(|it| it.strong_count() > 0);
+        all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether the device has done all that is in this rank's stream.
+    fn is_idle(&self) -> Result<bool, GpuError> {
+        self.inner.context.bind_to_thread().checked("cuCtxSetCurrent")?;
+        // SAFETY: a stream of this context, which lives as long as `self`.
+        match unsafe { sys::cuStreamQuery(self.inner.stream.cu_stream()) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => code.result().checked("cuStreamQuery").map(|()| true),
+        }
     }
 
     pub(crate) fn context(&self) -> &Arc<CudaContext> {

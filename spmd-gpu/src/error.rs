@@ -47,6 +47,55 @@ pub enum GpuError {
         /// The libraries that were looked for.
         tried: Vec<String>,
     },
+    /// NCCL is missing.
+    #[error(
+        "NCCL is not installed: none of {} can be loaded; install it or the Python package \
+         nvidia-nccl-cu13, or name the library in SPMD_NCCL_LIB",
+        list(tried)
+    )]
+    NcclMissing {
+        /// The libraries that were looked for.
+        tried: Vec<String>,
+    },
+    /// NCCL is older than what this library is written for.
+    #[error("{library} is NCCL {}.{}, and 2.18 is needed; install a newer one", found.0, found.1)]
+    NcclTooOld {
+        /// Which library.
+        library: String,
+        /// Its version, major and minor.
+        found: (i32, i32),
+    },
+    /// NCCL has failed: its communicator is of no use any more.
+    #[error("{call}: {text}; NCCL_DEBUG=INFO has it say more")]
+    Nccl {
+        /// Which of its functions, or what it did.
+        call: String,
+        /// Its words.
+        text: String,
+    },
+    /// Ranks that a device waits for have failed, or do something else.
+    #[error("the device waited for ranks that do not come: {text}")]
+    Abandoned {
+        /// What has stopped them.
+        text: String,
+    },
+    /// A rank sends another number of elements than its peer takes.
+    #[error(
+        "{call}: different counts: rank {from} of the communicator sends {sends} elements to rank \
+         {to}, which takes {takes}"
+    )]
+    Counts {
+        /// The call, with its source line.
+        call: String,
+        /// Who sends, a rank of the communicator.
+        from: usize,
+        /// How many elements.
+        sends: usize,
+        /// Who takes them.
+        to: usize,
+        /// How many it takes.
+        takes: usize,
+    },
     /// A library lacks a function.
     #[error("{library} lacks the function {name}; install a newer version")]
     SymbolMissing {

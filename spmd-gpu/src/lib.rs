@@ -5,10 +5,11 @@
 //! and all work on its buffers is in the order of that stream: a call on device buffers returns when
 //! all ranks have joined it, not when the device is done. To read a buffer on the host waits for that.
 //!
-//! What carries the calls out is a plane: [`Local`], for ranks of one process on one device, whose
-//! kernels fold all ranks' elements at once, in the canonical order of `spmd`, so that the bits are
-//! those of the host; or [`Staged`], for all others, by way of the host. A program that names both has
-//! its calls carried out by the first that can.
+//! What carries the calls out is a plane: [`Nccl`], for ranks with a GPU each, by NVIDIA's library;
+//! [`Local`], for ranks of one process on one device, whose kernels fold all ranks' elements at once, in
+//! the canonical order of `spmd`, so that the bits are those of the host; or [`Staged`], for all others,
+//! by way of the host. A program that names several, as all that [`planes`] gives, has its calls carried
+//! out by the first that can.
 //!
 //! ```
 //! use spmd_core::{Result, Spmd, op::Sum};
@@ -42,6 +43,7 @@ mod error;
 mod library;
 mod listed;
 mod local;
+mod nccl;
 mod nvrtc;
 mod probe;
 mod stage;
@@ -52,5 +54,12 @@ pub use device::{Device, OnDevice};
 pub use error::GpuError;
 pub use listed::{Listed, devices};
 pub use local::Local;
+pub use nccl::Nccl;
 pub use probe::{Found, Probe, probe};
 pub use staged::Staged;
+
+/// All planes of this crate, the fastest for the ranks of a communicator first: for
+/// `spmd::run_on_planes`, or each for [`Spmd::plane`](spmd_core::Spmd::plane).
+pub fn planes() -> [std::sync::Arc<dyn spmd_core::internal::Plane>; 3] {
+    [Nccl::new(), Local::new(), Staged::new()]
+}

@@ -52,12 +52,17 @@ fn listed(ordinal: u32) -> Result<Listed, GpuError> {
         attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
         attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
     );
-    let mut bytes = sys::CUuuid { bytes: [0; 16] };
-    // SAFETY: it writes one number of 16 bytes.
-    unsafe { sys::cuDeviceGetUuid_v2(&mut bytes, device) }.result().checked("cuDeviceGetUuid")?;
     let kind = if name.contains(" MIG ") { "MIG" } else { "GPU" };
-    let uuid = uuid(kind, bytes.bytes.map(|byte| byte as u8));
+    let uuid = uuid(kind, identity(device)?);
     Ok(Listed { name, memory, uuid, pci })
+}
+
+/// The UUID of a device, or of a part of one.
+pub(crate) fn identity(device: sys::CUdevice) -> Result<[u8; 16], GpuError> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: it writes one number of 16 bytes.
+    unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result().checked("cuDeviceGetUuid")?;
+    Ok(uuid.bytes.map(|byte| byte as u8))
 }
 
 /// As `nvidia-smi -L` writes it.

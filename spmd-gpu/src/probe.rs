@@ -5,6 +5,7 @@ use std::fmt;
 use crate::device::Device;
 use crate::driver;
 use crate::error::GpuError;
+use crate::nccl::Table;
 use crate::nvrtc::Nvrtc;
 
 /// A library that was found.
@@ -27,10 +28,12 @@ pub struct Probe {
     pub devices: Vec<Result<(String, usize), GpuError>>,
     /// The compiler of kernels.
     pub nvrtc: Result<Found, GpuError>,
+    /// NVIDIA's library for ranks on several GPUs.
+    pub nccl: Result<Found, GpuError>,
 }
 
 impl Probe {
-    /// Whether ranks can use a device here.
+    /// Whether ranks can use a device here; only ranks on several GPUs need NCCL.
     ///
     /// Errors: the first thing that is missing.
     pub fn ready(&self) -> Result<(), GpuError> {
@@ -55,6 +58,7 @@ impl fmt::Display for Probe {
         };
         line("CUDA driver", &self.driver)?;
         line("NVRTC", &self.nvrtc)?;
+        line("NCCL", &self.nccl)?;
         for (ordinal, device) in self.devices.iter().enumerate() {
             match device {
                 Ok((name, bytes)) => writeln!(f, "device {ordinal}: {name}, {} GiB", bytes >> 30)?,
@@ -85,5 +89,6 @@ pub fn probe() -> Probe {
     let devices = devices.collect();
     let nvrtc =
         Nvrtc::get().map(|nvrtc| Found { version: nvrtc.version(), path: nvrtc.path.clone() });
-    Probe { driver, devices, nvrtc }
+    let nccl = Table::get().map(|nccl| Found { version: nccl.version(), path: nccl.path.clone() });
+    Probe { driver, devices, nvrtc, nccl }
 }

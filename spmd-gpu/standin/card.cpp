@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace standin {
@@ -29,7 +31,32 @@ size_t pages(size_t bytes) {
     return (std::max<size_t>(bytes, 1) + page - 1) / page * page;
 }
 
+// `SPMD_STANDIN_FAIL`, `function:number:code`: which call of a function, from 1, fails with which code.
+// From what a card does not recover from, all calls fail after it.
+struct Failure {
+    std::string function;
+    int number = 0, code = 0;
+
+    Failure() {
+        const char *value = std::getenv("SPMD_STANDIN_FAIL");
+        char name[64];
+        if (value && std::sscanf(value, "%63[^:]:%d:%d", name, &number, &code) == 3) function = name;
+    }
+};
+
+// The first of the driver's codes that a card does not recover from.
+constexpr int LOST = 700;
+
 }  // namespace
+
+int refused(const char *function) {
+    static const Failure failure;
+    static std::atomic<int> calls{0}, lost{0};
+    if (lost) return lost;
+    if (failure.function != function || ++calls != failure.number) return 0;
+    if (failure.code >= LOST) lost = failure.code;
+    return failure.code;
+}
 
 void Record::finish() {
     __tsan_release(this);
@@ -92,6 +119,7 @@ void Stream::put(std::function<void()> work) {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         queue_.push_back(put);
+        left_++;
     }
     filled_.notify_all();
 }
@@ -100,6 +128,19 @@ Mark Stream::mark() {
     Mark mark(std::make_shared<Record>());
     put([mark] { mark->finish(); });
     return mark;
+}
+
+bool Stream::is_idle() {
+    bool idle;
+    {
+        Inside inside;
+        std::lock_guard<std::mutex> lock(mutex_);
+        idle = left_ == 0;
+    }
+    if (idle) {
+        __tsan_acquire(this);
+    }
+    return idle;
 }
 
 void Stream::run() {
@@ -125,6 +166,10 @@ void Stream::run() {
         }
         (*work)();
         delete work;
+        __tsan_release(this);
+        Inside inside;
+        std::lock_guard<std::mutex> lock(mutex_);
+        left_--;
     }
 }
 

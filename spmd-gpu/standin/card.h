@@ -115,6 +115,8 @@ public:
     void put(std::function<void()> work);
     // A record of all that is in the queue now.
     Mark mark();
+    // Whether it has done all that was put into it.
+    bool is_idle();
 
 private:
     void run();
@@ -123,6 +125,8 @@ private:
     std::condition_variable filled_;
     std::deque<std::function<void()> *> queue_;
     bool ends_ = false;
+    // What was put into it and is not done.
+    size_t left_ = 0;
     std::mt19937_64 chance_;
     std::thread thread_;
 };
@@ -168,6 +172,8 @@ struct Card {
 };
 
 int cards();
+// The code that a call of a function is wanted to fail with, 0 if it is not (`SPMD_STANDIN_FAIL`).
+int refused(const char *function);
 Card &card(int ordinal);
 
 }  // namespace standin

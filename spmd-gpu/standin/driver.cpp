@@ -85,19 +85,6 @@ bool is_stream(Stream *stream) {
     return current->streams.count(stream) > 0;
 }
 
-// `SPMD_STANDIN_FAIL`, `function:number:code`: which call of a function, from 1, fails with which code.
-// From what a card does not recover from, all calls fail after it.
-struct Failure {
-    std::string function;
-    int number = 0, code = SUCCESS;
-
-    Failure() {
-        const char *value = std::getenv("SPMD_STANDIN_FAIL");
-        char name[64];
-        if (value && std::sscanf(value, "%63[^:]:%d:%d", name, &number, &code) == 3) function = name;
-    }
-};
-
 // The cards that `CUDA_VISIBLE_DEVICES` shows, by numbers or UUIDs, up to the first that is not there.
 const std::vector<int> &visible() {
     static const std::vector<int> shown = [] {
@@ -121,22 +108,13 @@ const std::vector<int> &visible() {
     return shown;
 }
 
-int refused(const char *function) {
-    static const Failure failure;
-    static std::atomic<int> calls{0}, lost{SUCCESS};
-    if (lost) return lost;
-    if (failure.function != function || ++calls != failure.number) return SUCCESS;
-    if (failure.code >= ILLEGAL_ADDRESS) lost = failure.code;
-    return failure.code;
-}
-
 }  // namespace
 
 // The error that a call without a current card is, or that is wanted of it.
 #define IN_CONTEXT \
     if (!initialized) return NOT_INITIALIZED; \
     if (!current) return INVALID_CONTEXT; \
-    if (int code = refused(__func__)) return code
+    if (int code = standin::refused(__func__)) return code
 
 #define IN_STREAM(stream) \
     IN_CONTEXT; \
@@ -212,7 +190,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 
 int cuDevicePrimaryCtxRetain(Card **context, int device) {
     if (!initialized) return NOT_INITIALIZED;
-    if (int code = refused(__func__)) return code;
+    if (int code = standin::refused(__func__)) return code;
     *context = &standin::card(device);
     return SUCCESS;
 }
@@ -319,6 +297,11 @@ int cuStreamSynchronize(Stream *stream) {
     IN_STREAM(stream);
     stream->mark()->wait();
     return SUCCESS;
+}
+
+int cuStreamQuery(Stream *stream) {
+    IN_STREAM(stream);
+    return stream->is_idle() ? SUCCESS : NOT_READY;
 }
 
 int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {

@@ -9,7 +9,9 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, command, root};
 use crate::{programs, python};
 
-const FLAGS: [&str; 5] = ["-O1", "-g", "-fPIC", "-std=c++17", "-pthread"];
+/// Numbers as on the host: integers go around, and a product and a sum are rounded each.
+const FLAGS: [&str; 7] =
+    ["-O1", "-g", "-fPIC", "-std=c++17", "-pthread", "-fwrapv", "-ffp-contract=off"];
 /// With a sanitizer, GCC warns of its own library.
 const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 
@@ -37,8 +39,12 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let sanitize = sanitizer.map(|name| format!("-fsanitize={name}"));
     let header = format!("-DKERNEL_HEADER=\"{}\"", source.join("kernel.h").display());
-    let libraries =
-        [("libcuda.so.1", &["driver.cpp", "card.cpp"][..]), ("libnvrtc.so", &["nvrtc.cpp"])];
+    let libraries = [
+        ("libcuda.so.1", &["driver.cpp", "card.cpp"][..]),
+        ("libnvrtc.so", &["nvrtc.cpp"]),
+        // After the driver, whose streams it uses.
+        ("libnccl.so.2", &["nccl.cpp"]),
+    ];
     for (library, sources) in libraries {
         let objects = sources.iter().map(|name| folder.join(name).with_extension("o"));
         let objects: Vec<PathBuf> = objects.collect();
@@ -53,6 +59,9 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
         }
         let mut link = command("c++", &["-shared", "-pthread"]);
         link.args(&objects).arg("-o").arg(folder.join(library)).arg("-ldl");
+        if library == "libnccl.so.2" {
+            link.arg("-L").arg(&folder).arg("-l:libcuda.so.1");
+        }
         built_by(link)?;
     }
     Ok(folder)
@@ -64,13 +73,18 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let options = ["--workspace", "--lib", "--test", "gpu", "--test", "gpu_missing"];
+    let options =
+        ["--workspace", "--lib", "--test", "gpu", "--test", "gpu_missing", "--test", "gpu_nccl"];
     let programs = match programs::build(&options, |_| {}) {
         Ok(programs) => programs,
         Err(why) => return Outcome::failed(why),
     };
-    let files =
-        [("tests/gpu.rs", ""), ("tests/gpu_missing.rs", ""), ("spmd-gpu/src/lib.rs", "buffer")];
+    let files = [
+        ("tests/gpu.rs", ""),
+        ("tests/gpu_missing.rs", ""),
+        ("tests/gpu_nccl.rs", ""),
+        ("spmd-gpu/src/lib.rs", "buffer"),
+    ];
     let on_card = files.map(|(file, chosen)| {
         let mut command = programs::of(&programs, file)?.command(&[], &[chosen]);
         command.env("LD_LIBRARY_PATH", &folder).env("SPMD_REQUIRE_GPU", "1");

@@ -14,7 +14,8 @@ pub(super) fn findings() -> Vec<Finding> {
         }
         Err(error) => limited(what, error.to_string()),
     };
-    let mut findings = vec![found("CUDA driver", here.driver), found("NVRTC", here.nvrtc)];
+    let libraries = [("CUDA driver", here.driver), ("NVRTC", here.nvrtc), ("NCCL", here.nccl)];
+    let mut findings: Vec<_> = libraries.into_iter().map(|(name, it)| found(name, it)).collect();
     for (number, device) in here.devices.into_iter().enumerate() {
         findings.push(match device {
             Ok((name, bytes)) => good("GPU", format!("{number}: {name}, {} GiB", bytes >> 30)),

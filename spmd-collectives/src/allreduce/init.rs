@@ -131,7 +131,7 @@ where
                 return Err(wrong_length(send, recv, count, site));
             }
             if [view.place(), recv.view().place()] != [Place::Host; 2] {
-                return Err(Error::out_of_reach(&call_of::<S>(count, site)));
+                return Err(Error::out_of_reach(&call_of::<S>(count, site), &[]));
             }
             let Some(ptr) = view.contiguous() else {
                 return Ok(packed_if_apart(&view)?.map_or(Shown::There(&[]), Shown::Packed));

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
+use super::attributes::Attributes;
 use super::beyond::{Beyond, Offload};
 use super::choices::Choices;
 use super::entry::User;
@@ -70,6 +71,8 @@ pub struct Comm {
     pub(super) tracks: OnceCell<Arc<Tracks>>,
     /// Its sends that go on.
     pub(super) sends: Arc<SendOrders>,
+    /// What planes keep with it.
+    pub(super) attributes: Attributes,
     /// The block's own communicator, not one made by the program, or a track.
     pub(super) primary: bool,
     /// The same once more, for messages that go on while the rank does something else.
@@ -164,6 +167,7 @@ impl Comm {
             starts: Cell::default(),
             tracks: OnceCell::new(),
             sends: Arc::default(),
+            attributes: Attributes::default(),
             primary: true,
             beside: false,
             _part: part,

@@ -164,6 +164,7 @@ impl Internals<'_> {
             starts: Cell::default(),
             tracks: OnceCell::new(),
             sends: Arc::default(),
+            attributes: Default::default(),
             primary: false,
             beside: false,
             _part: None,

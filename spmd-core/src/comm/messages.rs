@@ -316,7 +316,7 @@ impl Internals<'_> {
 /// Messages carry what the host reads.
 #[inline]
 pub(super) fn check_place(call: &Call<'_>, place: Place) -> Result<()> {
-    if place == Place::Host { Ok(()) } else { Err(Error::out_of_reach(call)) }
+    if place == Place::Host { Ok(()) } else { Err(Error::out_of_reach(call, &[])) }
 }
 
 #[inline]

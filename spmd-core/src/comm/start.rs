@@ -222,6 +222,7 @@ impl Comm {
             starts: Default::default(),
             tracks: OnceCell::new(),
             sends: self.sends.clone(),
+            attributes: self.attributes.clone(),
             primary: true,
             beside: false,
             _part: None,

@@ -41,6 +41,17 @@ impl Local {
     }
 }
 
+/// Whether the ranks of a communicator were found to use one device.
+#[derive(Clone, Copy)]
+struct OneDevice(bool);
+
+/// Tells the call in which they find that from the call itself.
+const PREPARED: u64 = 0x6c6f_6361_6c6f_6e65;
+
+fn are_near(comm: &Comm) -> bool {
+    comm.internals().one_address_space() && comm.size() <= MOST_RANKS
+}
+
 /// What a rank shows of a call.
 struct Shown<'a> {
     args: Args<'a>,
@@ -56,9 +67,26 @@ impl Plane for Local {
         !spans_processes
     }
 
+    /// On how many devices the ranks are, nobody knows alone.
+    fn prepare(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+        let internals = comm.internals();
+        let known = internals.is_track() || internals.attribute::<OneDevice>().is_some();
+        if let (false, true, Some(ordinal)) = (known, are_near(comm), calls::ordinal(args)) {
+            call.carried_by(PREPARED);
+            let all = calls::allgather(comm, call, &[ordinal.into()])?;
+            internals.keep(OneDevice(all.iter().all(|it| *it == u64::from(ordinal))));
+        }
+        Ok(())
+    }
+
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
-        let near = comm.internals().one_address_space() && comm.size() <= MOST_RANKS;
-        near && is_on_device(args) && launch::knows(args)
+        let apart = matches!(comm.internals().attribute(), Some(OneDevice(false)));
+        are_near(comm) && !apart && is_on_device(args) && launch::knows(args)
+    }
+
+    fn refusal(&self, comm: &Comm) -> Option<String> {
+        let apart = matches!(comm.internals().attribute(), Some(OneDevice(false)));
+        apart.then(|| "local: its ranks use several devices, which `spmd_gpu::Nccl` joins".into())
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {

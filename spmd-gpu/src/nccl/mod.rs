@@ -1,0 +1,191 @@
+//! The plane `nccl`: a GPU for each rank, joined by NVIDIA's library.
+//!
+//! The first call of a communicator on device memory decides whether it is served: the ranks tell each
+//! other whether they have NCCL, and which device each uses. Then each call meets on the host before it
+//! is put into the streams, so that a device waits for no rank that makes another call, or none. A rank
+//! that is lost after that is seen by who waits for the device on the host, which ends the work there.
+
+mod communicator;
+mod launch;
+mod table;
+
+use std::sync::Arc;
+
+use spmd_collectives::args as on_host;
+use spmd_core::internal::{Args, Blocks, Call, Memory, Plane, dispatch};
+use spmd_core::{Comm, Element, Result};
+
+use self::communicator::Communicator;
+pub(crate) use self::table::Table;
+use self::table::UniqueId;
+use crate::calls::{self, is_on_device};
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::listed::identity;
+
+/// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks, threads or processes, that have a GPU
+/// each, through NVIDIA's NCCL 2.18 or newer, which is loaded when it is first needed.
+///
+/// A call returns when all ranks have joined it and the device has been told what to do. All
+/// collectives on equal and varying blocks are carried out but `scan` and `exscan`; reductions with
+/// `Sum`, `Prod`, `Min` and `Max` on numbers of 8, 32 and 64 bits, `f16` and `bf16`, and arrays of them. They fold in
+/// NCCL's order: the bits of floating-point results may be others than the host's. What it does not
+/// carry out, started calls, and ranks that share a GPU, it leaves to the planes after it.
+#[derive(Debug)]
+pub struct Nccl(());
+
+impl Nccl {
+    /// For [`Spmd::plane`](spmd_core::Spmd::plane).
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new() -> Arc<dyn Plane> {
+        Arc::new(Nccl(()))
+    }
+}
+
+/// What the ranks of a communicator have found.
+#[derive(Clone)]
+enum Found {
+    Joined(Arc<Communicator>),
+    /// Why there is none, and what to do.
+    Refused(Arc<str>),
+}
+
+impl Plane for Nccl {
+    fn name(&self) -> &str {
+        "nccl"
+    }
+
+    fn is_for(&self, _spans_processes: bool) -> bool {
+        true
+    }
+
+    fn prepare(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+        let internals = comm.internals();
+        let known = internals.is_track() || internals.attribute::<Found>().is_some();
+        if known || !is_on_device(args) {
+            return Ok(());
+        }
+        call.carried_by(PREPARED);
+        internals.keep(join(comm, call, args)?);
+        Ok(())
+    }
+
+    fn refusal(&self, comm: &Comm) -> Option<String> {
+        match comm.internals().attribute() {
+            Some(Found::Refused(why)) => Some(format!("nccl: {why}")),
+            _ => None,
+        }
+    }
+
+    fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
+        let may_write = args.dtype.valid.is_none() || comm.internals().one_address_space();
+        let joined = || matches!(comm.internals().attribute(), Some(Found::Joined(_)));
+        let started = comm.internals().is_track();
+        !started && is_on_device(args) && may_write && launch::knows(args) && joined()
+    }
+
+    unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+        let Some(Found::Joined(joined)) = comm.internals().attribute() else {
+            return Err(GpuError::Abandoned { text: "its ranks are not joined".into() }.into());
+        };
+        let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
+        let device = Device::open(ordinal)?;
+        if !joined.is_on(&device) {
+            let (call, first, other) = (call.to_string(), joined.ordinal(), ordinal);
+            return Err(GpuError::OtherDevice { call, first, other }.into());
+        }
+        if launch::varies(args.collective.kind) {
+            compare(comm, call, args)?;
+        }
+        // SAFETY: no memory is named.
+        unsafe { dispatch(comm, call, &on_host::barrier())? };
+        // SAFETY: the device has the memory of the call, as the contract of `Plane::run` has it, until
+        // the stream has done this: buffers are used and freed in its order. All ranks do the same now.
+        unsafe { launch::launch(comm, &joined, (call, args), &device) }?;
+        Ok(())
+    }
+}
+
+/// Tells the call in which ranks join from the call itself.
+const PREPARED: u64 = 0x6e63_636c_6a6f_696e;
+
+/// What a rank tells of itself, in words: whether it can take part, its device, and an id for all.
+const WORDS: usize = 4 + 16;
+
+/// Joins the ranks of a communicator, if that can be.
+fn join(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<Found> {
+    let ordinal = calls::ordinal(args).expect("its memory is on a device");
+    let mine = said(comm, ordinal);
+    let mut own = [0u64; WORDS];
+    match &mine {
+        Ok((uuid, id)) => {
+            own[0] = 1;
+            own[2..4].copy_from_slice(uuid);
+            for (word, bytes) in own[4..].iter_mut().zip(id.0.as_chunks().0) {
+                *word = u64::from_ne_bytes(*bytes);
+            }
+        }
+        Err(_) => own[1] = 1,
+    }
+    let all = calls::allgather(comm, call, &own)?;
+    let said: Vec<&[u64]> = all.chunks_exact(WORDS).collect();
+    if let Err(missing) = &mine {
+        return Ok(Found::Refused(missing.as_str().into()));
+    }
+    if let Some(lacking) = said.iter().position(|it| it[0] != 1) {
+        let rank = comm.world_rank(lacking);
+        return Ok(Found::Refused(format!("rank {rank} cannot use it").into()));
+    }
+    let shares = |rank: &usize| said[..*rank].iter().any(|other| other[2..4] == said[*rank][2..4]);
+    // NCCL of 2.30 may be told to take several ranks of one device.
+    let may = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
+    if let Some(rank) = (0..said.len()).find(shares).filter(|_| !may) {
+        let rank = comm.world_rank(rank);
+        let what =
+            format!("rank {rank} has the same GPU as another; `--as gpus` gives each its own");
+        return Ok(Found::Refused(what.into()));
+    }
+    let mut id = UniqueId([0; 128]);
+    for (bytes, word) in id.0.as_chunks_mut().0.iter_mut().zip(&said[0][4..]) {
+        *bytes = word.to_ne_bytes();
+    }
+    let (device, watch) = (Device::open(ordinal)?, comm.internals().watch());
+    let who = (id, comm.rank(), comm.size());
+    let joined = Communicator::new(Table::get()?, &device, who, (watch, call))?;
+    Ok(Found::Joined(joined))
+}
+
+/// Of this rank's device, and an id; or why it cannot take part, and what to do.
+fn said(comm: &Comm, ordinal: u32) -> Result<([u64; 2], UniqueId), String> {
+    if !comm.internals().has_own_thread() {
+        return Err("virtual ranks cannot wait for it, threads and processes can".into());
+    }
+    let found = || {
+        let table = Table::get()?;
+        let uuid = u128::from_ne_bytes(identity(Device::open(ordinal)?.context().cu_device())?);
+        let id = if comm.rank() == 0 { table.unique_id()? } else { UniqueId([0; 128]) };
+        Ok(([uuid as u64, (uuid >> 64) as u64], id))
+    };
+    found().map_err(|error: GpuError| error.to_string())
+}
+
+/// Has the ranks tell each other how many elements they send to each.
+///
+/// Errors: a rank takes another number; those of an alltoall.
+fn compare(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
+    let me = comm.rank();
+    let sends: Vec<u64> = (0..comm.size()).map(|to| launch::sends(args, me, to) as u64).collect();
+    let mut comes = vec![0u64; sends.len()];
+    let send = Memory::host(sends.as_ptr().cast(), Blocks::Equal(1));
+    let recv = Memory::host(comes.as_mut_ptr().cast(), Blocks::Equal(1));
+    // SAFETY: both are this function's, and hold a word for each rank; they are apart.
+    unsafe { dispatch(comm, call, &on_host::alltoall(&u64::DTYPE, send, recv))? };
+    for (from, sends) in comes.into_iter().enumerate() {
+        let takes = launch::takes(args, from, me);
+        if sends != takes as u64 {
+            let (call, sends) = (call.to_string(), sends as usize);
+            return Err(GpuError::Counts { call, from, sends, to: me, takes }.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! NCCL's functions that are in use: a table, loaded at the first use.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::error::GpuError;
+use crate::library;
+
+const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
+const PYTHON: [&str; 1] = ["nvidia/nccl/lib"];
+
+/// What it is written for: 2.18.
+const NEEDED: c_int = 21800;
+
+/// A communicator of NCCL.
+pub(super) type Handle = *mut c_void;
+pub(super) type CudaStream = *mut c_void;
+/// `ncclResult_t`, which may be any number.
+pub(super) type Code = c_int;
+
+pub(super) const SUCCESS: Code = 0;
+pub(super) const IN_PROGRESS: Code = 7;
+
+/// `ncclUniqueId`, by which ranks find each other.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct UniqueId(pub(super) [u8; 128]);
+
+/// `ncclConfig_t` of 2.18, which later versions take as well.
+#[repr(C)]
+pub(super) struct Config {
+    size: usize,
+    magic: c_uint,
+    version: c_uint,
+    blocking: c_int,
+    cga_cluster_size: c_int,
+    min_ctas: c_int,
+    max_ctas: c_int,
+    net_name: *const c_char,
+    split_share: c_int,
+}
+
+impl Config {
+    /// Of a communicator whose calls do not wait for its peers.
+    pub(super) fn non_blocking() -> Config {
+        let undefined = c_int::MIN;
+        Config {
+            size: size_of::<Config>(),
+            magic: 0xcafe_beef,
+            version: NEEDED as c_uint,
+            blocking: 0,
+            cga_cluster_size: undefined,
+            min_ctas: undefined,
+            max_ctas: undefined,
+            net_name: std::ptr::null(),
+            split_share: undefined,
+        }
+    }
+}
+
+type Get<T> = unsafe extern "C" fn(*mut T) -> Code;
+type On = unsafe extern "C" fn(Handle) -> Code;
+type Group = unsafe extern "C" fn() -> Code;
+type ToAll =
+    unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, Handle, CudaStream) -> Code;
+/// With an operation, or a root.
+type With = unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    usize,
+    c_int,
+    c_int,
+    Handle,
+    CudaStream,
+) -> Code;
+type ToRoot = unsafe extern "C" fn(
+    *const c_void,
+    *mut c_void,
+    usize,
+    c_int,
+    c_int,
+    c_int,
+    Handle,
+    CudaStream,
+) -> Code;
+
+/// What there is since 2.28; below, sends and receives in a group do.
+pub(super) struct Whole {
+    pub(super) alltoall: ToAll,
+    pub(super) gather: With,
+    pub(super) scatter: With,
+}
+
+/// The fields have the names of the functions, without `nccl`.
+pub(crate) struct Table {
+    pub(super) get_unique_id: Get<UniqueId>,
+    pub(super) comm_init_rank_config:
+        unsafe extern "C" fn(*mut Handle, c_int, UniqueId, c_int, *mut Config) -> Code,
+    pub(super) comm_finalize: On,
+    pub(super) comm_destroy: On,
+    pub(super) comm_abort: On,
+    pub(super) comm_get_async_error: unsafe extern "C" fn(Handle, *mut Code) -> Code,
+    pub(super) all_reduce: With,
+    pub(super) broadcast: With,
+    pub(super) reduce: ToRoot,
+    pub(super) all_gather: ToAll,
+    pub(super) reduce_scatter: With,
+    pub(super) send:
+        unsafe extern "C" fn(*const c_void, usize, c_int, c_int, Handle, CudaStream) -> Code,
+    pub(super) recv:
+        unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Handle, CudaStream) -> Code,
+    pub(super) group_start: Group,
+    pub(super) group_end: Group,
+    pub(super) whole: Option<Whole>,
+    get_error_string: unsafe extern "C" fn(Code) -> *const c_char,
+    /// 22705 is 2.27.5.
+    version: c_int,
+    /// Where it was found.
+    pub(crate) path: String,
+    _library: Library,
+}
+
+impl Table {
+    /// The one of this process.
+    pub(crate) fn get() -> Result<&'static Table, GpuError> {
+        static TABLE: OnceLock<Result<Table, GpuError>> = OnceLock::new();
+        TABLE.get_or_init(Table::load).as_ref().map_err(GpuError::clone)
+    }
+
+    fn load() -> Result<Table, GpuError> {
+        let (library, path) = library::open("SPMD_NCCL_LIB", &NAMES, &PYTHON)
+            .map_err(|tried| GpuError::NcclMissing { tried })?;
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: NCCL's function of this name has had the type of the field that it goes to
+                // since version 2.18 (2.28, for `Whole`), and the library stays loaded as long as the table. Of older
+                // versions nothing but `ncclGetVersion` is called, which is as old as NCCL 2.
+                *unsafe { library.get(concat!($name, "\0").as_bytes()) }
+                    .map_err(|_| GpuError::SymbolMissing { library: path.clone(), name: $name })?
+            };
+        }
+        let get_version: Get<c_int> = function!("ncclGetVersion");
+        let mut version = 0;
+        // SAFETY: it writes one number.
+        unsafe { get_version(&mut version) };
+        if version < NEEDED {
+            let found = parts(version);
+            return Err(GpuError::NcclTooOld { library: path, found });
+        }
+        let whole = match version >= 22800 {
+            true => Some(Whole {
+                alltoall: function!("ncclAlltoAll"),
+                gather: function!("ncclGather"),
+                scatter: function!("ncclScatter"),
+            }),
+            false => None,
+        };
+        Ok(Table {
+            get_unique_id: function!("ncclGetUniqueId"),
+            comm_init_rank_config: function!("ncclCommInitRankConfig"),
+            comm_finalize: function!("ncclCommFinalize"),
+            comm_destroy: function!("ncclCommDestroy"),
+            comm_abort: function!("ncclCommAbort"),
+            comm_get_async_error: function!("ncclCommGetAsyncError"),
+            all_reduce: function!("ncclAllReduce"),
+            broadcast: function!("ncclBroadcast"),
+            reduce: function!("ncclReduce"),
+            all_gather: function!("ncclAllGather"),
+            reduce_scatter: function!("ncclReduceScatter"),
+            send: function!("ncclSend"),
+            recv: function!("ncclRecv"),
+            group_start: function!("ncclGroupStart"),
+            group_end: function!("ncclGroupEnd"),
+            whole,
+            get_error_string: function!("ncclGetErrorString"),
+            version,
+            path,
+            _library: library,
+        })
+    }
+
+    /// Major and minor.
+    pub(crate) fn version(&self) -> (i32, i32) {
+        parts(self.version)
+    }
+
+    /// A new id.
+    pub(super) fn unique_id(&self) -> Result<UniqueId, GpuError> {
+        let mut id = UniqueId([0; 128]);
+        // SAFETY: it writes an id.
+        let code = unsafe { (self.get_unique_id)(&mut id) };
+        self.checked("ncclGetUniqueId", code)?;
+        Ok(id)
+    }
+
+    /// Whether a function has done what it should.
+    pub(super) fn checked(&self, call: &str, code: Code) -> Result<(), GpuError> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: it takes any number, and gives a text that stays, or null.
+        let text = unsafe { (self.get_error_string)(code) };
+        let text = match text.is_null() {
+            true => format!("error {code}"),
+            // SAFETY: a string of the library, as just said.
+            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        };
+        Err(GpuError::Nccl { call: call.into(), text })
+    }
+}
+
+/// Since 2.9 a number has two digits each for what comes after the major version.
+fn parts(version: c_int) -> (i32, i32) {
+    match version < 10_000 {
+        true => (version / 1000, version % 1000 / 100),
+        false => (version / 10_000, version % 10_000 / 100),
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nccl").field("path", &self.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! The plane `nccl`: ranks with a GPU each, in processes of their own environment, on stand-in cards.
+//! The stand-in's folds have the order of `spmd`, so that results are compared to the last bit.
+
+mod support;
+
+use std::process::Command;
+use std::time::Duration;
+
+use spmd::prelude::*;
+use spmd_gpu::{Device, Nccl, OnDevice, Staged, planes, probe};
+use spmd_matrix::cases_on_device;
+
+/// Whether the stand-in is here. Says so where it is not.
+fn stand_in() -> bool {
+    let name = probe().ready().and_then(|()| Device::open(0)?.name());
+    let is_here = name.is_ok_and(|name| name.contains("stand-in"));
+    if !is_here {
+        println!("SKIPPED: the stand-in card is not here (`cargo xtask test gpu` builds it)");
+    }
+    is_here
+}
+
+const NAMED: [&str; 4] = ["--exact", "--ignored", "--nocapture", "--quiet"];
+
+/// Runs a test of this file in an environment with these changes; ranks that are threads.
+fn threads(test: &str, changes: &[(&str, &str)]) -> support::Ran {
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+    command.arg(test).args(NAMED).env("SPMD_STANDIN_CARDS", "4").envs(changes.iter().copied());
+    support::finish(&mut command)
+}
+
+/// The same as processes, with a card each.
+fn processes(test: &str, changes: &[(&str, &str)]) -> support::Ran {
+    let mut job = support::spmdrun(&["--as", "gpus", "-n", "3"]);
+    job.arg(std::env::current_exe().expect("a test knows its own path")).arg(test).args(NAMED);
+    job.env("SPMD_STANDIN_CARDS", "3").envs(changes.iter().copied());
+    support::finish(&mut job)
+}
+
+/// A sum that NCCL alone carries out.
+fn sum(ctx: &Ctx, turn: usize) -> Result<()> {
+    let mut numbers = ctx.device()?.buffer_from(&vec![(ctx.rank() + turn) as u32; 20_000])?;
+    ctx.allreduce_in_place(&mut numbers, Sum)?;
+    let n = ctx.size();
+    assert_eq!(numbers.to_vec()?, vec![(n * (n - 1) / 2 + n * turn) as u32; 20_000]);
+    Ok(())
+}
+
+#[test]
+#[ignore = "run by the others"]
+fn conformance_of_threads() -> Result<()> {
+    for ranks in 1..=4 {
+        let block = || Spmd::new(ranks).threads().segment(1024).plane(Nccl::new());
+        block().run(|ctx| sum(ctx, 1))?;
+        block().plane(Staged::new()).run(|ctx| cases_on_device(ctx, ranks == 3))?;
+    }
+    println!("all is well");
+    Ok(())
+}
+
+#[test]
+#[ignore = "run by the others"]
+fn conformance_of_processes() -> Result<()> {
+    spmd::run_on_planes(&[Nccl::new()], |ctx| sum(ctx, 1))?;
+    spmd::run_on_planes(&planes(), |ctx| {
+        cases_on_device(ctx, false)?;
+        println!("rank {} is right", ctx.rank());
+        Ok(())
+    })
+    .map(drop)
+}
+
+#[test]
+fn every_collective_is_right() {
+    if !stand_in() {
+        return;
+    }
+    // With and without what there is since 2.28.
+    for version in ["22805", "21805"] {
+        let changes = [("SPMD_STANDIN_NCCL", version)];
+        let ran = threads("conformance_of_threads", &changes);
+        assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{version}: {ran:?}");
+        let ran = processes("conformance_of_processes", &changes);
+        let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
+        assert!(ran.code == Some(0) && right, "{version}: {ran:?}");
+    }
+}
+
+#[test]
+#[ignore = "run by the others"]
+fn sums() -> Result<()> {
+    let ended =
+        spmd::run_on_planes(&[Nccl::new()], |ctx| (0..20).try_for_each(|turn| sum(ctx, turn)));
+    if let Err(error) = &ended {
+        println!("{error}");
+    }
+    ended.map(drop)
+}
+
+/// Parts of a communicator have communicators of NCCL of their own, which end with them.
+#[test]
+#[ignore = "run by the others"]
+fn parts() -> Result<()> {
+    Spmd::new(4).threads().plane(Nccl::new()).run(|ctx| {
+        for turn in 0..5 {
+            let part = ctx.split(Some((ctx.rank() % 2) as u32), 0)?.expect("each has a color");
+            let mut ranks = ctx.device()?.buffer_from(&[ctx.rank() as u64 + turn])?;
+            part.allreduce_in_place(&mut ranks, Max)?;
+            let greatest = 2 + ctx.rank() as u64 % 2 + turn;
+            assert_eq!(ranks.to_vec()?, [greatest]);
+            drop(part);
+            sum(ctx, turn as usize)?;
+        }
+        Ok(())
+    })?;
+    println!("all is well");
+    Ok(())
+}
+
+#[test]
+fn parts_are_joined_and_ended() {
+    if stand_in() {
+        let ran = threads("parts", &[]);
+        assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{ran:?}");
+    }
+}
+
+/// Each says what is missing, and what to do.
+#[test]
+fn what_cannot_be_joined_is_told() {
+    if !stand_in() {
+        return;
+    }
+    let told = |ran: support::Ran, texts: &[&str]| {
+        for text in texts {
+            assert!(ran.code != Some(0) && ran.out.contains(text), "no '{text}': {ran:?}");
+        }
+    };
+    let missing = ["NCCL is not installed", "/nowhere/libnccl.so", "gpu_nccl.rs", "Staged"];
+    told(processes("sums", &[("SPMD_NCCL_LIB", "/nowhere/libnccl.so")]), &missing);
+    let old = ["is NCCL 2.17, and 2.18 is needed", "install a newer one"];
+    told(processes("sums", &[("SPMD_STANDIN_NCCL", "21700")]), &old);
+    let shared = ["rank 1 has the same GPU as another", "--as gpus"];
+    told(threads("sums", &[("SPMD_RANKS", "2"), ("SPMD_STANDIN_CARDS", "1")]), &shared);
+    let changes = [("SPMD_RANKS", "2"), ("SPMD_AS", "virtual")];
+    told(threads("sums", &changes), &["virtual ranks cannot wait for it"]);
+    let fails = [("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:1:2")];
+    told(processes("sums", &fails), &["ncclCommInitRankConfig: unhandled system error"]);
+}
+
+/// One that ends in the middle of a call that the others' devices wait for.
+#[test]
+#[ignore = "run by the others"]
+fn lost() -> Result<()> {
+    let how = std::env::var("SPMD_TEST_LOST").expect("it is set");
+    let ended = spmd::run_on_planes(&[Nccl::new()], |ctx| {
+        let is_lost = ctx.rank() == 1;
+        sum(ctx, 0)?;
+        let device = ctx.device()?;
+        let mut numbers = device.buffer_from(&vec![1u32; 1_000_000])?;
+        match how.as_str() {
+            "fails" if is_lost => return Err("it has had enough".into()),
+            "panics" if is_lost => panic!("it has had enough"),
+            "calls another" if is_lost => ctx.broadcast(&mut numbers, 0)?,
+            "waits" if is_lost => ctx.recv(&mut [0u8], 0, 7).map(drop)?,
+            _ => ctx.allreduce_in_place(&mut numbers, Sum)?,
+        }
+        if how == "killed" && is_lost {
+            std::process::abort();
+        }
+        numbers.to_vec()?;
+        Ok(())
+    });
+    let error = ended.expect_err("a rank is lost");
+    println!("rank told: {error}");
+    Err(error)
+}
+
+#[test]
+fn a_lost_rank_ends_the_wait_for_the_device() {
+    if !stand_in() {
+        return;
+    }
+    for (how, text) in [
+        ("fails", "it has had enough"),
+        ("panics", "it has had enough"),
+        ("calls another", "different calls"),
+        ("waits", "wait"),
+        ("killed", "rank 1"),
+    ] {
+        let ran = processes("lost", &[("SPMD_TEST_LOST", how)]);
+        let said = format!("{}{}", ran.out, ran.err);
+        assert!(ran.code != Some(0) && said.contains(text), "{how}: {ran:?}");
+        if how != "killed" {
+            let ran = threads("lost", &[("SPMD_TEST_LOST", how), ("SPMD_RANKS", "3")]);
+            assert!(ran.code != Some(0) && ran.out.contains(text), "{how}: {ran:?}");
+        }
+    }
+}
+
+/// Ranks that do not agree on what one sends to the other.
+#[test]
+#[ignore = "run by the others"]
+fn counts() -> Result<()> {
+    let block = Spmd::new(3).threads().timeout(Duration::from_secs(60)).plane(Nccl::new());
+    let ended = block.run(|ctx| {
+        let device = ctx.device()?;
+        let mine = device.buffer_from(&[1u16; 5])?;
+        let mut all = device.zeros::<u16>(15 + usize::from(ctx.rank() == 0))?;
+        let counts = [5, 5, 5 + usize::from(ctx.rank() == 0)];
+        ctx.allgatherv(&mine, &mut all, &counts)
+    });
+    println!("{}", ended.expect_err("they differ"));
+    Ok(())
+}
+
+#[test]
+fn different_counts_are_told() {
+    if stand_in() {
+        let ran = threads("counts", &[]);
+        assert!(ran.out.contains("different counts"), "{ran:?}");
+    }
+}
