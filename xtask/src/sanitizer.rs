@@ -52,7 +52,7 @@ fn tests_of(name: &str) -> Vec<String> {
 /// Puts the launcher that other tests use where these look for it: it does nothing that the
 /// sanitizer is to see.
 fn lend_launcher(host: &str) -> Result<(), String> {
-    let build = tools::watch(cargo(&["build", "--workspace", "--bins", "--quiet"]));
+    let build = tools::watch(cargo(&["build", "--workspace", "--bins", "--examples", "--quiet"]));
     if let Some(wrong) = build.wrong {
         return Err(wrong);
     }

@@ -2,38 +2,20 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use std::path::{Path, PathBuf};
+#[path = "../../../tests/support/programs.rs"]
+mod programs;
+
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 /// The program under test.
 pub fn perf() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_spmd-perf"))
 }
 
-/// `spmdrun`, beside it: cargo builds the programs of this package alone for its tests.
+/// `spmdrun`, beside it.
 pub fn spmdrun() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let folder = perf().parent().expect("it lies in a folder");
-        let profile = match folder.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(name) => name,
-        };
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "spmd-launcher", "--bin", "spmdrun"]);
-        cargo.args(["--profile", profile, "--target-dir"]);
-        cargo.arg(folder.parent().expect("a profile lies in the target folder"));
-        // Of this package: with them, build scripts would run again now, and once more later.
-        for (name, _) in std::env::vars() {
-            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-                cargo.env_remove(name);
-            }
-        }
-        let status = cargo.status();
-        assert!(status.as_ref().is_ok_and(|status| status.success()), "building: {status:?}");
-        folder.join("spmdrun")
-    })
+    programs::spmdrun_path()
 }
 
 /// A command free of settings of whoever runs the tests.
