@@ -36,6 +36,8 @@
 //! - `mpi`, off by default: links the program with the MPI whose `mpicc` is in `PATH` (or is named by
 //!   `MPICC`), for libraries without the standard ABI of MPI 5.0, as Open MPI 4 and 5. The build
 //!   needs that MPI's headers and libclang; without the feature it needs nothing of MPI.
+//! - `gpu`, off by default: buffers on GPUs (`spmd::gpu`), and what carries out calls on them. The build
+//!   needs nothing of CUDA, which is looked for when a program runs.
 
 use std::sync::Arc;
 
@@ -63,6 +65,8 @@ pub use spmd_core::{
     strided, strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
+#[cfg(feature = "gpu")]
+pub use spmd_gpu as gpu;
 
 /// Which algorithm carries out which call, as [`Spmd::force`] takes them.
 pub mod algorithm {
@@ -101,18 +105,20 @@ where
 }
 
 /// [`run`] with planes that carry out calls on memory of their own, the first that can: those of
-/// `spmd-gpu` on device buffers. All processes name the same.
+/// `spmd::gpu` (feature `gpu`) on device buffers. All processes name the same.
 ///
 /// Errors: as [`run`].
 ///
-/// ```ignore
+#[cfg_attr(feature = "gpu", doc = "```no_run")]
+#[cfg_attr(not(feature = "gpu"), doc = "```ignore")]
+/// use spmd::gpu::{OnDevice, planes};
 /// use spmd::prelude::*;
-/// use spmd_gpu::{Local, OnDevice, Staged};
 ///
-/// spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
+/// spmd::run_on_planes(&planes(), |ctx| {
 ///     let mut sums = ctx.device()?.buffer_from(&[1.0f32; 1000])?;
 ///     ctx.allreduce_in_place(&mut sums, Sum)
 /// })?;
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn run_on_planes<R, F>(planes: &[Arc<dyn Plane>], f: F) -> Result<Vec<R>>

@@ -204,6 +204,13 @@ impl<T: Element> DeviceBuffer<T> {
         self.bytes.device_ptr(stream).0
     }
 
+    /// The device, and where its element of this number is, for calls of this rank.
+    pub(crate) fn place(&self, element: usize) -> (u32, *mut T) {
+        // Where that cannot be, the device is lost, and the call that needs the buffer says so.
+        let _ = self.device();
+        (self.ordinal, (self.address() as *mut T).wrapping_add(element))
+    }
+
     fn check(&self, given: usize) -> Result<(), GpuError> {
         let expected = self.len;
         if given == expected { Ok(()) } else { Err(GpuError::Length { given, expected }) }
@@ -245,10 +252,9 @@ unsafe impl<T: Element> Buffer for DeviceBuffer<T> {
     type Elem = T;
 
     fn view(&self) -> View<'_> {
-        // Where that cannot be, the device is lost, and the call that needs the buffer says so.
-        let _ = self.device();
+        let (ordinal, place) = self.place(0);
         // SAFETY: the device holds so many values there as long as the buffer lives.
-        unsafe { View::on_device(self.ordinal, self.address() as *const T, self.len) }
+        unsafe { View::on_device(ordinal, place, self.len) }
     }
 }
 

@@ -37,6 +37,8 @@
 
 mod buffer;
 mod calls;
+mod compile;
+mod copies;
 mod device;
 mod driver;
 mod error;
@@ -48,8 +50,11 @@ mod nvrtc;
 mod probe;
 mod stage;
 mod staged;
+mod view;
 
 pub use buffer::DeviceBuffer;
+/// The interface of the driver, for kernels of a program's own.
+pub use cudarc;
 pub use device::{Device, OnDevice};
 pub use error::GpuError;
 pub use listed::{Listed, devices};
@@ -57,6 +62,7 @@ pub use local::Local;
 pub use nccl::Nccl;
 pub use probe::{Found, Probe, probe};
 pub use staged::Staged;
+pub use view::{DeviceView, DeviceViewMut};
 
 /// All planes of this crate, the fastest for the ranks of a communicator first: for
 /// `spmd::run_on_planes`, or each for [`Spmd::plane`](spmd_core::Spmd::plane).

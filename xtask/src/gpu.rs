@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::steps::Outcome;
-use crate::tools::{self, built, command, root};
+use crate::tools::{self, built, cargo, command, root};
 use crate::{programs, python};
 
 /// Numbers as on the host: integers go around, and a product and a sum are rounded each.
@@ -101,9 +101,28 @@ fn tests(folder: PathBuf) -> Outcome {
         command
     });
     match on_card.into_iter().chain([kernels]).collect::<Result<Vec<_>, String>>() {
-        Ok(commands) => Outcome::of_all(commands),
+        Ok(commands) => Outcome::of_all(commands.into_iter().chain(examples(&folder))),
         Err(why) => Outcome::failed(why),
     }
+}
+
+/// The examples on stand-in cards: ranks on one, and processes with one each.
+fn examples(folder: &Path) -> Vec<Command> {
+    let build = cargo(&["build", "--workspace", "--bins", "--examples", "--quiet"]);
+    let debug = built("debug");
+    let run = |options: &[&str], cards: &str| {
+        let mut command = command(debug.join("spmdrun"), options);
+        command.arg(debug.join("examples/heat_gpu")).args(["96", "40"]);
+        command.env("LD_LIBRARY_PATH", folder).env("SPMD_STANDIN_CARDS", cards);
+        command
+    };
+    vec![
+        build,
+        run(&["-n", "3", "--as", "threads"], "1"),
+        run(&["-n", "2", "--as", "virtual"], "1"),
+        run(&["-n", "2", "--as", "processes"], "1"),
+        run(&["-n", "3", "--as", "gpus"], "3"),
+    ]
 }
 
 /// The real NVRTC, from PyPI, which needs no GPU.

@@ -1,8 +1,7 @@
 //! The launcher with the feature that needs a C library.
 
-use crate::programs;
 use crate::steps::Outcome;
-use crate::tools::{self, command};
+use crate::tools::{self, cargo, command};
 
 /// Debian's packages of what the feature is built with.
 const PACKAGES: [&str; 3] = ["libhwloc-dev", "libudev-dev", "pkg-config"];
@@ -16,17 +15,11 @@ pub(crate) fn run() -> Outcome {
             return Outcome::Skipped(format!("hwloc is not installed, and cannot be: {packages}"));
         }
     }
+    let mut test = cargo(&["test", "--package", "spmd-launcher", "--features", "hwloc"]);
     // What signals and outputs of a job do is tested without the feature, by a runner that ends what
     // hangs.
-    let options = ["--lib", "--bins", "--test", "launch", "--test", "mistakes"];
-    let features = ["--workspace", "--features", "spmd-launcher/hwloc"];
-    match programs::build(&[&features[..], &options].concat(), |_| {}) {
-        Ok(programs) => {
-            let own = programs::in_folder(&programs, "launcher");
-            Outcome::of_all(own.map(|program| program.command(&[], &[])))
-        }
-        Err(why) => Outcome::failed(why),
-    }
+    test.args(["--lib", "--bins", "--test", "launch", "--test", "mistakes"]);
+    Outcome::of(test)
 }
 
 fn is_there() -> bool {

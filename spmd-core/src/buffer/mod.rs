@@ -9,12 +9,16 @@
 
 mod pattern;
 mod place;
+mod stage;
 mod strided;
 mod subarray;
 mod traits;
 mod view;
 
 pub use place::Place;
+pub(crate) use stage::Stage;
+#[doc(hidden)]
+pub use stage::{DeviceCopies, set_device_copies};
 pub use strided::{Strided, StridedMut, strided, strided_mut};
 pub use subarray::{Subarray, SubarrayMut, subarray, subarray_mut};
 pub use traits::{Buffer, BufferMut};

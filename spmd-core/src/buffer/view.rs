@@ -64,6 +64,21 @@ impl<'a> View<'a> {
         View { place: Place::Device(device), ..view }
     }
 
+    /// Where the first element is, on whatever device.
+    pub(super) fn base(&self) -> *const u8 {
+        self.base
+    }
+
+    /// The same elements at another place of the host, one after another.
+    ///
+    /// # Safety
+    ///
+    /// They are there as long as the result lives.
+    pub(super) unsafe fn elsewhere<'b>(&self, base: *const u8) -> View<'b> {
+        let pattern = Pattern { run: self.bytes(), dims: &[] };
+        View { base, place: Place::Host, dtype: self.dtype, pattern, borrow: PhantomData }
+    }
+
     /// # Safety
     ///
     /// The runs of `pattern` at `base` are elements of type `T`, borrowed for `'a`.
@@ -268,6 +283,21 @@ impl<'a> ViewMut<'a> {
         // SAFETY: nothing on the host reads or writes what is elsewhere.
         let view = unsafe { ViewMut::with_pattern(base, pattern) };
         ViewMut { place: Place::Device(device), ..view }
+    }
+
+    /// Where the first element is, on whatever device.
+    pub(super) fn base_mut(&mut self) -> *mut u8 {
+        self.base
+    }
+
+    /// Room for as many elements at another place of the host, one after another.
+    ///
+    /// # Safety
+    ///
+    /// It is there, and nobody else uses it, as long as the result lives.
+    pub(super) unsafe fn elsewhere<'b>(&self, base: *mut u8) -> ViewMut<'b> {
+        let pattern = Pattern { run: self.bytes(), dims: &[] };
+        ViewMut { base, place: Place::Host, dtype: self.dtype, pattern, borrow: PhantomData }
     }
 
     /// # Safety

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 
 use super::communicator::Comm;
-use super::messages::{check_place, message_call};
+use super::messages::{into_place, message_call};
 use super::request::Request;
 use super::request_scope::RequestScope;
 use crate::buffer::BufferMut;
@@ -91,10 +91,11 @@ impl<'a> Message<'a> {
         let (source, tag) = (Some(status.source), Some(status.tag));
         let site = Location::caller();
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
-        check_place(&call, view.place())?;
-        comm.carried(&call, || {
-            let waiter = comm.waiter(&call)?;
-            comm.receive_arrived(self.arrived(&call)?, &call, &mut view, &waiter)
+        into_place(&call, &mut view, |view| {
+            comm.carried(&call, || {
+                let waiter = comm.waiter(&call)?;
+                comm.receive_arrived(self.arrived(&call)?, &call, view, &waiter)
+            })
         })
     }
 

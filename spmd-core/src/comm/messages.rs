@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::communicator::Comm;
 use super::internals::Internals;
-use crate::buffer::{Buffer, BufferMut, Place, View};
+use crate::buffer::{Buffer, BufferMut, Place, Stage, View, ViewMut};
 use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
@@ -84,7 +84,10 @@ impl Comm {
         site: &'static Location<'static>,
     ) -> Result<()> {
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
-        check_place(&call, view.place())?;
+        if view.place() != Place::Host {
+            let stage = Stage::filled(view, &|| Error::out_of_reach(&call, &[]))?;
+            return self.send_call(kind, mode, stage.view(), dest, tag, site);
+        }
         self.carried(&call, || {
             if self.sends_at_once(&call, &view, (dest, tag), mode)? {
                 return Ok(());
@@ -200,8 +203,9 @@ impl Comm {
         let mut view = buf.view_mut();
         let (dtype, len) = (view.dtype(), view.len());
         let call = message_call(Kind::Recv, dtype, len, source, tag, Location::caller());
-        check_place(&call, view.place())?;
-        self.carried(&call, || self.receive(&call, &mut view, source, tag))
+        let take =
+            |view: &mut ViewMut<'_>| self.carried(&call, || self.receive(&call, view, source, tag));
+        into_place(&call, &mut view, take)
     }
 
     /// Receives a message of any length.
@@ -259,7 +263,8 @@ impl Comm {
         source: impl Source,
         recv_tag: impl TagOrAny,
     ) -> Result<Status> {
-        let view = send.view();
+        let stage;
+        let mut view = send.view();
         let site = Location::caller();
         let call =
             message_call(Kind::Send, view.dtype(), view.len(), Some(dest), Some(send_tag), site);
@@ -269,20 +274,26 @@ impl Comm {
         let (dtype, len) = (room.dtype(), room.len());
         let receive = message_call(Kind::Recv, dtype, len, source, recv_tag, site);
         let receive = receive.form(Form::Sendrecv);
-        check_place(&call, view.place()).and_then(|()| check_place(&receive, room.place()))?;
-        self.carried(&call, || {
-            let waiter = self.waiter(&call)?;
-            self.check_rank(&call, "destination", dest)?;
-            let pending =
-                self.post(&view, view.dtype(), dest, send_tag, SendMode::Detached, &waiter)?;
-            let received = self.receive(&receive, &mut room, source, recv_tag);
-            // Whatever became of the receive, the message is on its way, and its receiver counts
-            // on it.
-            let sent = self.complete(pending, &waiter);
-            let status = received?;
-            sent?;
-            Ok(status)
-        })
+        if view.place() != Place::Host {
+            stage = Stage::filled(view, &|| Error::out_of_reach(&call, &[]))?;
+            view = stage.view();
+        }
+        let exchange = |room: &mut ViewMut<'_>| {
+            self.carried(&call, || {
+                let waiter = self.waiter(&call)?;
+                self.check_rank(&call, "destination", dest)?;
+                let pending =
+                    self.post(&view, view.dtype(), dest, send_tag, SendMode::Detached, &waiter)?;
+                let received = self.receive(&receive, room, source, recv_tag);
+                // Whatever became of the receive, the message is on its way, and its receiver counts
+                // on it.
+                let sent = self.complete(pending, &waiter);
+                let status = received?;
+                sent?;
+                Ok(status)
+            })
+        };
+        into_place(&receive, &mut room, exchange)
     }
 }
 
@@ -313,7 +324,21 @@ impl Internals<'_> {
     }
 }
 
-/// Messages carry what the host reads.
+/// Has a message received where a buffer is, on a device by way of the host.
+#[inline]
+pub(super) fn into_place(
+    call: &Call<'_>,
+    view: &mut ViewMut<'_>,
+    receive: impl FnOnce(&mut ViewMut<'_>) -> Result<Status>,
+) -> Result<Status> {
+    if view.place() == Place::Host {
+        return receive(view);
+    }
+    let stage = Stage::room(view, &|| Error::out_of_reach(call, &[]))?;
+    stage.fill(receive, |status| status.len())
+}
+
+/// What goes on while the rank does something else carries what the host reads.
 #[inline]
 pub(super) fn check_place(call: &Call<'_>, place: Place) -> Result<()> {
     if place == Place::Host { Ok(()) } else { Err(Error::out_of_reach(call, &[])) }

@@ -5,7 +5,6 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use cudarc::driver::CudaFunction;
-use cudarc::nvrtc::Ptx;
 use parking_lot::Mutex;
 
 use crate::device::Device;
@@ -69,9 +68,7 @@ pub(super) fn kernel(device: &Device, key: Key) -> Result<CudaFunction, GpuError
     let architecture = device.architecture()?;
     let code =
         Nvrtc::get()?.compile(key.kernel, &key.source(), architecture, &key.definitions())?;
-    let module =
-        device.context().load_module(Ptx::from_binary(code)).checked("cuModuleLoadData")?;
-    let kernel = module.load_function(key.kernel).checked("cuModuleGetFunction")?;
+    let kernel = device.load(code)?.load_function(key.kernel).checked("cuModuleGetFunction")?;
     Ok(slot.insert(kernel).clone())
 }
 

@@ -29,8 +29,8 @@ use crate::listed::identity;
 /// A call returns when all ranks have joined it and the device has been told what to do. All
 /// collectives on equal and varying blocks are carried out but `scan` and `exscan`; reductions with
 /// `Sum`, `Prod`, `Min` and `Max` on numbers of 8, 32 and 64 bits, `f16` and `bf16`, and arrays of them. They fold in
-/// NCCL's order: the bits of floating-point results may be others than the host's. What it does not
-/// carry out, started calls, and ranks that share a GPU, it leaves to the planes after it.
+/// NCCL's order: the bits of floating-point results may be others than the host's, and
+/// `SPMD_REPRODUCIBLE=1` leaves reductions to others. What it does not carry out, started calls, and ranks that share a GPU, it leaves to the planes after it.
 #[derive(Debug)]
 pub struct Nccl(());
 
@@ -78,10 +78,12 @@ impl Plane for Nccl {
     }
 
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
-        let may_write = args.dtype.valid.is_none() || comm.internals().one_address_space();
-        let joined = || matches!(comm.internals().attribute(), Some(Found::Joined(_)));
-        let started = comm.internals().is_track();
-        !started && is_on_device(args) && may_write && launch::knows(args) && joined()
+        let internals = comm.internals();
+        let may_write = args.dtype.valid.is_none() || internals.one_address_space();
+        let joined = || matches!(internals.attribute(), Some(Found::Joined(_)));
+        // It folds in an order of its own.
+        let as_wanted = args.op.is_none() || !internals.is_reproducible();
+        !internals.is_track() && as_wanted && is_on_device(args) && may_write && launch::knows(args) && joined()
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
