@@ -86,6 +86,23 @@ fn every_collective_is_right() {
     }
 }
 
+/// Ranks of a world of MPI, each process on a host of its own, as far as the library is told.
+#[test]
+fn every_collective_is_right_over_mpi() {
+    if !stand_in() {
+        return;
+    }
+    for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "MPICH") {
+        let mut world = mpi.launch(3, 1, "threads");
+        world.arg(std::env::current_exe().expect("a test knows its own path"));
+        world.arg("conformance_of_processes").args(NAMED);
+        world.env("SPMD_STANDIN_CARDS", "3").env("MPIR_CVAR_NOLOCAL", "1");
+        let ran = support::finish(&mut world);
+        let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
+        assert!(ran.code == Some(0) && right, "{ran:?}");
+    }
+}
+
 #[test]
 #[ignore = "run by the others"]
 fn sums() -> Result<()> {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use spmd_core::Element;
 use spmd_core::buffer::{Buffer, BufferMut, View, ViewMut};
 
+use crate::copies;
 use crate::device::Device;
 use crate::driver::{self, Checked};
 use crate::error::GpuError;
@@ -75,6 +76,7 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Memory that holds nothing yet.
     fn room(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        copies::make_known();
         let size = len.saturating_mul(size_of::<T>()).max(1);
         // SAFETY: whoever calls this fills it before anybody reads.
         let bytes = unsafe { device.stream().alloc::<u8>(size) };

@@ -11,7 +11,6 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use parking_lot::Mutex;
 use spmd_core::{Comm, rank_local};
 
-use crate::copies;
 use crate::driver::{self, Checked};
 use crate::error::GpuError;
 
@@ -101,7 +100,6 @@ impl Device {
             return Ok(device);
         }
         let context = driver::context(ordinal)?;
-        copies::make_known();
         let stream = context.new_stream().checked("cuStreamCreate")?;
         let event = || context.new_event(None).checked("cuEventCreate");
         let (ready, done) = (event()?, event()?);

@@ -18,9 +18,10 @@ const STEPS: [Step; 24] = [
     Step { name: "surface", about: "docs/surface says what is public", run: surface::check },
     Step { name: "tests", about: "unit, integration and compile-fail tests", run: tests },
     Step { name: "conformance", about: "every collective against its oracle", run: conformance },
-    Step { name: "gpu", about: "device buffers on a stand-in card", run: gpu::run },
     Step { name: "mpi", about: "worlds of processes joined by MPI libraries", run: mpi::mpi },
     Step { name: "hosts", about: "worlds of hosts, made of namespaces", run: mpi::hosts },
+    // Some of its worlds are those of MPI libraries, which are there by now.
+    Step { name: "gpu", about: "device buffers on a stand-in card", run: gpu::run },
     Step { name: "slurm", about: "jobs under a Slurm of one node", run: mpi::slurm },
     Step { name: "doc-tests", about: "the code in the documentation", run: doc_tests },
     Step { name: "examples", about: "in threads, virtual ranks, processes", run: examples::run },

@@ -1,94 +1,20 @@
-//! What planes keep with a communicator (attributes, MPI 5.0 section 7.7), and what they look at while
-//! a device has work of it.
+//! What planes keep with a communicator (attributes, MPI 5.0 section 7.7).
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-
-use super::internals::Internals;
-use crate::call::Call;
-use crate::error::{Error, Result};
-use crate::group::Scope;
-use crate::mode::Mode;
-use crate::transport::shared::Endpoint;
-use crate::transport::shared::waiter::Waiter;
 
 /// One value of each type, as long as the communicator lives, or calls go on that it has started.
 #[derive(Clone, Default)]
 pub(super) struct Attributes(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
 
-impl Internals<'_> {
-    /// What this rank has [kept](Internals::keep) of this type.
-    pub fn attribute<T: Any + Clone>(self) -> Option<T> {
-        self.0.attributes.0.lock().iter().find_map(|it| it.downcast_ref::<T>().cloned())
+impl Attributes {
+    pub(super) fn get<T: Any + Clone>(&self) -> Option<T> {
+        self.0.lock().iter().find_map(|it| it.downcast_ref::<T>().cloned())
     }
 
-    /// Keeps a value until the communicator is dropped. A type is kept once.
-    pub fn keep<T: Any + Send>(self, value: T) {
-        self.0.attributes.0.lock().push(Box::new(value));
-    }
-
-    /// Whether this is the communicator of calls that go on while their rank does something else.
-    pub fn is_track(self) -> bool {
-        self.0.scope.track != 0
-    }
-
-    /// Whether a thread runs one rank alone, which it may keep waiting.
-    pub fn has_own_thread(self) -> bool {
-        self.0.endpoint.world.mode != Mode::Virtual
-    }
-
-    /// Refuses a call of a communicator that has been stopped.
-    ///
-    /// Errors: what has stopped it.
-    pub fn check_stopped(self, call: &Call<'_>) -> Result<()> {
-        self.0.check_stopped(call)
-    }
-
-    /// For who waits for something else than ranks.
-    #[must_use]
-    pub fn watch(self) -> Watch {
-        Watch { endpoint: self.0.endpoint.clone(), scope: Mutex::new(self.0.scope.clone()) }
-    }
-}
-
-/// Tells whether a communicator has been stopped, on any thread, also when it has been dropped.
-#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct Watch {
-    endpoint: Arc<Endpoint>,
-    scope: Mutex<Scope>,
-}
-
-impl Watch {
-    /// What has stopped it, told of a call.
-    #[must_use]
-    pub fn stopped(&self, call: &Call<'_>) -> Option<Error> {
-        let scope = self.scope.lock();
-        Waiter::new(&self.endpoint, &scope, call, self.endpoint.note(call)).stopped()
-    }
-
-    /// How long its calls wait at most.
-    #[must_use]
-    pub fn timeout(&self) -> Option<Duration> {
-        self.endpoint.world.timeout
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::spmd;
-
-    #[test]
-    fn a_communicator_keeps_a_value_of_each_type() {
-        let kept = spmd(2, |ctx| {
-            let internals = ctx.internals();
-            assert_eq!(internals.attribute::<u32>(), None);
-            internals.keep(7u32);
-            internals.keep("seven");
-            Ok((internals.attribute::<u32>(), internals.attribute::<&str>()))
-        });
-        assert_eq!(kept.unwrap(), [(Some(7), Some("seven")); 2]);
+    pub(super) fn keep<T: Any + Send>(&self, value: T) {
+        self.0.lock().push(Box::new(value));
     }
 }

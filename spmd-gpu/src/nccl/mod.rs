@@ -83,7 +83,12 @@ impl Plane for Nccl {
         let joined = || matches!(internals.attribute(), Some(Found::Joined(_)));
         // It folds in an order of its own.
         let as_wanted = args.op.is_none() || !internals.is_reproducible();
-        !internals.is_track() && as_wanted && is_on_device(args) && may_write && launch::knows(args) && joined()
+        !internals.is_track()
+            && as_wanted
+            && is_on_device(args)
+            && may_write
+            && launch::knows(args)
+            && joined()
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {

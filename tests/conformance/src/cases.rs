@@ -87,6 +87,10 @@ impl<'a> Plan<'a> {
     fn counts(&self, size: usize) -> Vec<usize> {
         let segment = (self.comm.internals().segment() / size).max(2);
         let room = PAYLOAD / size;
+        // A sanitizer finds on one side of a limit what it would find on the other.
+        if cfg!(few_types) {
+            return vec![0, 1, segment - 1, 3 * segment + 5, room + 1];
+        }
         vec![0, 1, 3, 1000, segment - 1, segment, segment + 1, 3 * segment + 5, room, room + 1]
     }
 
