@@ -95,6 +95,38 @@ fn a_plane_by_way_of_the_host_does_what_another_leaves() -> Result<()> {
     Ok(())
 }
 
+/// An operation of the program's own, on devices as on the host, in order.
+#[test]
+fn operations_with_a_body_for_devices() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(3) {
+        block.run(|ctx| {
+            let (device, me) = (ctx.device()?, ctx.rank() as i64);
+            let append = Op::new(|a: i64, b: i64| 10 * a + b).non_commutative();
+            // SAFETY: it computes the same, and touches no memory.
+            let append = unsafe { append.on_device("return 10 * left + right;") };
+            let mut digits = device.buffer_from(&vec![me + 1; 1001])?;
+            ctx.allreduce_in_place(&mut digits, append)?;
+            assert_eq!(digits.to_vec()?, [123; 1001]);
+            let mut digits = device.buffer_from(&[me + 1, me + 4])?;
+            ctx.scan_in_place(&mut digits, append)?;
+            assert_eq!(digits.to_vec()?, [[1, 4], [12, 45], [123, 456]][ctx.rank()]);
+            Ok(())
+        })?;
+        let wrong = everywhere(2)[0].clone().run(|ctx| {
+            let sum = Op::new(|a: f32, b: f32| a + b);
+            // SAFETY: it does not compile.
+            let sum = unsafe { sum.on_device("return left +;") };
+            ctx.allreduce_in_place(&mut ctx.device()?.zeros::<f32>(3)?, sum)
+        });
+        let error = wrong.expect_err("it does not compile").to_string();
+        assert!(error.contains("does not compile for sm_"), "{error}");
+    }
+    Ok(())
+}
+
 #[test]
 #[ignore = "run by process_ranks, as one of them"]
 fn process_rank() -> Result<()> {

@@ -92,7 +92,7 @@ fn every_collective_is_right_over_mpi() {
     if !stand_in() {
         return;
     }
-    for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "MPICH") {
+    for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "mpich") {
         let mut world = mpi.launch(3, 1, "threads");
         world.arg(std::env::current_exe().expect("a test knows its own path"));
         world.arg("conformance_of_processes").args(NAMED);
@@ -111,6 +111,18 @@ fn sums() -> Result<()> {
     if let Err(error) = &ended {
         println!("{error}");
     }
+    ended.map(drop)
+}
+
+#[test]
+#[ignore = "run by the others"]
+fn own_operation() -> Result<()> {
+    let first = Op::new(|a: i32, _: i32| a);
+    let ended = Spmd::new(2)
+        .threads()
+        .plane(Nccl::new())
+        .run(|ctx| ctx.allreduce_in_place(&mut ctx.device()?.zeros::<i32>(3)?, first));
+    println!("{}", ended.as_ref().expect_err("no plane has it"));
     ended.map(drop)
 }
 
@@ -161,6 +173,10 @@ fn what_cannot_be_joined_is_told() {
     told(threads("sums", &[("SPMD_RANKS", "2"), ("SPMD_STANDIN_CARDS", "1")]), &shared);
     let changes = [("SPMD_RANKS", "2"), ("SPMD_AS", "virtual")];
     told(threads("sums", &changes), &["virtual ranks cannot wait for it"]);
+    told(
+        threads("own_operation", &[]),
+        &["nccl: it has no scan", "with Sum, Prod, Min and Max alone"],
+    );
     let fails = [("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:1:2")];
     told(processes("sums", &fails), &["ncclCommInitRankConfig: unhandled system error"]);
 }

@@ -57,7 +57,7 @@ unsafe fn without_planes(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Resul
 unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if !args.is_on_host() {
         let planes = comm.offload().map_or(&[][..], Planes::kept);
-        let refused: Vec<_> = planes.iter().filter_map(|it| it.plane.refusal(comm)).collect();
+        let refused: Vec<_> = planes.iter().filter_map(|it| it.plane.refusal(comm, args)).collect();
         return Err(args.out_of_reach(call, &refused));
     }
     // SAFETY: all is as `dispatch` asks for it (this function's contract), and the memory is the

@@ -79,8 +79,8 @@ pub trait Plane: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Why it serves no calls of this communicator, where the ranks have found so, and what to do.
-    fn refusal(&self, _: &Comm) -> Option<String> {
+    /// Why it does not serve a call, where it knows, and what to do.
+    fn refusal(&self, _: &Comm, _: &Args<'_>) -> Option<String> {
         None
     }
 

@@ -128,7 +128,7 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
         program->log.clear();
         status = run(words, program->log);
         // Without the flags of a sanitizer, whose runtime the program has.
-        if (status == 0) status = run({"c++", "-shared", object, "-o", library}, program->log);
+        if (status == 0) status = run({"c++", "-shared", "-Wl,-Bsymbolic", object, "-o", library}, program->log);
     }
     if (status == 0) program->code = content(library);
     for (auto &file : {source, object, library}) unlink(file.c_str());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 
 use super::identity;
-use super::operation::Operation;
+use super::operation::{DeviceBody, Operation};
 use crate::element::Element;
 
 /// An operation of the program's own.
@@ -30,6 +30,7 @@ pub struct Op<F> {
     combine: F,
     commutative: bool,
     name: Option<&'static str>,
+    on_device: Option<&'static str>,
     site: &'static Location<'static>,
 }
 
@@ -66,7 +67,7 @@ impl<F> Op<F> {
     where
         F: Fn(T, T) -> T + Sync,
     {
-        Op { combine, commutative: true, name: None, site: Location::caller() }
+        Op { combine, commutative: true, name: None, on_device: None, site: Location::caller() }
     }
 
     /// The same operation under a name of its own, by which alone all ranks know it from then on,
@@ -97,6 +98,28 @@ impl<F> Op<F> {
     /// ```
     pub fn non_commutative(self) -> Op<F> {
         Op { commutative: false, ..self }
+    }
+
+    /// The same operation for numbers in the memory of a GPU, too: the body of a function in CUDA C++,
+    /// which returns what it makes of `left` and `right`, of the type `ELEMENT`. It is compiled into the
+    /// kernel that folds what ranks on one GPU bring, where products and sums are rounded each, as on the
+    /// host; other ranks' elements go by way of the host, where `combine` does it.
+    ///
+    /// ```
+    /// use spmd_core::op::Op;
+    ///
+    /// let larger = |a: f64, b: f64| if b.abs() > a.abs() { b } else { a };
+    /// // SAFETY: it computes the same, and touches no memory.
+    /// let larger = unsafe {
+    ///     Op::new(larger).on_device("return fabs(right) > fabs(left) ? right : left;")
+    /// };
+    /// # let _ = larger;
+    /// ```
+    ///
+    /// # Safety
+    /// It does nothing but give a value of the elements' type, the one that `combine` gives.
+    pub unsafe fn on_device(self, body: &'static str) -> Op<F> {
+        Op { on_device: Some(body), ..self }
     }
 }
 
@@ -130,5 +153,10 @@ impl<T: Element, F: Fn(T, T) -> T + Sync> Operation<T> for Op<F> {
     #[inline]
     fn site(&self) -> Option<&'static Location<'static>> {
         Some(self.site)
+    }
+
+    #[inline]
+    fn device_body(&self) -> Option<DeviceBody> {
+        self.on_device.map(DeviceBody)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use super::operation::Operation;
+use super::operation::{DeviceBody, Operation};
 use crate::element::{Element, hash_text};
 
 /// The fold of an operation over arrays of its elements.
@@ -21,6 +21,7 @@ pub struct ErasedOp<'a> {
     site: Option<&'static Location<'static>>,
     commutative: bool,
     trusted: bool,
+    device_body: Option<DeviceBody>,
     borrow: PhantomData<&'a ()>,
 }
 
@@ -48,6 +49,7 @@ impl<'a> ErasedOp<'a> {
             site: op.site(),
             trusted: O::TRUST.is_trusted(),
             commutative: op.commutative(),
+            device_body: op.device_body(),
             borrow: PhantomData,
         }
     }
@@ -87,6 +89,11 @@ impl<'a> ErasedOp<'a> {
             _ => String::new(),
         };
         format!("{order}{}{made}", self.name)
+    }
+
+    /// The body of a function in CUDA C++ that does it on a device, of `left` and `right`.
+    pub fn device_body(&self) -> Option<&'static str> {
+        self.device_body.map(|body| body.0)
     }
 
     /// Whether its arguments may be swapped.

@@ -30,7 +30,7 @@ pub use custom::Op;
 pub use erased::ErasedOp;
 #[doc(hidden)]
 pub use native::Native;
-pub use operation::{Operation, Trust};
+pub use operation::{DeviceBody, Operation, Trust};
 pub use order::{canonical_split, fold_ranks};
 pub use replacing::{NoOp, Replace};
 

@@ -64,7 +64,20 @@ pub trait Operation<T: Element>: Sync {
     fn site(&self) -> Option<&'static Location<'static>> {
         None
     }
+
+    /// How a device does it, where that is not known from its name.
+    #[doc(hidden)]
+    #[inline]
+    fn device_body(&self) -> Option<DeviceBody> {
+        None
+    }
 }
+
+/// The body of a function of a device. This crate alone makes one, where somebody has promised that it is
+/// right.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceBody(pub(super) &'static str);
 
 /// Says of an operation `O` on `T` that it may run unguarded. This crate alone can say yes.
 #[doc(hidden)]
@@ -112,5 +125,10 @@ impl<T: Element, O: Operation<T>> Operation<T> for &O {
     #[inline]
     fn site(&self) -> Option<&'static Location<'static>> {
         O::site(self)
+    }
+
+    #[inline]
+    fn device_body(&self) -> Option<DeviceBody> {
+        O::device_body(self)
     }
 }

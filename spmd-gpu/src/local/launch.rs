@@ -4,7 +4,7 @@ use cudarc::driver::{CudaSlice, DevicePtr};
 use spmd_core::internal::{Args, Blocks, ErasedOp, Kind, Memory};
 
 use super::kernels::{Kernels, Piece, Ranks};
-use super::module::Key;
+use super::module::{Fold, Key};
 use super::types;
 use crate::device::Device;
 use crate::driver::Checked;
@@ -17,12 +17,9 @@ pub(super) fn knows(args: &Args<'_>) -> bool {
     args.op.is_none_or(|op| fold_of(args, 1, op).is_some())
 }
 
-fn fold_of(
-    args: &Args<'_>,
-    ranks: usize,
-    op: &ErasedOp<'_>,
-) -> Option<(String, &'static str, usize)> {
-    Some((types::scalar(args.dtype)?, types::operation(op)?, ranks))
+fn fold_of(args: &Args<'_>, ranks: usize, op: &ErasedOp<'_>) -> Option<Fold> {
+    let operation = types::operation(op, args.dtype)?;
+    Some(Fold { element: types::scalar(args.dtype)?, operation, ranks })
 }
 
 /// Where what a rank sends and what another one has room for are of different lengths. Of most calls

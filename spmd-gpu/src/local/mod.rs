@@ -84,9 +84,16 @@ impl Plane for Local {
         are_near(comm) && !apart && is_on_device(args) && launch::knows(args)
     }
 
-    fn refusal(&self, comm: &Comm) -> Option<String> {
-        let apart = matches!(comm.internals().attribute(), Some(OneDevice(false)));
-        apart.then(|| "local: its ranks use several devices, which `spmd_gpu::Nccl` joins".into())
+    fn refusal(&self, comm: &Comm, args: &Args<'_>) -> Option<String> {
+        let why = match comm.internals().attribute() {
+            _ if !are_near(comm) => "its ranks are not up to 64 of one process",
+            Some(OneDevice(false)) => "its ranks use several devices, which `spmd_gpu::Nccl` joins",
+            _ if !launch::knows(args) => {
+                "it knows the operation on the host alone, or not on this type; `Op::on_device` tells it"
+            }
+            _ => return None,
+        };
+        Some(format!("local: {why}"))
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {

@@ -7,37 +7,59 @@ use std::sync::Arc;
 use cudarc::driver::CudaFunction;
 use parking_lot::Mutex;
 
+use super::types::Operation;
 use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
 use crate::nvrtc::Nvrtc;
 
-const FOLD: &str =
-    concat!(include_str!("common.cu"), include_str!("numbers.cu"), include_str!("fold.cu"));
+const NUMBERS: &str = concat!(include_str!("common.cu"), include_str!("numbers.cu"));
+const FOLD: &str = include_str!("fold.cu");
 const COPIES: &str = concat!(include_str!("common.cu"), include_str!("copies.cu"));
 
-/// What a kernel is compiled for: 14 numbers, 15 located ones and some more, 13 operations and up to
-/// 64 ranks bound how many there can be.
+/// What a kernel is compiled for: 14 numbers, 15 located ones and some more, 13 operations and those of
+/// the program's source, and up to 64 ranks bound how many there can be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) kernel: &'static str,
-    /// Element type, operation and ranks of a fold.
-    pub(super) fold: Option<(String, &'static str, usize)>,
+    pub(super) fold: Option<Fold>,
+}
+
+/// What is folded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fold {
+    /// The scalar that elements are made of.
+    pub(super) element: String,
+    pub(super) operation: Operation,
+    pub(super) ranks: usize,
 }
 
 impl Key {
-    fn source(&self) -> CString {
-        let source = if self.fold.is_some() { FOLD } else { COPIES };
-        CString::new(source).expect("it has no zero byte")
+    /// Errors: the body of an operation has a zero byte.
+    fn source(&self) -> Result<CString, GpuError> {
+        let source = match &self.fold {
+            None => COPIES.to_owned(),
+            Some(Fold { operation: Operation::Named(_), .. }) => [NUMBERS, FOLD].concat(),
+            Some(Fold { operation: Operation::Own(body), .. }) => {
+                let (before, after) = OWN;
+                [NUMBERS, before, *body, after, FOLD].concat()
+            }
+        };
+        CString::new(source).map_err(|_| GpuError::Compile {
+            kernel: self.kernel.into(),
+            architecture: 0,
+            log: "the body of the operation has a zero byte".into(),
+        })
     }
 
     fn definitions(&self) -> Vec<String> {
         match &self.fold {
             None => Vec::new(),
-            Some((element, operation, ranks)) => {
+            Some(Fold { element, operation, ranks }) => {
+                let name = if let Operation::Named(name) = operation { name } else { "Own" };
                 let mut all = vec![
                     format!("-DELEMENT={element}"),
-                    format!("-DOPERATION={operation}"),
+                    format!("-DOPERATION={name}"),
                     format!("-DRANKS={ranks}"),
                 ];
                 // Only what is asked for: it is compiled while ranks wait.
@@ -47,6 +69,10 @@ impl Key {
         }
     }
 }
+
+/// Around the body of an operation of the program's own.
+const OWN: (&str, &str) =
+    ("struct Own {\n__device__ static ELEMENT of(ELEMENT left, ELEMENT right) {\n", "\n}\n};\n");
 
 /// A kernel that is there when somebody has asked for it. Others are not held up meanwhile.
 type Slot = Arc<Mutex<Option<CudaFunction>>>;
@@ -67,7 +93,7 @@ pub(super) fn kernel(device: &Device, key: Key) -> Result<CudaFunction, GpuError
     }
     let architecture = device.architecture()?;
     let code =
-        Nvrtc::get()?.compile(key.kernel, &key.source(), architecture, &key.definitions())?;
+        Nvrtc::get()?.compile(key.kernel, &key.source()?, architecture, &key.definitions())?;
     let kernel = device.load(code)?.load_function(key.kernel).checked("cuModuleGetFunction")?;
     Ok(slot.insert(kernel).clone())
 }
@@ -83,13 +109,17 @@ mod tests {
     const BITS: [&str; 5] = ["BitAnd", "BitOr", "BitXor", "LogicalAnd", "LogicalOr"];
 
     fn compile(nvrtc: &Nvrtc, architecture: u32, key: &Key) {
-        let code = nvrtc.compile(key.kernel, &key.source(), architecture, &key.definitions());
+        let source = key.source().expect("it is a string");
+        let code = nvrtc.compile(key.kernel, &source, architecture, &key.definitions());
         assert!(code.as_ref().is_ok_and(|code| code.starts_with(b"\x7fELF")), "{key:?}: {code:?}");
     }
 
+    fn fold(element: &str, operation: Operation, ranks: usize) -> Key {
+        Key { kernel: "fold_all", fold: Some(Fold { element: element.into(), operation, ranks }) }
+    }
+
     fn folds(element: &str, operations: &[&'static str], ranks: usize) -> Vec<Key> {
-        let fold = |operation: &&'static str| Some((element.to_owned(), *operation, ranks));
-        operations.iter().map(|it| Key { kernel: "fold_all", fold: fold(it) }).collect()
+        operations.iter().map(|name| fold(element, Operation::Named(name), ranks)).collect()
     }
 
     /// Every kernel on one architecture, and one of each kind on all: without a device.
@@ -111,9 +141,11 @@ mod tests {
             keys.extend(folds("f32", &["Sum"], ranks));
         }
         for ranks in [1, 3] {
-            let fold = Some(("f32".to_owned(), "Sum", ranks));
-            keys.push(Key { kernel: "fold_prefixes", fold });
+            let sums = fold("f32", Operation::Named("Sum"), ranks);
+            keys.push(Key { kernel: "fold_prefixes", ..sums });
         }
+        let larger = Operation::Own("return fabs(right) > fabs(left) ? right : left;");
+        keys.push(fold("f64", larger, 3));
         for architecture in [75, 80, 90, 100] {
             keys.iter().for_each(|key| compile(nvrtc, architecture, key));
         }

@@ -30,8 +30,24 @@ fn number(name: &str) -> Option<&'static str> {
     }
 }
 
+/// An operation, as the kernels know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Operation {
+    /// One of `numbers.cu`.
+    Named(&'static str),
+    /// The body of a function of the program's own.
+    Own(&'static str),
+}
+
+/// `None` if it is done on the host alone.
+pub(super) fn operation(op: &ErasedOp<'_>, dtype: &DType) -> Option<Operation> {
+    // What the program says combines whole elements, and the kernels see the scalars of arrays.
+    let own = || op.device_body().filter(|_| dtype.lanes == 1).map(Operation::Own);
+    named(op).map(Operation::Named).or_else(own)
+}
+
 /// The name of one of `spmd`'s own operations, whatever it is called with.
-pub(super) fn operation(op: &ErasedOp<'_>) -> Option<&'static str> {
+fn named(op: &ErasedOp<'_>) -> Option<&'static str> {
     const OPERATIONS: [&str; 13] = [
         "Sum",
         "Prod",

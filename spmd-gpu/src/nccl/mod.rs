@@ -70,11 +70,16 @@ impl Plane for Nccl {
         Ok(())
     }
 
-    fn refusal(&self, comm: &Comm) -> Option<String> {
-        match comm.internals().attribute() {
-            Some(Found::Refused(why)) => Some(format!("nccl: {why}")),
-            _ => None,
-        }
+    fn refusal(&self, comm: &Comm, args: &Args<'_>) -> Option<String> {
+        const SERVES: &str = "it has no scan, and folds numbers of 8, 32 and 64 bits, f16 and bf16 \
+                              with Sum, Prod, Min and Max alone";
+        let why = match comm.internals().attribute() {
+            Some(Found::Refused(why)) => why.to_string(),
+            _ if comm.internals().is_track() => "it serves no started calls".into(),
+            _ if !launch::knows(args) => SERVES.into(),
+            _ => return None,
+        };
+        Some(format!("nccl: {why}"))
     }
 
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
