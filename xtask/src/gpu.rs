@@ -90,17 +90,22 @@ fn tests(folder: PathBuf) -> Outcome {
         command.env("LD_LIBRARY_PATH", &folder).env("SPMD_REQUIRE_GPU", "1");
         Ok(command)
     });
-    let kernels = programs::of(&programs, "spmd-gpu/src/lib.rs").map(|program| {
-        let mut command = program.command(&[], &["every_kernel_compiles", "--nocapture"]);
-        match nvrtc() {
+    let full = std::env::var_os("SPMD_TEST_FULL").is_some();
+    let real = [(NVRTC, "every_kernel_compiles", "NVRTC"), (NCCL, "the_real_library", "NCCL")];
+    let real = real.into_iter().filter(|(package, ..)| full || *package == NVRTC).map(|it| {
+        let (package, test, name) = it;
+        let mut command =
+            programs::of(&programs, "spmd-gpu/src/lib.rs")?.command(&[], &[test, "--nocapture"]);
+        match from_pypi(package) {
             Ok(library) => {
-                command.env("SPMD_NVRTC_LIB", library).env("SPMD_REQUIRE_NVRTC", "1");
+                command.env(format!("SPMD_{name}_LIB"), library);
+                command.env(format!("SPMD_REQUIRE_{name}"), "1");
             }
-            Err(why) => println!("NVRTC cannot be had: {why}"),
+            Err(why) => println!("{name} cannot be had: {why}"),
         }
-        command
+        Ok(command)
     });
-    match on_card.into_iter().chain([kernels]).collect::<Result<Vec<_>, String>>() {
+    match on_card.into_iter().chain(real).collect::<Result<Vec<_>, String>>() {
         Ok(commands) => Outcome::of_all(commands.into_iter().chain(examples(&folder))),
         Err(why) => Outcome::failed(why),
     }
@@ -125,18 +130,23 @@ fn examples(folder: &Path) -> Vec<Command> {
     ]
 }
 
-/// The real NVRTC, from PyPI, which needs no GPU.
-fn nvrtc() -> Result<PathBuf, String> {
-    let environment = built("nvrtc");
+/// The real NVRTC, which needs no GPU: a package of PyPI, and its library.
+const NVRTC: (&str, &str) = ("nvidia-cuda-nvrtc", "nvidia/cu13/lib/libnvrtc.so.13");
+/// The real NCCL, of 300 MB: only with `--full`.
+const NCCL: (&str, &str) = ("nvidia-nccl-cu13", "nvidia/nccl/lib/libnccl.so.2");
+
+/// A library of a package of PyPI, which is installed if it is not there.
+fn from_pypi((package, library): (&str, &str)) -> Result<PathBuf, String> {
+    let environment = built(package);
     let find = || {
         let versions = fs::read_dir(environment.join("lib")).ok()?.flatten();
-        let library = Path::new("site-packages/nvidia/cu13/lib/libnvrtc.so.13");
-        versions.map(|version| version.path().join(library)).find(|path| path.exists())
+        let mut found = versions.map(|it| it.path().join("site-packages").join(library));
+        found.find(|path| path.exists())
     };
     if let Some(library) = find() {
         return Ok(library);
     }
-    println!("Installing NVRTC ..");
-    python::install(&environment, &["nvidia-cuda-nvrtc"])?;
-    find().ok_or_else(|| "its package has no libnvrtc.so.13".into())
+    println!("Installing {package} ..");
+    python::install(&environment, &[package])?;
+    find().ok_or_else(|| format!("it has no {library}"))
 }

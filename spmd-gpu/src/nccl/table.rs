@@ -224,3 +224,39 @@ impl std::fmt::Debug for Table {
         f.debug_struct("Nccl").field("path", &self.path).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What needs no GPU of NVIDIA's own library: that the table fits it, and that it refuses what it
+    /// cannot do with an error.
+    #[test]
+    fn the_real_library() {
+        let table = match Table::get() {
+            Ok(table) => table,
+            Err(missing) => {
+                let required = std::env::var("SPMD_REQUIRE_NCCL").is_ok_and(|value| value == "1");
+                assert!(!required, "SPMD_REQUIRE_NCCL=1, and {missing}");
+                return println!("SKIPPED: {missing}");
+            }
+        };
+        println!("{table:?}, {:?}", table.version());
+        assert!(table.version() >= (2, 18) && table.version().0 < 10);
+        let id = table.unique_id().expect("it makes an id");
+        assert!(id.0 != [0; 128] && id.0 != table.unique_id().expect("another one").0);
+        if crate::probe().ready().is_ok() {
+            return;
+        }
+        let (mut handle, mut config) = (std::ptr::null_mut(), Config::non_blocking());
+        // SAFETY: place and configuration are this function's; it is the only rank.
+        let mut code = unsafe { (table.comm_init_rank_config)(&mut handle, 1, id, 0, &mut config) };
+        while code == IN_PROGRESS {
+            // SAFETY: it is being made.
+            unsafe { (table.comm_get_async_error)(handle, &mut code) };
+        }
+        let refused = table.checked("ncclCommInitRankConfig", code);
+        println!("{refused:?}");
+        assert!(matches!(refused, Err(GpuError::Nccl { .. })));
+    }
+}
