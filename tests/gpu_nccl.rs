@@ -154,6 +154,59 @@ fn parts_are_joined_and_ended() {
     }
 }
 
+/// Whether there are a GPU and NCCL, of whatever kind. Says so where they are not.
+fn nccl() -> bool {
+    let here = probe();
+    let missing = here.ready().err().or(here.nccl.err());
+    if let Some(missing) = &missing {
+        println!("SKIPPED: {missing}");
+    }
+    missing.is_none()
+}
+
+#[test]
+fn one_rank_with_a_gpu() -> Result<()> {
+    if !nccl() {
+        return Ok(());
+    }
+    let block = Spmd::new(1).threads().segment(1024).plane(Nccl::new());
+    block.clone().run(|ctx| sum(ctx, 1))?;
+    block.plane(Staged::new()).run(|ctx| cases_on_device(ctx, true))?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "run by the others"]
+fn shared_card() -> Result<()> {
+    spmd::run_on_planes(&[Nccl::new()], |ctx| {
+        (0..5).try_for_each(|turn| sum(ctx, turn))?;
+        println!("rank {} is right", ctx.rank());
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// NCCL of 2.30 lets processes share a GPU, if it is told to.
+#[test]
+fn two_processes_with_a_gpu() {
+    if !nccl() || probe().nccl.is_ok_and(|found| found.version < (2, 28)) {
+        return;
+    }
+    let own = std::env::current_exe().expect("a test knows its own path");
+    // Where all was made elsewhere, the launcher lies beside the tests.
+    let beside = own.with_file_name("spmdrun");
+    let mut job = match beside.exists() {
+        true => Command::new(beside),
+        false => support::spmdrun(&[]),
+    };
+    job.args(["-n", "2", "--as", "processes", "--timeout", "100"]).arg(own);
+    job.arg("shared_card").args(NAMED).env("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+    job.env("NCCL_NVLS_ENABLE", "0").env("NCCL_MAX_CTAS", "4");
+    let ran = support::finish(&mut job);
+    let right = (0..2).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
+    assert!(ran.code == Some(0) && right, "{ran:?}");
+}
+
 /// Each says what is missing, and what to do.
 #[test]
 fn what_cannot_be_joined_is_told() {

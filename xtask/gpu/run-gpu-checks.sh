@@ -23,11 +23,17 @@ summary=results/summary.txt
 
 timeout "$limit" ./gpu --nocapture > results/tests.txt 2>&1
 status=$?
+timeout "$limit" ./gpu_nccl --nocapture >> results/tests.txt 2>&1 || status=$?
+for how in "-n 4 --as threads" "-n 2 --as processes"; do
+    # shellcheck disable=SC2086 # each is several words
+    timeout "$limit" spmdrun $how ./heat_gpu 2048 500 >> results/heat.txt 2>&1 || status=$?
+done
 passed=$(grep -c '^test .* ok$' results/tests.txt)
 failed=$(grep -c '^test .* FAILED$' results/tests.txt)
 skipped=$(grep -c '^SKIPPED' results/tests.txt)
 echo "tests: $passed passed, $failed failed, $skipped skipped (status $status)" >> "$summary"
-grep -E '^(CUDA driver|NVRTC|device)' results/tests.txt >> "$summary"
+grep -E '^(CUDA driver|NVRTC|NCCL|device)' results/tests.txt | sort -u >> "$summary"
+sed 's/^/heat_gpu: /' results/heat.txt >> "$summary"
 
 # Each collective with 2, 4 and 8 ranks on the card: small, and as large as memory is to be measured.
 measured=0

@@ -12,20 +12,35 @@ const MOST: u64 = 60 << 20;
 
 pub(crate) fn make() -> Result<bool, String> {
     let mut build = cargo(&["build", "--release", "--package", "spmd-launcher", "--package"]);
-    build.args(["spmd-perf", "--bin", "spmdrun", "--bin", "spmd-perf"]);
+    build.args([
+        "spmd-perf",
+        "--package",
+        "spmd-examples",
+        "--bin",
+        "spmdrun",
+        "--bin",
+        "spmd-perf",
+    ]);
+    build.args(["--example", "heat_gpu"]);
     if let Some(wrong) = tools::watch(build).wrong {
         return Err(wrong);
     }
-    let tests = programs::build(&["--package", "spmd-tests", "--test", "gpu"], |_| {})?;
-    let test = programs::of(&tests, "tests/gpu.rs")?;
+    let names = ["gpu", "gpu_nccl"];
+    let options = names.iter().flat_map(|name| ["--test", name]);
+    let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
+    let tests = programs::build(&options, |_| {})?;
     let folder = built("gpu-bundle");
     let _ = fs::remove_dir_all(&folder);
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(&folder).map_err(told)?;
-    for name in ["spmdrun", "spmd-perf"] {
-        strip(&built("release").join(name), &folder.join(name))?;
+    for name in ["spmdrun", "spmd-perf", "examples/heat_gpu"] {
+        let name = Path::new(name);
+        strip(&built("release").join(name), &folder.join(name.file_name().unwrap_or_default()))?;
     }
-    strip(&test.path, &folder.join("gpu"))?;
+    for name in names {
+        let test = programs::of(&tests, &format!("tests/{name}.rs"))?;
+        strip(&test.path, &folder.join(name))?;
+    }
     let script = "run-gpu-checks.sh";
     fs::copy(root().join("xtask/gpu").join(script), folder.join(script)).map_err(told)?;
     let sizes = fs::read_dir(&folder).map_err(told)?.flatten();
