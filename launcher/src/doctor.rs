@@ -5,10 +5,9 @@ mod finding;
 mod gpu;
 mod mpi;
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::Error;
 use crate::plan;
@@ -22,7 +21,6 @@ pub(crate) fn examine(names: &[OsString]) -> Result<u8, Error> {
     let mut findings = Vec::from(machine);
     findings.extend(mpi::findings(&programs));
     findings.extend(gpu::findings());
-    findings.push(nccl());
     let mut text = String::new();
     for finding in &findings {
         let mark = match finding.state {
@@ -147,37 +145,4 @@ fn open_files() -> Finding {
 #[cfg(not(unix))]
 fn open_files() -> Finding {
     good("open files", "not examined here".into())
-}
-
-fn nccl() -> Finding {
-    match library("libnccl.so") {
-        Some(library) => {
-            limited("NCCL", format!("{library} is here; this version does not use it"))
-        }
-        None => limited("NCCL", "no libnccl.so; no job needs one".into()),
-    }
-}
-
-/// Finds a shared library by the beginning of its name, without loading it.
-fn library(name: &str) -> Option<String> {
-    let own = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let fixed = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/cuda/lib64"];
-    let dirs = env::split_paths(&own).chain(fixed.map(PathBuf::from));
-    for dir in dirs.filter(|dir| !dir.as_os_str().is_empty()) {
-        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
-        let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        if let Some(file) = names.find(|file| file.starts_with(name)) {
-            return Some(dir.join(file).display().to_string());
-        }
-    }
-    // The loader's cache lists names and paths as texts that end in a zero byte.
-    let cache = fs::read("/etc/ld.so.cache").ok()?;
-    let mut texts =
-        cache.split(|&byte| byte == 0).filter_map(|text| std::str::from_utf8(text).ok());
-    texts
-        .find(|text| {
-            let file = Path::new(text).file_name().and_then(|file| file.to_str());
-            text.starts_with('/') && file.is_some_and(|file| file.starts_with(name))
-        })
-        .map(str::to_owned)
 }
