@@ -1,12 +1,18 @@
 //! Learns to read handwritten digits: a small neural network, trained data-parallel.
 //!
-//!     cargo run --release --example digits
+//!     cargo run --release --example digits [--gpu]
 //!
 //! Every rank holds all weights and takes a share of each batch. An allreduce adds up the
 //! gradients, and every rank makes the same step. Sums have the same bits on all ranks, so the
 //! copies of the weights never drift apart and are never sent. They have the same bits in threads,
 //! virtual ranks and processes, too: the loss printed at the end depends on the number of ranks in
 //! its last digits, and on nothing else.
+//!
+//! With `--gpu` the arithmetic is done on GPUs (`digits/gpu.rs`), and then once more on the host: the loss
+//! is the same, but for rounding.
+
+#[path = "digits/gpu.rs"]
+mod gpu;
 
 use std::io::Read;
 
@@ -25,11 +31,29 @@ const EPOCHS: usize = 40;
 
 fn main() -> Result<()> {
     let images = read_images()?;
-    spmd::run(|ctx| train(ctx, &images))?;
+    let with_gpu = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("--gpu") => true,
+        Some(other) => return Err(format!("{other}: the only option is --gpu").into()),
+    };
+    if with_gpu && let Err(missing) = spmd::gpu::probe().ready() {
+        println!("--gpu needs a GPU: {missing}");
+        return Ok(());
+    }
+    let planes = if with_gpu { spmd::gpu::planes().to_vec() } else { Vec::new() };
+    spmd::run_on_planes(&planes, |ctx| {
+        let loss = train(ctx, &images, false)?;
+        if with_gpu && (train(ctx, &images, true)? / loss - 1.0).abs() > 1e-3 {
+            return Err("the GPUs learn something else than the host".into());
+        }
+        Ok(())
+    })?;
     Ok(())
 }
 
-fn train(comm: &Comm, images: &[Image]) -> Result<()> {
+/// The loss after all epochs.
+fn train(comm: &Comm, images: &[Image], with_gpu: bool) -> Result<f64> {
+    let all = images;
     let (rank, size) = (comm.rank(), comm.size());
     // One seed for all: every rank draws the same weights and the same order of images.
     let mut random = Random(1998);
@@ -38,11 +62,22 @@ fn train(comm: &Comm, images: &[Image]) -> Result<()> {
     let (held_out, training) = images.split_at_mut(HELD_OUT);
     let mut network = Network::random(&mut random);
     let mut velocity = [0.0; Network::WEIGHTS];
+    let mut trainer = match with_gpu {
+        true => Some(gpu::Trainer::new(comm, all, &network.weights)?),
+        false => None,
+    };
 
     for epoch in 1..=EPOCHS {
         random.shuffle(training);
         // Large steps at first to get there, small ones at last to settle.
         let rate = 0.2 * (1.0 - epoch as f64 / (EPOCHS + 1) as f64);
+        if let Some(trainer) = &mut trainer {
+            trainer.begin(training.iter().map(|image| image.number))?;
+            for first in (0..training.len()).step_by(BATCH) {
+                trainer.step(comm, first, BATCH.min(training.len() - first), rate)?;
+            }
+            continue;
+        }
         for batch in training.chunks(BATCH) {
             let mut gradient = [0.0; Network::WEIGHTS];
             for image in batch.iter().skip(rank).step_by(size) {
@@ -56,6 +91,9 @@ fn train(comm: &Comm, images: &[Image]) -> Result<()> {
         }
     }
 
+    if let Some(trainer) = &trainer {
+        network.weights.copy_from_slice(&trainer.weights()?);
+    }
     let mine = training.iter().skip(rank).step_by(size);
     let loss: f64 = mine.map(|image| network.read(image).loss(image.digit)).sum();
     let loss = comm.allreduce_value(loss, Sum)? / training.len() as f64;
@@ -66,7 +104,8 @@ fn train(comm: &Comm, images: &[Image]) -> Result<()> {
     let agreed = comm.allreduce_value(digest, Min)? == comm.allreduce_value(digest, Max)?;
 
     if rank == 0 {
-        println!("{size} ranks: loss {loss:.6}, its bits {:016x}", loss.to_bits());
+        let place = if with_gpu { " with GPUs" } else { "" };
+        println!("{size} ranks{place}: loss {loss:.6}, its bits {:016x}", loss.to_bits());
         println!("{:.1} % of {HELD_OUT} unseen digits are read correctly", 100.0 * accuracy);
     }
     if !agreed {
@@ -75,7 +114,7 @@ fn train(comm: &Comm, images: &[Image]) -> Result<()> {
     if accuracy < 0.95 {
         return Err(format!("{:.1} % is less than 95 %", 100.0 * accuracy).into());
     }
-    Ok(())
+    Ok(loss)
 }
 
 /// 64 pixels, a hidden layer of tanh units, and ten outputs, one for each digit.
@@ -161,6 +200,8 @@ fn add_layer_gradient(gradient: &mut [f64], input: &[f64], slopes: &[f64]) {
 }
 
 struct Image {
+    /// Among all.
+    number: usize,
     /// From 0 (paper) to 1 (ink).
     pixels: [f64; PIXELS],
     digit: usize,
@@ -169,16 +210,16 @@ struct Image {
 fn read_images() -> Result<Vec<Image>> {
     let mut text = String::new();
     GzDecoder::new(DATA).read_to_string(&mut text)?;
-    text.lines().map(read_image).collect()
+    text.lines().enumerate().map(read_image).collect()
 }
 
-fn read_image(line: &str) -> Result<Image> {
+fn read_image((number, line): (usize, &str)) -> Result<Image> {
     let numbers: Vec<u8> =
         line.split(',').map(str::parse).collect::<Result<_, _>>().map_err(Error::user)?;
     match numbers.as_slice() {
         [pixels @ .., digit] if pixels.len() == PIXELS && usize::from(*digit) < DIGITS => {
             let pixels = std::array::from_fn(|i| f64::from(pixels[i]) / 16.0);
-            Ok(Image { pixels, digit: usize::from(*digit) })
+            Ok(Image { number, pixels, digit: usize::from(*digit) })
         }
         _ => Err(format!("not 64 pixels and a digit: {line}").into()),
     }

@@ -73,6 +73,31 @@ fn by_way_of_the_host() -> Result<()> {
     Ok(())
 }
 
+/// Neighbours in a grid, also at its ends.
+#[test]
+fn neighbors_take_device_buffers() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for block in everywhere(3) {
+        block.plane(Staged::new()).run(|ctx| {
+            let line = ctx.cartesian(&[3], &[false])?.expect("it has a place for all");
+            let (device, me) = (ctx.device()?, line.rank() as i32);
+            let mine = device.buffer_from(&[10 * me, 10 * me + 1])?;
+            let mut around = device.buffer_from(&[-1; 4])?;
+            line.neighbor_allgather(&mine, &mut around)?;
+            let expected = [[-1, -1, 10, 11], [0, 1, 20, 21], [10, 11, -1, -1]];
+            assert_eq!(around.to_vec()?, expected[ctx.rank()]);
+            let mut from = device.buffer_from(&[-1; 2])?;
+            line.neighbor_alltoall(&mine, &mut from)?;
+            // Each has its second number for the one after it.
+            assert_eq!(from.to_vec()?, [[-1, 10], [1, 20], [11, -1]][ctx.rank()]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 /// The first plane leaves what it cannot do to the second.
 #[test]
 fn a_plane_by_way_of_the_host_does_what_another_leaves() -> Result<()> {
@@ -130,6 +155,24 @@ fn operations_with_a_body_for_devices() -> Result<()> {
 #[test]
 #[ignore = "run by process_ranks, as one of them"]
 fn process_rank() -> Result<()> {
+    // The first one opens the others' memory.
+    spmd::run_on_planes(&[Local::new()], |ctx| {
+        let (device, me, n) = (ctx.device()?, ctx.rank(), ctx.size());
+        for turn in 0..20 {
+            let count = 1000 + 1000 * turn;
+            let mine = device.buffer_from(&vec![(me + turn) as u64; count])?;
+            let mut sum = device.zeros::<u64>(count)?;
+            ctx.allreduce(&mine, &mut sum, Sum)?;
+            drop(mine);
+            assert_eq!(sum.to_vec()?, vec![(n * (n - 1) / 2 + n * turn) as u64; count]);
+            let mut all = device.zeros::<u64>(n * count)?;
+            ctx.allgather(&sum.slice(0..count), &mut all)?;
+            assert_eq!(all.to_vec()?, vec![(n * (n - 1) / 2 + n * turn) as u64; n * count]);
+        }
+        let small = ctx.allreduce_in_place(&mut device.zeros::<u64>(3)?, Sum).unwrap_err();
+        assert!(small.to_string().contains("local: of ranks that are processes"), "{small}");
+        Ok(())
+    })?;
     spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
         cases_on_device(ctx, false)?;
         println!("rank {} of {} is right", ctx.rank(), ctx.size());
@@ -150,7 +193,7 @@ fn process_ranks() {
         true => std::process::Command::new(beside),
         false => support::spmdrun(&[]),
     };
-    job.args(["--ranks", "3", "--as", "processes"]).arg(own);
+    job.args(["--ranks", "3", "--as", "processes"]).arg(own).env("SPMD_SEGMENT", "1024");
     job.args(["process_rank", "--exact", "--include-ignored", "--nocapture", "--quiet"]);
     let output = job.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -78,8 +78,17 @@ impl<T: Element> DeviceBuffer<T> {
     fn room(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
         copies::make_known();
         let size = len.saturating_mul(size_of::<T>()).max(1);
-        // SAFETY: whoever calls this fills it before anybody reads.
-        let bytes = unsafe { device.stream().alloc::<u8>(size) };
+        let stream = device.stream();
+        // SAFETY: whoever calls this fills it before anybody reads. Memory that others may open comes from
+        // no pool; it is of this context, and freed in the stream's order as well.
+        let bytes = unsafe {
+            match device.opens() {
+                true => device.context().bind_to_thread().and_then(|()| {
+                    Ok(stream.upgrade_device_ptr::<u8>(result::malloc_sync(size)?, size))
+                }),
+                false => stream.alloc::<u8>(size),
+            }
+        };
         let bytes = bytes.map_err(|DriverError(code)| {
             let full = code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
             match device.memory() {

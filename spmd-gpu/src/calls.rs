@@ -10,6 +10,22 @@ pub(crate) fn is_on_device(args: &Args<'_>) -> bool {
     ordinal(args).is_some() && carried_out(args.collective.kind)
 }
 
+/// The same, or one with neighbours in a grid, which the host alone knows.
+pub(crate) fn is_for_host(args: &Args<'_>) -> bool {
+    is_on_device(args) || ordinal(args).is_some() && is_of_neighbors(args.collective.kind)
+}
+
+pub(crate) fn is_of_neighbors(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(kind, NeighborAllgather | NeighborAlltoall | NeighborAlltoallv)
+}
+
+/// Whether ranks may bring blocks of different lengths.
+pub(crate) fn varies(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(kind, Gatherv | Allgatherv | Scatterv | Alltoallv | ReduceScatterv)
+}
+
 /// The device that all memory of the call is on.
 pub(crate) fn ordinal(args: &Args<'_>) -> Option<u32> {
     let mut places =

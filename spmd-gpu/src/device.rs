@@ -45,6 +45,8 @@ struct Inner {
     done: CudaEvent,
     /// Whether its rank has ended, which puts nothing into the stream any more.
     ended: AtomicBool,
+    /// Whether other processes may open the memory of its buffers.
+    opens: AtomicBool,
     /// What in the stream may wait for other ranks.
     joint: Mutex<Vec<Weak<dyn Joint>>>,
 }
@@ -104,8 +106,8 @@ impl Device {
         let event = || context.new_event(None).checked("cuEventCreate");
         let (ready, done) = (event()?, event()?);
         let ended = AtomicBool::new(false);
-        let joint = Mutex::default();
-        let inner = Inner { ordinal, context, stream, ready, done, ended, joint };
+        let (opens, joint) = Default::default();
+        let inner = Inner { ordinal, context, stream, ready, done, ended, opens, joint };
         let device = Device { inner: Arc::new(inner) };
         OPENED.with(|all| all.0.borrow_mut().push(device.clone()));
         Ok(device)
@@ -159,6 +161,11 @@ impl Device {
         }
         // What a communicator has ended without others is no result.
         joint.iter().try_for_each(|it| it.check(start.elapsed()))
+    }
+
+    /// Whether buffers are made of memory that other processes can open.
+    pub(crate) fn opens(&self) -> bool {
+        self.inner.opens.load(Relaxed)
     }
 
     /// Has the host look after work while it waits for the device.
@@ -240,6 +247,8 @@ impl OnDevice for Comm {
         if count == 0 {
             return Err(GpuError::NoDevice { ordinal: 0, count });
         }
-        Device::open((self.rank() % count as usize) as u32)
+        let device = Device::open((self.rank() % count as usize) as u32)?;
+        device.inner.opens.store(self.internals().is_process(), Relaxed);
+        Ok(device)
     }
 }

@@ -13,7 +13,7 @@ use crate::error::GpuError;
 const NEEDED: i32 = 12_000;
 
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 37] = [
+const FUNCTIONS: [&str; 41] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGet",
@@ -31,6 +31,10 @@ const FUNCTIONS: [&str; 37] = [
     "cuMemAlloc_v2",
     "cuMemAllocAsync",
     "cuMemFree_v2",
+    "cuMemGetAddressRange_v2",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
     "cuMemHostAlloc",
     "cuMemFreeHost",
     "cuMemFreeAsync",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spmd_core::internal::{Args, Call, Kind, Memory, Plane, dispatch};
 use spmd_core::{Comm, Result};
 
-use crate::calls::{self, is_on_device};
+use crate::calls;
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::stage::Stage;
@@ -35,6 +35,11 @@ impl Staged {
     pub fn new() -> Arc<dyn Plane> {
         Arc::new(Staged(()))
     }
+
+    /// For planes that leave a call to it which they have begun.
+    pub(crate) fn plane() -> Staged {
+        Staged(())
+    }
 }
 
 impl Plane for Staged {
@@ -47,7 +52,7 @@ impl Plane for Staged {
     }
 
     fn serves(&self, _: &Comm, args: &Args<'_>) -> bool {
-        is_on_device(args)
+        calls::is_for_host(args)
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
@@ -107,6 +112,8 @@ impl Brings {
             Kind::Scatter | Kind::Scatterv => false,
             // The first rank gets nothing.
             Kind::Exscan => true,
+            // Where there is no neighbour, what was there stays.
+            kind if calls::is_of_neighbors(kind) => true,
             _ => in_place || !args.send.is_some(),
         };
         Brings { send, recv, in_place, keeps }

@@ -1,5 +1,6 @@
 #include "card.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -173,20 +174,36 @@ void Stream::run() {
     }
 }
 
-uint64_t Memory::take(size_t bytes) {
-    size_t page = sysconf(_SC_PAGESIZE), room = pages(bytes);
-    Inside inside;
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (room > all_ - used_) {
-        return 0;
-    }
-    // With a closed page on both sides.
+// Room with a closed page on both sides.
+uint64_t Memory::map(size_t room, int file) {
+    size_t page = sysconf(_SC_PAGESIZE);
     void *whole = mmap(nullptr, room + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (whole == MAP_FAILED) {
         return 0;
     }
     char *place = (char *)whole + page;
-    mprotect(place, room, PROT_READ | PROT_WRITE);
+    int flags = MAP_FIXED | (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+    void *mapped = mmap(place, room, PROT_READ | PROT_WRITE, flags, file, 0);
+    return mapped == MAP_FAILED ? 0 : (uint64_t)place;
+}
+
+uint64_t Memory::take(size_t bytes, bool from_pool) {
+    size_t room = pages(bytes);
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (room > all_ - used_) {
+        return 0;
+    }
+    int file = -1;
+    // Only processes among others open each other's.
+    if (!from_pool && std::getenv("SPMD_RANK")) {
+        file = memfd_create("standin", MFD_CLOEXEC);
+        if (file < 0 || ftruncate(file, room) != 0) return 0;
+    }
+    char *place = (char *)map(room, file);
+    if (!place) {
+        return 0;
+    }
     std::memset(place, 0xb5, room);
     if (CLOSES && inside_ == 0) {
         mprotect(place, room, PROT_NONE);
@@ -194,7 +211,7 @@ uint64_t Memory::take(size_t bytes) {
     // What is left of the last page is nobody's.
     __asan_poison_memory_region(place + bytes, room - bytes);
     used_ += room;
-    taken_[(uint64_t)place] = room;
+    taken_[(uint64_t)place] = Piece{bytes, room, file, 0, {}};
     return (uint64_t)place;
 }
 
@@ -203,12 +220,72 @@ bool Memory::give(uint64_t place) {
     Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = taken_.find(place);
-    if (found == taken_.end()) {
+    if (found == taken_.end() || found->second.opened > 0) {
         return false;
     }
-    __asan_unpoison_memory_region((char *)place, found->second);
-    munmap((char *)place - page, found->second + 2 * page);
-    used_ -= found->second;
+    size_t room = found->second.room;
+    if (found->second.file >= 0) ::close(found->second.file);
+    __asan_unpoison_memory_region((char *)place, room);
+    munmap((char *)place - page, room + 2 * page);
+    used_ -= room;
+    taken_.erase(found);
+    return true;
+}
+
+uint64_t Memory::around(uint64_t place, size_t *bytes) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = taken_.upper_bound(place);
+    if (found == taken_.begin()) return 0;
+    --found;
+    if (place - found->first >= found->second.room) return 0;
+    *bytes = found->second.bytes;
+    return found->first;
+}
+
+bool Memory::handle_of(uint64_t place, Handle *handle) {
+    size_t bytes = 0;
+    uint64_t start = around(place, &bytes);
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = taken_.find(start);
+    if (found == taken_.end() || found->second.file < 0) return false;
+    *handle = Handle{(int)getpid(), found->second.file, bytes, {}};
+    return true;
+}
+
+uint64_t Memory::open(const Handle &handle) {
+    // As a driver, which opens no memory where it was made.
+    if (handle.process == (int)getpid()) return 0;
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto &[place, piece] : taken_) {
+        if (piece.opened > 0 && std::memcmp(&piece.handle, &handle, sizeof handle) == 0) {
+            piece.opened++;
+            return place;
+        }
+    }
+    std::string path =
+        "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
+    int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return 0;
+    size_t room = pages(handle.bytes);
+    uint64_t place = map(room, file);
+    ::close(file);
+    if (!place) return 0;
+    if (CLOSES && inside_ == 0) mprotect((void *)place, room, PROT_NONE);
+    taken_[place] = Piece{handle.bytes, room, -1, 1, handle};
+    return place;
+}
+
+bool Memory::close(uint64_t place) {
+    size_t page = sysconf(_SC_PAGESIZE);
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = taken_.find(place);
+    if (found == taken_.end() || found->second.opened == 0) return false;
+    if (--found->second.opened > 0) return true;
+    munmap((char *)place - page, found->second.room + 2 * page);
     taken_.erase(found);
     return true;
 }
@@ -220,8 +297,8 @@ size_t Memory::free_bytes() {
 }
 
 void Memory::protect(int how) {
-    for (auto &[place, bytes] : taken_) {
-        mprotect((void *)place, bytes, how);
+    for (auto &[place, piece] : taken_) {
+        mprotect((void *)place, piece.room, how);
     }
 }
 

@@ -131,14 +131,27 @@ private:
     std::thread thread_;
 };
 
+// Memory of another process.
+struct Handle {
+    int process, file;
+    uint64_t bytes;
+    char unused[48];
+};
+
 // Memory that only what runs on the card may touch.
 class Memory {
 public:
     explicit Memory(size_t bytes) : all_(bytes) {}
-    // 0 where there is no room.
-    uint64_t take(size_t bytes);
+    // 0 where there is no room. What is to be opened by other processes comes from no pool.
+    uint64_t take(size_t bytes, bool from_pool);
     // Whether it was there.
     bool give(uint64_t place);
+    // What holds this place, 0 if nothing does, and how many bytes.
+    uint64_t around(uint64_t place, size_t *bytes);
+    // By which another process opens it.
+    bool handle_of(uint64_t place, Handle *handle);
+    uint64_t open(const Handle &handle);
+    bool close(uint64_t place);
     size_t free_bytes();
     size_t all_bytes() const { return all_; }
     // Work on the card: memory is open until as many have left as have entered.
@@ -151,7 +164,15 @@ private:
     std::mutex mutex_;
     size_t all_, used_ = 0;
     int inside_ = 0;
-    std::map<uint64_t, size_t> taken_;  // place, bytes in whole pages
+    struct Piece {
+        size_t bytes, room;  // room in whole pages
+        int file;            // -1 if no other process can open it
+        int opened;          // how often, if it is another process's
+        Handle handle;
+    };
+    uint64_t map(size_t room, int file);
+
+    std::map<uint64_t, Piece> taken_;
 };
 
 struct Card {

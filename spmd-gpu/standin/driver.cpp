@@ -223,14 +223,39 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *all) {
 int cuMemAlloc_v2(uint64_t *place, size_t bytes) {
     IN_CONTEXT;
     if (bytes == 0) return INVALID_VALUE;
-    *place = current->memory.take(bytes);
+    *place = current->memory.take(bytes, false);
     return *place ? SUCCESS : OUT_OF_MEMORY;
+}
+
+int cuMemGetAddressRange_v2(uint64_t *start, size_t *bytes, uint64_t place) {
+    IN_CONTEXT;
+    *start = current->memory.around(place, bytes);
+    return *start ? SUCCESS : INVALID_VALUE;
+}
+
+int cuIpcGetMemHandle(standin::Handle *handle, uint64_t place) {
+    IN_CONTEXT;
+    return current->memory.handle_of(place, handle) ? SUCCESS : INVALID_VALUE;
+}
+
+int cuIpcOpenMemHandle_v2(uint64_t *place, standin::Handle handle, unsigned flags) {
+    IN_CONTEXT;
+    if (flags != 1) return INVALID_VALUE;
+    *place = current->memory.open(handle);
+    return *place ? SUCCESS : INVALID_CONTEXT;
+}
+
+int cuIpcCloseMemHandle(uint64_t place) {
+    IN_CONTEXT;
+    return current->memory.close(place) ? SUCCESS : INVALID_VALUE;
 }
 
 // What a pool gives may be used in the stream's order alone, which is not looked at here.
 int cuMemAllocAsync(uint64_t *place, size_t bytes, Stream *stream) {
     IN_STREAM(stream);
-    return cuMemAlloc_v2(place, bytes);
+    if (bytes == 0) return INVALID_VALUE;
+    *place = current->memory.take(bytes, true);
+    return *place ? SUCCESS : OUT_OF_MEMORY;
 }
 
 int cuMemFree_v2(uint64_t place) {

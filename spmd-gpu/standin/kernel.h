@@ -2,6 +2,7 @@
 // made after it, for each kernel: launch_NAME and sizes_NAME (nvrtc.cpp).
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

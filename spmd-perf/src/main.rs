@@ -69,7 +69,7 @@ fn measure(args: &Args) -> std::result::Result<(), String> {
         unsafe { std::env::set_var("SPMD_FORCE", forced) };
     }
     let planes = match args.memory {
-        Memory::Device => vec![spmd_gpu::Local::new()],
+        Memory::Device => spmd_gpu::planes().to_vec(),
         _ => vec![],
     };
     let wrong = spmd::run_on_planes(&planes, |ctx| measure_all(ctx, args))

@@ -115,18 +115,21 @@ fn tests(folder: PathBuf) -> Outcome {
 fn examples(folder: &Path) -> Vec<Command> {
     let build = cargo(&["build", "--workspace", "--bins", "--examples", "--quiet"]);
     let debug = built("debug");
-    let run = |options: &[&str], cards: &str| {
+    let run = |options: &[&str], cards: &str, example: &[&str]| {
         let mut command = command(debug.join("spmdrun"), options);
-        command.arg(debug.join("examples/heat_gpu")).args(["96", "40"]);
+        command.arg(debug.join("examples").join(example[0])).args(&example[1..]);
         command.env("LD_LIBRARY_PATH", folder).env("SPMD_STANDIN_CARDS", cards);
         command
     };
+    let (heat, digits) = (["heat_gpu", "96", "40"], ["digits", "--gpu"]);
     vec![
         build,
-        run(&["-n", "3", "--as", "threads"], "1"),
-        run(&["-n", "2", "--as", "virtual"], "1"),
-        run(&["-n", "2", "--as", "processes"], "1"),
-        run(&["-n", "3", "--as", "gpus"], "3"),
+        run(&["-n", "3", "--as", "threads"], "1", &heat),
+        run(&["-n", "2", "--as", "virtual"], "1", &heat),
+        run(&["-n", "2", "--as", "processes"], "1", &heat),
+        run(&["-n", "3", "--as", "gpus"], "3", &heat),
+        run(&["-n", "3", "--as", "threads"], "1", &digits),
+        run(&["-n", "2", "--as", "gpus"], "2", &digits),
     ]
 }
 

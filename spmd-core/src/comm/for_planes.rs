@@ -36,6 +36,11 @@ impl Internals<'_> {
         self.0.endpoint.world.mode != Mode::Virtual
     }
 
+    /// Whether this rank is a process among others, with the same host.
+    pub fn is_process(self) -> bool {
+        self.0.endpoint.world.mode == Mode::Processes && self.0.hierarchy.is_none()
+    }
+
     /// Refuses a call of a communicator that has been stopped.
     ///
     /// Errors: what has stopped it.

@@ -3,11 +3,13 @@
 //! Each rank shows what it brings and an event in its stream, and all meet. The first rank's stream
 //! waits for these events, then carries the call out for all with one kernel where it can, and
 //! records an event of its own, for which the other streams wait after a second meeting. So a call
-//! waits for ranks, never for the device, and no kernel waits for anything.
+//! waits for ranks, never for the device, and no kernel waits for anything. Ranks that are processes open
+//! each other's memory instead (`shared.rs`).
 
 mod kernels;
 mod launch;
 mod module;
+mod shared;
 mod types;
 
 use std::sync::Arc;
@@ -20,10 +22,12 @@ use crate::calls::{self, is_on_device};
 use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::listed::identity;
 
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks that are threads or virtual ranks
-/// of one process, and use the same device: up to 64 in a communicator. Calls of others it leaves to the
-/// planes after it.
+/// of one process, and use the same device: up to 64 in a communicator. Of ranks that are processes of one host it
+/// carries out what has equal blocks of a segment (`SPMD_SEGMENT`) or more, and waits for the device then. Calls
+/// of others it leaves to the planes after it.
 ///
 /// A call returns when all ranks have joined it and the device has been told what to do. All
 /// collectives on equal and varying blocks are carried out, reductions with `spmd`'s operations on
@@ -48,8 +52,14 @@ struct OneDevice(bool);
 /// Tells the call in which they find that from the call itself.
 const PREPARED: u64 = 0x6c6f_6361_6c6f_6e65;
 
+/// Whether the ranks are few, of one process.
 fn are_near(comm: &Comm) -> bool {
     comm.internals().one_address_space() && comm.size() <= MOST_RANKS
+}
+
+/// Whether they are few, processes of one host.
+fn are_neighbors(comm: &Comm) -> bool {
+    comm.internals().is_process() && comm.size() <= MOST_RANKS
 }
 
 /// What a rank shows of a call.
@@ -71,25 +81,45 @@ impl Plane for Local {
     fn prepare(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         let internals = comm.internals();
         let known = internals.is_track() || internals.attribute::<OneDevice>().is_some();
-        if let (false, true, Some(ordinal)) = (known, are_near(comm), calls::ordinal(args)) {
+        let may = are_near(comm) || are_neighbors(comm);
+        if let (false, true, Some(ordinal)) =
+            (known, may && is_on_device(args), calls::ordinal(args))
+        {
             call.carried_by(PREPARED);
-            let all = calls::allgather(comm, call, &[ordinal.into()])?;
-            internals.keep(OneDevice(all.iter().all(|it| *it == u64::from(ordinal))));
+            let device = Device::open(ordinal)?.context().cu_device();
+            let device = u128::from_ne_bytes(identity(device)?);
+            let own = [device as u64, (device >> 64) as u64];
+            let all = calls::allgather(comm, call, &own)?;
+            internals.keep(OneDevice(all.chunks_exact(own.len()).all(|it| *it == own)));
         }
         Ok(())
     }
 
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
-        let apart = matches!(comm.internals().attribute(), Some(OneDevice(false)));
-        are_near(comm) && !apart && is_on_device(args) && launch::knows(args)
+        if !is_on_device(args) || !launch::knows(args) {
+            return false;
+        }
+        // Started calls do not wait for what others find meanwhile.
+        let found = comm.internals().attribute().filter(|_| !comm.internals().is_track());
+        match found {
+            Some(OneDevice(false)) => false,
+            Some(OneDevice(true)) if are_neighbors(comm) => shared::is_for(comm, args),
+            _ => are_near(comm),
+        }
     }
 
     fn refusal(&self, comm: &Comm, args: &Args<'_>) -> Option<String> {
         let why = match comm.internals().attribute() {
-            _ if !are_near(comm) => "its ranks are not up to 64 of one process",
+            _ if !are_near(comm) && !are_neighbors(comm) => {
+                "its ranks are not up to 64 of one host"
+            }
             Some(OneDevice(false)) => "its ranks use several devices, which `spmd_gpu::Nccl` joins",
             _ if !launch::knows(args) => {
-                "it knows the operation on the host alone, or not on this type; `Op::on_device` tells it"
+                "it knows the operation on the host alone, or not on this type; `Op::on_device` \
+                 tells it"
+            }
+            _ if are_neighbors(comm) => {
+                "of ranks that are processes it takes large equal blocks alone, not started"
             }
             _ => return None,
         };
@@ -100,6 +130,10 @@ impl Plane for Local {
         let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
         let shown = Shown { args: *args, device: Device::open(ordinal)? };
         let device = &shown.device;
+        if are_neighbors(comm) {
+            // SAFETY: `run` asks for this function's contract, and `serves` has asked `is_for`.
+            return unsafe { shared::run(comm, call, args, device) };
+        }
         device.ready().record(device.stream()).checked("cuEventRecord")?;
         let result = comm.internals().collective(call, |round| {
             let size = size_of::<Shown<'_>>();

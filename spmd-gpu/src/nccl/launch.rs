@@ -45,12 +45,6 @@ fn fold(args: &Args<'_>, op: &ErasedOp<'_>) -> Option<(c_int, c_int)> {
     Some((scalar, number))
 }
 
-/// Whether ranks may bring blocks that do not fit those of others.
-pub(super) fn varies(kind: Kind) -> bool {
-    use Kind::*;
-    matches!(kind, Gatherv | Allgatherv | Scatterv | Alltoallv | ReduceScatterv)
-}
-
 /// How many elements this rank sends to another in a call whose blocks vary.
 pub(super) fn sends(args: &Args<'_>, me: usize, to: usize) -> usize {
     let sender = match args.collective.kind {

@@ -106,7 +106,7 @@ impl Plane for Nccl {
             let (call, first, other) = (call.to_string(), joined.ordinal(), ordinal);
             return Err(GpuError::OtherDevice { call, first, other }.into());
         }
-        if launch::varies(args.collective.kind) {
+        if calls::varies(args.collective.kind) {
             compare(comm, call, args)?;
         }
         // SAFETY: no memory is named.
