@@ -6,7 +6,7 @@
 use cudarc::driver::sys;
 use spmd_collectives::args as on_host;
 use spmd_core::buffer::Place;
-use spmd_core::internal::{Args, Blocks, Call, Memory, Plane, dispatch};
+use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane, dispatch};
 use spmd_core::{Comm, Result};
 
 use super::launch;
@@ -16,13 +16,18 @@ use crate::driver::Checked;
 use crate::error::GpuError;
 use crate::staged::Staged;
 
-/// What a rank says of a piece of memory: its shape and count, where it lies in what the handle opens,
+/// What a rank says of a piece of memory: whether it has any, where it lies in what the handle opens,
 /// whether there is a handle, and that.
-const WORDS: usize = 4 + 8;
-/// Shapes.
+const WORDS: usize = 3 + 8;
 const NONE: u64 = 0;
-const ONE: u64 = 1;
-const EQUAL: u64 = 2;
+const SOME: u64 = 1;
+
+/// What blocks memory is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    One,
+    Equal,
+}
 
 /// Whether a call is worth it: to open memory takes longer than to copy little.
 pub(super) fn is_for(comm: &Comm, args: &Args<'_>) -> bool {
@@ -47,7 +52,7 @@ pub(super) unsafe fn run(
     let own = [shown(args.send), shown(args.recv)].concat();
     let all = calls::allgather(comm, call, &own)?;
     let said: Vec<&[u64]> = all.chunks_exact(WORDS).collect();
-    if said.iter().any(|it| it[0] != NONE && it[3] != 1) {
+    if said.iter().any(|it| it[0] != NONE && it[2] != 1) {
         // Some memory has no handle: it was not made by the device of a process rank.
         // SAFETY: this function's contract.
         return unsafe { Staged::plane().run(comm, call, args) };
@@ -60,17 +65,25 @@ pub(super) unsafe fn run(
     unsafe { dispatch(comm, call, &on_host::barrier()) }
 }
 
+/// The shapes of what a rank sends and of what it receives, where it has any.
+fn shapes(kind: Kind) -> [Shape; 2] {
+    use Kind::*;
+    use Shape::*;
+    match kind {
+        Gather | Allgather => [One, Equal],
+        Scatter | ReduceScatter => [Equal, One],
+        Alltoall => [Equal, Equal],
+        _ => [One, One],
+    }
+}
+
 /// What this rank says of its memory.
 fn shown(memory: Memory<'_>) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     if !memory.is_some() {
         return words;
     }
-    (words[0], words[1]) = match memory.blocks {
-        Blocks::One(count) => (ONE, count as u64),
-        Blocks::Equal(count) => (EQUAL, count as u64),
-        Blocks::Varying(_) => return words,
-    };
+    words[0] = SOME;
     let (mut start, mut handle) = (0, sys::CUipcMemHandle { reserved: [0; 64] });
     // SAFETY: both write to places of this function; the address is one of the device's.
     let codes = unsafe {
@@ -79,9 +92,9 @@ fn shown(memory: Memory<'_>) -> [u64; WORDS] {
         [range, sys::cuIpcGetMemHandle(&mut handle, memory.ptr as u64)]
     };
     if codes.into_iter().all(|code| code.result().is_ok()) {
-        (words[2], words[3]) = (memory.ptr as u64 - start, 1);
+        (words[1], words[2]) = (memory.ptr as u64 - start, 1);
         let bytes = handle.reserved.map(|byte| byte as u8);
-        for (word, bytes) in words[4..].iter_mut().zip(bytes.as_chunks().0) {
+        for (word, bytes) in words[3..].iter_mut().zip(bytes.as_chunks().0) {
             *word = u64::from_ne_bytes(*bytes);
         }
     }
@@ -99,13 +112,14 @@ unsafe fn for_all(
 ) -> Result<(), GpuError> {
     let mut opened = Opened(Vec::new());
     let mut all = vec![*args];
+    let shapes = shapes(args.collective.kind);
     for words in said.chunks_exact(2).skip(1) {
-        let send = opened.memory(comm, args, words[0], device)?;
-        let recv = opened.memory(comm, args, words[1], device)?;
+        let send = opened.memory(comm, args, (shapes[0], words[0]), device)?;
+        let recv = opened.memory(comm, args, (shapes[1], words[1]), device)?;
         all.push(Args { send, recv, ..*args });
     }
-    // SAFETY: this function's contract; of others' memory there is as much as they say, as was just
-    // looked at, and the ranks' calls are the same.
+    // SAFETY: this function's contract; of others' memory there is as much as the call takes, as was
+    // just looked at.
     let launched = unsafe { launch::launch(device, &all) };
     // Nothing uses it any more when it is closed.
     let done = device.synchronize();
@@ -117,23 +131,24 @@ unsafe fn for_all(
 struct Opened(Vec<u64>);
 
 impl Opened {
-    /// Opens what a rank has said.
+    /// Opens what a rank has said, which has to be of this shape.
     ///
-    /// Errors: the driver cannot open it, or it is smaller than the rank says.
+    /// Errors: the driver cannot open it, or there is less than the call takes.
     fn memory<'a>(
         &mut self,
         comm: &Comm,
         args: &Args<'a>,
-        words: &[u64],
+        (shape, words): (Shape, &[u64]),
         device: &Device,
     ) -> Result<Memory<'a>, GpuError> {
-        let blocks = match words[0] {
-            ONE => Blocks::One(words[1] as usize),
-            EQUAL => Blocks::Equal(words[1] as usize),
-            _ => return Ok(Memory::NONE),
-        };
+        // Of all ranks it is the same, whatever this one says.
+        let count = args.send.blocks.longest().max(args.recv.blocks.longest());
+        let blocks = if shape == Shape::One { Blocks::One(count) } else { Blocks::Equal(count) };
+        if words[0] == NONE {
+            return Ok(Memory::NONE);
+        }
         let mut bytes = [0; 64];
-        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&words[4..]) {
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&words[3..]) {
             *bytes = word.to_ne_bytes().map(|byte| byte as std::ffi::c_char);
         }
         let handle = sys::CUipcMemHandle { reserved: bytes };
@@ -149,14 +164,14 @@ impl Opened {
             code.result().checked("cuMemGetAddressRange")?;
         }
         let elements = blocks.total(comm.size()) as u64;
-        let end = elements.checked_mul(args.size() as u64).and_then(|it| it.checked_add(words[2]));
+        let end = elements.checked_mul(args.size() as u64).and_then(|it| it.checked_add(words[1]));
         if end.is_none_or(|end| end > all as u64) {
             return Err(GpuError::Driver {
                 call: "cuIpcOpenMemHandle",
-                text: "a rank has less memory there than it says".into(),
+                text: "a rank has less memory there than its call takes".into(),
             });
         }
-        let (place, ptr) = (Place::Device(device.ordinal()), (start + words[2]) as *mut u8);
+        let (place, ptr) = (Place::Device(device.ordinal()), (start + words[1]) as *mut u8);
         Ok(Memory { place, ptr, blocks })
     }
 }
