@@ -53,7 +53,8 @@ struct Inner {
 
 /// Work on a device that other ranks must join, which may fail to.
 pub(crate) trait Joint: Send + Sync {
-    /// Looks whether they will, after the host has waited so long. Otherwise it ends the work.
+    /// Looks whether they will, after the host has waited so long. Otherwise it ends the work, and what
+    /// comes after it in the stream goes on.
     ///
     /// Errors: why they will not.
     fn check(&self, waited: Duration) -> Result<(), GpuError>;
@@ -149,18 +150,25 @@ impl Device {
         if joint.is_empty() {
             return self.inner.stream.synchronize().checked("cuStreamSynchronize");
         }
-        let (start, mut next) = (Instant::now(), LOOK_EACH);
-        while !self.is_idle()? {
+        let (start, mut next, mut failed) = (Instant::now(), LOOK_EACH, None);
+        let look = |failed: &mut Option<GpuError>| {
             let waited = start.elapsed();
-            if waited >= next {
-                joint.iter().try_for_each(|it| it.check(waited))?;
-                next = waited + LOOK_EACH;
+            for error in joint.iter().filter_map(|it| it.check(waited).err()) {
+                failed.get_or_insert(error);
+            }
+            waited
+        };
+        // Also when work was ended: what comes after it in the stream uses memory of whoever waits here.
+        while !self.is_idle()? {
+            if start.elapsed() >= next {
+                next = look(&mut failed) + LOOK_EACH;
                 thread::sleep(Duration::from_micros(50));
             }
             thread::yield_now();
         }
-        // What a communicator has ended without others is no result.
-        joint.iter().try_for_each(|it| it.check(start.elapsed()))
+        // What was ended without other ranks is no result.
+        look(&mut failed);
+        failed.map_or(Ok(()), Err)
     }
 
     /// Whether buffers are made of memory that other processes can open.
