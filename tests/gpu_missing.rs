@@ -1,21 +1,14 @@
 //! What a program is told where something of a GPU is missing or fails: by processes of their own, in
 //! environments of their own, on the stand-in card, which fails when it is asked to.
 
+#[path = "support/card.rs"]
+mod card;
+
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use spmd::prelude::*;
 use spmd_gpu::{Device, GpuError, Local, OnDevice, probe};
-
-/// Whether the stand-in is here. Says so where it is not.
-fn stand_in() -> bool {
-    let name = probe().ready().and_then(|()| Device::open(0)?.name());
-    let is_here = name.is_ok_and(|name| name.contains("stand-in"));
-    if !is_here {
-        println!("SKIPPED: the stand-in card is not here (`cargo xtask test gpu` builds it)");
-    }
-    is_here
-}
 
 /// What a process says that runs [`a_program`] in an environment with these changes.
 fn said(changes: &[(&str, Option<&str>)]) -> String {
@@ -66,7 +59,7 @@ fn a_program() {
 
 #[test]
 fn each_missing_thing_is_an_error_that_says_what_to_do() {
-    if !stand_in() {
+    if !card::stand_in() {
         return;
     }
     assert_said(&[], &["all is well"]);
@@ -99,7 +92,7 @@ fn each_missing_thing_is_an_error_that_says_what_to_do() {
 /// Ranks take the cards in turn, and those of a call are to be on one.
 #[test]
 fn ranks_on_several_cards_are_told() {
-    if stand_in() {
+    if card::stand_in() {
         let texts = ["its ranks use several devices", "Nccl", "gpu_missing.rs"];
         assert_said(&[("SPMD_STANDIN_CARDS", Some("2"))], &texts);
     }
@@ -108,7 +101,7 @@ fn ranks_on_several_cards_are_told() {
 /// Nobody hangs, and somebody says what it was.
 #[test]
 fn a_card_that_fails_in_the_middle_ends_the_block() {
-    if !stand_in() {
+    if !card::stand_in() {
         return;
     }
     let lost = ["the device is lost in", "compute-sanitizer"];

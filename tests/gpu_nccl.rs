@@ -1,24 +1,16 @@
 //! The plane `nccl`: ranks with a GPU each, in processes of their own environment, on stand-in cards.
 //! The stand-in's folds have the order of `spmd`, so that results are compared to the last bit.
 
+#[path = "support/card.rs"]
+mod card;
 mod support;
 
 use std::process::Command;
 use std::time::Duration;
 
 use spmd::prelude::*;
-use spmd_gpu::{Device, Nccl, OnDevice, Staged, planes, probe};
+use spmd_gpu::{Nccl, OnDevice, Staged, planes, probe};
 use spmd_matrix::cases_on_device;
-
-/// Whether the stand-in is here. Says so where it is not.
-fn stand_in() -> bool {
-    let name = probe().ready().and_then(|()| Device::open(0)?.name());
-    let is_here = name.is_ok_and(|name| name.contains("stand-in"));
-    if !is_here {
-        println!("SKIPPED: the stand-in card is not here (`cargo xtask test gpu` builds it)");
-    }
-    is_here
-}
 
 const NAMED: [&str; 4] = ["--exact", "--ignored", "--nocapture", "--quiet"];
 
@@ -72,7 +64,7 @@ fn conformance_of_processes() -> Result<()> {
 
 #[test]
 fn every_collective_is_right() {
-    if !stand_in() {
+    if !card::stand_in() {
         return;
     }
     // With and without what there is since 2.28.
@@ -89,7 +81,7 @@ fn every_collective_is_right() {
 /// Ranks of a world of MPI, each process on a host of its own, as far as the library is told.
 #[test]
 fn every_collective_is_right_over_mpi() {
-    if !stand_in() {
+    if !card::stand_in() {
         return;
     }
     for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "mpich") {
@@ -148,7 +140,7 @@ fn parts() -> Result<()> {
 
 #[test]
 fn parts_are_joined_and_ended() {
-    if stand_in() {
+    if card::stand_in() {
         let ran = threads("parts", &[]);
         assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{ran:?}");
     }
@@ -210,7 +202,7 @@ fn two_processes_with_a_gpu() {
 /// Each says what is missing, and what to do.
 #[test]
 fn what_cannot_be_joined_is_told() {
-    if !stand_in() {
+    if !card::stand_in() {
         return;
     }
     let told = |ran: support::Ran, texts: &[&str]| {
@@ -264,7 +256,7 @@ fn lost() -> Result<()> {
 
 #[test]
 fn a_lost_rank_ends_the_wait_for_the_device() {
-    if !stand_in() {
+    if !card::stand_in() {
         return;
     }
     for (how, text) in [
@@ -302,7 +294,7 @@ fn counts() -> Result<()> {
 
 #[test]
 fn different_counts_are_told() {
-    if stand_in() {
+    if card::stand_in() {
         let ran = threads("counts", &[]);
         assert!(ran.out.contains("different counts"), "{ran:?}");
     }

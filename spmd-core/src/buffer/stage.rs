@@ -35,12 +35,20 @@ pub(crate) struct Stage<V> {
 }
 
 impl<V> Stage<V> {
-    /// `None` where nobody knows how to copy what is there.
-    fn of(of: V, place: Place, bytes: usize, call: &dyn Fn() -> Error) -> Result<Stage<V>> {
+    /// Errors: `unknown`, where nobody knows how to copy what is there; the host has no room.
+    fn of(of: V, place: Place, bytes: usize, unknown: &dyn Fn() -> Error) -> Result<Stage<V>> {
         let (Place::Device(device), Some(copies)) = (place, COPIES.get()) else {
-            return Err(call());
+            return Err(unknown());
         };
-        let memory = vec![0; bytes.div_ceil(size_of::<u128>())];
+        let (mut memory, words) = (Vec::new(), bytes.div_ceil(size_of::<u128>()));
+        memory.try_reserve_exact(words).map_err(|error| {
+            Error::unavailable(
+                format!("memory of the host for {bytes} bytes of a device"),
+                error.to_string(),
+                "send it in parts".into(),
+            )
+        })?;
+        memory.resize(words, 0);
         Ok(Stage { device, copies, memory, of })
     }
 }

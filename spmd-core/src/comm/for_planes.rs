@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::internals::Internals;
 use crate::call::Call;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::group::Scope;
 use crate::mode::Mode;
 use crate::transport::shared::Endpoint;
@@ -39,13 +39,6 @@ impl Internals<'_> {
     /// Whether this rank is a process among others, with the same host.
     pub fn is_process(self) -> bool {
         self.0.endpoint.world.mode == Mode::Processes && self.0.hierarchy.is_none()
-    }
-
-    /// Refuses a call of a communicator that has been stopped.
-    ///
-    /// Errors: what has stopped it.
-    pub fn check_stopped(self, call: &Call<'_>) -> Result<()> {
-        self.0.check_stopped(call)
     }
 
     /// For who waits for something else than ranks.

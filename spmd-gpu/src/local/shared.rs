@@ -3,10 +3,11 @@
 //!
 //! A call waits for the device: before it each rank for its own stream, and the first one for the call.
 
+use std::ptr::NonNull;
+
 use cudarc::driver::sys;
-use spmd_collectives::args as on_host;
 use spmd_core::buffer::Place;
-use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane, dispatch};
+use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane};
 use spmd_core::{Comm, Result};
 
 use super::launch;
@@ -57,12 +58,19 @@ pub(super) unsafe fn run(
         // SAFETY: this function's contract.
         return unsafe { Staged::plane().run(comm, call, args) };
     }
-    if comm.rank() == 0 {
-        // SAFETY: all ranks have brought what the call needs, and wait below until it is done.
-        unsafe { for_all(comm, args, &said, device)? };
-    }
-    // SAFETY: no memory is named.
-    unsafe { dispatch(comm, call, &on_host::barrier()) }
+    comm.internals().collective(call, |round| {
+        // Nothing is read there: but a rank that gives a round up in which it has shown something goes
+        // on when no other one is in it any more. So none has its memory back that the first one uses.
+        // SAFETY: it is no byte.
+        unsafe { round.expose(0, NonNull::dangling().as_ptr(), 0) };
+        round.arrive(1)?;
+        if round.rank() == 0 {
+            // SAFETY: all ranks have brought what the call needs, and stay in the round until it is
+            // done.
+            unsafe { for_all(comm, args, &said, device)? };
+        }
+        round.arrive(2)
+    })
 }
 
 /// The shapes of what a rank sends and of what it receives, where it has any.
