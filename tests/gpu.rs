@@ -60,6 +60,19 @@ conformance! {
     eight: 8 ranks;
 }
 
+/// Four ranks on three cards of one process.
+#[test]
+fn on_cards_that_reach_each_other() {
+    if !gpu() || !Device::open(0).and_then(|it| it.name()).is_ok_and(|it| it.contains("stand-in")) {
+        return;
+    }
+    let own = std::env::current_exe().expect("a test knows its own path");
+    let mut job = std::process::Command::new(own);
+    job.args(["four", "--exact"]).env("SPMD_STANDIN_CARDS", "3");
+    let ran = support::finish(&mut job);
+    assert!(ran.code == Some(0) && ran.out.contains("1 passed"), "{ran:?}");
+}
+
 /// What the host does is what the device is told.
 #[test]
 fn by_way_of_the_host() -> Result<()> {
@@ -186,6 +199,13 @@ fn process_ranks() {
     if !gpu() {
         return;
     }
+    let (status, said) = on_one_card("process_rank", 3);
+    let right = (0..3).all(|rank| said.contains(&format!("rank {rank} of 3 is right")));
+    assert!(status.success() && right, "{status}: {said}");
+}
+
+/// Runs a test of this file as processes that share a card; how that ended, and all that they said.
+fn on_one_card(test: &str, ranks: usize) -> (std::process::ExitStatus, String) {
     let own = std::env::current_exe().expect("a test knows its own path");
     // Where all was made elsewhere, the launcher lies beside the tests.
     let beside = own.with_file_name("spmdrun");
@@ -193,13 +213,47 @@ fn process_ranks() {
         true => std::process::Command::new(beside),
         false => support::spmdrun(&[]),
     };
-    job.args(["--ranks", "3", "--as", "processes"]).arg(own).env("SPMD_SEGMENT", "1024");
-    job.args(["process_rank", "--exact", "--include-ignored", "--nocapture", "--quiet"]);
-    let output = job.output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let right = (0..3).all(|rank| said.contains(&format!("rank {rank} of 3 is right")));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && right, "{}: {said}\n{errors}", output.status);
+    job.args(["--ranks", &ranks.to_string(), "--as", "processes"]).arg(own);
+    job.args([test, "--exact", "--include-ignored", "--nocapture", "--quiet"]);
+    let output = job.env("SPMD_SEGMENT", "1024").output().expect("it starts");
+    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    (output.status, said.concat())
+}
+
+#[test]
+#[ignore = "run by a_process_that_is_killed_stops_the_others, as one of them"]
+fn process_beside_a_killed_one() -> Result<()> {
+    let ended = spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
+        let device = ctx.device()?;
+        let [mut large, mut small] = [device.zeros::<u64>(100_000)?, device.zeros::<u64>(3)?];
+        for turn in 0.. {
+            // Anywhere in a call.
+            if turn == 3 && ctx.rank() == 1 {
+                std::thread::spawn(|| {
+                    std::thread::sleep(std::time::Duration::from_millis(7));
+                    std::process::abort();
+                });
+            }
+            ctx.allreduce_in_place(&mut large, Max)?;
+            ctx.allreduce_in_place(&mut small, Max)?;
+        }
+        Ok(())
+    });
+    let error = ended.expect_err("a rank is gone");
+    println!("told: {error}");
+    Err(error)
+}
+
+#[test]
+fn a_process_that_is_killed_stops_the_others() {
+    if !gpu() {
+        return;
+    }
+    for _ in 0..3 {
+        let (status, said) = on_one_card("process_beside_a_killed_one", 4);
+        let told = said.matches("told: ").count();
+        assert!(!status.success() && told == 3 && said.contains("rank 1"), "{status}: {said}");
+    }
 }
 
 #[test]

@@ -89,12 +89,14 @@ fn each_missing_thing_is_an_error_that_says_what_to_do() {
     );
 }
 
-/// Ranks take the cards in turn, and those of a call are to be on one.
+/// Ranks take the cards in turn, and the first one's carries out what they call.
 #[test]
-fn ranks_on_several_cards_are_told() {
+fn ranks_on_cards_that_do_not_reach_each_other_are_told() {
     if card::stand_in() {
+        let two = ("SPMD_STANDIN_CARDS", Some("2"));
+        assert_said(&[two], &["all is well"]);
         let texts = ["its ranks use several devices", "Nccl", "gpu_missing.rs"];
-        assert_said(&[("SPMD_STANDIN_CARDS", Some("2"))], &texts);
+        assert_said(&[two, ("SPMD_STANDIN_PEERS", Some("0"))], &texts);
     }
 }
 

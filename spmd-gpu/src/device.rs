@@ -220,11 +220,6 @@ impl Device {
         self.stream().wait(&all).checked("cuStreamWaitEvent")
     }
 
-    /// Waits until all streams of the device have done what they hold, whoever put it there.
-    pub(crate) fn synchronize_all(&self) -> Result<(), GpuError> {
-        self.inner.context.synchronize().checked("cuCtxSynchronize")
-    }
-
     /// Its architecture: 90 is `sm_90`.
     pub(crate) fn architecture(&self) -> Result<u32, GpuError> {
         let capability = self.inner.context.compute_capability();

@@ -1,7 +1,7 @@
 //! The driver, through `cudarc`, and the contexts of this process: one for each device, which all of
 //! its ranks share.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
@@ -13,7 +13,7 @@ use crate::error::GpuError;
 const NEEDED: i32 = 12_000;
 
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 41] = [
+const FUNCTIONS: [&str; 45] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGet",
@@ -22,14 +22,18 @@ const FUNCTIONS: [&str; 41] = [
     "cuDeviceGetAttribute",
     "cuDeviceGetUuid_v2",
     "cuDeviceTotalMem_v2",
+    "cuDeviceCanAccessPeer",
+    "cuDeviceGetMemPool",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
+    "cuCtxEnablePeerAccess",
     "cuMemGetInfo_v2",
     "cuMemAlloc_v2",
     "cuMemAllocAsync",
+    "cuMemPoolSetAccess",
     "cuMemFree_v2",
     "cuMemGetAddressRange_v2",
     "cuIpcGetMemHandle",
@@ -109,16 +113,25 @@ pub(crate) fn count() -> Result<u32, GpuError> {
     Ok(u32::try_from(count).unwrap_or(0))
 }
 
+static CONTEXTS: Mutex<BTreeMap<u32, Arc<CudaContext>>> = Mutex::new(BTreeMap::new());
+
+/// Waits until all devices that this process uses have done what they were told.
+pub(crate) fn synchronize_all() {
+    let all: Vec<_> = CONTEXTS.lock().values().cloned().collect();
+    // One that is lost does nothing any more.
+    all.iter().for_each(|context| {
+        let _ = context.synchronize();
+    });
+}
+
 /// The context of a device, made at the first use. It is kept to the end of the process: what ranks
 /// of a later block load there is loaded once.
 pub(crate) fn context(ordinal: u32) -> Result<Arc<CudaContext>, GpuError> {
-    static CONTEXTS: Mutex<Option<HashMap<u32, Arc<CudaContext>>>> = Mutex::new(None);
     let count = count()?;
     if ordinal >= count {
         return Err(GpuError::NoDevice { ordinal, count });
     }
     let mut contexts = CONTEXTS.lock();
-    let contexts = contexts.get_or_insert_default();
     if let Some(context) = contexts.get(&ordinal) {
         return Ok(context.clone());
     }

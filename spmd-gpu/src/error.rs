@@ -154,8 +154,8 @@ pub enum GpuError {
     },
     /// The buffers of a call lie on different devices.
     #[error(
-        "{call}: rank 0 of the communicator uses device {first}, another rank device {other}; \
-         the plane 'local' is for ranks on one device, 'staged' for all"
+        "{call}: buffers lie on device {first} and on device {other}, and not both can be used at \
+         once; use one device, or the plane 'staged', which is for all"
     )]
     OtherDevice {
         /// The call, with its source line.

@@ -47,6 +47,7 @@ mod listed;
 mod local;
 mod nccl;
 mod nvrtc;
+mod peers;
 mod probe;
 mod stage;
 mod staged;

@@ -365,13 +365,31 @@ void Card::synchronize() {
     }
 }
 
+bool Card::reach(Card *other, int what) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex);
+    int &known = peers[other];
+    bool is_new = !(known & what);
+    known |= what;
+    return is_new;
+}
+
 void Card::work(Stream *stream, std::function<void()> work) {
     stream->put([this, work = std::move(work)] {
-        memory.enter();
+        std::vector<Card *> open{this};
+        {
+            Inside inside;
+            std::lock_guard<std::mutex> lock(mutex);
+            for (auto &[other, what] : peers)
+                if (what == (CONTEXT | POOL)) open.push_back(other);
+        }
+        for (Card *card : open) card->memory.enter();
         work();
-        memory.leave();
+        for (Card *card : open) card->memory.leave();
     });
 }
+
+bool peers() { return number("SPMD_STANDIN_PEERS", 1) != 0; }
 
 int cards() {
     static int count = (int)number("SPMD_STANDIN_CARDS", 1);

@@ -182,7 +182,11 @@ struct Card {
     Memory memory;
     std::mutex mutex;
     std::map<Stream *, std::unique_ptr<Stream>> streams;
+    // Of which other cards its work may touch the memory: that of the context, that of the pool.
+    std::map<Card *, int> peers;
 
+    // Whether it was new.
+    bool reach(Card *other, int what);
     Stream *open_stream();
     // The stream ends when it has done what it holds.
     bool close_stream(Stream *stream);
@@ -193,6 +197,9 @@ struct Card {
 };
 
 int cards();
+// Whether cards reach each other's memory.
+bool peers();
+constexpr int CONTEXT = 1, POOL = 2;
 // The code that a call of a function is wanted to fail with, 0 if it is not (`SPMD_STANDIN_FAIL`).
 int refused(const char *function);
 Card &card(int ordinal);

@@ -32,6 +32,8 @@ enum Code {
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
+    PEERS_UNSUPPORTED = 217,
+    PEERS_ENABLED = 704,
     ILLEGAL_ADDRESS = 700,
     LAUNCH_FAILED = 719,
 };
@@ -210,6 +212,33 @@ int cuCtxSetCurrent(Card *context) {
 int cuCtxSynchronize() {
     IN_CONTEXT;
     current->synchronize();
+    return SUCCESS;
+}
+
+int cuDeviceCanAccessPeer(int *can, int device, int other) {
+    *can = standin::peers() && device != other;
+    return SUCCESS;
+}
+
+int cuCtxEnablePeerAccess(Card *other, unsigned flags) {
+    IN_CONTEXT;
+    if (flags != 0 || other == current) return INVALID_VALUE;
+    if (!standin::peers()) return PEERS_UNSUPPORTED;
+    return current->reach(other, standin::CONTEXT) ? SUCCESS : PEERS_ENABLED;
+}
+
+// The pool of a card is the card.
+int cuDeviceGetMemPool(Card **pool, int device) {
+    *pool = &standin::card(device);
+    return SUCCESS;
+}
+
+// For one card at a time.
+int cuMemPoolSetAccess(Card *pool, const int *access, size_t count) {
+    IN_CONTEXT;
+    if (count != 1 || access[0] != 1 || access[2] != 3) return INVALID_VALUE;
+    if (access[1] < 0 || access[1] >= standin::cards() || !standin::peers()) return INVALID_VALUE;
+    standin::card(access[1]).reach(pool, standin::POOL);
     return SUCCESS;
 }
 

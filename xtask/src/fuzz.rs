@@ -25,19 +25,23 @@ pub(crate) fn run() -> Outcome {
     if tools::output(command("c++", &["--version"])).is_none() {
         return Outcome::Skipped("libFuzzer is built with a C++ compiler, `c++`".into());
     }
-    let folder = built("fuzz");
+    let programs = built("fuzz").join(&host).join("release");
+    let runs = targets().into_iter().map(|name| fuzzed(&programs, &name));
+    Outcome::of_all(build().into_iter().chain(runs))
+}
+
+/// The command that builds the targets.
+pub(crate) fn build() -> Option<Command> {
     let mut build =
         cargo(&["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
-    build.args(["--target", &host]).arg("--target-dir").arg(&folder);
+    build.args(["--target", &tools::host()?]).arg("--target-dir").arg(built("fuzz"));
     if !is_full() {
         // It takes longer to compile than it runs.
         build.args(["--config", "profile.release.opt-level=0"]);
         build.args(["--config", "profile.release.codegen-units=16"]);
     }
     build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
-    let programs = folder.join(&host).join("release");
-    let runs = targets().into_iter().map(|name| fuzzed(&programs, &name));
-    Outcome::of_all(std::iter::once(build).chain(runs))
+    Some(build)
 }
 
 /// The names of the targets.

@@ -1,6 +1,7 @@
 //! What a contributor runs: `cargo xtask demo`, `test`, `soak`, `surface`, `gpu-bundle` and
 //! `versus`.
 
+mod ahead;
 mod count;
 mod demo;
 mod examples;

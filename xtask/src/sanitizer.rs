@@ -21,24 +21,39 @@ pub(crate) fn run() -> Outcome {
     if let Err(why) = lend_launcher(&host) {
         return Outcome::failed(why);
     }
-    // Always the same ones, so that each is compiled with the same features.
-    let packages = |tests: &mut Command| {
-        tests.args(["--features", "corosensei/sanitizer"]);
-        let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
-        tests.args(packages.iter().flat_map(|it| ["--package", it]));
-    };
-    // `hostile` is a peer that writes where it must not, among processes; `loopback` are worlds of
-    // several processes in one, where an MPI would read and write what the sanitizer does not see.
     let left_out: Vec<&str> = UNFIT.iter().chain(long()).copied().collect();
     let tests = chosen(&host, &left_out, |tests| {
         packages(tests);
-        tests.args(["--no-fail-fast", "--lib", "--test", "hostile", "--test", "loopback"]);
-        tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
+        tests.arg("--no-fail-fast");
+        files(tests);
     });
     match on_card(&host, "address", &BOUNDS, 1, packages) {
         Ok(devices) => Outcome::of_all([tests].into_iter().chain(devices).map(sanitized)),
         Err(why) => Outcome::failed(why),
     }
+}
+
+/// Builds what [`run`] runs.
+pub(crate) fn build() -> Option<Command> {
+    let mut build = sanitizable("test", &tools::host()?);
+    packages(&mut build);
+    files(&mut build);
+    build.args(["--test", "gpu", "--no-run"]);
+    Some(sanitized(build))
+}
+
+/// Always the same ones, so that each is compiled with the same features.
+fn packages(tests: &mut Command) {
+    tests.args(["--features", "corosensei/sanitizer"]);
+    let packages = ["spmd", "spmd-tests", "spmd-core", "spmd-collectives"];
+    tests.args(packages.iter().flat_map(|it| ["--package", it]));
+}
+
+/// `hostile` is a peer that writes where it must not, among processes; `loopback` are worlds of several
+/// processes in one, where an MPI would read and write what the sanitizer does not see.
+fn files(tests: &mut Command) {
+    tests.args(["--lib", "--test", "hostile", "--test", "loopback"]);
+    tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
 }
 
 /// The names of a crate's files of tests.
@@ -57,7 +72,7 @@ fn lend_launcher(host: &str) -> Result<(), String> {
         return Err(wrong);
     }
     let plain = built("debug").join("spmdrun");
-    let folder = plain.ancestors().nth(2).unwrap_or(Path::new("")).join(host).join("debug");
+    let folder = built(FOLDER).join(host).join("debug");
     // A list of its sources would have it built again when they change.
     let _ = fs::remove_file(folder.join("spmdrun.d"));
     let copied = fs::create_dir_all(&folder)
@@ -66,13 +81,16 @@ fn lend_launcher(host: &str) -> Result<(), String> {
     copied.map(drop)
 }
 
-/// The command with the sanitizer on, for the target that it names: flags for a named target do
-/// not reach build scripts and macros.
+/// What is built with AddressSanitizer, in the target folder.
+const FOLDER: &str = "sanitizer";
+
+/// The command with the sanitizer on, in a folder of its own, for the target that it names: flags for
+/// a named target do not reach build scripts and macros.
 fn sanitized(mut command: Command) -> Command {
     // Sanitizers are not stable yet: this lets the stable compiler build with them.
     let flags = format!("-Zsanitizer=address {EXPORT_RUNTIME} --cfg sanitizer{}", few_types());
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
-    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("CARGO_TARGET_DIR", built(FOLDER));
     // SIGSEGV is the library's, which tells a stack overflow. A second stack for each coroutine,
     // to find uses of variables after their function's end, would take gigabytes. Leaks are told
     // by looking through the stacks of all threads, which fails where ranks have stacks of their
@@ -115,20 +133,30 @@ pub(crate) fn races() -> Outcome {
         return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
     }
     let mut loopback = chosen(&host, long(), |tests| {
-        tests.args(["--package", "spmd-tests", "--test", "loopback", "--no-fail-fast"]);
+        package(tests);
+        tests.args(["--test", "loopback", "--no-fail-fast"]);
     });
     if !runner::has_nextest() {
         // What is captured goes through a lock of the standard library.
         loopback.args(["--nocapture", "--test-threads", "1"]);
     }
     let seeds = if is_full() { 200 } else { 2 };
-    let package = |tests: &mut Command| {
-        tests.args(["--package", "spmd-tests"]);
-    };
     match on_card(&host, "thread", &ORDERED, seeds, package) {
         Ok(devices) => Outcome::of_all([loopback].into_iter().chain(devices).map(raced)),
         Err(why) => Outcome::failed(why),
     }
+}
+
+/// Builds what [`races`] runs.
+pub(crate) fn build_for_races() -> Option<Command> {
+    let mut build = sanitizable("test", &tools::host()?);
+    package(&mut build);
+    build.args(["--test", "loopback", "--test", "gpu", "--no-run"]);
+    Some(raced(build))
+}
+
+fn package(tests: &mut Command) {
+    tests.args(["--package", "spmd-tests"]);
 }
 
 /// These tests of device buffers, on a stand-in card that is built for the sanitizer as well, with

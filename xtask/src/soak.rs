@@ -7,8 +7,8 @@ use crate::tools::cargo;
 const REPEATS: usize = 50;
 
 const STEPS: [Step; 2] = [
-    Step { name: "kills", about: "10,000 ranks killed at random moments", run: kills },
-    Step { name: "conformance", about: "the matrix, again and again", run: conformance },
+    Step::new("kills", "10,000 ranks killed at random moments", kills),
+    Step::new("conformance", "the matrix, again and again", conformance),
 ];
 
 pub(crate) fn run() -> Result<bool, String> {

@@ -1,7 +1,9 @@
 //! Steps in a row, each with its time, and what became of all of them.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::ahead;
 use crate::count::Count;
 use crate::leftovers;
 use crate::tools::{self, Ran};
@@ -15,7 +17,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// That of a step that is one command.
-    pub(crate) fn of(command: std::process::Command) -> Outcome {
+    pub(crate) fn of(command: Command) -> Outcome {
         let Ran { wrong, mut count, .. } = tools::watch(command);
         match wrong {
             None if count.failed == 0 => {
@@ -27,7 +29,7 @@ impl Outcome {
     }
 
     /// One after the other, whatever becomes of those before.
-    pub(crate) fn of_all(commands: impl IntoIterator<Item = std::process::Command>) -> Outcome {
+    pub(crate) fn of_all(commands: impl IntoIterator<Item = Command>) -> Outcome {
         let (mut sum, mut wrong) = (Count::default(), Vec::new());
         for command in commands {
             match Outcome::of(command) {
@@ -53,6 +55,26 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) run: fn() -> Outcome,
+    /// What it builds in a folder of its own, which can be done before its turn.
+    pub(crate) ahead: Option<fn() -> Option<Command>>,
+    /// Its tests leave processors idle: others may build beside them.
+    pub(crate) waits: bool,
+}
+
+impl Step {
+    pub(crate) const fn new(name: &'static str, about: &'static str, run: fn() -> Outcome) -> Step {
+        Step { name, about, run, ahead: None, waits: false }
+    }
+
+    pub(crate) const fn ahead(mut self, build: fn() -> Option<Command>) -> Step {
+        self.ahead = Some(build);
+        self
+    }
+
+    pub(crate) const fn waits(mut self) -> Step {
+        self.waits = true;
+        self
+    }
 }
 
 /// Runs all steps, whatever becomes of the earlier ones, and tells how they went. The last line
@@ -61,8 +83,13 @@ pub(crate) fn run(steps: &[&Step]) -> bool {
     let start = Instant::now();
     let mut total = Count::default();
     let mut report = Vec::new();
-    for step in steps {
+    let mut builds = None;
+    for (at, step) in steps.iter().enumerate() {
         println!("\n=== {}: {}", step.name, step.about);
+        if step.waits && builds.is_none() {
+            let later = steps[at..].iter().filter_map(|step| step.ahead?());
+            builds = Some(ahead::build(later.collect()));
+        }
         let begin = Instant::now();
         let outcome = (step.run)();
         leftovers::remove();
@@ -71,6 +98,7 @@ pub(crate) fn run(steps: &[&Step]) -> bool {
         total += count;
         report.push(line);
     }
+    builds.into_iter().for_each(ahead::Builds::end);
     println!("\n=== all, in {}", clock(start.elapsed()));
     report.iter().for_each(|line| println!("{line}"));
     println!("{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);

@@ -1,4 +1,5 @@
-//! The plane `local`: several ranks of one process on one device.
+//! The plane `local`: several ranks of one process on one device, or on devices that reach each other's
+//! memory.
 //!
 //! Each rank shows what it brings and an event in its stream, and all meet. The first rank's stream
 //! waits for these events, then carries the call out for all with one kernel where it can, and
@@ -20,12 +21,14 @@ use spmd_core::{Comm, Error, Result};
 use self::kernels::MOST_RANKS;
 use crate::calls::{self, is_on_device};
 use crate::device::Device;
-use crate::driver::Checked;
+use crate::driver::{self, Checked};
 use crate::error::GpuError;
 use crate::listed::identity;
+use crate::peers::reaches;
 
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks that are threads or virtual ranks
-/// of one process, and use the same device: up to 64 in a communicator. Of ranks that are processes of one host it
+/// of one process, and use the same device, or devices whose memory the first rank's reaches (NVLink, PCIe):
+/// up to 64 in a communicator. Of ranks that are processes of one host it
 /// carries out what has equal blocks of a segment (`SPMD_SEGMENT`) or more, and waits for the device then. Calls
 /// of others it leaves to the planes after it.
 ///
@@ -45,9 +48,9 @@ impl Local {
     }
 }
 
-/// Whether the ranks of a communicator were found to use one device.
+/// Whether one device was found to reach all that the ranks of a communicator bring.
 #[derive(Clone, Copy)]
-struct OneDevice(bool);
+struct Within(bool);
 
 /// Tells the call in which they find that from the call itself.
 const PREPARED: u64 = 0x6c6f_6361_6c6f_6e65;
@@ -80,7 +83,7 @@ impl Plane for Local {
     /// On how many devices the ranks are, nobody knows alone.
     fn prepare(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         let internals = comm.internals();
-        let known = internals.is_track() || internals.attribute::<OneDevice>().is_some();
+        let known = internals.is_track() || internals.attribute::<Within>().is_some();
         let may = are_near(comm) || are_neighbors(comm);
         if let (false, true, Some(ordinal)) =
             (known, may && is_on_device(args), calls::ordinal(args))
@@ -88,9 +91,15 @@ impl Plane for Local {
             call.carried_by(PREPARED);
             let device = Device::open(ordinal)?.context().cu_device();
             let device = u128::from_ne_bytes(identity(device)?);
-            let own = [device as u64, (device >> 64) as u64];
+            let own = [device as u64, (device >> 64) as u64, ordinal.into()];
             let all = calls::allgather(comm, call, &own)?;
-            internals.keep(OneDevice(all.chunks_exact(own.len()).all(|it| *it == own)));
+            // The numbers of devices are those of a process.
+            let first = all[2] as u32;
+            let mut all = all.chunks_exact(own.len());
+            internals.keep(Within(match are_near(comm) {
+                true => all.all(|it| reaches(first, it[2] as u32)),
+                false => all.all(|it| it[..2] == own[..2]),
+            }));
         }
         Ok(())
     }
@@ -102,8 +111,8 @@ impl Plane for Local {
         // Started calls do not wait for what others find meanwhile.
         let found = comm.internals().attribute().filter(|_| !comm.internals().is_track());
         match found {
-            Some(OneDevice(false)) => false,
-            Some(OneDevice(true)) if are_neighbors(comm) => shared::is_for(comm, args),
+            Some(Within(false)) => false,
+            Some(Within(true)) if are_neighbors(comm) => shared::is_for(comm, args),
             _ => are_near(comm),
         }
     }
@@ -113,7 +122,10 @@ impl Plane for Local {
             _ if !are_near(comm) && !are_neighbors(comm) => {
                 "its ranks are not up to 64 of one host"
             }
-            Some(OneDevice(false)) => "its ranks use several devices, which `spmd_gpu::Nccl` joins",
+            Some(Within(false)) => {
+                "its ranks use several devices, and the first rank's does not reach the memory of \
+                 all; `spmd_gpu::Nccl` joins them"
+            }
             _ if !launch::knows(args) => {
                 "it knows the operation on the host alone, or not on this type; `Op::on_device` \
                  tells it"
@@ -168,9 +180,9 @@ impl Plane for Local {
             Ok(())
         });
         if result.is_err() {
-            // The first rank may have told the device to use memory of this one, which must not be
+            // The first rank may have told its device to use memory of this one, which must not be
             // freed before that is done. It tells it no more: the round is over for all.
-            let _ = device.synchronize_all();
+            driver::synchronize_all();
         }
         result
     }
@@ -187,7 +199,7 @@ unsafe fn carry_out(
     call: &Call<'_>,
 ) -> Result<()> {
     for shown in all {
-        if shown.device.ordinal() != device.ordinal() {
+        if !reaches(device.ordinal(), shown.device.ordinal()) {
             return Err(GpuError::OtherDevice {
                 call: call.to_string(),
                 first: device.ordinal(),

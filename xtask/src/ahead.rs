@@ -1,0 +1,42 @@
+//! What later steps build, built while the tests of an earlier one leave processors idle.
+
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+/// Builds that are under way.
+pub(crate) struct Builds(JoinHandle<()>);
+
+/// Runs these commands one after the other, behind everything else that wants a processor.
+///
+/// What goes wrong here is not told: the step builds what is missing, and tells why it cannot. One
+/// that comes to its turn meanwhile waits at cargo's lock of the folder.
+pub(crate) fn build(commands: Vec<Command>) -> Builds {
+    Builds(thread::spawn(move || {
+        for command in commands {
+            let _ = behind(&command).status();
+        }
+    }))
+}
+
+impl Builds {
+    pub(crate) fn end(self) {
+        let _ = self.0.join();
+    }
+}
+
+/// The same command at the lowest priority, without a word.
+fn behind(command: &Command) -> Command {
+    let mut low = Command::new("nice");
+    low.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => low.env(name, value),
+            None => low.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        low.current_dir(folder);
+    }
+    low.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    low
+}
