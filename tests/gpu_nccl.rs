@@ -17,7 +17,7 @@ const NAMED: [&str; 4] = ["--exact", "--ignored", "--nocapture", "--quiet"];
 /// Runs a test of this file in an environment with these changes; ranks that are threads.
 fn threads(test: &str, changes: &[(&str, &str)]) -> support::Ran {
     let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
-    command.arg(test).args(NAMED).env("SPMD_STANDIN_CARDS", "4").envs(changes.iter().copied());
+    command.arg(test).args(NAMED).env("SPMD_STANDIN_CARDS", "8").envs(changes.iter().copied());
     support::finish(&mut command)
 }
 
@@ -41,7 +41,7 @@ fn sum(ctx: &Ctx, turn: usize) -> Result<()> {
 #[test]
 #[ignore = "run by the others"]
 fn conformance_of_threads() -> Result<()> {
-    for ranks in 1..=4 {
+    for ranks in if spmd_matrix::full() { vec![1, 2, 3, 4, 8] } else { vec![1, 2, 3, 4] } {
         let block = || Spmd::new(ranks).threads().segment(1024).plane(Nccl::new());
         block().run(|ctx| sum(ctx, 1))?;
         block().plane(Staged::new()).run(|ctx| cases_on_device(ctx, ranks == 3))?;

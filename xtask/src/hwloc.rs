@@ -1,7 +1,9 @@
 //! The launcher with the feature that needs a C library.
 
+use std::process::Command;
+
 use crate::steps::Outcome;
-use crate::tools::{self, cargo, command};
+use crate::tools::{self, built, cargo, command};
 
 /// Debian's packages of what the feature is built with.
 const PACKAGES: [&str; 3] = ["libhwloc-dev", "libudev-dev", "pkg-config"];
@@ -15,11 +17,22 @@ pub(crate) fn run() -> Outcome {
             return Outcome::Skipped(format!("hwloc is not installed, and cannot be: {packages}"));
         }
     }
-    let mut test = cargo(&["test", "--package", "spmd-launcher", "--features", "hwloc"]);
+    Outcome::of(tests())
+}
+
+pub(crate) fn build() -> Option<Command> {
+    let mut build = tests();
+    build.arg("--no-run");
+    is_there().then_some(build)
+}
+
+fn tests() -> Command {
+    let mut tests = cargo(&["test", "--package", "spmd-launcher", "--features", "hwloc"]);
     // What signals and outputs of a job do is tested without the feature, by a runner that ends what
     // hangs.
-    test.args(["--lib", "--bins", "--test", "launch", "--test", "mistakes"]);
-    Outcome::of(test)
+    tests.args(["--lib", "--bins", "--test", "launch", "--test", "mistakes"]);
+    tests.env("CARGO_TARGET_DIR", built("hwloc"));
+    tests
 }
 
 fn is_there() -> bool {

@@ -1,5 +1,7 @@
 //! The public surface of the crates, kept in `docs/surface/`.
 
+use std::process::Command;
+
 use crate::steps::Outcome;
 use crate::tools::{self, cargo};
 
@@ -12,10 +14,14 @@ pub(crate) fn write() -> Result<bool, String> {
     wrong.map_or(Ok(true), Err)
 }
 
+/// The command that says whether they are what the crates are.
+pub(crate) fn build() -> Option<Command> {
+    Some(cargo(&["run", "--quiet", "--package", "spmd-surface", "--", "--check"]))
+}
+
 /// Whether they are what the crates are.
 pub(crate) fn check() -> Outcome {
-    let program = cargo(&["run", "--quiet", "--package", "spmd-surface", "--", "--check"]);
-    match Outcome::of(program) {
+    match Outcome::of_all(build()) {
         Outcome::Failed(_, why) if why.contains(SKIPPED) => {
             Outcome::Skipped("the files are written with another version of Rust".into())
         }

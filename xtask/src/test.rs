@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything that CI checks.
 
+use std::process::Command;
+
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
 use crate::{
@@ -11,24 +13,24 @@ const STEPS: [Step; 24] = [
     Step::new("clippy", "all lints, denied", clippy),
     Step::new("layers", "imports between the modules of each crate form layers", layers),
     Step::new("docs", "rustdoc, warnings denied", docs),
-    Step::new("surface", "docs/surface says what is public", surface::check),
     Step::new("tests", "unit, integration and compile-fail tests", tests),
     Step::new("conformance", "every collective against its oracle", conformance),
     Step::new("mpi", "worlds of processes joined by MPI libraries", mpi::mpi).waits(),
     Step::new("hosts", "worlds of hosts, made of namespaces", mpi::hosts).waits(),
     // Some of its worlds are those of MPI libraries, which are there by now.
     Step::new("gpu", "device buffers on a stand-in card", gpu::run),
+    Step::new("surface", "docs/surface says what is public", surface::check).ahead(surface::build),
     Step::new("slurm", "jobs under a Slurm of one node", mpi::slurm),
     Step::new("doc-tests", "the code in the documentation", doc_tests),
     Step::new("examples", "in threads, virtual ranks, processes", examples::run),
-    Step::new("loom", "all orders of the waiting protocol's steps", loom),
+    Step::new("loom", "all orders of the waiting protocol's steps", loom).ahead(build_for_loom),
     Step::new("sanitizer", "AddressSanitizer on the arena", sanitizer::run).ahead(sanitizer::build),
     Step::new("races", "ThreadSanitizer on loopback", sanitizer::races)
         .ahead(sanitizer::build_for_races),
     Step::new("fuzz", "random bytes for all that reads some", fuzz::run).ahead(fuzz::build),
     Step::new("miri", "undefined behaviour where no kernel is needed", miri::run),
     Step::new("memcheck", "valgrind on the same", miri::memcheck),
-    Step::new("hwloc", "the launcher with the feature hwloc", hwloc::run),
+    Step::new("hwloc", "the launcher with the feature hwloc", hwloc::run).ahead(hwloc::build),
     Step::new("linked", "MPI in a build that is linked with it", linked::run),
     Step::new("non-root", "tests of processes as another user", non_root::run),
     Step::new("systems", "cargo check for macOS and Windows", systems),
@@ -108,13 +110,26 @@ fn conformance() -> Outcome {
 }
 
 fn loom() -> Outcome {
-    let Some(host) = tools::host() else { return Outcome::Skipped("rustc does not run".into()) };
+    let Some(mut command) = loom_tests() else {
+        return Outcome::Skipped("rustc does not run".into());
+    };
+    command.arg("loom");
+    Outcome::of(command)
+}
+
+fn build_for_loom() -> Option<Command> {
+    let mut command = loom_tests()?;
+    command.arg("--no-run");
+    Some(command)
+}
+
+fn loom_tests() -> Option<Command> {
     let mut command = cargo(&["test", "--package", "spmd-core", "--lib"]);
     tools::unoptimised(&mut command);
-    // With a target of its own, these flags do not reach build scripts, which thus stay built.
-    command.args(["--target", &host, "loom"]).env("RUSTFLAGS", "--cfg loom");
-    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    Outcome::of(command)
+    // With a target of its own, these flags do not reach build scripts.
+    command.args(["--target", &tools::host()?]).env("RUSTFLAGS", "--cfg loom");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("CARGO_TARGET_DIR", tools::built("loom"));
+    Some(command)
 }
 
 /// Threads and virtual ranks also work elsewhere; that it compiles is what can be seen from here.

@@ -11,6 +11,7 @@ use spmd_conformance::cases::{cases_and, cases_on_device_and};
 use spmd_core::{Ctx, Result};
 
 pub use spmd_conformance::cases::Choice;
+pub use spmd_conformance::full;
 
 /// All cases, on the communicator of the world.
 pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
