@@ -237,8 +237,8 @@ impl Device {
 
 /// What gives a rank its device.
 pub trait OnDevice {
-    /// The device of this rank, the same at each call: ranks take the devices that this process sees
-    /// in turn. One rank calls it, without the others.
+    /// The device of this rank, the same at each call and on each communicator: the ranks of a host take
+    /// the devices that this process sees in turn. One rank calls it, without the others.
     ///
     /// Errors: as [`Device::open`].
     fn device(&self) -> Result<Device, GpuError>;
@@ -250,7 +250,7 @@ impl OnDevice for Comm {
         if count == 0 {
             return Err(GpuError::NoDevice { ordinal: 0, count });
         }
-        let device = Device::open((self.rank() % count as usize) as u32)?;
+        let device = Device::open((self.internals().place_on_host() % count as usize) as u32)?;
         device.inner.opens.store(self.internals().is_process(), Relaxed);
         Ok(device)
     }

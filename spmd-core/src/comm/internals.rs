@@ -204,4 +204,11 @@ impl Internals<'_> {
         let cluster = self.0.beyond.cluster.as_ref();
         cluster.map_or(0, |cluster| cluster.fabric.hosts()[cluster.fabric.process()])
     }
+
+    /// How many ranks of the world come before this one on its host.
+    #[must_use]
+    pub fn place_on_host(self) -> usize {
+        let (cluster, rank) = (self.0.beyond.cluster.as_ref(), self.0.endpoint.rank);
+        cluster.map_or(rank, |cluster| cluster.place_on_host(rank))
+    }
 }

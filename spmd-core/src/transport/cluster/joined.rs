@@ -189,6 +189,13 @@ impl Cluster {
         process != own && hosts[process] == hosts[own] && self.fabric.simulated().is_none()
     }
 
+    /// How many ranks come before a rank of this process on its host.
+    pub(crate) fn place_on_host(&self, rank: usize) -> usize {
+        let (hosts, own) = (self.fabric.hosts(), self.fabric.process());
+        let before = hosts[..own].iter().filter(|host| **host == hosts[own]).count();
+        before * self.each + rank % self.each
+    }
+
     /// Processes that use cores of this one, itself among them.
     pub(crate) fn processes_beside(&self) -> usize {
         self.join_exchange.beside
