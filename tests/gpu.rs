@@ -310,9 +310,11 @@ fn ranks_with_gpus_of_their_own() {
     let none = run(&["--as", "gpus", "--gpus", "3"]);
     assert!(none.code == Some(2) && none.err.contains("0 to 2"), "{none:?}");
     let doctor = support::finish(support::spmdrun(&["--doctor"]).env("SPMD_STANDIN_CARDS", "2"));
-    for text in ["CUDA driver", "NVRTC", "0: stand-in card 0", "1: stand-in card 1"] {
+    for text in ["CUDA driver", "NVRTC", "NCCL", "0: stand-in card 0", "1: stand-in card 1"] {
         assert!(doctor.out.contains(text), "{text}: {doctor:?}");
     }
+    let none = support::finish(support::spmdrun(&["--doctor"]).env("SPMD_STANDIN_CARDS", "0"));
+    assert!(none.out.contains("there is no device 0: the driver shows 0"), "{none:?}");
 }
 
 #[test]
