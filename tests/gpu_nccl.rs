@@ -85,7 +85,7 @@ fn every_collective_is_right_over_mpi() {
         return;
     }
     for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "mpich") {
-        let mut world = mpi.launch(3, 1, "threads");
+        let mut world = mpi.spmdrun(&["--as", "gpus", "--transport", "mpi", "-n", "3"]);
         world.arg(std::env::current_exe().expect("a test knows its own path"));
         world.arg("conformance_of_processes").args(NAMED);
         world.env("SPMD_STANDIN_CARDS", "3").env("MPIR_CVAR_NOLOCAL", "1");

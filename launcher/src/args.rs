@@ -23,6 +23,7 @@ Examples:
   spmdrun -n 4 --bind 0-3,4-7 ./app          rank i on the i-th item of the list, in turn
   spmdrun --as gpus ./app                    a process for each GPU, and near it
   spmdrun -n 64 --hostfile hosts ./app       64 processes on several hosts, under MPI
+  spmdrun --as gpus --host a:4,b:4 ./app     eight ranks, each with a GPU of its host
   spmdrun --doctor                           what this machine offers
   spmdrun --doctor ./app                     and with which MPI a program would run
 
@@ -58,7 +59,7 @@ pub(crate) enum Transport {
     Shm,
     /// MPI: processes under the launcher of an MPI library
     Mpi,
-    /// NCCL (not in this version)
+    /// NCCL alone for data of GPUs; for all else as auto
     Nccl,
 }
 
@@ -100,7 +101,8 @@ pub(crate) struct JobOptions {
     /// With --as gpus: how many ranks share a GPU [default: 1]
     #[arg(long, value_name = "K", value_parser = rank_count)]
     pub(crate) ranks_per_gpu: Option<usize>,
-    /// With --as gpus: use these only, such as 0,2-3, by the driver's numbers [default: all]
+    /// With --as gpus: use these of each host only, such as 0,2-3, by the driver's numbers
+    /// [default: all]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
     pub(crate) gpus: Option<Cpus>,
     /// Start on these hosts, under MPI: names, each with `:N` where it has room for N ranks only

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use spmd_core::boot::variables::TRANSPORT;
 use spmd_core::boot::{self, Alarm};
 
 use crate::args::{Bind, Mode, Transport};
@@ -71,8 +72,8 @@ impl Environment {
         }
         let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: String| set.push((name.to_owned(), value.into()));
-        if plan.transport == Transport::Shm {
-            put("SPMD_TRANSPORT", "shm".into());
+        if let Some(transport) = plan.told_transport() {
+            put(TRANSPORT, transport.into());
         }
         let unset = |name: &str| std::env::var_os(name).is_none();
         put("SPMD_CORES", places.cores().to_string());
@@ -136,7 +137,9 @@ impl Environment {
     pub(crate) fn under_mpi(&self, plan: &Plan, library: Option<&Path>) -> Vec<(String, OsString)> {
         let mut set = self.of_every_job(plan);
         let mut put = |name: &str, value: OsString| set.push((name.to_owned(), value));
-        put("SPMD_TRANSPORT", "mpi".into());
+        if let Some(transport) = plan.told_transport() {
+            put(TRANSPORT, transport.into());
+        }
         if let Some(library) = library {
             put("SPMD_MPI_LIB", library.into());
         }

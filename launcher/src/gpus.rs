@@ -1,4 +1,7 @@
 //! `--as gpus`: process ranks, each with a GPU of its own or shared with its neighbours.
+//!
+//! A job on this host has its GPUs found here, for all ranks at once. Under an MPI launcher each process
+//! does that on its own host, for those that are there (`mpi/on_gpu.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +19,18 @@ pub(crate) struct Gpu {
     near: Option<Cpus>,
 }
 
-/// The GPUs of a job, and how many ranks share each.
+/// What a job asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// These of a host, by the driver's numbers; all without it.
+    pub(crate) named: Option<Cpus>,
+    /// How many ranks share each.
+    pub(crate) each: usize,
+    /// Whether ranks run on the CPUs near their GPU, as nobody says on which.
+    pub(crate) near: bool,
+}
+
+/// The GPUs of a host for a job's ranks there, and how many of these share each.
 pub(crate) struct Gpus {
     all: Vec<Gpu>,
     each: usize,
@@ -26,9 +40,9 @@ impl Gpus {
     /// Those that the driver shows here, or of these the ones that are named.
     ///
     /// Errors: there is no driver, no GPU, or none of such a number.
-    pub(crate) fn find(named: Option<&Cpus>, each: usize) -> Result<Gpus, Error> {
+    pub(crate) fn find(wanted: &Wanted) -> Result<Gpus, Error> {
         let all = visible().map_err(|why| Error::Usage(format!("--as gpus: {why}")))?;
-        Gpus::among(all, named, each)
+        Gpus::among(all, wanted.named.as_ref(), wanted.each)
     }
 
     fn among(all: Vec<Gpu>, named: Option<&Cpus>, each: usize) -> Result<Gpus, Error> {
@@ -62,9 +76,12 @@ impl Gpus {
             return Ok(());
         }
         let (gpus, needed) = (self.all.len(), ranks.div_ceil(self.each));
+        let shown = std::env::var("CUDA_VISIBLE_DEVICES");
+        let shown =
+            shown.map(|it| format!(" (CUDA_VISIBLE_DEVICES is '{it}')")).unwrap_or_default();
         usage(format!(
-            "--as gpus: {ranks} ranks need {needed} GPUs, and there are {gpus}; start at most {}, or \
-             have ranks share one: --ranks-per-gpu {}",
+            "--as gpus: {ranks} ranks need {needed} GPUs, and there are {gpus}{shown}; start at most \
+             {}, or have ranks share one: --ranks-per-gpu {}",
             self.room(),
             ranks.div_ceil(gpus),
         ))

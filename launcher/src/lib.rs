@@ -79,6 +79,10 @@ fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCod
         return code;
     }
     #[cfg(unix)]
+    if let Some(code) = mpi::become_rank_on_gpu() {
+        return code;
+    }
+    #[cfg(unix)]
     signals::survive_file_limits();
     if let Some(code) = mpi::main() {
         return code;

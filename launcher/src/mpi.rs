@@ -5,7 +5,8 @@
 //! where ranks are to run, `linked` looks for the library of a program that is linked with one (the
 //! others load the one that `spmd_mpi::find` finds), `launchers` for its launcher, `slurm` for
 //! Slurm's, `probe` asks them who they are (`library`), `installation` says whether they belong
-//! together (`family`), and `command` writes the command line.
+//! together (`family`), and `command` writes the command line. Ranks with a GPU find that on their host
+//! (`on_gpu`).
 
 mod command;
 mod family;
@@ -15,6 +16,7 @@ mod launchers;
 mod library;
 pub(crate) mod linked;
 mod network;
+mod on_gpu;
 mod probe;
 mod slurm;
 
@@ -32,6 +34,8 @@ use command::{App, MatchPattern};
 pub(crate) use launchers::Kind;
 pub(crate) use library::Library;
 pub(crate) use network::network;
+#[cfg(unix)]
+pub(crate) use on_gpu::main as become_rank_on_gpu;
 pub(crate) use probe::main;
 
 /// Turns the plan of a job into that of its MPI launcher.
@@ -53,7 +57,11 @@ pub(crate) fn under(plan: Plan, environment: &Environment) -> Result<Plan, Error
     // A program that is linked with its library looks for none.
     let loaded = library.abi.map(|_| library.file.as_path());
     let env = environment.under_mpi(&plan, loaded);
+    let starter = plan.wanted_gpus.as_ref().map_or(Ok(Vec::new()), |wanted| {
+        on_gpu::starter(&launcher.kind, wanted, plan.report_bindings)
+    })?;
     let wanted = MatchPattern {
+        starter,
         apps: plan.programs.iter().map(|program| app(program, each)).collect(),
         hosts,
         bind: &plan.bind,

@@ -9,11 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use spmd_core::boot::variables::ARENA_SIZE;
+use spmd_core::boot::NCCL;
+use spmd_core::boot::variables::{ARENA_SIZE, TRANSPORT};
 
 use crate::args::{self, Bind, JobOptions, Mode, OnFailure, Section, Stdin, Transport};
 use crate::error::{Error, usage};
-use crate::gpus::Gpus;
+use crate::gpus::{Gpus, Wanted};
 use crate::mpi::hosts::{self, Host};
 use crate::topology::{self, Cpus};
 use crate::variables::{self, from_env, value_of};
@@ -22,9 +23,13 @@ use transport::{carrier, hybrid, ranks_under_mpi};
 /// A job that can be started.
 pub(crate) struct Plan {
     pub(crate) mode: Mode,
-    /// Those of its ranks, if each is to have one.
+    /// Those of its ranks on this host, if each is to have one.
     pub(crate) gpus: Option<Gpus>,
+    /// What was asked for, of which under MPI each process finds its own.
+    pub(crate) wanted_gpus: Option<Wanted>,
     pub(crate) transport: Transport,
+    /// Whether data of GPUs go by NCCL alone.
+    pub(crate) nccl: bool,
     pub(crate) size: usize,
     pub(crate) programs: Vec<Program>,
     pub(crate) bind: Bind,
@@ -66,13 +71,13 @@ impl Plan {
             || from_env("SPMD_AS", None, |text| args::named(text).map(Some)),
             |mode| Ok(Some(mode)),
         )?;
-        let transport = job
-            .transport
-            .map_or_else(|| from_env("SPMD_TRANSPORT", Transport::Auto, args::named), Ok)?;
+        let transport =
+            job.transport.map_or_else(|| from_env(TRANSPORT, Transport::Auto, args::named), Ok)?;
         let hosts = match &job.hostfile {
             Some(file) => hosts::from_file(file)?,
             None => hosts::from_list(&job.host)?,
         };
+        let nccl = transport == Transport::Nccl;
         let transport = carrier(transport, !hosts.is_empty(), job.ranks_per_process)?;
         hosts::check(&hosts, hosts::has_address)?;
         let (mode, ranks_per_process) = match transport {
@@ -82,20 +87,27 @@ impl Plan {
         let bind_given = job.bind.is_some() || env::var_os("SPMD_BIND").is_some();
         let bind =
             job.bind.clone().map_or_else(|| from_env("SPMD_BIND", Bind::None, args::bind), Ok)?;
-        let gpus = gpus(&job, mode, transport)?;
+        let wanted_gpus = wanted_gpus(&job, mode, !bind_given)?;
         // From here on they are processes as others are.
-        let mode = if gpus.is_some() { Mode::Processes } else { mode };
+        let mode = if wanted_gpus.is_some() { Mode::Processes } else { mode };
+        let here = wanted_gpus.as_ref().filter(|_| transport != Transport::Mpi);
+        let gpus = here.map(Gpus::find).transpose()?;
         let grace = Duration::from_secs(2);
         let grace = job.grace.map_or_else(|| from_env("SPMD_GRACE", grace, args::duration), Ok)?;
         // The ranks read SPMD_TIMEOUT; nonsense in it is told once, here.
         from_env("SPMD_TIMEOUT", Duration::ZERO, args::seconds)?;
-        built_in(transport)?;
 
         let several = sections.len() > 1;
         let mut programs = Vec::new();
         for section in sections {
             programs.push(Program::new(section, several, || match transport {
-                Transport::Mpi => ranks_under_mpi(&hosts, ranks_per_process),
+                // What other hosts have, nobody here knows.
+                Transport::Mpi => match &wanted_gpus {
+                    Some(wanted) if hosts::is_this_alone(&hosts) => {
+                        Gpus::find(wanted).map(|gpus| gpus.room())
+                    }
+                    _ => ranks_under_mpi(&hosts, ranks_per_process),
+                },
                 _ => Ok(gpus.as_ref().map_or_else(topology::parallelism, Gpus::room)),
             })?);
         }
@@ -110,7 +122,9 @@ impl Plan {
         let plan = Plan {
             mode,
             gpus,
+            wanted_gpus,
             transport,
+            nccl,
             size,
             programs,
             bind,
@@ -141,6 +155,17 @@ impl Plan {
     /// What the ranks of a process are that holds several: the value of `SPMD_AS`.
     pub(crate) fn in_process(&self) -> &'static str {
         if self.mode == Mode::Virtual { "virtual" } else { "threads" }
+    }
+
+    /// What ranks are told of what carries their data, if they are told.
+    pub(crate) fn told_transport(&self) -> Option<&'static str> {
+        match self.transport {
+            _ if self.nccl => Some(NCCL),
+            Transport::Mpi => Some("mpi"),
+            Transport::Shm => Some("shm"),
+            // What they would find is the launcher's, which has taken something else.
+            _ => env::var_os(TRANSPORT).map(|_| "auto"),
+        }
     }
 
     /// How many digits the number of the last rank has.
@@ -223,19 +248,8 @@ impl Program {
     }
 }
 
-fn built_in(transport: Transport) -> Result<(), Error> {
-    match transport {
-        Transport::Nccl => usage(
-            "--transport nccl is not in this version, in which data of GPUs go over shared memory \
-             and MPI; leave it out"
-                .into(),
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// The GPUs of a job that asks for some.
-fn gpus(job: &JobOptions, mode: Mode, transport: Transport) -> Result<Option<Gpus>, Error> {
+/// What a job asks for whose ranks are to have GPUs, which are `near` if that may be.
+fn wanted_gpus(job: &JobOptions, mode: Mode, near: bool) -> Result<Option<Wanted>, Error> {
     if mode != Mode::Gpus {
         let option = match (&job.ranks_per_gpu, &job.gpus) {
             (Some(_), _) => "--ranks-per-gpu",
@@ -244,14 +258,8 @@ fn gpus(job: &JobOptions, mode: Mode, transport: Transport) -> Result<Option<Gpu
         };
         return usage(format!("{option} is for ranks that have a GPU each; add --as gpus"));
     }
-    if transport == Transport::Mpi {
-        return usage(
-            "--as gpus is for one host in this version; under MPI use --as processes, and have \
-             ranks take the devices of their host in turn (`ctx.device()`)"
-                .into(),
-        );
-    }
-    Gpus::find(job.gpus.as_ref(), job.ranks_per_gpu.unwrap_or(1)).map(Some)
+    let each = job.ranks_per_gpu.unwrap_or(1);
+    Ok(Some(Wanted { named: job.gpus.clone(), each, near }))
 }
 
 /// Reads `K=V`, or `K` for a variable that the launcher itself must have.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rustix::process::Signal;
+use spmd_core::boot::NOT_STARTED;
 
 use crate::args::OnFailure;
 use crate::event::Event;
@@ -180,10 +181,13 @@ impl<'a> Supervisor<'a> {
     }
 
     /// What has stopped a job should end its MPI launcher, too; but one may wait for ever, as for a
-    /// host that has fallen silent.
+    /// host that has fallen silent, or for a rank that was not started: nobody has begun then.
     fn on_alarm(&mut self, text: String) {
+        let starting = text.starts_with(NOT_STARTED);
         self.told = Some(text);
-        if self.phase == Phase::Running {
+        if self.phase == Phase::Running && starting {
+            self.terminate();
+        } else if self.phase == Phase::Running {
             self.phase = Phase::Failing(Instant::now() + self.plan.grace.max(LAUNCHER_ENDS));
         }
     }
@@ -204,7 +208,10 @@ impl<'a> Supervisor<'a> {
     fn on_end(&mut self, rank: usize, status: ExitStatus) {
         if let (Some(told), Phase::Terminating(_) | Phase::Killed) = (&self.told, self.phase) {
             let who = self.name(rank);
-            let why = format!("{told}; {who} did not end by itself, and was ended");
+            let why = match told.starts_with(NOT_STARTED) {
+                true => told.clone(),
+                false => format!("{told}; {who} did not end by itself, and was ended"),
+            };
             self.failures.push((rank, Failure { who: None, why, code: 1 }));
             return;
         }

@@ -28,13 +28,14 @@ pub(crate) const OWN: [&str; 13] = [
 
 /// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
 /// that go by different rules would wait for each other in different ways.
-pub(crate) const ALIKE: [&str; 6] = [
+pub(crate) const ALIKE: [&str; 7] = [
     "SPMD_FORCE",
     "SPMD_SEGMENT",
     "SPMD_SINGLE_COPY",
     boot::variables::TUNING,
     boot::variables::ARENA_SIZE,
     boot::variables::WINDOW,
+    boot::variables::TRANSPORT,
 ];
 
 /// The value of an environment variable, or `default` where it is not set or empty.

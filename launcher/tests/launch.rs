@@ -154,6 +154,28 @@ fn dry_run_starts_nothing() {
     assert!(file.exists());
 }
 
+/// What the command line says, and not what is set here; nothing where nobody says anything.
+#[test]
+fn ranks_are_told_their_transport() {
+    let cases: [(Option<&str>, Option<&str>, &str); 5] = [
+        (None, None, ""),
+        (Some("nccl"), None, "nccl"),
+        (None, Some("nccl"), "nccl"),
+        (Some("shm"), Some("nccl"), "shm"),
+        (Some("auto"), Some("nccl"), "auto"),
+    ];
+    for (option, variable, told) in cases {
+        let option = option.map_or(vec![], |name| vec!["--transport", name]);
+        for mode in ["processes", "threads"] {
+            let mut job = spmdrun(&["-n", "1", "--as", mode]);
+            job.args(&option).args(["sh", "-c", "echo $SPMD_TRANSPORT"]);
+            job.envs(variable.map(|name| ("SPMD_TRANSPORT", name)));
+            let ran = finish(&mut job);
+            assert_eq!((ran.code, ran.out.trim()), (Some(0), told), "{option:?} {variable:?}");
+        }
+    }
+}
+
 #[test]
 fn a_hundred_thousand_virtual_ranks_can_be_started() {
     let job = ["-n", "100000", "--as", "virtual"];

@@ -37,8 +37,10 @@ fn usage() {
         (&["--as", "gpus", "-n", "4000", "true"], "--as gpus: "),
         (&["--gpus", "0", "true"], "add --as gpus"),
         (&["--ranks-per-gpu", "2", "--as", "threads", "true"], "add --as gpus"),
-        (&["--as", "gpus", "--transport", "mpi", "true"], "for one host in this version"),
-        (&["--transport", "nccl", "true"], "not in this version"),
+        (
+            &["--as", "gpus", "--transport", "mpi", "--ranks-per-process", "2", "true"],
+            "have a process each; --ranks-per-gpu",
+        ),
         (&["--bind", "cores", "true"], "none, core, numa"),
         (&["--bind", "5000", "true"], "CPU 5000"),
         (&["--env", "=x", "true"], "NAME=VALUE"),

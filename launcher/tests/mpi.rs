@@ -135,6 +135,38 @@ fn a_dry_run_starts_nothing() {
     assert!(ran.out.contains("/true 'a b' #"), "{ran:?}");
 }
 
+/// Whoever becomes a rank looks for its GPU on the host where it is.
+#[test]
+fn ranks_with_gpus_are_started_by_spmdrun() {
+    let mpi = Mpi::new("MPICH Version: 5.0.2", 1);
+    mpi.launcher("mpiexec", "--version", "HYDRA build details: Version: 5.0.2");
+    let line = ["--as", "gpus", "--transport", "nccl", "--host", "localhost:4"];
+    let chosen = ["--gpus", "0-2,5", "--ranks-per-gpu", "2", "true", "-x"];
+    let ran = finish(with(&mpi, &line).args(chosen));
+    let first = ran.out.lines().next().unwrap_or("");
+    let own = env!("CARGO_BIN_EXE_spmdrun");
+    let told = format!("-hosts localhost:4 -n 4 {own} --on-gpu hydra 2 0-2,5 near /");
+    assert!(first.contains(&told) && first.ends_with("/true -x"), "{told}: {ran:?}");
+    assert!(ran.lines().contains(&"SPMD_TRANSPORT=nccl"), "{ran:?}");
+    let bound = finish(with(&mpi, &line).args(["--bind", "none", "true"]));
+    assert!(bound.out.contains(" --on-gpu hydra 1 all any /"), "{bound:?}");
+}
+
+/// By somebody else than a launcher that spmdrun knows.
+#[test]
+fn who_is_started_in_a_ranks_place_by_mistake() {
+    let by = |arguments: &[&str]| {
+        let mut command = bare(arguments);
+        command.env_remove("MPI_LOCALRANKID").env_remove("SPMD_ALARM");
+        finish(&mut command)
+    };
+    refused(&by(&["--on-gpu", "hydra", "1", "all"]), &["has an MPI launcher start"]);
+    refused(
+        &by(&["--on-gpu", "hydra", "1", "all", "any", "true"]),
+        &["does not tell which", "on "],
+    );
+}
+
 /// What `srun --mpi=list` says.
 const OFFERED: &str = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n\
                        specific pmix plugin versions available: pmix_v4";

@@ -160,15 +160,23 @@ impl<'a> Args<'a> {
     }
 
     /// What is wrong with the places of its memory, which are not all on the host, where the planes that
-    /// there are gave these reasons.
+    /// there are, or the `only` one that is asked, gave these reasons.
     #[cold]
-    pub(crate) fn out_of_reach(&self, call: &Call<'_>, refused: &[String]) -> Error {
+    pub(crate) fn out_of_reach(
+        &self,
+        call: &Call<'_>,
+        refused: &[String],
+        only: Option<&str>,
+    ) -> Error {
         let (send, recv) = (self.send.place, self.recv.place);
         if self.send.is_some() && self.recv.is_some() && send != recv {
             let call = call.to_string();
             return Error::MixedPlaces(Box::new(MixedPlaces { call, send, recv }));
         }
-        Error::out_of_reach(call, refused)
+        match only {
+            None => Error::out_of_reach(call, refused),
+            Some(only) => Error::left_to_one_plane(call, refused, only),
+        }
     }
 }
 

@@ -13,12 +13,12 @@ use crate::ctx::Ctx;
 use crate::environment::positive;
 #[cfg(not(target_os = "linux"))]
 use crate::environment::variable;
-pub use crate::environment::{PROTOCOL, variables};
+pub use crate::environment::{NCCL, PROTOCOL, variables};
 use crate::error::{Error, Result};
 use crate::plane::{Plane, Planes};
 use crate::settings::Settings;
 pub use crate::settings::{begin_trace, tuned};
-pub use crate::transport::cluster::Alarm;
+pub use crate::transport::cluster::{Alarm, NOT_STARTED, raise_alarm};
 use crate::transport::fabric::Fabric;
 use crate::transport::shared::Endpoint;
 use crate::wait;

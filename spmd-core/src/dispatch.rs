@@ -5,8 +5,8 @@
 use crate::args::{Args, SingleRank};
 use crate::call::Call;
 use crate::comm::Comm;
-use crate::error::Result;
-use crate::plane::{Numbered, Planes};
+use crate::error::{Error, Result};
+use crate::plane::{Numbered, Plane, Planes};
 
 /// Carries a call out.
 ///
@@ -56,13 +56,29 @@ unsafe fn without_planes(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Resul
 #[inline(always)]
 unsafe fn in_arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     if !args.is_on_host() {
-        let planes = comm.offload().map_or(&[][..], Planes::kept);
-        let refused: Vec<_> = planes.iter().filter_map(|it| it.plane.refusal(comm, args)).collect();
-        return Err(args.out_of_reach(call, &refused));
+        return Err(refused(comm, call, args));
     }
     // SAFETY: all is as `dispatch` asks for it (this function's contract), and the memory is the
     // host's, as was just looked at: an `Arena` asks for no more.
     unsafe { (args.collective.arena)(comm, call, args) }
+}
+
+/// Whether a plane may carry out calls on memory of a device.
+fn may_use_devices(comm: &Comm, plane: &dyn Plane) -> bool {
+    comm.internals().device_plane().is_none_or(|only| only == plane.name())
+}
+
+/// Why nobody carries out a call on memory of a device.
+#[cold]
+fn refused(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Error {
+    let planes = comm.offload().map_or(&[][..], Planes::kept).iter().map(|it| &*it.plane);
+    let asked: Vec<_> = planes.filter(|it| may_use_devices(comm, *it)).collect();
+    let mut why: Vec<_> = asked.iter().filter_map(|it| it.refusal(comm, args)).collect();
+    let only = comm.internals().device_plane();
+    if let (Some(only), true) = (only, asked.is_empty()) {
+        why.push(format!("the block has no plane '{only}' (`spmd_gpu::planes()` has all)"));
+    }
+    args.out_of_reach(call, &why, only)
 }
 
 /// Does a collective in which this rank is alone: what it contributes is the result, and nobody is
@@ -103,6 +119,9 @@ unsafe fn on_plane(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> 
     for Numbered { plane, id } in planes {
         let plane = &**plane;
         if !args.is_on_host() {
+            if !may_use_devices(comm, plane) {
+                continue;
+            }
             plane.prepare(comm, call, args)?;
         }
         if plane.serves(comm, args) {

@@ -5,6 +5,10 @@ use crate::error::{Error, Result};
 /// The version of what launcher and program say to each other.
 pub const PROTOCOL: u32 = 5;
 
+/// What [`variables::TRANSPORT`] says where the plane of this name alone is to carry out calls on devices,
+/// and all else goes as with `auto`.
+pub const NCCL: &str = "nccl";
+
 /// Names of the variables that the launcher sets for a rank.
 pub mod variables {
     /// The rank of a process rank.
@@ -17,7 +21,7 @@ pub mod variables {
     pub const PROTOCOL: &str = "SPMD_PROTOCOL";
     /// How many ranks a process runs that is the whole job.
     pub const RANKS: &str = "SPMD_RANKS";
-    /// What joins ranks: `shm` or `mpi`.
+    /// What joins ranks: `shm`, `mpi`, `auto`, or [`NCCL`](super::NCCL).
     pub const TRANSPORT: &str = "SPMD_TRANSPORT";
     /// Ranks of each process of a world that lives in several.
     pub const RANKS_PER_PROCESS: &str = "SPMD_RANKS_PER_PROCESS";

@@ -176,6 +176,18 @@ impl Error {
         )
     }
 
+    /// A call on a device that the plane `only` has refused, as no other was asked.
+    #[cold]
+    pub(crate) fn left_to_one_plane(call: &Call<'_>, refused: &[String], only: &str) -> Error {
+        let why =
+            format!("SPMD_TRANSPORT={only} leaves calls on devices to the plane {only} alone");
+        Error::unavailable(
+            call.to_string(),
+            [&[why], refused].concat().join("; "),
+            format!("leave that out (`spmdrun` without --transport {only}), and others may do it"),
+        )
+    }
+
     /// The fault behind this error, where another rank or a disagreement between ranks is the
     /// reason.
     ///

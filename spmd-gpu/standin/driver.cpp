@@ -87,6 +87,34 @@ bool is_stream(Stream *stream) {
     return current->streams.count(stream) > 0;
 }
 
+// The UUID of a card: its number, after the name of its host where several are played.
+std::string uuid_of(int card) {
+    std::string uuid(16, '\0');
+    if (std::getenv("SPMD_STANDIN_HOSTS")) gethostname(uuid.data(), 8);
+    uuid[15] = (char)card;
+    return uuid;
+}
+
+// The same as `nvidia-smi` writes it.
+std::string uuid_text(int card) {
+    std::string text = "GPU";
+    int at = 0;
+    for (unsigned char byte : uuid_of(card)) {
+        char digits[4];
+        bool group = at == 0 || at == 4 || at == 6 || at == 8 || at == 10;
+        std::snprintf(digits, sizeof digits, group ? "-%02x" : "%02x", byte);
+        text += digits, at++;
+    }
+    return text;
+}
+
+// The number of the card that has this one or this UUID; -1 if there is none.
+int card_of(const std::string &item) {
+    for (int card = 0; card < standin::cards(); ++card)
+        if (item == std::to_string(card) || item == uuid_text(card)) return card;
+    return -1;
+}
+
 // The cards that `CUDA_VISIBLE_DEVICES` shows, by numbers or UUIDs, up to the first that is not there.
 const std::vector<int> &visible() {
     static const std::vector<int> shown = [] {
@@ -98,12 +126,9 @@ const std::vector<int> &visible() {
         }
         std::stringstream items(list);
         for (std::string item; std::getline(items, item, ',');) {
-            bool named = item.rfind("GPU-", 0) == 0;
-            std::string number = named ? item.substr(item.size() - 2) : item;
-            char *end = nullptr;
-            long card = std::strtol(number.c_str(), &end, named ? 16 : 10);
-            if (number.empty() || *end || card < 0 || card >= standin::cards()) break;
-            all.push_back((int)card);
+            int card = card_of(item);
+            if (card < 0) break;
+            all.push_back(card);
         }
         return all;
     }();
@@ -167,8 +192,7 @@ int cuDeviceGetName(char *name, int room, int device) {
 }
 
 int cuDeviceGetUuid_v2(char *uuid, int device) {
-    std::memset(uuid, 0, 16);
-    uuid[15] = (char)device;
+    std::memcpy(uuid, uuid_of(device).data(), 16);
     return SUCCESS;
 }
 

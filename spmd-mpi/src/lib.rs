@@ -63,6 +63,7 @@ use linked as provider;
 use std::env;
 use std::sync::Arc;
 
+use spmd_core::boot::NCCL;
 use spmd_core::transport::fabric::Fabric;
 use spmd_core::{Error, Result};
 
@@ -97,17 +98,17 @@ pub fn attach() -> Result<Arc<dyn Fabric>> {
 }
 
 /// [`attach`], where `SPMD_TRANSPORT` says `mpi`, or an MPI launcher has started this process and
-/// it does not say `shm`.
+/// it does not say `shm`. `nccl`, which is of device buffers, leaves that as `auto` does.
 ///
 /// # Errors
 /// As [`attach`]; the variable says something else.
 pub fn world() -> Result<Option<Arc<dyn Fabric>>> {
     let wanted = match env::var("SPMD_TRANSPORT").ok().as_deref() {
-        None | Some("" | "auto") => launched(),
+        None | Some("" | "auto" | NCCL) => launched(),
         Some("mpi") => true,
         Some("shm") => false,
         Some(other) => {
-            let text = format!("SPMD_TRANSPORT={other} is not auto, shm or mpi");
+            let text = format!("SPMD_TRANSPORT={other} is not auto, shm, mpi or nccl");
             return Err(Error::boot(text));
         }
     };

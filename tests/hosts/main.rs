@@ -1,12 +1,14 @@
 //! Worlds of several hosts, which the tests make of namespaces (`net.rs`): the conformance matrix,
 //! the examples and the kernels over TCP, started by `spmdrun` under the launcher of each MPI
-//! library, and what becomes of a job when a rank, a cable or a host fails.
+//! library, ranks with a GPU of their host each, and what becomes of a job when a rank, a cable or a
+//! host fails.
 //!
 //! What cannot be made here is reported as SKIPPED, with the reason.
 
 #![cfg(target_os = "linux")]
 
 mod failures;
+mod gpus;
 mod matrix;
 #[path = "../support/mistakes.rs"]
 mod mistakes;

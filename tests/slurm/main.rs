@@ -74,6 +74,35 @@ fn spmdrun_in_an_allocation() {
     }
 }
 
+/// Slurm has its own words for which of a node's tasks one is.
+#[test]
+fn ranks_with_gpus_in_an_allocation() {
+    let Some(card) = support::stand_in() else { return };
+    let Some(cluster) = Cluster::new() else { return };
+    for mpi in Mpi::all() {
+        let run = |cards: usize| {
+            let mut salloc = cluster.with(&mpi, "salloc");
+            support::give_cards(&mut salloc, &card, cards);
+            salloc.args(["-n", "2"]).arg(spmdrun_path()).args(["--transport", "mpi"]);
+            salloc.args(["--as", "gpus", "--timeout", "60", "sh", "-c"]);
+            finish(salloc.arg("echo $SLURM_PROCID has $CUDA_VISIBLE_DEVICES"))
+        };
+        let ran = run(2);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        for rank in 0..2 {
+            let begin = format!("{rank} has GPU-616c7068-");
+            let mut lines = ran.out.lines();
+            let its =
+                lines.any(|line| line.starts_with(&begin) && line.ends_with(&format!("0{rank}")));
+            assert!(its, "{rank}: {ran:?}");
+        }
+        let few = run(1);
+        assert_eq!(few.code, Some(1), "{few:?}");
+        let told = "on alpha: --as gpus: 2 ranks need 2 GPUs, and there are 1; start at most 1";
+        assert!(few.err.contains(told) && !few.out.contains("has"), "{few:?}");
+    }
+}
+
 /// The library's own launcher then takes the nodes from Slurm, and that is said.
 #[test]
 fn spmdrun_where_srun_offers_nothing_that_fits() {

@@ -6,7 +6,7 @@ mod ending;
 mod programs;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
@@ -163,13 +163,47 @@ impl Mpi {
         }
         command.args(["-n", &processes.to_string()]).stdin(Stdio::null());
         free(&mut command);
-        command.env("SPMD_MPI_LIB", self.library());
+        self.prepare(&mut command);
         command.env("SPMD_RANKS_PER_PROCESS", each.to_string()).env("SPMD_AS", mode);
+        command
+    }
+
+    /// `spmdrun` with these arguments, which finds this library.
+    pub fn spmdrun(&self, arguments: &[&str]) -> Command {
+        let mut command = spmdrun(arguments);
+        self.prepare(&mut command);
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        command.env("SPMD_MPI_LIB", self.library());
         // There are more processes than cores.
         command.env("I_MPI_FABRICS", "shm").env("I_MPI_WAIT_MODE", "1");
         command.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
-        command
     }
+}
+
+/// Where `cargo xtask` has built the stand-in card. Says so where it has not.
+pub fn stand_in() -> Option<PathBuf> {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let target = test.ancestors().nth(3).expect("a test lies in the target folder");
+    let folder = target.join("standin/plain");
+    if folder.join("libcuda.so.1").exists() {
+        return Some(folder);
+    }
+    println!("SKIPPED: there is no stand-in card in {} (cargo xtask test gpu)", folder.display());
+    None
+}
+
+/// Has every host on which a command's processes run have so many cards, of its own.
+pub fn give_cards(command: &mut Command, stand_in: &Path, cards: usize) {
+    // Beside what an MPI library may need.
+    let known = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH");
+    let known = known.and_then(|(_, value)| value).map(PathBuf::from);
+    let all = [stand_in.to_owned()].into_iter().chain(known);
+    let path = std::env::join_paths(all).expect("no folder has a colon in its name");
+    command.env("LD_LIBRARY_PATH", path);
+    command.env("SPMD_STANDIN_CARDS", cards.to_string()).env("SPMD_STANDIN_HOSTS", "1");
 }
 
 /// Whether this process was started by an MPI library's launcher.

@@ -73,14 +73,17 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let options =
-        ["--workspace", "--lib", "--test", "gpu", "--test", "gpu_missing", "--test", "gpu_nccl"];
+    let tests = ["gpu", "gpu_launch", "gpu_missing", "gpu_nccl"];
+    let options = ["--workspace", "--lib"].into_iter();
+    let options: Vec<&str> =
+        options.chain(tests.iter().flat_map(|name| ["--test", name])).collect();
     let programs = match programs::build(&options, |_| {}) {
         Ok(programs) => programs,
         Err(why) => return Outcome::failed(why),
     };
     let files = [
         ("tests/gpu.rs", ""),
+        ("tests/gpu_launch.rs", ""),
         ("tests/gpu_missing.rs", ""),
         ("tests/gpu_nccl.rs", ""),
         ("spmd-gpu/src/lib.rs", "buffer"),

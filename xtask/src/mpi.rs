@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use crate::gpu;
 use crate::non_root::is_root;
 use crate::runner;
 use crate::steps::Outcome;
@@ -18,6 +19,12 @@ pub(crate) fn mpi() -> Outcome {
 }
 
 pub(crate) fn hosts() -> Outcome {
+    // Of some worlds each host has cards.
+    if gpu::has_compiler()
+        && let Err(why) = gpu::stand_in(None)
+    {
+        println!("The stand-in card cannot be built: {why}");
+    }
     tests(&["hosts"], &[("ip", "iproute2"), ("nsenter", "util-linux")])
 }
 

@@ -99,8 +99,17 @@ fn doc_tests() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    let elsewhere =
-        ["conformance", "gpu", "gpu_missing", "gpu_nccl", "mpi", "one_program", "hosts", "slurm"];
+    let elsewhere = [
+        "conformance",
+        "gpu",
+        "gpu_launch",
+        "gpu_missing",
+        "gpu_nccl",
+        "mpi",
+        "one_program",
+        "hosts",
+        "slurm",
+    ];
     let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})")).join(" and ");
     runner::run(&[&others], &["--lib", "--bins", "--tests"])
 }

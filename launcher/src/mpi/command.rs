@@ -12,6 +12,8 @@ use super::launchers::Kind;
 
 /// What a job asks of an MPI launcher.
 pub(crate) struct MatchPattern<'a> {
+    /// What becomes each process, with its own words before the program; empty if the program does.
+    pub(crate) starter: Vec<OsString>,
     pub(crate) apps: Vec<App<'a>>,
     /// Processes on each host, in the order of ranks; empty where no hosts were named.
     pub(crate) hosts: Vec<(String, usize)>,
@@ -80,7 +82,10 @@ fn begin(kind: &Kind, wanted: &MatchPattern<'_>, line: &mut Line) {
             if wanted.as_root {
                 line.word("--allow-run-as-root");
             }
-            for name in &wanted.names {
+            // Of a variable that is named twice it takes what comes first.
+            let given = |app: &App<'_>, name: &str| app.env.iter().any(|it| it.0 == name);
+            let named = |name: &&String| !wanted.apps.iter().all(|app| given(app, name));
+            for name in wanted.names.iter().filter(named) {
                 line.words(&["-x", name]);
             }
         }
@@ -301,14 +306,14 @@ fn programs(
                 *room -= here;
             }
             open.retain(|(_, room)| *room > 0);
-            part(kind, app, here, line);
+            part(kind, &wanted.starter, app, here, line);
             left -= here;
         }
     }
     Ok(())
 }
 
-fn part(kind: &Kind, app: &App<'_>, processes: usize, line: &mut Line) {
+fn part(kind: &Kind, starter: &[OsString], app: &App<'_>, processes: usize, line: &mut Line) {
     if let Some(cwd) = &app.cwd {
         match kind {
             Kind::Hydra | Kind::IntelHydra => line.word("-wdir"),
@@ -335,6 +340,7 @@ fn part(kind: &Kind, app: &App<'_>, processes: usize, line: &mut Line) {
         }
     }
     line.words(&["-n", &processes.to_string()]);
+    line.arguments.extend_from_slice(starter);
     line.word(app.path);
     line.arguments.extend_from_slice(app.arguments);
 }

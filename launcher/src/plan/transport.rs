@@ -19,7 +19,9 @@ pub(super) fn carrier(
     ranks_per_process: Option<usize>,
 ) -> Result<Transport, Error> {
     let transport = match asked {
-        Transport::Auto if hosts => Transport::Mpi,
+        Transport::Auto | Transport::Nccl if hosts => Transport::Mpi,
+        // It is of buffers on GPUs; whatever else there is goes as if nobody had said anything.
+        Transport::Nccl => Transport::Auto,
         other => other,
     };
     match transport {
@@ -66,8 +68,11 @@ fn outside_of_mpi() -> Result<(), Error> {
 pub(super) fn hybrid(mode: Option<Mode>, each: Option<usize>) -> Result<(Mode, usize), Error> {
     match (mode, each.unwrap_or(1)) {
         (None | Some(Mode::Processes), 1) => Ok((Mode::Processes, 1)),
-        // Told with what else such ranks cannot have.
-        (Some(Mode::Gpus), each) => Ok((Mode::Gpus, each)),
+        (Some(Mode::Gpus), 1) => Ok((Mode::Gpus, 1)),
+        (Some(Mode::Gpus), k) => usage(format!(
+            "--ranks-per-process {k}: ranks with a GPU have a process each; --ranks-per-gpu has them \
+             share one"
+        )),
         (None | Some(Mode::Threads), k) if each.is_some() => Ok((Mode::Threads, k)),
         (Some(Mode::Virtual), k) if each.is_some() => Ok((Mode::Virtual, k)),
         (Some(Mode::Processes), k) => usage(format!(

@@ -26,6 +26,8 @@ impl Comm {
         };
         let planes = self.offload.as_ref().map_or_else(Vec::new, |offload| offload.names());
         let planes = if planes.is_empty() { "none".into() } else { planes.join(", ") };
-        format!("{size} ranks, as {mode}; messages: {over}; planes: {planes}")
+        let only = self.internals().device_plane();
+        let only = only.map_or_else(String::new, |only| format!(" (on GPUs {only} alone)"));
+        format!("{size} ranks, as {mode}; messages: {over}; planes: {planes}{only}")
     }
 }

@@ -41,6 +41,11 @@ impl Internals<'_> {
         self.0.endpoint.world.mode == Mode::Processes && self.0.hierarchy.is_none()
     }
 
+    /// The plane that alone carries out calls on memory of a device, if `SPMD_TRANSPORT` names one.
+    pub fn device_plane(self) -> Option<&'static str> {
+        self.0.endpoint.world.tuning.device_plane
+    }
+
     /// For who waits for something else than ranks.
     #[must_use]
     pub fn watch(self) -> Watch {

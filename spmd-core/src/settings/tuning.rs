@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::algorithm::find;
 use crate::environment::variables::*;
-use crate::environment::{parsed, positive, variable};
+use crate::environment::{NCCL, parsed, positive, variable};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::trace_file::TraceFile;
@@ -29,6 +29,7 @@ pub(crate) fn tuning() -> Result<Tuning> {
         forced: forced()?,
         single_copy: switch(SINGLE_COPY)?,
         reproducible: switch(REPRODUCIBLE)?.unwrap_or(false),
+        device_plane: variable(TRANSPORT)?.filter(|it| it == NCCL).map(|_| NCCL),
         check: switch(CHECK)?.unwrap_or(false),
         chaos: parsed(CHAOS, "a number")?,
         window: positive(WINDOW, "a number of bytes")?.unwrap_or(Tuning::default().window),

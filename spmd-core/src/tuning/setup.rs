@@ -35,6 +35,8 @@ pub(crate) struct Tuning {
     pub(crate) chaos: Option<u64>,
     /// Whether libraries beneath must not fold in an order of their own.
     pub(crate) reproducible: bool,
+    /// The plane that alone carries out calls on memory of a device, if one is named.
+    pub(crate) device_plane: Option<&'static str>,
     /// Whether ranks of different processes compare each call before they make it.
     pub(crate) check: bool,
     /// Where calls are written down.
@@ -54,6 +56,7 @@ impl Default for Tuning {
             window: WINDOW,
             chaos: None,
             reproducible: false,
+            device_plane: None,
             check: false,
             trace: None,
             unreachable: false,

@@ -30,7 +30,8 @@ use crate::listed::identity;
 /// collectives on equal and varying blocks are carried out but `scan` and `exscan`; reductions with
 /// `Sum`, `Prod`, `Min` and `Max` on numbers of 8, 32 and 64 bits, `f16` and `bf16`, and arrays of them. They fold in
 /// NCCL's order: the bits of floating-point results may be others than the host's, and
-/// `SPMD_REPRODUCIBLE=1` leaves reductions to others. What it does not carry out, started calls, and ranks that share a GPU, it leaves to the planes after it.
+/// `SPMD_REPRODUCIBLE=1` leaves reductions to others. What it does not carry out, started calls, and ranks that share a GPU, it leaves to the planes after it, or, with
+/// `SPMD_TRANSPORT=nccl`, to nobody: then that is an error which says why.
 #[derive(Debug)]
 pub struct Nccl(());
 
@@ -71,29 +72,16 @@ impl Plane for Nccl {
     }
 
     fn refusal(&self, comm: &Comm, args: &Args<'_>) -> Option<String> {
-        const SERVES: &str = "it has no scan, and folds numbers of 8, 32 and 64 bits, f16 and bf16 \
-                              with Sum, Prod, Min and Max alone";
         let why = match comm.internals().attribute() {
             Some(Found::Refused(why)) => why.to_string(),
-            _ if comm.internals().is_track() => "it serves no started calls".into(),
-            _ if !launch::knows(args) => SERVES.into(),
-            _ => return None,
+            _ => leaves(comm, args)?.into(),
         };
         Some(format!("nccl: {why}"))
     }
 
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
-        let internals = comm.internals();
-        let may_write = args.dtype.valid.is_none() || internals.one_address_space();
-        let joined = || matches!(internals.attribute(), Some(Found::Joined(_)));
-        // It folds in an order of its own.
-        let as_wanted = args.op.is_none() || !internals.is_reproducible();
-        !internals.is_track()
-            && as_wanted
-            && is_on_device(args)
-            && may_write
-            && launch::knows(args)
-            && joined()
+        let joined = || matches!(comm.internals().attribute(), Some(Found::Joined(_)));
+        leaves(comm, args).is_none() && joined()
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
@@ -116,6 +104,27 @@ impl Plane for Nccl {
         unsafe { launch::launch(comm, &joined, (call, args), &device) }?;
         Ok(())
     }
+}
+
+/// Why it leaves a call to others, of ranks that it has joined.
+fn leaves(comm: &Comm, args: &Args<'_>) -> Option<&'static str> {
+    let internals = comm.internals();
+    let may_write = args.dtype.valid.is_none() || internals.one_address_space();
+    let why = if internals.is_track() {
+        "it serves no started calls"
+    } else if !is_on_device(args) {
+        "it has no calls of neighbours in a grid"
+    } else if !launch::knows(args) {
+        "it has no scan, and folds numbers of 8, 32 and 64 bits, f16 and bf16 with Sum, Prod, Min and \
+         Max alone"
+    } else if args.op.is_some() && internals.is_reproducible() {
+        "it folds in an order of its own, which SPMD_REPRODUCIBLE=1 forbids"
+    } else if !may_write {
+        "not all bits are values of the type, and it does not look at what other processes send"
+    } else {
+        return None;
+    };
+    Some(why)
 }
 
 /// Tells the call in which ranks join from the call itself.
@@ -148,6 +157,7 @@ fn join(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<Found> {
         let rank = comm.world_rank(lacking);
         return Ok(Found::Refused(format!("rank {rank} cannot use it").into()));
     }
+    // No two cards have the same UUID, on whatever hosts.
     let shares = |rank: &usize| said[..*rank].iter().any(|other| other[2..4] == said[*rank][2..4]);
     // NCCL of 2.30 may be told to take several ranks of one device.
     let may = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");

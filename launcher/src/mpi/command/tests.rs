@@ -16,6 +16,7 @@ fn app(processes: usize) -> App<'static> {
 
 fn wanted(processes: usize) -> MatchPattern<'static> {
     MatchPattern {
+        starter: Vec::new(),
         apps: vec![app(processes)],
         hosts: Vec::new(),
         bind: &Bind::None,
@@ -51,6 +52,26 @@ fn the_least() {
         "--allow-run-as-root -x SPMD_TRANSPORT -x SPMD_JOB --map-by slot:OVERSUBSCRIBE --bind-to \
          none -n 4 /app"
     );
+}
+
+#[test]
+fn what_the_user_sets_wins() {
+    let mut wanted = wanted(4);
+    wanted.names = vec!["SPMD_TRANSPORT".into(), "SPMD_JOB".into()];
+    let env = [("SPMD_TRANSPORT".to_owned(), OsString::from("nccl"))];
+    wanted.apps[0].env = &env;
+    let told = "-x SPMD_JOB --map-by slot:OVERSUBSCRIBE --bind-to none -x SPMD_TRANSPORT=nccl";
+    assert!(text(&OPEN_5, &wanted).starts_with(told), "{}", text(&OPEN_5, &wanted));
+}
+
+#[test]
+fn what_becomes_the_program() {
+    let mut wanted = wanted(4);
+    wanted.starter = ["/spmdrun", "--on-gpu"].map(OsString::from).into();
+    for kind in [HYDRA, INTEL, OPEN_5, srun()] {
+        let text = text(&kind, &wanted);
+        assert!(text.ends_with(" -n 4 /spmdrun --on-gpu /app"), "{text}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(crate) mod survive;
 mod texts;
 mod window;
 
-pub use detector::Alarm;
+pub use detector::{Alarm, NOT_STARTED, raise_alarm};
 pub(crate) use hierarchy::{Hierarchy, STARTED};
 pub(crate) use joined::{Cluster, Joined};
 pub use leader::Leader;

@@ -7,6 +7,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,7 +16,6 @@ use super::acceptor::{Acceptor, Bounds, await_any, same};
 use super::address::{addresses, any_address, secret};
 use crate::environment::variables;
 use crate::error::{Error, Result};
-use crate::fault::Fault;
 
 /// How long it may take to reach `spmdrun`, and whoever knows the secret to say the next piece.
 const REACH: Duration = Duration::from_secs(1);
@@ -82,6 +82,16 @@ fn receive(stream: TcpStream) -> Option<String> {
     (!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
+/// How a process says it that was to become a rank of the job.
+pub const NOT_STARTED: &str = "a rank could not be started: ";
+
+/// Says to the `spmdrun` that has started this process's job why it does not become a rank of that: no
+/// detector runs yet, and others might wait for it. Returns whether it is said.
+pub fn raise_alarm(why: &str) -> bool {
+    let said = |launcher: Launcher| launcher.notify(&format!("{NOT_STARTED}{why}")).recv().is_ok();
+    Launcher::find().is_some_and(said)
+}
+
 /// `spmdrun`, as the detectors reach it.
 pub(super) struct Launcher {
     key: String,
@@ -101,28 +111,33 @@ impl Launcher {
     }
 
     /// Says what has stopped the job, at all addresses together, as some may not be reached. It
-    /// does not wait for that.
-    pub(super) fn notify(&self, fault: &Fault) {
+    /// does not wait for that; what it gives hears when it is said, or cannot be.
+    pub(super) fn notify(&self, what: &str) -> Receiver<()> {
+        let (says, said) = mpsc::channel();
         for &place in &self.places {
-            let text = format!("{}{fault}", self.key);
+            let (text, says) = (format!("{}{what}", self.key), says.clone());
             let tell = move || {
                 let stream = TcpStream::connect_timeout(&place, REACH);
                 stream.and_then(|mut stream| stream.write_all(text.as_bytes()))
             };
             // If it cannot be told, its user ends the job, as without it.
-            let tell = move || (0..TRIES).any(|_| tell().is_ok());
+            let tell = move || {
+                if (0..TRIES).any(|_| tell().is_ok()) {
+                    let _ = says.send(());
+                }
+            };
             let _ = std::thread::Builder::new().name("spmd alarm".into()).spawn(tell);
         }
+        said
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
-    use crate::fault::Cause;
+    use crate::fault::{Cause, Fault};
 
     #[test]
     fn only_who_knows_the_secret_is_heard() {
@@ -135,11 +150,11 @@ mod tests {
         let wrong = Fault::Rank { rank: 3, cause: Cause::Lost };
         std::thread::scope(|scope| {
             let heard = scope.spawn(|| alarm.wait());
-            stranger.notify(&wrong);
+            stranger.notify(&wrong.to_string());
             // Those that say nothing at all do not keep others out for long.
             let connect = |_| TcpStream::connect(launcher.places[0]).expect("it listens");
             let _silent: Vec<TcpStream> = (0..2 * Bounds::BRISK.places).map(connect).collect();
-            launcher.notify(&fault);
+            assert!(launcher.notify(&fault.to_string()).recv().is_ok());
             assert_eq!(heard.join().expect("it does not panic"), fault.to_string());
         });
     }
@@ -151,7 +166,7 @@ mod tests {
         let launcher = Launcher::parse(&alarm.place()).expect("it says where");
         let connect = || TcpStream::connect_timeout(&launcher.places[0], REACH / 10).ok();
         let _silent: Vec<TcpStream> = std::iter::from_fn(connect).collect();
-        launcher.notify(&fault);
+        launcher.notify(&fault.to_string());
         thread::sleep(REACH + REACH / 5);
         let (says, heard) = mpsc::channel();
         thread::spawn(move || says.send(alarm.wait()));

@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::transport::fabric::Fabric;
 use crate::wait;
-pub use alarm::Alarm;
+pub use alarm::{Alarm, NOT_STARTED, raise_alarm};
 use net::Net;
 pub(super) use observed::Observed;
 use shared::{DetectorShared, LOOK};

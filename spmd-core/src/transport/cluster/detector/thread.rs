@@ -280,7 +280,7 @@ impl DetectorThread {
     /// Tells `spmdrun`, if that has started the job, so that it ends even if MPI's launcher does
     /// not.
     fn notify_launcher(&self, fault: &Fault) {
-        self.launcher.iter().for_each(|launcher| launcher.notify(fault));
+        self.launcher.iter().for_each(|launcher| drop(launcher.notify(&fault.to_string())));
     }
 
     /// Whether the ranks of this process have done all that they do in their block.
