@@ -67,7 +67,7 @@ impl Gpus {
 
     /// How many ranks they are for.
     pub(crate) fn room(&self) -> usize {
-        self.all.len() * self.each
+        self.all.len().saturating_mul(self.each)
     }
 
     /// Errors: there are fewer than so many ranks need.
