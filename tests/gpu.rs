@@ -1,20 +1,14 @@
 //! Device buffers: what a device gives is what the host gives, to the last bit. Without a device the
 //! tests say that they are skipped; `SPMD_REQUIRE_GPU=1` makes that a failure.
 
+#[path = "support/card.rs"]
+mod card;
 mod support;
 
+use card::gpu;
 use spmd::prelude::*;
 use spmd_gpu::{Device, DeviceBuffer, GpuError, Local, OnDevice, Staged, probe};
 use spmd_matrix::cases_on_device;
-
-/// Whether there is a device. Says so where there is none.
-fn gpu() -> bool {
-    let Err(missing) = probe().ready() else { return true };
-    let required = std::env::var("SPMD_REQUIRE_GPU").is_ok_and(|value| value == "1");
-    assert!(!required, "SPMD_REQUIRE_GPU=1, and {missing}");
-    println!("SKIPPED: {missing}");
-    false
-}
 
 fn everywhere(ranks: usize) -> [Spmd; 2] {
     let blocks = [Spmd::new(ranks).threads(), Spmd::new(ranks).virtual_ranks()];
@@ -204,24 +198,18 @@ fn process_ranks() {
     for ranks in numbers {
         let (status, said) = on_one_card("process_rank", ranks);
         let right = |rank| said.contains(&format!("rank {rank} of {ranks} is right"));
-        assert!(status.success() && (0..ranks).all(right), "{status}: {said}");
+        assert!(status == Some(0) && (0..ranks).all(right), "{status:?}: {said}");
     }
 }
 
 /// Runs a test of this file as processes that share a card; how that ended, and all that they said.
-fn on_one_card(test: &str, ranks: usize) -> (std::process::ExitStatus, String) {
+fn on_one_card(test: &str, ranks: usize) -> (Option<i32>, String) {
     let own = std::env::current_exe().expect("a test knows its own path");
-    // Where all was made elsewhere, the launcher lies beside the tests.
-    let beside = own.with_file_name("spmdrun");
-    let mut job = match beside.exists() {
-        true => std::process::Command::new(beside),
-        false => support::spmdrun(&[]),
-    };
-    job.args(["--ranks", &ranks.to_string(), "--as", "processes"]).arg(own);
+    let mut job = support::spmdrun(&["--ranks", &ranks.to_string(), "--as", "processes"]);
+    job.arg(own).env("SPMD_SEGMENT", "1024");
     job.args([test, "--exact", "--include-ignored", "--nocapture", "--quiet"]);
-    let output = job.env("SPMD_SEGMENT", "1024").output().expect("it starts");
-    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
-    (output.status, said.concat())
+    let ran = support::finish(&mut job);
+    (ran.code, ran.out + &ran.err)
 }
 
 #[test]
@@ -256,7 +244,7 @@ fn a_process_that_is_killed_stops_the_others() {
     for _ in 0..3 {
         let (status, said) = on_one_card("process_beside_a_killed_one", 4);
         let told = said.matches("told: ").count();
-        assert!(!status.success() && told == 3 && said.contains("rank 1"), "{status}: {said}");
+        assert!(status != Some(0) && told == 3 && said.contains("rank 1"), "{status:?}: {said}");
     }
 }
 

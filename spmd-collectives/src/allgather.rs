@@ -72,7 +72,8 @@ pub trait Allgather: Sealed {
         R: BufferMut<Elem = S::Elem> + ?Sized;
 
     /// [`Allgather::allgatherv`] without knowing the counts: gives all elements in rank order,
-    /// and where each rank's start, with the end of the last after them (size + 1 numbers).
+    /// and where each rank's start, with the end of the last after them (size + 1 numbers). What a
+    /// rank sends may be on a device, whatever the others bring.
     ///
     /// Errors: as [`Allgather::allgather`]; there is no memory for all elements.
     ///
@@ -247,7 +248,8 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     call: &Call<'_>,
     send: &S,
 ) -> Result<Gathered<S::Elem>> {
-    let input = Input::new(send.view())?;
+    let mut stage = None;
+    let input = Input::on_host(send.view(), &mut stage, call)?;
     let counts = allgather_each(comm, call, input.len())?;
     let displacements = offsets(call, &counts)?;
     let all = displacements[comm.size()];

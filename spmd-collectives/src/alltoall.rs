@@ -108,7 +108,8 @@ pub trait Alltoall: Sealed {
         R: BufferMut<Elem = S::Elem> + ?Sized;
 
     /// [`Alltoall::alltoallv`] that learns what it receives: the elements, and where the block
-    /// from each rank starts, with the end of the last one behind.
+    /// from each rank starts, with the end of the last one behind. What a rank sends may be on a device,
+    /// whatever the others bring.
     ///
     /// Errors: as [`Alltoall::alltoallv`].
     ///
@@ -252,7 +253,8 @@ pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
     send: &S,
     send_counts: &[usize],
 ) -> Result<Gathered<S::Elem>> {
-    let (input, n) = (Input::new(send.view())?, comm.size());
+    let (mut stage, n) = (None, comm.size());
+    let input = Input::on_host(send.view(), &mut stage, call)?;
     let from = displacements(call, send_counts, n, "send buffer", input.len())?;
     let mut incoming = learn(comm, call, Blocks::Varying(&from))?;
     let mut recv_counts = vec![0; n];

@@ -1,6 +1,8 @@
 //! Buffers as algorithms see them: contiguous. What has gaps is packed before and unpacked after.
 
-use spmd_core::internal::{Args, Blocks, Memory, View, ViewMut, packed_if_apart};
+use spmd_core::internal::{
+    Args, Blocks, Call, Memory, StagedView, View, ViewMut, on_host, packed_if_apart,
+};
 use spmd_core::{DType, Error, Result};
 
 /// What a rank contributes.
@@ -14,6 +16,17 @@ impl<'a> Input<'a> {
     pub(crate) fn new(view: View<'a>) -> Result<Input<'a>> {
         let packed = packed_if_apart(&view)?;
         Ok(Input { view, packed })
+    }
+
+    /// The same of a call of which the memory is the host's, whatever this rank brings: what is on a
+    /// device is copied to `stage`.
+    #[inline]
+    pub(crate) fn on_host(
+        view: View<'a>,
+        stage: &'a mut Option<StagedView>,
+        call: &Call<'_>,
+    ) -> Result<Input<'a>> {
+        Input::new(on_host(view, stage, &|| Error::out_of_reach(call, &[]))?)
     }
 
     #[inline]

@@ -112,9 +112,10 @@ where
 /// ```
 #[track_caller]
 pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
-    let input = Input::new(send.view())?;
+    let (view, mut stage) = (send.view(), None);
+    let call = Call::new(Kind::Allgather, Location::caller()).data(view.dtype(), view.len());
+    let input = Input::on_host(view, &mut stage, &call)?;
     let (dtype, count) = (input.dtype(), input.len());
-    let call = Call::new(Kind::Allgather, Location::caller()).data(dtype, count);
     let len = count.saturating_mul(spmd_size());
     let mut all = room_for::<S::Elem>(&call, len)?;
     let into = all.as_mut_ptr().cast::<u8>();

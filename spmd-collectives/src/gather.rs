@@ -82,7 +82,7 @@ pub trait Gather: Sealed {
 
     /// [`Gather::gatherv`] without knowing the counts: the root gets all elements in rank order,
     /// and where each rank's start, with the end of the last after them (size + 1 numbers). The
-    /// others get `None`.
+    /// others get `None`. What a rank sends may be on a device, whatever the others bring.
     ///
     /// Errors: as [`Gather::gather`]; the root has no memory for all elements.
     ///
@@ -245,7 +245,8 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     send: &S,
     root: usize,
 ) -> Result<Option<Gathered<S::Elem>>> {
-    let input = Input::new(send.view())?;
+    let mut stage = None;
+    let input = Input::on_host(send.view(), &mut stage, call)?;
     let args = Args::new(&GATHERV, input.dtype()).root(root);
     let args = args.send(input.memory(Blocks::One(input.len())));
     let Some(counts) = gather_each(comm, call, input.len(), root)? else {

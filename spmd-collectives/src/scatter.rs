@@ -79,7 +79,8 @@ pub trait Scatter: Sealed {
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized;
 
-    /// [`Scatter::scatterv`] to ranks that don't know their count: gives each its block.
+    /// [`Scatter::scatterv`] to ranks that don't know their count: gives each its block. What the root
+    /// sends may be on a device.
     ///
     /// Errors: as [`Scatter::scatterv`]; there is no memory for the block.
     ///
@@ -175,7 +176,7 @@ where
     let mut output = Output::new(recv.view_mut())?;
     let call = Call::new(Kind::Scatterv, site);
     let call = call.data(output.dtype(), Call::UNEQUAL).root(root);
-    let source = RootData::new(comm, &call, send, counts, root)?;
+    let source = RootData::new(comm, &call, || Input::new(send.view()), counts, root)?;
     if source.is_some() {
         check::length(&call, "receive buffer", output.len(), counts[root])?;
     }
@@ -196,18 +197,18 @@ struct RootData<'a> {
 }
 
 impl<'a> RootData<'a> {
-    /// On the root, the blocks of `send`.
-    fn new<S: Buffer + ?Sized>(
+    /// On the root, the blocks of its input.
+    fn new(
         comm: &Comm,
         call: &Call<'_>,
-        send: &'a S,
+        input: impl FnOnce() -> Result<Input<'a>>,
         counts: &[usize],
         root: usize,
     ) -> Result<Option<RootData<'a>>> {
         if comm.rank() != root {
             return Ok(None);
         }
-        let input = Input::new(send.view())?;
+        let input = input()?;
         let displacements = displacements(call, counts, comm.size(), "send buffer", input.len())?;
         Ok(Some(RootData { input, displacements }))
     }
@@ -268,7 +269,9 @@ pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     counts: &[usize],
     root: usize,
 ) -> Result<Vec<S::Elem>> {
-    let source = RootData::new(comm, call, send, counts, root)?;
+    let mut stage = None;
+    let source =
+        RootData::new(comm, call, || Input::on_host(send.view(), &mut stage, call), counts, root)?;
     let share = [scatter_shares(comm, call, source.as_ref(), root)?];
     let count = share[0].count;
     let mut values = room_for::<S::Elem>(call, count)?;

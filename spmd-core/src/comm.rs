@@ -3,6 +3,7 @@
 mod attributes;
 mod beside;
 pub(crate) mod beyond;
+mod by_host;
 mod choices;
 mod cluster;
 mod cluster_agreement;

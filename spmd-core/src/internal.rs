@@ -2,7 +2,7 @@
 
 pub use crate::algorithm::*;
 pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
-pub use crate::buffer::{DeviceCopies, set_device_copies};
+pub use crate::buffer::{DeviceCopies, StagedView, by_host, on_host, set_device_copies};
 pub use crate::buffer::{Place, View, ViewMut};
 pub use crate::call::{Call, Form};
 pub use crate::comm::{

@@ -1,4 +1,4 @@
-//! Copies between host and device, for messages, which go by way of the host.
+//! Copies between host and device, for what goes by way of the host: messages, windows.
 
 use cudarc::driver::sys;
 use spmd_core::Result;
@@ -7,7 +7,7 @@ use spmd_core::internal::{DeviceCopies, set_device_copies};
 use crate::device::Device;
 use crate::driver::Checked;
 
-/// Has messages take device buffers.
+/// Has what goes by way of the host take device buffers.
 pub(crate) fn make_known() {
     // SAFETY: both copy so many bytes between a device and the host, on any thread, and are done when
     // they return.

@@ -1,8 +1,19 @@
-//! The stand-in card.
+//! The card that tests run on, or the stand-in.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
 
 use spmd_gpu::{Device, probe};
 
-/// Whether it is here. Says so where it is not.
+/// Whether there is a device. Says so where there is none.
+pub fn gpu() -> bool {
+    let Err(missing) = probe().ready() else { return true };
+    let required = std::env::var("SPMD_REQUIRE_GPU").is_ok_and(|value| value == "1");
+    assert!(!required, "SPMD_REQUIRE_GPU=1, and {missing}");
+    println!("SKIPPED: {missing}");
+    false
+}
+
+/// Whether the stand-in is here. Says so where it is not.
 pub fn stand_in() -> bool {
     let name = probe().ready().and_then(|()| Device::open(0)?.name());
     let is_here = name.is_ok_and(|name| name.contains("stand-in"));

@@ -32,11 +32,14 @@ pub fn spmdrun(arguments: &[&str]) -> Command {
     command
 }
 
+/// Settings that stay: how much is to be tested, and where libraries of GPUs lie.
+const KEPT: [&str; 3] = ["SPMD_TEST_FULL", "SPMD_NVRTC_LIB", "SPMD_NCCL_LIB"];
+
 /// Takes away the settings of whoever runs the tests.
 pub fn free(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("SPMD_") && text != "SPMD_TEST_FULL" {
+        if text.starts_with("SPMD_") && !KEPT.contains(&&*text) {
             command.env_remove(name);
         }
     }

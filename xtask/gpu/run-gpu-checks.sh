@@ -23,6 +23,7 @@ summary=results/summary.txt
 
 timeout "$limit" ./gpu --nocapture > results/tests.txt 2>&1
 status=$?
+timeout "$limit" ./gpu_messages --nocapture >> results/tests.txt 2>&1 || status=$?
 timeout "$limit" ./gpu_nccl --nocapture >> results/tests.txt 2>&1 || status=$?
 for how in "-n 4 --as threads" "-n 2 --as processes"; do
     # shellcheck disable=SC2086 # each is several words

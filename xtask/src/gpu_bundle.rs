@@ -25,7 +25,8 @@ pub(crate) fn make() -> Result<bool, String> {
     if let Some(wrong) = tools::watch(build).wrong {
         return Err(wrong);
     }
-    let names = ["gpu", "gpu_nccl"];
+    let files = ["gpu.rs", "gpu_messages", "gpu_nccl.rs"];
+    let names = files.map(|file| file.trim_end_matches(".rs"));
     let options = names.iter().flat_map(|name| ["--test", name]);
     let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
     let tests = programs::build(&options, |_| {})?;
@@ -37,8 +38,8 @@ pub(crate) fn make() -> Result<bool, String> {
         let name = Path::new(name);
         strip(&built("release").join(name), &folder.join(name.file_name().unwrap_or_default()))?;
     }
-    for name in names {
-        let test = programs::of(&tests, &format!("tests/{name}.rs"))?;
+    for (file, name) in files.iter().zip(names) {
+        let test = programs::of(&tests, &format!("tests/{file}"))?;
         strip(&test.path, &folder.join(name))?;
     }
     let script = "run-gpu-checks.sh";

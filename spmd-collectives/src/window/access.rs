@@ -4,9 +4,8 @@ use std::mem::MaybeUninit;
 use std::ops::{Bound, RangeBounds};
 use std::panic::Location;
 
-use spmd_core::buffer::Place;
 use spmd_core::internal::words::{self, WordSize};
-use spmd_core::internal::{Call, Kind, View, ViewMut};
+use spmd_core::internal::{Call, Kind, View, ViewMut, by_host, on_host};
 use spmd_core::{Buffer, BufferMut, Element, Error, Result};
 
 use super::at::{At, Run};
@@ -52,12 +51,19 @@ impl Access {
         let call = Call::new(self.kind, self.site).data(&T::DTYPE, self.count);
         call.message(Some(self.target), None)
     }
+
+    /// Nobody knows how to copy what is on a device.
+    #[cold]
+    pub(super) fn out_of_reach<T: Element>(&self) -> Error {
+        Error::out_of_reach(&self.call::<T>(), &[])
+    }
 }
 
 impl<T: Element> Window<T> {
     /// Writes the elements of `src` to the part of rank `target`, from `at` on: an offset in elements
     /// or an [`At`] (MPI 5.0 section 12.3.1). This rank alone calls it, in an epoch. `src` can be used
-    /// again at once; others see the elements after the end of the epoch.
+    /// again at once; others see the elements after the end of the epoch. Buffers on a device go by way
+    /// of the host, here and in the window's other calls, which wait for the device.
     ///
     /// Errors: `target` is no rank; it is outside of an epoch; the part is shorter; a rank has failed.
     ///
@@ -94,8 +100,9 @@ impl<T: Element> Window<T> {
         at: At,
         site: &'static Location<'static>,
     ) -> Result<()> {
-        let access = Access { kind, target, count: view.len(), site };
-        let reached = self.reach(&access, at, view.place())?;
+        let (access, mut stage) = (Access { kind, target, count: view.len(), site }, None);
+        let view = on_host(view, &mut stage, &|| access.out_of_reach::<T>())?;
+        let reached = self.reach(&access, at)?;
         if reached.is_elsewhere() {
             return self.put_elsewhere(&access, at, view);
         }
@@ -103,9 +110,8 @@ impl<T: Element> Window<T> {
         if let (Some(from), true, Some(first)) =
             (view.contiguous(), view.bytes() == size_of::<T>(), at.first())
         {
-            // SAFETY: the view is of one element at `from`, which is aligned as it is in one piece;
-            // the first of the call is one of the part.
-            unsafe { words::store(reached.element::<T>(first), from.cast::<T>().read()) };
+            // SAFETY: the view is of one element at `from`; the first of the call is one of the part.
+            unsafe { words::store(reached.element::<T>(first), from.cast::<T>().read_unaligned()) };
             return Ok(());
         }
         self.put_view(reached, at, &view)
@@ -161,18 +167,25 @@ impl<T: Element> Window<T> {
     where
         B: BufferMut<Elem = T> + ?Sized,
     {
-        let (mut view, at) = (dst.view_mut(), at.into());
-        let count = view.len();
-        let access = Access { kind: Kind::Get, target, count, site: Location::caller() };
-        let reached = self.reach(&access, at, view.place())?;
+        let (view, at, site) = (dst.view_mut(), at.into(), Location::caller());
+        let access = Access { kind: Kind::Get, target, count: view.len(), site };
+        let get = |view: ViewMut<'_>| self.get_into(&access, at, view);
+        // SAFETY: without an error, as many elements as the view has were read.
+        unsafe { by_host(view, &|| access.out_of_reach::<T>(), get, |()| access.count) }
+    }
+
+    #[inline(always)]
+    fn get_into(&self, access: &Access, at: At, mut view: ViewMut<'_>) -> Result<()> {
+        let Access { target, count, .. } = *access;
+        let reached = self.reach(access, at)?;
         if reached.is_elsewhere() {
-            return self.get_elsewhere(&access, at, &mut view);
+            return self.get_elsewhere(access, at, &mut view);
         }
         if let (Some(into), true, Some(first)) = (view.contiguous_mut(), count == 1, at.first()) {
             // SAFETY: the first of the call is one element of the part.
             let value = unsafe { words::load::<T>(reached.element::<T>(first)) };
-            // SAFETY: `into` is one element of the view, in one piece and so aligned; it is a value.
-            unsafe { into.cast::<T>().write(self.value(value, target)?) };
+            // SAFETY: `into` is one element of the view; it is a value.
+            unsafe { into.cast::<T>().write_unaligned(self.value(value, target)?) };
             return Ok(());
         }
         self.get_view(reached, at, &mut view, target)
@@ -281,34 +294,32 @@ impl<T: Element> Window<T> {
     pub fn write<B: Buffer<Elem = T> + ?Sized>(&self, offset: usize, src: &B) -> Result<()> {
         let (view, target) = (src.view(), self.rank());
         let (kind, site) = (Kind::Write, Location::caller());
-        let access = Access { kind, target, count: view.len(), site };
-        on_host::<T>(&access, view.place())?;
+        let (access, mut stage) = (Access { kind, target, count: view.len(), site }, None);
+        let view = on_host(view, &mut stage, &|| access.out_of_reach::<T>())?;
         let reached = self.own(&access, At::from(offset))?;
         self.put_view(reached, At::from(offset), &view)
     }
 
     /// The elements that a call is for, if there is an epoch for it.
     #[inline(always)]
-    pub(super) fn reach(&self, access: &Access, at: At, place: Place) -> Result<Reached> {
+    pub(super) fn reach(&self, access: &Access, at: At) -> Result<Reached> {
         if access.writes::<T>() {
             self.raw.writes();
         }
-        if place == Place::Host
-            && self.epochs.permit(access.target)
+        if self.epochs.permit(access.target)
             && !self.raw.may_be_stopped()
             && let Some((start, len)) = self.raw.part(access.target)
             && at.is_within(access.count, len)
         {
             return Ok(Reached(start));
         }
-        self.reach_slowly(access, at, place)
+        self.reach_slowly(access, at)
     }
 
     #[cold]
     #[inline(never)]
-    fn reach_slowly(&self, access: &Access, at: At, place: Place) -> Result<Reached> {
+    fn reach_slowly(&self, access: &Access, at: At) -> Result<Reached> {
         let call = access.call::<T>();
-        on_host::<T>(access, place)?;
         self.raw.comm().internals().check_target(&call, access.target)?;
         if !self.epochs.permit(access.target) {
             return Err(self.epochs.outside(&call, access.target));
@@ -347,19 +358,6 @@ impl<T: Element> Window<T> {
         let what = "an element of its part of a window is no value of its type";
         Error::corrupt(self.raw.comm().world_rank(target), what)
     }
-}
-
-/// What is on a device cannot be accessed here.
-#[cold]
-fn on_host<T: Element>(access: &Access, place: Place) -> Result<()> {
-    if place == Place::Host {
-        return Ok(());
-    }
-    Err(Error::unavailable(
-        access.call::<T>().to_string(),
-        "nothing here reaches the device that its memory is on".into(),
-        "copy the data to the host first".into(),
-    ))
 }
 
 impl Reached {

@@ -201,7 +201,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
         site: &'static Location<'static>,
     ) -> Result<()> {
         let access = Access { kind, target, count: 1, site };
-        let reached = self.window.reach(&access, At::from(offset), Default::default())?;
+        let reached = self.window.reach(&access, At::from(offset))?;
         let (at, what) = match (reached.is_elsewhere(), what) {
             (true, What::Put(x)) => {
                 return self.window.put_as(kind, [x].view(), target, offset.into(), site);

@@ -4,9 +4,10 @@ use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::sync::atomic::Ordering::Acquire;
 
-use spmd_core::buffer::Place;
 use spmd_core::internal::words::{self, Word};
-use spmd_core::internal::{Call, Kind, LockOf, Mode, Native, in_operation};
+use spmd_core::internal::{
+    Call, Kind, LockOf, Mode, Native, View, ViewMut, by_host, in_operation, on_host,
+};
 use spmd_core::{Buffer, BufferMut, Element, Error, Operation, Result};
 
 use super::access::{Access, Reached, is_word};
@@ -75,7 +76,9 @@ impl<T: Element> Window<T> {
     {
         let (view, at, site) = (src.view(), at.into(), Location::caller());
         let access = Access { kind: Kind::Accumulate, target, count: view.len(), site };
-        let reached = self.reach(&access, at, view.place())?;
+        let mut stage = None;
+        let view = on_host(view, &mut stage, &|| access.out_of_reach::<T>())?;
+        let reached = self.reach(&access, at)?;
         let input = Input::new(view)?;
         self.change_each(&access, (reached, at), input.ptr().cast(), &op, |_, _| {})
     }
@@ -120,15 +123,25 @@ impl<T: Element> Window<T> {
             let call = access.call::<T>();
             return Err(Error::length(&call, "result", room.len(), view.len()));
         }
-        let place = match view.place() {
-            Place::Host => room.place(),
-            other => other,
-        };
-        let at = at.into();
-        let reached = self.reach(&access, at, place)?;
+        let (at, mut stage, unknown) = (at.into(), None, || access.out_of_reach::<T>());
+        let view = on_host(view, &mut stage, &unknown)?;
+        let exchange = |room: ViewMut<'_>| self.exchange(&access, at, (view, room), &op);
+        // SAFETY: without an error, as many elements as the result has were written.
+        unsafe { by_host(room, &unknown, exchange, |()| access.count) }
+    }
+
+    #[inline(always)]
+    fn exchange<O: Operation<T>>(
+        &self,
+        access: &Access,
+        at: At,
+        (view, room): (View<'_>, ViewMut<'_>),
+        op: &O,
+    ) -> Result<()> {
+        let reached = self.reach(access, at)?;
         let (input, mut output) = (Input::new(view)?, Output::new(room)?);
         let into = output.ptr().cast::<T>();
-        self.change_each(&access, (reached, at), input.ptr().cast(), &op, |index, before| {
+        self.change_each(access, (reached, at), input.ptr().cast(), op, |index, before| {
             // SAFETY: the output has room for as many elements as the input has, of any alignment.
             unsafe { into.add(index).write_unaligned(before) };
         })?;
@@ -164,7 +177,7 @@ impl<T: Element> Window<T> {
     {
         let site = Location::caller();
         let access = Access { kind: Kind::FetchAndOp, target, count: 1, site };
-        let reached = self.reach(&access, At::from(offset), Default::default())?;
+        let reached = self.reach(&access, At::from(offset))?;
         if reached.is_elsewhere() {
             let (mut before, from) = (None, (At::from(offset), &raw const x, true));
             self.change_elsewhere(&access, from, &op, |_, was| before = Some(was))?;
@@ -200,7 +213,7 @@ impl<T: Element> Window<T> {
     pub fn compare_and_swap(&self, old: T, new: T, target: usize, offset: usize) -> Result<T> {
         let site = Location::caller();
         let access = Access { kind: Kind::CompareAndSwap, target, count: 1, site };
-        let reached = self.reach(&access, At::from(offset), Default::default())?;
+        let reached = self.reach(&access, At::from(offset))?;
         if reached.is_elsewhere() {
             return self.swap_if_elsewhere(&access, offset, (old, new));
         }

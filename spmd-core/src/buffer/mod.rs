@@ -16,9 +16,9 @@ mod traits;
 mod view;
 
 pub use place::Place;
-pub(crate) use stage::Stage;
 #[doc(hidden)]
-pub use stage::{DeviceCopies, set_device_copies};
+pub use stage::{DeviceCopies, StagedView, by_host, on_host, set_device_copies};
+pub(crate) use stage::{StagedRoom, is_reached};
 pub use strided::{Strided, StridedMut, strided, strided_mut};
 pub use subarray::{Subarray, SubarrayMut, subarray, subarray_mut};
 pub use traits::{Buffer, BufferMut};

@@ -69,14 +69,14 @@ impl<'a> View<'a> {
         self.base
     }
 
-    /// The same elements at another place of the host, one after another.
+    /// Elements of this type on the host, one after another, of so many bytes in all.
     ///
     /// # Safety
     ///
-    /// They are there as long as the result lives.
-    pub(super) unsafe fn elsewhere<'b>(&self, base: *const u8) -> View<'b> {
-        let pattern = Pattern { run: self.bytes(), dims: &[] };
-        View { base, place: Place::Host, dtype: self.dtype, pattern, borrow: PhantomData }
+    /// They are there as long as the result lives, at an address of any alignment.
+    pub(super) unsafe fn of_bytes(dtype: &'static DType, base: *const u8, run: usize) -> View<'a> {
+        let pattern = Pattern { run, dims: &[] };
+        View { base, place: Place::Host, dtype, pattern, borrow: PhantomData }
     }
 
     /// # Safety
@@ -290,14 +290,15 @@ impl<'a> ViewMut<'a> {
         self.base
     }
 
-    /// Room for as many elements at another place of the host, one after another.
+    /// Room for elements of this type on the host, one after another, of so many bytes in all.
     ///
     /// # Safety
     ///
-    /// It is there, and nobody else uses it, as long as the result lives.
-    pub(super) unsafe fn elsewhere<'b>(&self, base: *mut u8) -> ViewMut<'b> {
-        let pattern = Pattern { run: self.bytes(), dims: &[] };
-        ViewMut { base, place: Place::Host, dtype: self.dtype, pattern, borrow: PhantomData }
+    /// It is there, and nobody else uses it, as long as the result lives, at an address of any
+    /// alignment.
+    pub(super) unsafe fn of_bytes(dtype: &'static DType, base: *mut u8, run: usize) -> ViewMut<'a> {
+        let pattern = Pattern { run, dims: &[] };
+        ViewMut { base, place: Place::Host, dtype, pattern, borrow: PhantomData }
     }
 
     /// # Safety

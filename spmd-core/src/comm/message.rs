@@ -86,12 +86,12 @@ impl<'a> Message<'a> {
     /// ```
     #[track_caller]
     pub fn recv<B: BufferMut + ?Sized>(self, buf: &mut B) -> Result<Status> {
-        let mut view = buf.view_mut();
+        let view = buf.view_mut();
         let (status, comm) = (self.status(), self.comm);
         let (source, tag) = (Some(status.source), Some(status.tag));
         let site = Location::caller();
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
-        into_place(&call, &mut view, |view| {
+        into_place(&call, view, |view| {
             comm.carried(&call, || {
                 let waiter = comm.waiter(&call)?;
                 comm.receive_arrived(self.arrived(&call)?, &call, view, &waiter)

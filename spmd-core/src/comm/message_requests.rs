@@ -23,6 +23,10 @@ pub(super) fn both<B>(buf: B, status: Status) -> (B, Status) {
 /// buffers. Messages from one rank to another on a communicator are matched in the order in which
 /// they were sent, and with receives in the order in which these were made, whether as requests or
 /// not.
+///
+/// Buffers on a device go by way of the host: what is sent is copied there when it is started, for which
+/// that waits for the device, and what is received comes to the device before its request is over, in a
+/// call of whoever has started that.
 impl Comm {
     /// Sends `buf` to `dest`; the request gives it back. A message of up to 8 KiB is gone when this
     /// returns, unless its receiver keeps as many others as it may.

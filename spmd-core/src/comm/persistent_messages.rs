@@ -3,8 +3,9 @@
 use std::panic::Location;
 use std::sync::Arc;
 
+use super::by_host::check_place;
 use super::communicator::Comm;
-use super::messages::{check_place, message_call};
+use super::messages::message_call;
 use super::outstanding::Outstanding;
 use super::persistent::{Lent, Persistent};
 use crate::buffer::{Buffer, BufferMut};

@@ -8,11 +8,12 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::by_host::ReceiveBuffer;
 use super::communicator::Comm;
 use super::going::{Going, goes};
 use super::message::Message;
 use super::message_requests::both;
-use super::messages::{check_place, message_call};
+use super::messages::message_call;
 use super::outstanding::{Number, Outstanding, Receive, receives};
 use super::request::Request;
 use super::sending::await_message;
@@ -42,10 +43,11 @@ impl Comm {
         (source, tag): (Option<usize>, Option<u32>),
         site: &'static Location<'static>,
     ) -> Result<Request<R>> {
-        let mut view = buf.view_mut();
+        let view = buf.view_mut();
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(form);
-        check_place(&call, view.place())?;
+        let mut buf = ReceiveBuffer::new(buf, &call)?;
+        let mut view = buf.view_mut();
         // What has come is for those that were posted before, if they want it; and where none is left
         // that waits, this one may have its message without being posted.
         let before = if wait::progresses() { Outstanding::look_of(self)? } else { None };
@@ -77,7 +79,9 @@ impl Comm {
             }
         })?;
         if let Some(status) = status {
-            return Ok(Request::ended(gives(buf, status)));
+            // SAFETY: so many elements were received.
+            unsafe { buf.land(&call, status.len)? };
+            return Ok(Request::ended(gives(buf.into_inner(), status)));
         }
         let outstanding = before.map_or_else(|| Outstanding::of(self), Ok)?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
@@ -98,7 +102,7 @@ impl Comm {
         let (source, tag) = (Some(status.source), Some(status.tag));
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(Form::Irecv);
-        check_place(&call, view.place())?;
+        let buf = ReceiveBuffer::new(buf, &call)?;
         let number = Outstanding::of(self)?.number();
         let taken = self.carried(&call, || self.waiter(&call).and_then(|_| message.take(&call)))?;
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract).
@@ -112,7 +116,7 @@ impl Comm {
     unsafe fn post_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
         number: Number,
-        (mut buf, gives): (B, fn(B, Status) -> R),
+        (mut buf, gives): (ReceiveBuffer<B>, fn(B, Status) -> R),
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
@@ -184,8 +188,8 @@ struct Receiving<B, R> {
     /// Its number among the posted ones.
     place: Cell<Option<u64>>,
     agent: AgentKey,
-    buf: Cell<Option<B>>,
-    /// Of its message, once that is in the buffer.
+    buf: Cell<Option<ReceiveBuffer<B>>>,
+    /// Of its message, once that is in the buffer, or on the host.
     status: Cell<Status>,
     gives: fn(B, Status) -> R,
     result: Pooled<Cell<Option<R>>>,
@@ -298,13 +302,16 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
 
     fn conclude(&self) {
         self.panic.take().into_iter().for_each(discard);
-        let failure = self.failure.take();
+        let Some(mut buf) = self.buf.take() else { return };
+        let (failure, status) = (self.failure.take(), self.status.get());
+        // SAFETY: what has no failure has received so many elements.
+        let mut land = || unsafe { buf.land(&self.call, status.len) };
+        let failure = failure.or_else(|| land().err());
         let failed = failure.is_some();
         self.failure.set(failure);
-        let Some(buf) = self.buf.take() else { return };
         match failed {
             true => quietly(|| drop(buf)),
-            false => quietly(|| self.result.set(Some((self.gives)(buf, self.status.get())))),
+            false => quietly(|| self.result.set(Some((self.gives)(buf.into_inner(), status)))),
         }
         self.over.complete();
     }
@@ -421,7 +428,8 @@ impl<B: BufferMut, R> Going for Receiving<B, R> {
     fn cancel(&self) -> bool {
         let back = self.withdraw();
         if back {
-            self.result.set(self.buf.take().map(|buf| (self.gives)(buf, NO_MESSAGE)));
+            let buf = self.buf.take();
+            self.result.set(buf.map(|buf| (self.gives)(buf.into_inner(), NO_MESSAGE)));
             self.withdrawn();
         }
         back

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::beside::{Kept, Landing, ReceiveBeside};
+use super::by_host::ReceiveBuffer;
 use super::communicator::Comm;
 use super::going::{Going, goes};
 use super::outstanding::Outstanding;
@@ -55,7 +56,7 @@ impl Comm {
     pub(super) unsafe fn post_recv_beside<'a, B: BufferMut + 'a, R: 'a>(
         &self,
         (helper, outstanding): (&HelperThread, &Rc<Outstanding>),
-        (buf, gives): (B, fn(B, Status) -> R),
+        (buf, gives): (ReceiveBuffer<B>, fn(B, Status) -> R),
         call: Call<'static>,
         pattern: MatchPattern,
         come: Option<UnexpectedMessage>,
@@ -75,16 +76,22 @@ impl Comm {
         // SAFETY: what it uses is its own, but for the buffer, see above.
         let handle = unsafe { helper.start_call(Box::new(landing), polled)? };
         let result = Pooled::new(Cell::new(None));
-        let (place, ended) = (result.clone(), receive.clone());
+        let (place, ended, of) = (result.clone(), receive.clone(), call.clone());
         let end = move |_| {
             // SAFETY: the thread is through with the call, and so with its view.
             let buf = unsafe { buf.take() };
+            let mut landed = Ok(());
             // Its end, or what becomes of it, may be anything.
             quietly(|| {
-                if let (Some(buf), Some(status)) = (buf, ended.take_status()) {
-                    place.set(Some(gives(buf, status)));
+                if let (Some(mut buf), Some(status)) = (buf, ended.take_status()) {
+                    // SAFETY: the thread has received so many elements.
+                    landed = unsafe { buf.land(&of, status.len) };
+                    if landed.is_ok() {
+                        place.set(Some(gives(buf.into_inner(), status)));
+                    }
                 }
             });
+            landed
         };
         // SAFETY: what `buf` borrows lives until the receive is over (this function's contract); then
         // it is in `result`, which has a type that cannot outlive it, or is gone.

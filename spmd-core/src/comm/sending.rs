@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::by_host::SendBuffer;
 use super::communicator::Comm;
 use super::going::{Going, goes};
-use super::messages::{check_place, message_call};
+use super::messages::message_call;
 use super::outstanding::Outstanding;
 use super::request::Request;
 use super::send_order::SendTurn;
@@ -41,10 +42,11 @@ impl Comm {
         let view = buf.view();
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
         let call = call.form(form);
-        check_place(&call, view.place())?;
+        let buf = SendBuffer::new(buf, &call)?;
+        let view = buf.view();
         let sends = || self.sends_at_once(&call, &view, (dest, tag), mode);
         if self.carried(&call, sends)? {
-            return Ok(Request::ended(gives(buf)));
+            return Ok(Request::ended(gives(buf.into_inner())));
         }
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let (outstanding, noted) = (Outstanding::of(self)?, self.note(&call));
@@ -127,7 +129,7 @@ struct Sending<B, R> {
     call: Call<'static>,
     mode: SendMode,
     to: (usize, u32),
-    buf: B,
+    buf: SendBuffer<B>,
     gives: fn(B) -> R,
     result: Pooled<Cell<Option<R>>>,
 }
@@ -147,7 +149,7 @@ impl<B: Buffer, R> Startable for Sending<B, R> {
     fn run(self: Box<Self>) -> Result<()> {
         let Sending { comm, turn, call, mode, to, buf, gives, result } = *self;
         comm.send_in_turn(turn, &call, (to, mode), || buf.view())?;
-        result.set(Some(gives(buf)));
+        result.set(Some(gives(buf.into_inner())));
         Ok(())
     }
 }

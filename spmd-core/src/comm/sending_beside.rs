@@ -7,6 +7,7 @@ use std::mem::transmute;
 use std::rc::Rc;
 
 use super::beside::Kept;
+use super::by_host::SendBuffer;
 use super::communicator::Comm;
 use super::going::goes;
 use super::outstanding::Outstanding;
@@ -32,7 +33,7 @@ impl Comm {
     pub(super) unsafe fn post_send_beside<'a, B: Buffer + 'a, R: 'a>(
         &self,
         (helper, outstanding): (&HelperThread, &Rc<Outstanding>),
-        (buf, gives): (B, fn(B) -> R),
+        (buf, gives): (SendBuffer<B>, fn(B) -> R),
         (call, noted): (Call<'static>, Noted),
         (dest, tag, mode): (usize, u32, SendMode),
     ) -> Result<Request<R>> {
@@ -62,9 +63,10 @@ impl Comm {
             // Its end, or what becomes of it, may be anything.
             quietly(|| {
                 if let Some(buf) = buf.filter(|_| well) {
-                    place.set(Some(gives(buf)));
+                    place.set(Some(gives(buf.into_inner())));
                 }
             });
+            Ok(())
         };
         // SAFETY: what `buf` borrows lives until the send is over (this function's contract); then it
         // is in `result`, which has a type that cannot outlive it, or is gone.

@@ -78,18 +78,17 @@ impl StartedHandle {
     }
 
     /// Has `run` done before anybody sees that the call is over, which another thread carries out: by
-    /// the agent that runs here, which has just started it. It is told whether the call went well, and
-    /// does not panic.
+    /// the agent that runs here, which has just started it. It is told whether the call went well, which
+    /// has failed if this fails, and does not panic.
     ///
     /// # Safety
     /// What `run` uses lives until the call is over.
-    pub(crate) unsafe fn at_end<'a>(&self, run: impl FnOnce(bool) + 'a) {
-        let run: Box<dyn FnOnce(bool) + 'a> = Box::new(run);
+    pub(crate) unsafe fn at_end<'a>(&self, run: impl FnOnce(bool) -> Result<()> + 'a) {
+        type Run<'a> = Box<dyn FnOnce(bool) -> Result<()> + 'a>;
+        let run: Run<'a> = Box::new(run);
         // SAFETY: the type stays the same but for a lifetime. What it uses lives until the call is over
         // (this function's contract), before which it has run, and is gone.
-        self.0.at_end(unsafe {
-            transmute::<Box<dyn FnOnce(bool) + 'a>, Box<dyn FnOnce(bool) + 'static>>(run)
-        });
+        self.0.at_end(unsafe { transmute::<Run<'a>, Run<'static>>(run) });
     }
 
     /// Goes on with the calls that whoever runs here has started. Whether this one is over.

@@ -79,8 +79,8 @@ pub(super) struct StartedEntry {
     at_end: Cell<Option<AtEnd>>,
 }
 
-/// Is told whether the call went well.
-pub(super) type AtEnd = Box<dyn FnOnce(bool)>;
+/// Is told whether the call went well, which has failed if this fails.
+pub(super) type AtEnd = Box<dyn FnOnce(bool) -> Result<()>>;
 
 /// How far a call is.
 enum Stage {
@@ -246,9 +246,12 @@ impl StartedEntry {
         self.at_end.set(Some(run));
     }
 
-    fn ends(&self, outcome: Outcome) -> Progress {
+    fn ends(&self, mut outcome: Outcome) -> Progress {
         if let Some(run) = self.at_end.take() {
-            run(matches!(outcome, Ok(Ok(()))));
+            let well = matches!(outcome, Ok(Ok(())));
+            if let (Err(error), true) = (run(well), well) {
+                outcome = Ok(Err(error));
+            }
         }
         match &self.told {
             Some(handed) => handed.complete(outcome),
