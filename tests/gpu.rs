@@ -74,8 +74,10 @@ fn by_way_of_the_host() -> Result<()> {
         return Ok(());
     }
     for block in [Spmd::new(3).threads(), Spmd::new(5).virtual_ranks()] {
-        let block = block.plane(Staged::new()).segment(1024);
-        block.run(|ctx| cases_on_device(ctx, ctx.size() == 3))?;
+        let block = block.plane(Staged::new());
+        block.clone().segment(1024).run(|ctx| cases_on_device(ctx, ctx.size() == 3))?;
+        // In pieces of 1 KiB.
+        block.segment(64).run(|ctx| cases_on_device(ctx, false))?;
     }
     Ok(())
 }

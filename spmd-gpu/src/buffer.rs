@@ -3,15 +3,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DriverError, result, sys};
+use cudarc::driver::{result, sys};
 use parking_lot::Mutex;
 use spmd_core::Element;
 use spmd_core::buffer::{Buffer, BufferMut, View, ViewMut};
 
 use crate::copies;
 use crate::device::Device;
-use crate::driver::{self, Checked};
+use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::memory::DeviceMemory;
 
 /// Elements in the memory of a device, which the calls of `spmd` take as they take slices.
 ///
@@ -20,7 +21,7 @@ use crate::error::GpuError;
 /// that one's stream goes on from there.
 pub struct DeviceBuffer<T> {
     /// At least one byte, so that every buffer has an address.
-    bytes: CudaSlice<u8>,
+    memory: DeviceMemory,
     len: usize,
     ordinal: u32,
     /// The streams in which it was used since one of them used it alone: those of the ranks that have
@@ -64,42 +65,29 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     fn zeros(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
-        let mut buffer = DeviceBuffer::room(device, len)?;
-        let size = buffer.bytes.len();
-        let (place, order) = buffer.bytes.device_ptr_mut(device.stream());
-        // SAFETY: the buffer has so many bytes, and its stream is this one.
-        unsafe { result::memset_d8_async(place, 0, size, device.stream().cu_stream()) }
-            .checked("cuMemsetD8Async")?;
-        drop(order);
-        Ok(buffer)
+        DeviceBuffer::room(device, len)?.zeroed(device)
     }
 
     /// Memory that holds nothing yet.
     fn room(device: &Device, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        Ok(DeviceBuffer::of(device, DeviceMemory::own(device, bytes_of::<T>(len))?, len))
+    }
+
+    /// A buffer of memory that holds nothing yet.
+    pub(crate) fn of(device: &Device, memory: DeviceMemory, len: usize) -> DeviceBuffer<T> {
         copies::make_known();
-        let size = len.saturating_mul(size_of::<T>()).max(1);
-        let stream = device.stream();
-        // SAFETY: whoever calls this fills it before anybody reads. Memory that others may open comes from
-        // no pool; it is of this context, and freed in the stream's order as well.
-        let bytes = unsafe {
-            match device.opens() {
-                true => device.context().bind_to_thread().and_then(|()| {
-                    Ok(stream.upgrade_device_ptr::<u8>(result::malloc_sync(size)?, size))
-                }),
-                false => stream.alloc::<u8>(size),
-            }
-        };
-        let bytes = bytes.map_err(|DriverError(code)| {
-            let full = code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
-            match device.memory() {
-                Ok((free, _)) if full || free < size => {
-                    GpuError::OutOfDeviceMemory { asked: size, free }
-                }
-                _ => driver::of_code(code, "cuMemAllocAsync"),
-            }
-        })?;
         let (ordinal, users) = (device.ordinal(), Mutex::new(vec![device.clone()]));
-        Ok(DeviceBuffer { bytes, len, ordinal, users, elements: PhantomData })
+        DeviceBuffer { memory, len, ordinal, users, elements: PhantomData }
+    }
+
+    /// The same with zeros, of a buffer that was just made.
+    pub(crate) fn zeroed(self, device: &Device) -> Result<DeviceBuffer<T>, GpuError> {
+        let (stream, bytes) = (device.stream().cu_stream(), self.memory.bytes());
+        device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
+        // SAFETY: the buffer has so many bytes, and its stream is this one.
+        unsafe { result::memset_d8_async(self.address(), 0, bytes, stream) }
+            .checked("cuMemsetD8Async")?;
+        Ok(self)
     }
 
     /// The number of elements.
@@ -132,7 +120,7 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// The same, for who has the buffer alone: nobody else goes on with it.
-    fn device_alone(&mut self) -> Result<Device, GpuError> {
+    pub(crate) fn device_alone(&mut self) -> Result<Device, GpuError> {
         let here = self.device()?;
         self.users.get_mut().retain(|it| *it == here);
         Ok(here)
@@ -169,14 +157,13 @@ impl<T: Element> DeviceBuffer<T> {
         let device = self.device_alone()?;
         let size = size_of_val(data);
         if size > 0 {
-            let stream = device.stream();
-            let (place, order) = self.bytes.device_ptr_mut(stream);
+            let stream = device.stream().cu_stream();
+            device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
             // SAFETY: a slice of elements is as many initialised bytes, as elements have no padding.
             let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr().cast::<u8>(), size) };
             // SAFETY: the buffer has room for so many bytes. They stay until `synchronize` below.
-            unsafe { result::memcpy_htod_async(place, bytes, stream.cu_stream()) }
+            unsafe { result::memcpy_htod_async(self.address(), bytes, stream) }
                 .checked("cuMemcpyHtoDAsync")?;
-            drop(order);
         }
         device.synchronize()
     }
@@ -205,14 +192,19 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// # Safety
     /// What uses the address is in that stream, or ordered with it, and writes values of `T` alone,
-    /// to this buffer's elements. It does not write where others read at the time.
+    /// to this buffer's elements. It does not write where others read at the time, the host by
+    /// [`host`](DeviceBuffer::host) among them.
     pub unsafe fn as_device_ptr(&self) -> u64 {
         self.address()
     }
 
+    /// What it is made of.
+    pub(crate) fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
     fn address(&self) -> u64 {
-        let stream: &CudaStream = self.bytes.stream();
-        self.bytes.device_ptr(stream).0
+        self.memory.address()
     }
 
     /// The device, and where its element of this number is, for calls of this rank.
@@ -248,12 +240,18 @@ impl<T: Element> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        let made_on = self.bytes.stream();
-        for user in self.users.get_mut().iter().filter(|it| **it.stream() != **made_on) {
-            // The memory is freed in the order of the stream where it was made. A failure here is
-            // one of the device, which its next call tells.
-            let last = user.stream().record_event(None);
-            let _ = last.and_then(|last| made_on.wait(&last));
+        let users = self.users.get_mut().iter();
+        // A failure here is one of the device, which its next call tells.
+        match &self.memory {
+            DeviceMemory::Own(bytes) => {
+                let made_on = bytes.stream();
+                // The memory is freed in the order of the stream where it was made.
+                for user in users.filter(|it| **it.stream() != **made_on) {
+                    let last = user.stream().record_event(None);
+                    let _ = last.and_then(|last| made_on.wait(&last));
+                }
+            }
+            DeviceMemory::Unified(_) => users.for_each(|user| drop(user.synchronize())),
         }
     }
 }
@@ -276,6 +274,11 @@ unsafe impl<T: Element> BufferMut for DeviceBuffer<T> {
         // SAFETY: as above; the borrow is unique.
         unsafe { ViewMut::on_device(self.ordinal, self.address() as *mut T, self.len) }
     }
+}
+
+/// The bytes of so many elements, one at least; more than there are where that is no number.
+pub(crate) fn bytes_of<T>(len: usize) -> usize {
+    len.saturating_mul(size_of::<T>()).max(1)
 }
 
 #[cfg(test)]

@@ -26,6 +26,12 @@ pub(crate) fn varies(kind: Kind) -> bool {
     matches!(kind, Gatherv | Allgatherv | Scatterv | Alltoallv | ReduceScatterv)
 }
 
+/// Whether some rank brings a block for each, or gets one of each, all of one length.
+pub(crate) fn has_a_block_each(kind: Kind) -> bool {
+    use Kind::*;
+    matches!(kind, Gather | Allgather | Scatter | Alltoall | ReduceScatter)
+}
+
 /// The device that all memory of the call is on.
 pub(crate) fn ordinal(args: &Args<'_>) -> Option<u32> {
     let mut places =

@@ -150,25 +150,18 @@ impl Device {
         if joint.is_empty() {
             return self.inner.stream.synchronize().checked("cuStreamSynchronize");
         }
-        let (start, mut next, mut failed) = (Instant::now(), LOOK_EACH, None);
-        let look = |failed: &mut Option<GpuError>| {
-            let waited = start.elapsed();
-            for error in joint.iter().filter_map(|it| it.check(waited).err()) {
-                failed.get_or_insert(error);
-            }
-            waited
-        };
-        // Also when work was ended: what comes after it in the stream uses memory of whoever waits here.
-        while !self.is_idle()? {
-            if start.elapsed() >= next {
-                next = look(&mut failed) + LOOK_EACH;
-                thread::sleep(Duration::from_micros(50));
-            }
-            thread::yield_now();
+        look_after(&joint, || self.is_idle())
+    }
+
+    /// Waits until the device has come to an event of this rank's stream.
+    ///
+    /// Errors: as [`Device::synchronize`].
+    pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<(), GpuError> {
+        let joint = self.joint();
+        if joint.is_empty() {
+            return event.synchronize().checked("cuEventSynchronize");
         }
-        // What was ended without other ranks is no result.
-        look(&mut failed);
-        failed.map_or(Ok(()), Err)
+        look_after(&joint, || event.try_is_complete().checked("cuEventQuery"))
     }
 
     /// Whether buffers are made of memory that other processes can open.
@@ -233,6 +226,35 @@ impl Device {
         let count = self.inner.context.attribute(attribute).checked("cuDeviceGetAttribute")?;
         Ok(count.max(1) as u32)
     }
+}
+
+/// Waits until something is over in a stream, and looks meanwhile after the work there that other ranks
+/// must join.
+///
+/// Errors: ranks that the device waits for have failed; what `is_over` gives.
+fn look_after(
+    joint: &[Arc<dyn Joint>],
+    is_over: impl Fn() -> Result<bool, GpuError>,
+) -> Result<(), GpuError> {
+    let (start, mut next, mut failed) = (Instant::now(), LOOK_EACH, None);
+    let look = |failed: &mut Option<GpuError>| {
+        let waited = start.elapsed();
+        for error in joint.iter().filter_map(|it| it.check(waited).err()) {
+            failed.get_or_insert(error);
+        }
+        waited
+    };
+    // Also when work was ended: what comes after it in the stream uses memory of whoever waits here.
+    while !is_over()? {
+        if start.elapsed() >= next {
+            next = look(&mut failed) + LOOK_EACH;
+            thread::sleep(Duration::from_micros(50));
+        }
+        thread::yield_now();
+    }
+    // What was ended without other ranks is no result.
+    look(&mut failed);
+    failed.map_or(Ok(()), Err)
 }
 
 /// What gives a rank its device.

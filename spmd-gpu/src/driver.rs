@@ -13,7 +13,7 @@ use crate::error::GpuError;
 const NEEDED: i32 = 12_000;
 
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 45] = [
+const FUNCTIONS: [&str; 47] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGet",
@@ -34,6 +34,7 @@ const FUNCTIONS: [&str; 45] = [
     "cuMemAlloc_v2",
     "cuMemAllocAsync",
     "cuMemPoolSetAccess",
+    "cuMemAllocManaged",
     "cuMemFree_v2",
     "cuMemGetAddressRange_v2",
     "cuIpcGetMemHandle",
@@ -55,6 +56,7 @@ const FUNCTIONS: [&str; 45] = [
     "cuEventDestroy_v2",
     "cuEventRecord",
     "cuEventQuery",
+    "cuEventSynchronize",
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",
@@ -122,6 +124,15 @@ pub(crate) fn synchronize_all() {
     all.iter().for_each(|context| {
         let _ = context.synchronize();
     });
+}
+
+/// What a device says of itself, whether it is opened or not.
+pub(crate) fn attribute(
+    device: sys::CUdevice,
+    of: sys::CUdevice_attribute,
+) -> Result<i32, GpuError> {
+    // SAFETY: it writes one number; the driver refuses what is no device.
+    unsafe { result::device::get_attribute(device, of) }.checked("cuDeviceGetAttribute")
 }
 
 /// The context of a device, made at the first use. It is kept to the end of the process: what ranks

@@ -124,6 +124,22 @@ pub enum GpuError {
         /// Bytes that are free.
         free: usize,
     },
+    /// The host and the device have no memory that both use at a time.
+    #[error(
+        "device {ordinal} has no memory that the host uses as well: while a kernel runs it keeps the host from \
+         managed memory, or another device of this process does, and it is not part of the processor; use \
+         `device.zeros`, and copy (`to_vec`, `copy_from`)"
+    )]
+    NoUnifiedMemory {
+        /// The device.
+        ordinal: u32,
+    },
+    /// The host asks for the elements of a buffer that is the device's alone.
+    #[error(
+        "the host cannot use the buffer in place, as it is the device's alone: copy it (`to_vec`, `copy_from`), \
+         or make it by `DeviceBuffer::unified`"
+    )]
+    NotUnified,
     /// The device, or what runs there, has failed: nothing goes on in this process.
     #[error(
         "the device is lost in {call}: {text}; a kernel may have used memory that is not its own: `compute-sanitizer` finds where"

@@ -46,12 +46,15 @@ mod error;
 mod library;
 mod listed;
 mod local;
+mod memory;
 mod nccl;
 mod nvrtc;
 mod peers;
+mod pieces;
 mod probe;
 mod stage;
 mod staged;
+mod unified;
 mod view;
 
 pub use buffer::DeviceBuffer;

@@ -42,10 +42,7 @@ fn listed(ordinal: u32) -> Result<Listed, GpuError> {
     let name = result::device::get_name(device).checked("cuDeviceGetName")?;
     // SAFETY: the driver has just given the device.
     let memory = unsafe { result::device::total_mem(device) }.checked("cuDeviceTotalMem")?;
-    let attribute = |of| {
-        // SAFETY: as above.
-        unsafe { result::device::get_attribute(device, of) }.checked("cuDeviceGetAttribute")
-    };
+    let attribute = |of| driver::attribute(device, of);
     let pci = format!(
         "{:04x}:{:02x}:{:02x}.0",
         attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,

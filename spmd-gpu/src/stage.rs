@@ -19,6 +19,30 @@ rank_local! {
     static IDLE: RefCell<Vec<Stage>> = RefCell::default();
 }
 
+/// Rows of bytes on a device, which on the host lie without the gaps.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) start: u64,
+    /// How many.
+    pub(crate) count: usize,
+    /// Of each.
+    pub(crate) bytes: usize,
+    /// From one's start to the next one's.
+    pub(crate) stride: usize,
+}
+
+impl Rows {
+    /// Bytes in all.
+    pub(crate) fn total(self) -> usize {
+        self.count * self.bytes
+    }
+
+    /// Where on the host it is that lies so far behind the start on the device: in a row, or at one's end.
+    pub(crate) fn packed(self, offset: usize) -> usize {
+        offset / self.stride * self.bytes + offset % self.stride
+    }
+}
+
 /// Memory of the host that a device reads and writes.
 pub(crate) struct Stage {
     start: *mut c_void,
@@ -68,31 +92,44 @@ impl Stage {
         self.start.cast()
     }
 
-    /// Copies so many bytes here from the device, in the order of its stream.
+    /// Copies rows here from the device, one after another, in the order of its stream.
     ///
     /// # Safety
-    /// The device has as many there; nobody else uses the stage until the stream has done it.
-    pub(crate) unsafe fn fill(&self, from: u64, bytes: usize) -> Result<(), GpuError> {
-        assert!(bytes <= self.bytes);
-        // Another rank of this thread may use another device.
-        self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
-        let stream = self.device.stream().cu_stream();
-        // SAFETY: this function's contract; the stage has room for them.
-        let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(self.start, from, bytes, stream) };
-        copied.result().checked("cuMemcpyDtoHAsync")
+    /// The device has them there; nobody else uses the stage until the stream has done it.
+    pub(crate) unsafe fn fill(&self, from: Rows) -> Result<(), GpuError> {
+        self.each_row(from, |host, device, bytes, stream| {
+            // SAFETY: this function's contract; the stage has room for them.
+            let copied = unsafe { sys::cuMemcpyDtoHAsync_v2(host, device, bytes, stream) };
+            copied.result().checked("cuMemcpyDtoHAsync")
+        })
     }
 
-    /// Copies so many bytes to the device.
+    /// Copies as many to the device.
     ///
     /// # Safety
     /// As [`Stage::fill`]; they are values of what lies there.
-    pub(crate) unsafe fn empty(&self, into: u64, bytes: usize) -> Result<(), GpuError> {
-        assert!(bytes <= self.bytes);
+    pub(crate) unsafe fn empty(&self, into: Rows) -> Result<(), GpuError> {
+        self.each_row(into, |host, device, bytes, stream| {
+            // SAFETY: this function's contract; the stage has as many.
+            let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(device, host, bytes, stream) };
+            copied.result().checked("cuMemcpyHtoDAsync")
+        })
+    }
+
+    /// Copies each row, with its place here and on the device.
+    fn each_row(
+        &self,
+        rows: Rows,
+        copy: impl Fn(*mut c_void, u64, usize, sys::CUstream) -> Result<(), GpuError>,
+    ) -> Result<(), GpuError> {
+        assert!(rows.total() <= self.bytes);
+        // Another rank of this thread may use another device.
         self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let stream = self.device.stream().cu_stream();
-        // SAFETY: this function's contract; the stage has as many.
-        let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(into, self.start, bytes, stream) };
-        copied.result().checked("cuMemcpyHtoDAsync")
+        (0..rows.count).filter(|_| rows.bytes > 0).try_for_each(|row| {
+            let host = self.start.wrapping_byte_add(row * rows.bytes);
+            copy(host, rows.start + (row * rows.stride) as u64, rows.bytes, stream)
+        })
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use spmd_core::internal::{Args, Call, Kind, Memory, Plane, dispatch};
+use cudarc::driver::CudaEvent;
+use spmd_core::internal::{Args, Call, Plane, dispatch};
 use spmd_core::{Comm, Result};
 
 use crate::calls;
 use crate::device::Device;
+use crate::driver::Checked;
 use crate::error::GpuError;
-use crate::stage::Stage;
+use crate::pieces::Brought;
+use crate::stage::{Rows, Stage};
 
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of any ranks, on any devices: each copies what
 /// it brings into pinned memory of the host, makes the call there, and copies what it gets back.
@@ -16,6 +19,12 @@ use crate::stage::Stage;
 /// So it carries out what ranks of several processes or hosts call, and operations of the program's own;
 /// the bits are those of the host. A call waits for the device, and returns when the result is there. Named
 /// after [`Local`](crate::Local), it does what that leaves.
+///
+/// A call with equal blocks is made in pieces of up to 16 segments (`SPMD_SEGMENT`; 2 MiB) of what a rank
+/// sends or receives, an element of each block at least: while the ranks exchange one, the device copies
+/// the one before back, and the next one to the host. Two pieces of what is sent and two of what is received
+/// are in pinned memory then, and a rank keeps as much for later calls at most: 16 MiB in all. Blocks that
+/// vary, and those of neighbours in a grid, are there whole.
 ///
 /// ```no_run
 /// # use spmd_core::{Result, Spmd};
@@ -58,116 +67,122 @@ impl Plane for Staged {
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
         let device = Device::open(ordinal)?;
-        let brings = Brings::of(comm, args);
-        // SAFETY: the device has the memory of the call until this returns, and nobody else uses it
-        // (contract of `Plane::run`).
-        let stages = unsafe { brings.copy_to_host(&device)? };
-        let args = brings.on_host(args, &stages);
-        // SAFETY: the stages hold what the memory of the call holds, or room for as much, in the same
-        // blocks, and are this call's.
-        unsafe { dispatch(comm, call, &args)? };
-        // SAFETY: as above; what the call has put there are values.
-        unsafe { brings.copy_back(&device, &stages)? };
-        stages.into_iter().flatten().for_each(Stage::keep);
+        let brought = Brought::new(comm, args);
+        let _held = comm.internals().hold(call)?;
+        let pieces = brought.pieces();
+        let mut stages = Vec::new();
+        for _ in 0..pieces.min(STAGES) {
+            stages.push(Stages::take(&device, &brought)?);
+        }
+        let turns = stages.len();
+        // SAFETY: of each call: the device has the memory of the call until this returns, and nobody else
+        // uses it (contract of `Plane::run`), and the stages are this call's. Those that a piece is copied
+        // to or from are used by the host again when that is done: `wait` has it so. What the call has put
+        // there is values.
+        unsafe {
+            stages[0].fill(&device, &brought, 0)?;
+            for number in 0..pieces {
+                if number + 1 < pieces {
+                    stages[(number + 1) % turns].fill(&device, &brought, number + 1)?;
+                }
+                let stages = &stages[number % turns];
+                stages.wait(&device)?;
+                if let Some(each) = brought.each() {
+                    // So none meets another piece, or one of another length, whoever makes the call anew.
+                    call.carried_by(PIECE ^ each as u64);
+                }
+                // The stages hold what the memory of the piece holds, or room for as much, in the same
+                // blocks.
+                dispatch(comm, call, &stages.args(&brought, number))?;
+                stages.empty(&device, &brought, number)?;
+            }
+        }
+        device.synchronize()?;
+        stages.into_iter().for_each(Stages::keep);
         Ok(())
     }
 }
 
-/// What a rank brings to a call, as places on its device.
-struct Brings {
-    send: Range,
-    recv: Range,
-    /// What it sends is part of what it receives into.
-    in_place: bool,
-    /// Something of what lies where it receives is sent, or stays.
-    keeps: bool,
+/// How many pieces of a call are on the host at a time: one that the ranks exchange, and one that is copied
+/// back before the next one is copied there.
+const STAGES: usize = 2;
+
+/// Tells the pieces of a call apart.
+const PIECE: u64 = 0x7374_6167_6564_5f6e;
+
+/// What a piece has on the host: a stage for what is sent, if that lies apart, and one for what is received.
+struct Stages {
+    sent: Option<Stage>,
+    received: Option<Stage>,
+    /// That the last copies to or from them are done.
+    copied: CudaEvent,
 }
 
-/// Memory of the device, of no bytes where the rank has none.
-#[derive(Clone, Copy)]
-struct Range {
-    start: u64,
-    bytes: usize,
-}
-
-impl Range {
-    fn of(memory: Memory<'_>, args: &Args<'_>, ranks: usize) -> Range {
-        let elements = if memory.is_some() { memory.blocks.total(ranks) } else { 0 };
-        Range { start: memory.ptr as u64, bytes: elements * args.size() }
+impl Stages {
+    fn take(device: &Device, brought: &Brought<'_>) -> Result<Stages, GpuError> {
+        let longest = brought.piece(0);
+        let stage = |rows: Rows| Stage::take(device, rows.total());
+        let sent = brought.sends_elsewhere().then(|| stage(longest.send)).transpose()?;
+        let received = brought.receives().then(|| stage(longest.recv)).transpose()?;
+        let copied = device.context().new_event(None).checked("cuEventCreate")?;
+        Ok(Stages { sent, received, copied })
     }
 
-    fn holds(self, other: Range) -> bool {
-        let from = other.start.checked_sub(self.start);
-        from.is_some_and(|from| from + other.bytes as u64 <= self.bytes as u64)
-    }
-}
-
-impl Brings {
-    fn of(comm: &Comm, args: &Args<'_>) -> Brings {
-        let range = |memory| Range::of(memory, args, comm.size());
-        let (send, recv) = (range(args.send), range(args.recv));
-        let in_place = args.send.is_some() && args.recv.is_some() && recv.holds(send);
-        let keeps = match args.collective.kind {
-            Kind::Broadcast => comm.rank() == args.root,
-            Kind::Scatter | Kind::Scatterv => false,
-            // The first rank gets nothing.
-            Kind::Exscan => true,
-            // Where there is no neighbour, what was there stays.
-            kind if calls::is_of_neighbors(kind) => true,
-            _ => in_place || !args.send.is_some(),
-        };
-        Brings { send, recv, in_place, keeps }
-    }
-
-    /// Stages for what is sent and what is received, with what the call reads; one for both in place.
+    /// Has the device copy here what the call reads.
     ///
     /// # Safety
-    /// The device has this memory, which nobody writes.
-    unsafe fn copy_to_host(&self, device: &Device) -> Result<[Option<Stage>; 2], GpuError> {
-        let stage = |range: Range| Stage::take(device, range.bytes).map(Some);
-        let sent = if self.send.start == 0 || self.in_place { None } else { stage(self.send)? };
-        let received = if self.recv.start == 0 { None } else { stage(self.recv)? };
-        // SAFETY: so many bytes are there (this function's contract), and the stages are this call's.
-        unsafe {
-            if let Some(stage) = &sent {
-                stage.fill(self.send.start, self.send.bytes)?;
-            }
-            if let (Some(stage), true) = (&received, self.keeps) {
-                stage.fill(self.recv.start, self.recv.bytes)?;
-            }
-        }
-        device.synchronize()?;
-        Ok([sent, received])
-    }
-
-    /// The same call on the stages.
-    fn on_host<'a>(&self, args: &Args<'a>, [sent, received]: &[Option<Stage>; 2]) -> Args<'a> {
-        let host = |memory: Memory<'a>, start: *mut u8| Memory::host(start, memory.blocks);
-        let start = |stage: &Option<Stage>| stage.as_ref().map(Stage::start);
-        let recv = start(received).map_or(Memory::NONE, |start| host(args.recv, start));
-        let send = match start(sent) {
-            Some(start) => host(args.send, start),
-            None if self.in_place => {
-                let offset = (self.send.start - self.recv.start) as usize;
-                host(args.send, recv.ptr.wrapping_add(offset))
-            }
-            None => Memory::NONE,
-        };
-        Args { send, recv, ..*args }
-    }
-
-    /// Copies what was received to the device.
-    ///
-    /// # Safety
-    /// The device has this memory, which nobody uses; the stage holds values.
-    unsafe fn copy_back(
+    /// The device has the piece's memory, which nobody writes; the stages are used by nobody until the
+    /// event.
+    unsafe fn fill(
         &self,
         device: &Device,
-        stages: &[Option<Stage>; 2],
+        brought: &Brought<'_>,
+        piece: usize,
     ) -> Result<(), GpuError> {
-        let [_, Some(received)] = stages else { return Ok(()) };
+        let piece = brought.piece(piece);
         // SAFETY: this function's contract.
-        unsafe { received.empty(self.recv.start, self.recv.bytes)? };
-        device.synchronize()
+        unsafe {
+            if let Some(stage) = &self.sent {
+                stage.fill(piece.send)?;
+            }
+            if let Some(stage) = self.received.as_ref().filter(|_| brought.keeps()) {
+                stage.fill(piece.recv)?;
+            }
+        }
+        self.copied.record(device.stream()).checked("cuEventRecord")
+    }
+
+    /// Waits until the host may use them.
+    fn wait(&self, device: &Device) -> Result<(), GpuError> {
+        device.wait_for(&self.copied)
+    }
+
+    /// The call on the piece that is here.
+    fn args<'a>(&self, brought: &Brought<'a>, piece: usize) -> Args<'a> {
+        let start = |stage: &Option<Stage>| stage.as_ref().map(Stage::start);
+        brought.on_host(brought.piece(piece), start(&self.sent), start(&self.received))
+    }
+
+    /// Has the device copy from here what was received.
+    ///
+    /// # Safety
+    /// The device has the piece's memory, which nobody uses; the stages hold values, and are used by nobody
+    /// until the event.
+    unsafe fn empty(
+        &self,
+        device: &Device,
+        brought: &Brought<'_>,
+        piece: usize,
+    ) -> Result<(), GpuError> {
+        if let Some(stage) = &self.received {
+            // SAFETY: this function's contract.
+            unsafe { stage.empty(brought.piece(piece).recv)? };
+        }
+        self.copied.record(device.stream()).checked("cuEventRecord")
+    }
+
+    /// Keeps them for later calls.
+    fn keep(self) {
+        self.sent.into_iter().chain(self.received).for_each(Stage::keep);
     }
 }

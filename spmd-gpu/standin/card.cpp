@@ -187,7 +187,7 @@ uint64_t Memory::map(size_t room, int file) {
     return mapped == MAP_FAILED ? 0 : (uint64_t)place;
 }
 
-uint64_t Memory::take(size_t bytes, bool from_pool) {
+uint64_t Memory::take(size_t bytes, Use use) {
     size_t room = pages(bytes);
     Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -196,7 +196,7 @@ uint64_t Memory::take(size_t bytes, bool from_pool) {
     }
     int file = -1;
     // Only processes among others open each other's.
-    if (!from_pool && std::getenv("SPMD_RANK")) {
+    if (use == Use::OPENED && std::getenv("SPMD_RANK")) {
         file = memfd_create("standin", MFD_CLOEXEC);
         if (file < 0 || ftruncate(file, room) != 0) return 0;
     }
@@ -205,13 +205,13 @@ uint64_t Memory::take(size_t bytes, bool from_pool) {
         return 0;
     }
     std::memset(place, 0xb5, room);
-    if (CLOSES && inside_ == 0) {
+    if (CLOSES && inside_ == 0 && use != Use::HOST) {
         mprotect(place, room, PROT_NONE);
     }
     // What is left of the last page is nobody's.
     __asan_poison_memory_region(place + bytes, room - bytes);
     used_ += room;
-    taken_[(uint64_t)place] = Piece{bytes, room, file, 0, {}};
+    taken_[(uint64_t)place] = Piece{bytes, room, use == Use::HOST, file, 0, {}};
     return (uint64_t)place;
 }
 
@@ -241,6 +241,13 @@ uint64_t Memory::around(uint64_t place, size_t *bytes) {
     if (place - found->first >= found->second.room) return 0;
     *bytes = found->second.bytes;
     return found->first;
+}
+
+bool Memory::is_shared(uint64_t place) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = taken_.find(place);
+    return found != taken_.end() && found->second.shared;
 }
 
 bool Memory::handle_of(uint64_t place, Handle *handle) {
@@ -274,7 +281,7 @@ uint64_t Memory::open(const Handle &handle) {
     ::close(file);
     if (!place) return 0;
     if (CLOSES && inside_ == 0) mprotect((void *)place, room, PROT_NONE);
-    taken_[place] = Piece{handle.bytes, room, -1, 1, handle};
+    taken_[place] = Piece{handle.bytes, room, false, -1, 1, handle};
     return place;
 }
 
@@ -298,7 +305,7 @@ size_t Memory::free_bytes() {
 
 void Memory::protect(int how) {
     for (auto &[place, piece] : taken_) {
-        mprotect((void *)place, piece.room, how);
+        if (!piece.shared) mprotect((void *)place, piece.room, how);
     }
 }
 
@@ -318,8 +325,32 @@ void Memory::leave() {
     }
 }
 
+void *Pinned::take(size_t bytes) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    void *place = bytes && bytes <= left_ ? std::malloc(bytes) : nullptr;
+    if (place) {
+        left_ -= bytes;
+        taken_[place] = bytes;
+    }
+    return place;
+}
+
+bool Pinned::give(void *place) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = taken_.find(place);
+    if (found == taken_.end()) return false;
+    left_ += found->second;
+    taken_.erase(found);
+    std::free(place);
+    return true;
+}
+
 Card::Card(int ordinal)
-    : ordinal(ordinal), memory(number("SPMD_STANDIN_MEMORY", uint64_t(1) << 30)) {}
+    : ordinal(ordinal),
+      memory(number("SPMD_STANDIN_MEMORY", uint64_t(1) << 30)),
+      pinned(number("SPMD_STANDIN_PINNED", uint64_t(1) << 30)) {}
 
 Stream *Card::open_stream() {
     static std::atomic<uint64_t> opened{0};

@@ -138,12 +138,17 @@ struct Handle {
     char unused[48];
 };
 
-// Memory that only what runs on the card may touch.
+// What memory is to be: of a pool; such that other processes may open it; such that the host may use it.
+enum class Use { POOL, OPENED, HOST };
+
+// Memory that only what runs on the card may touch, but for what is the host's as well.
 class Memory {
 public:
     explicit Memory(size_t bytes) : all_(bytes) {}
-    // 0 where there is no room. What is to be opened by other processes comes from no pool.
-    uint64_t take(size_t bytes, bool from_pool);
+    // 0 where there is no room.
+    uint64_t take(size_t bytes, Use use);
+    // Whether it is the host's as well.
+    bool is_shared(uint64_t place);
     // Whether it was there.
     bool give(uint64_t place);
     // What holds this place, 0 if nothing does, and how many bytes.
@@ -166,6 +171,7 @@ private:
     int inside_ = 0;
     struct Piece {
         size_t bytes, room;  // room in whole pages
+        bool shared;         // with the host
         int file;            // -1 if no other process can open it
         int opened;          // how often, if it is another process's
         Handle handle;
@@ -175,11 +181,27 @@ private:
     std::map<uint64_t, Piece> taken_;
 };
 
+// Memory of the host that a card reads and writes.
+class Pinned {
+public:
+    explicit Pinned(size_t bytes) : left_(bytes) {}
+    // Null where there is no room.
+    void *take(size_t bytes);
+    // Whether it was there.
+    bool give(void *place);
+
+private:
+    std::mutex mutex_;
+    size_t left_;
+    std::map<void *, size_t> taken_;
+};
+
 struct Card {
     explicit Card(int ordinal);
 
     int ordinal;
     Memory memory;
+    Pinned pinned;
     std::mutex mutex;
     std::map<Stream *, std::unique_ptr<Stream>> streams;
     // Of which other cards its work may touch the memory: that of the context, that of the pool.

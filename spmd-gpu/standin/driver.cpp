@@ -115,6 +115,12 @@ int card_of(const std::string &item) {
     return -1;
 }
 
+// How the host shares memory with a card (`SPMD_STANDIN_UNIFIED`): `managed`, `integrated`, or `none`.
+bool shares(const std::string &how) {
+    const char *wanted = std::getenv("SPMD_STANDIN_UNIFIED");
+    return how == (wanted ? wanted : "managed");
+}
+
 // The cards that `CUDA_VISIBLE_DEVICES` shows, by numbers or UUIDs, up to the first that is not there.
 const std::vector<int> &visible() {
     static const std::vector<int> shown = [] {
@@ -207,6 +213,11 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
         case 34: return *value = 0, SUCCESS;           // device
         case 50: return *value = 0xffff, SUCCESS;      // and domain, where no machine has one
         case 16: return *value = 2, SUCCESS;   // multiprocessors
+        case 18: return *value = shares("integrated"), SUCCESS;
+        case 19: return *value = 1, SUCCESS;   // maps the host's memory
+        case 41: return *value = 1, SUCCESS;   // at the host's addresses
+        case 83: return *value = !shares("integrated"), SUCCESS;  // managed memory,
+        case 89: return *value = shares("managed"), SUCCESS;      // while kernels run
         case 75: return *value = 9, SUCCESS;   // compute capability, major
         case 76: return *value = 0, SUCCESS;   // and minor
         case 115: return *value = 1, SUCCESS;  // memory pools
@@ -276,7 +287,14 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *all) {
 int cuMemAlloc_v2(uint64_t *place, size_t bytes) {
     IN_CONTEXT;
     if (bytes == 0) return INVALID_VALUE;
-    *place = current->memory.take(bytes, false);
+    *place = current->memory.take(bytes, standin::Use::OPENED);
+    return *place ? SUCCESS : OUT_OF_MEMORY;
+}
+
+int cuMemAllocManaged(uint64_t *place, size_t bytes, unsigned flags) {
+    IN_CONTEXT;
+    if (bytes == 0 || flags != 1 || !shares("managed")) return INVALID_VALUE;
+    *place = current->memory.take(bytes, standin::Use::HOST);
     return *place ? SUCCESS : OUT_OF_MEMORY;
 }
 
@@ -307,7 +325,7 @@ int cuIpcCloseMemHandle(uint64_t place) {
 int cuMemAllocAsync(uint64_t *place, size_t bytes, Stream *stream) {
     IN_STREAM(stream);
     if (bytes == 0) return INVALID_VALUE;
-    *place = current->memory.take(bytes, true);
+    *place = current->memory.take(bytes, standin::Use::POOL);
     return *place ? SUCCESS : OUT_OF_MEMORY;
 }
 
@@ -319,6 +337,7 @@ int cuMemFree_v2(uint64_t place) {
 
 int cuMemFreeAsync(uint64_t place, Stream *stream) {
     IN_STREAM(stream);
+    if (current->memory.is_shared(place)) return INVALID_VALUE;
     Card *card = current;
     stream->put([card, place] { card->memory.give(place); });
     return SUCCESS;
@@ -326,14 +345,13 @@ int cuMemFreeAsync(uint64_t place, Stream *stream) {
 
 int cuMemHostAlloc(void **place, size_t bytes, unsigned) {
     IN_CONTEXT;
-    *place = bytes ? std::malloc(bytes) : nullptr;
+    *place = current->pinned.take(bytes);
     return *place ? SUCCESS : OUT_OF_MEMORY;
 }
 
 int cuMemFreeHost(void *place) {
     IN_CONTEXT;
-    std::free(place);
-    return SUCCESS;
+    return current->pinned.give(place) ? SUCCESS : INVALID_VALUE;
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t into, const void *from, size_t bytes, Stream *stream) {
@@ -407,11 +425,13 @@ int cuEventRecord(Event *event, Stream *stream) {
 }
 
 int cuEventQuery(Event *event) {
+    if (int code = standin::refused(__func__)) return code;
     auto mark = event->get();
     return !mark || mark->is_done() ? SUCCESS : NOT_READY;
 }
 
 int cuEventSynchronize(Event *event) {
+    if (int code = standin::refused(__func__)) return code;
     if (auto mark = event->get()) mark->wait();
     return SUCCESS;
 }

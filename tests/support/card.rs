@@ -1,4 +1,4 @@
-//! The card that tests run on, or the stand-in.
+//! Devices that tests run on, the stand-in card among them.
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 

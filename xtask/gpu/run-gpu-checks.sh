@@ -23,8 +23,9 @@ summary=results/summary.txt
 
 timeout "$limit" ./gpu --nocapture > results/tests.txt 2>&1
 status=$?
-timeout "$limit" ./gpu_messages --nocapture >> results/tests.txt 2>&1 || status=$?
-timeout "$limit" ./gpu_nccl --nocapture >> results/tests.txt 2>&1 || status=$?
+for tests in gpu_memory gpu_messages gpu_nccl; do
+    timeout "$limit" "./$tests" --nocapture >> results/tests.txt 2>&1 || status=$?
+done
 for how in "-n 4 --as threads" "-n 2 --as processes"; do
     # shellcheck disable=SC2086 # each is several words
     timeout "$limit" spmdrun $how ./heat_gpu 2048 500 >> results/heat.txt 2>&1 || status=$?

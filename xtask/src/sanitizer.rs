@@ -106,7 +106,7 @@ const EXPORT_RUNTIME: &str = "-Clink-arg=-rdynamic";
 
 /// Tests of device buffers: of where kernels read and write, and of what orders that.
 const BOUNDS: [&str; 3] = ["four", "by_way_of_the_host", "buffers_are_copied_and_checked"];
-const ORDERED: [&str; 8] = [
+const ORDERED: [&str; 10] = [
     "two",
     "by_way_of_the_host",
     "what_is_dropped_after_a_call_has_been_used",
@@ -115,6 +115,8 @@ const ORDERED: [&str; 8] = [
     "who_writes_a_buffer_waits_for_all_that_read_it",
     "a_progress_thread_keeps_the_order",
     "calls_that_go_on_take_device_buffers",
+    "kernels_and_the_host_take_turns",
+    "calls_take_unified_buffers",
 ];
 
 /// What `--full` alone runs: it takes minutes, and differs from other tests in who folds which
@@ -177,7 +179,7 @@ fn on_card(
     let command = |seed: u32| {
         let mut tests = sanitizable("test", host);
         which(&mut tests);
-        tests.args(["--test", "gpu", "--", "--exact"]).args(names);
+        tests.args(["--test", "gpu", "--test", "gpu_memory", "--", "--exact"]).args(names);
         tests.env("LD_LIBRARY_PATH", &card).env("SPMD_REQUIRE_GPU", "1");
         tests.env("SPMD_STANDIN_SEED", seed.to_string());
         tests

@@ -103,6 +103,7 @@ fn tests() -> Outcome {
         "conformance",
         "gpu",
         "gpu_launch",
+        "gpu_memory",
         "gpu_messages",
         "gpu_missing",
         "gpu_nccl",
