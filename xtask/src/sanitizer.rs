@@ -38,7 +38,7 @@ pub(crate) fn build() -> Option<Command> {
     let mut build = sanitizable("test", &tools::host()?);
     packages(&mut build);
     files(&mut build);
-    build.args(["--test", "gpu", "--no-run"]);
+    build.args(ON_CARD).arg("--no-run");
     Some(sanitized(build))
 }
 
@@ -104,9 +104,10 @@ fn sanitized(mut command: Command) -> Command {
 /// What a program loads, the stand-in card, finds its sanitizer there.
 const EXPORT_RUNTIME: &str = "-Clink-arg=-rdynamic";
 
-/// Tests of device buffers: of where kernels read and write, and of what orders that.
+/// The files of tests of device buffers, and those of them that are run: of where kernels read and write, and of what orders that.
+const ON_CARD: [&str; 4] = ["--test", "gpu", "--test", "gpu_memory"];
 const BOUNDS: [&str; 3] = ["four", "by_way_of_the_host", "buffers_are_copied_and_checked"];
-const ORDERED: [&str; 10] = [
+const ORDERED: [&str; 11] = [
     "two",
     "by_way_of_the_host",
     "what_is_dropped_after_a_call_has_been_used",
@@ -117,6 +118,7 @@ const ORDERED: [&str; 10] = [
     "calls_that_go_on_take_device_buffers",
     "kernels_and_the_host_take_turns",
     "calls_take_unified_buffers",
+    "a_unified_buffer_is_read_by_all_and_dropped",
 ];
 
 /// What `--full` alone runs: it takes minutes, and differs from other tests in who folds which
@@ -153,7 +155,7 @@ pub(crate) fn races() -> Outcome {
 pub(crate) fn build_for_races() -> Option<Command> {
     let mut build = sanitizable("test", &tools::host()?);
     package(&mut build);
-    build.args(["--test", "loopback", "--test", "gpu", "--no-run"]);
+    build.args(["--test", "loopback", "--no-run"]).args(ON_CARD);
     Some(raced(build))
 }
 
@@ -179,7 +181,7 @@ fn on_card(
     let command = |seed: u32| {
         let mut tests = sanitizable("test", host);
         which(&mut tests);
-        tests.args(["--test", "gpu", "--test", "gpu_memory", "--", "--exact"]).args(names);
+        tests.args(ON_CARD).args(["--", "--exact"]).args(names);
         tests.env("LD_LIBRARY_PATH", &card).env("SPMD_REQUIRE_GPU", "1");
         tests.env("SPMD_STANDIN_SEED", seed.to_string());
         tests
