@@ -24,7 +24,10 @@ impl<T: Element> DeviceBuffer<T> {
     ///
     /// if probe().ready().is_ok() {
     ///     let device = Device::open(0)?;
-    ///     let mut numbers = DeviceBuffer::unified(&device, 3)?;
+    ///     let mut numbers = match DeviceBuffer::unified(&device, 3) {
+    ///         Ok(numbers) => numbers,
+    ///         Err(none) => return Ok(println!("{none}")),
+    ///     };
     ///     numbers.host_mut()?.copy_from_slice(&[1.0f32, 2.0, 3.0]);
     ///     let mut copy = device.zeros(3)?;
     ///     copy.copy_from_buffer(&numbers)?;

@@ -181,7 +181,9 @@ impl Plane for Local {
         });
         if result.is_err() {
             // The first rank may have told its device to use memory of this one, which must not be
-            // freed before that is done. It tells it no more: the round is over for all.
+            // freed before that is done. It tells it no more: the round is over for all. What this rank's
+            // own stream waits for other ranks with is looked after first, as the rest waits for it, too.
+            let _ = device.synchronize();
             driver::synchronize_all();
         }
         result
