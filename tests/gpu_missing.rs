@@ -4,6 +4,8 @@
 #[path = "support/card.rs"]
 mod card;
 
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ fn assert_said(changes: &[(&str, Option<&str>)], texts: &[&str]) {
 #[ignore = "run by the others, in environments of their own"]
 fn a_program() {
     let room = || Device::open(0)?.zeros::<u8>(2_000_000).map(drop);
+    println!("{}", probe());
     let ended: Result<(), GpuError> = probe().ready().and_then(|()| room());
     if let Err(error) = ended {
         return println!("{error:?}: {error}");
@@ -87,6 +90,28 @@ fn each_missing_thing_is_an_error_that_says_what_to_do() {
         &[("SPMD_STANDIN_FAIL", Some("cuDevicePrimaryCtxRetain:1:46"))],
         &["DeviceBusy", "wait for that, or ask for another device"],
     );
+}
+
+/// Where HIP is, RCCL stands in for NCCL.
+#[test]
+fn nccl_of_another_vendor_is_found_beside_its_driver() -> Result<()> {
+    if !card::stand_in() {
+        return Ok(());
+    }
+    let libraries = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let has_nccl = |folder: &&str| Path::new(folder).join("libnccl.so.2").exists();
+    let card = libraries.split(':').find(has_nccl).expect("the stand-in has one");
+    let folder = tempfile::tempdir()?;
+    let link = |of: &str, name: &str| symlink(Path::new(card).join(of), folder.path().join(name));
+    for name in ["libcuda.so.1", "libnvrtc.so"] {
+        link(name, name)?;
+    }
+    link("libnccl.so.2", "librccl.so")?;
+    let alone = [("LD_LIBRARY_PATH", folder.path().to_str())];
+    assert_said(&alone, &["NCCL: NCCL is not installed"]);
+    link("libnvrtc.so", "libamdhip64.so")?;
+    assert_said(&alone, &["NCCL: 2.", "(librccl.so)", "all is well"]);
+    Ok(())
 }
 
 /// Ranks take the cards in turn, and the first one's carries out what they call.

@@ -7,8 +7,8 @@
 //!
 //! What carries the calls out is a plane: [`Nccl`], for ranks with a GPU each, by NVIDIA's library;
 //! [`Local`], for ranks of one process on one device, whose kernels fold all ranks' elements at once, in
-//! the canonical order of `spmd`, so that the bits are those of the host; or [`Staged`], for all others,
-//! by way of the host. A program that names several, as all that [`planes`] gives, has its calls carried
+//! the canonical order of `spmd`, so that the bits are those of the host; [`Aware`], for processes that an
+//! MPI library joins which takes memory of devices; or [`Staged`], for all others, by way of the host. A program that names several, as all that [`planes`] gives, has its calls carried
 //! out by the first that can. Messages, windows and calls that give a `Vec` take device buffers by way of
 //! the host in any case.
 //!
@@ -36,6 +36,7 @@
 //! Nothing of CUDA is needed to build a program. What a machine lacks is a [`GpuError`] that says
 //! what was looked for, where, and what to do; [`probe`] looks for everything and never fails.
 
+mod aware;
 mod buffer;
 mod calls;
 mod compile;
@@ -57,6 +58,7 @@ mod staged;
 mod unified;
 mod view;
 
+pub use aware::Aware;
 pub use buffer::DeviceBuffer;
 /// The interface of the driver, for kernels of a program's own.
 pub use cudarc;
@@ -71,6 +73,6 @@ pub use view::{DeviceView, DeviceViewMut};
 
 /// All planes of this crate, the fastest for the ranks of a communicator first: for
 /// `spmd::run_on_planes`, or each for [`Spmd::plane`](spmd_core::Spmd::plane).
-pub fn planes() -> [std::sync::Arc<dyn spmd_core::internal::Plane>; 3] {
-    [Nccl::new(), Local::new(), Staged::new()]
+pub fn planes() -> [std::sync::Arc<dyn spmd_core::internal::Plane>; 4] {
+    [Nccl::new(), Local::new(), Aware::new(), Staged::new()]
 }

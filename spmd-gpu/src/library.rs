@@ -39,6 +39,12 @@ pub(crate) fn open(
     Err(tried)
 }
 
+/// Whether the system finds such a library.
+pub(crate) fn is_there(name: &str) -> bool {
+    // SAFETY: a vendor's library, which does not disturb this program when it is loaded.
+    unsafe { Library::new(name) }.is_ok()
+}
+
 /// The folders below the packages of the active environment that have any of these endings.
 fn python_folders(endings: &[&str]) -> Vec<PathBuf> {
     let Some(environment) = env::var_os("VIRTUAL_ENV").or_else(|| env::var_os("CONDA_PREFIX"))

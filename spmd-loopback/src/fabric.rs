@@ -180,6 +180,10 @@ impl Fabric for Loopback {
         Some(Simulated { other_threads: self.net.plan.other_threads })
     }
 
+    fn takes_devices(&self) -> bool {
+        self.net.plan.takes_devices
+    }
+
     fn lives(&self) -> bool {
         self.net.gone(self.process).is_none()
     }

@@ -81,6 +81,7 @@ impl Job {
             survives: false,
             folds: true,
             other_threads: false,
+            takes_devices: false,
             cuts: Vec::new(),
             kills: Vec::new(),
         };
@@ -128,6 +129,12 @@ impl Job {
     /// process for one that has none, as it cannot count those of a process that is simulated.
     pub fn with_other_threads(mut self) -> Job {
         self.plan.other_threads = true;
+        self
+    }
+
+    /// Steps of processes take memory of devices, which this process must be able to read and write.
+    pub fn takes_devices(mut self) -> Job {
+        self.plan.takes_devices = true;
         self
     }
 

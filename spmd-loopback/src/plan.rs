@@ -16,6 +16,7 @@ pub(crate) struct Plan {
     pub(crate) survives: bool,
     pub(crate) folds: bool,
     pub(crate) other_threads: bool,
+    pub(crate) takes_devices: bool,
     /// Two processes, and after how many packets between them they are cut off from each other.
     pub(crate) cuts: Vec<(usize, usize, u64)>,
     /// A process, and which of its messages and steps it is killed before.

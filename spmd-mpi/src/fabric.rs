@@ -211,6 +211,10 @@ impl Fabric for MpiFabric {
         self.mpi.survival().is_some()
     }
 
+    fn takes_devices(&self) -> bool {
+        self.mpi.takes_devices()
+    }
+
     fn send(&self, to: usize, packet: [&[u8]; 2]) -> Result<()> {
         self.packets.send(self.mpi, to, packet)
     }

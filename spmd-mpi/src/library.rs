@@ -5,8 +5,10 @@
 //! made of. All below this module works on any [`Library`].
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
 use std::ops::RangeInclusive;
+use std::ptr::NonNull;
 
 use spmd_core::{Error, Result};
 
@@ -78,6 +80,8 @@ pub struct Library {
     pub functions: Functions,
     /// Those that only some have.
     pub inits: Option<Inits>,
+    /// Whether it says that it takes memory of CUDA's devices, where it says anything.
+    pub takes_devices: bool,
     pub constants: Constants,
     /// For people: product, version, file.
     pub name: String,
@@ -132,6 +136,23 @@ impl Library {
         let text = text.unwrap_or_else(|| format!("error {code}, for which it has no words"));
         Error::library(self.name.clone(), call, text)
     }
+}
+
+/// The function by which MPICH, Open MPI and those after them say whether they take memory of CUDA's
+/// devices.
+pub const QUERY: &str = "MPIX_Query_cuda_support";
+
+/// What that function, if `query` is one, says.
+///
+/// # Safety
+/// It has that name.
+pub unsafe fn takes_devices(query: Option<NonNull<c_void>>) -> bool {
+    query.is_some_and(|query| {
+        // SAFETY: the function of that name (this function's contract) has no arguments and gives an
+        // `int`, in all libraries that have it; it may be called before MPI is initialised.
+        let query: extern "C" fn() -> c_int = unsafe { mem::transmute(query) };
+        query() == 1
+    })
 }
 
 /// The text that an MPI function writes into a buffer; none if it fails.

@@ -112,6 +112,11 @@ impl Mpi {
         &self.library.name
     }
 
+    /// Whether it takes memory of devices.
+    pub fn takes_devices(&self) -> bool {
+        self.library.takes_devices
+    }
+
     /// How to go on when processes fail, if that has been asked for, and the library for calls
     /// that other threads make theirs beside.
     pub fn survival(&self) -> Option<(&Survival, &Library)> {

@@ -40,6 +40,16 @@ impl<'a> Internals<'a> {
         self.0.hierarchy.is_some()
     }
 
+    /// Whether each of its processes holds a single rank.
+    pub fn is_flat(self) -> bool {
+        self.0.hierarchy.as_ref().is_some_and(|hierarchy| hierarchy.is_flat())
+    }
+
+    /// Whether what joins its processes takes memory of a device as that of the host, in this one.
+    pub fn takes_devices(self) -> bool {
+        self.0.beyond.cluster.as_ref().is_some_and(|cluster| cluster.fabric.takes_devices())
+    }
+
     /// What joins its ranks: `shm`, or `mpi`.
     pub fn transport(self) -> &'static str {
         if self.0.beyond.cluster.is_some() { "mpi" } else { "shm" }

@@ -92,6 +92,12 @@ pub trait Fabric: Send + Sync {
         None
     }
 
+    /// Whether steps that move blocks ([`NativeCollective`]) take memory of a device, by its address, as
+    /// they take that of the host.
+    fn takes_devices(&self) -> bool {
+        false
+    }
+
     /// Whether this process is there: one that is simulated may go on as a thread when it has
     /// ended.
     fn lives(&self) -> bool {

@@ -8,7 +8,11 @@ use libloading::Library;
 use crate::error::GpuError;
 use crate::library;
 
-const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
+const NAMES: [&str; 4] = ["libnccl.so.2", "libnccl.so", "librccl.so.1", "librccl.so"];
+/// How many of these are NVIDIA's. AMD's, with the same functions, which was never tried, is looked for
+/// where there is HIP: where something else stands for CUDA's driver.
+const NVIDIAS: usize = 2;
+const HIP: &str = "libamdhip64.so";
 const PYTHON: [&str; 1] = ["nvidia/nccl/lib"];
 
 /// What it is written for: 2.18.
@@ -130,7 +134,8 @@ impl Table {
     }
 
     fn load() -> Result<Table, GpuError> {
-        let (library, path) = library::open("SPMD_NCCL_LIB", &NAMES, &PYTHON)
+        let names = if library::is_there(HIP) { &NAMES[..] } else { &NAMES[..NVIDIAS] };
+        let (library, path) = library::open("SPMD_NCCL_LIB", names, &PYTHON)
             .map_err(|tried| GpuError::NcclMissing { tried })?;
         macro_rules! function {
             ($name:literal) => {

@@ -90,6 +90,11 @@ impl Hierarchy {
         })
     }
 
+    /// Whether each process holds a single rank.
+    pub(crate) fn is_flat(&self) -> bool {
+        self.ranks.places.len() == self.ranks.members.len()
+    }
+
     /// A persistent call has this for its own, before its first start.
     pub(crate) fn repeat(&self) {
         self.repeats.store(true, Relaxed);

@@ -106,7 +106,7 @@ impl<P: Copy> Leader<'_, P> {
 
     /// Whether each process holds a single rank: then they are as many, in the same order.
     pub fn is_flat(&self) -> bool {
-        self.size() == self.processes()
+        self.hierarchy.is_flat()
     }
 
     /// What the ranks of this process call with, in the order of [`Leader::members`].
