@@ -37,7 +37,6 @@ fn assert_said(changes: &[(&str, Option<&str>)], texts: &[&str]) {
 #[ignore = "run by the others, in environments of their own"]
 fn a_program() {
     let room = || Device::open(0)?.zeros::<u8>(2_000_000).map(drop);
-    println!("{}", probe());
     let ended: Result<(), GpuError> = probe().ready().and_then(|()| room());
     if let Err(error) = ended {
         return println!("{error:?}: {error}");
@@ -58,6 +57,7 @@ fn a_program() {
         Ok(_) => println!("all is well"),
         Err(error) => println!("{error}"),
     }
+    println!("{}", probe());
 }
 
 #[test]

@@ -62,7 +62,9 @@ impl Plane for Aware {
     fn refusal(&self, comm: &Comm, _: &Args<'_>) -> Option<String> {
         let why = match comm.internals().attribute() {
             Some(TakesDevices(true)) => "it has calls that move blocks, not in place, alone",
-            Some(TakesDevices(false)) => "the MPI library does not say that it takes memory of devices",
+            Some(TakesDevices(false)) => {
+                "the MPI library does not say that it takes memory of devices"
+            }
             None => "it is for processes of one rank each",
         };
         Some(format!("aware: {why}"))
@@ -80,10 +82,6 @@ impl Plane for Aware {
         // What the rank's stream does with the memory is done, and the library finds the device.
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         device.synchronize()?;
-        let as_host = |memory: Memory<'_>| match memory.is_some() {
-            true => Memory::host(memory.ptr, memory.blocks),
-            false => memory,
-        };
         let args = Args { send: as_host(args.send), recv: as_host(args.recv), ..*args };
         // SAFETY: all is as the contract of `Plane::run` has it, but that the memory is the device's. It
         // is handed to the library, which takes it (`serves`), and used by nobody else: of calls that move
@@ -91,6 +89,11 @@ impl Plane for Aware {
         // plane of processes hands on the very addresses.
         unsafe { dispatch(comm, call, &args) }
     }
+}
+
+/// The same memory, by its address, as if it were the host's.
+fn as_host(memory: Memory<'_>) -> Memory<'_> {
+    if memory.is_some() { Memory::host(memory.ptr, memory.blocks) } else { memory }
 }
 
 /// Whether the plane of processes hands the memory of such a call on as it is.

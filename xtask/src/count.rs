@@ -49,6 +49,23 @@ impl Count {
     }
 }
 
+/// The test that such a line says has failed.
+///
+/// `test cycles::of_two ... FAILED`
+/// `        FAIL [   0.008s] (  5/863) spmd-tests::alone a_test`
+pub(crate) fn failed_test(line: &str) -> Option<&str> {
+    if let Some(test) = line.strip_prefix("test ") {
+        return test.strip_suffix(" ... FAILED");
+    }
+    let (how, rest) = line.trim_start().split_once(" [")?;
+    let failed =
+        matches!(how, "FAIL" | "ABORT" | "TIMEOUT" | "LEAK-FAIL") || how.starts_with("SIG");
+    let (_, rest) = rest.split_once("] ").filter(|_| failed)?;
+    // Its number comes before its name, in newer versions.
+    let numbered = rest.trim_start().strip_prefix('(').and_then(|it| it.split_once(") "));
+    Some(numbered.map_or(rest, |(_, name)| name).trim())
+}
+
 impl AddAssign for Count {
     fn add_assign(&mut self, other: Count) {
         self.passed += other.passed;
@@ -68,5 +85,21 @@ mod tests {
         let line = "     Summary [   9.3s] 47 tests run: 44 passed (1 slow), 2 failed, 1 timed out, 2 skipped";
         assert_eq!(Count::of_line(line), Count { passed: 44, failed: 3, skipped: 2 });
         assert_eq!(Count::of_line("test a::b ... ok"), Count::default());
+    }
+
+    #[test]
+    fn failed_tests_are_named() {
+        let lines = [
+            ("test a::b ... FAILED", Some("a::b")),
+            ("test a::b ... ok", None),
+            (
+                "        FAIL [   0.008s] (  5/863) spmd-tests::alone a_test",
+                Some("spmd-tests::alone a_test"),
+            ),
+            ("     SIGABRT [   1.2s] spmd-core a::b", Some("spmd-core a::b")),
+            ("        PASS [   0.008s] (  5/863) spmd-tests::alone a_test", None),
+            ("test result: FAILED. 3 passed; 2 failed", None),
+        ];
+        lines.map(|(line, test)| assert_eq!(failed_test(line), test));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use crate::count::Count;
+use crate::count::{self, Count};
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
@@ -76,6 +76,15 @@ pub(crate) struct Ran {
     pub(crate) text: String,
 }
 
+/// What a command has told so far.
+#[derive(Default)]
+struct Seen {
+    count: Count,
+    /// The tests that have failed, in order.
+    failed: Vec<String>,
+    text: String,
+}
+
 /// Runs a command, showing what it writes.
 pub(crate) fn watch(mut command: Command) -> Ran {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -87,29 +96,36 @@ pub(crate) fn watch(mut command: Command) -> Ran {
         }
     };
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let seen = Mutex::new((Count::default(), String::new()));
+    let seen = Mutex::new(Seen::default());
     std::thread::scope(|scope| {
         scope.spawn(|| show(stderr.expect("piped"), &seen));
         show(stdout.expect("piped"), &seen);
     });
     let status = child.wait();
+    let Seen { count, failed, text } =
+        seen.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    let names = failed.iter().map(|name| format!("; {name}")).collect::<String>();
     let wrong = match status {
         Ok(status) if status.success() => None,
-        Ok(status) => Some(format!("{program}: {status}")),
+        Ok(status) => Some(format!("{program}: {status}{names}")),
         Err(error) => Some(format!("{program}: {error}")),
     };
-    let (count, text) = seen.into_inner().unwrap_or_else(|poison| poison.into_inner());
     Ran { wrong, count, text }
 }
 
-fn show(from: impl Read, seen: &Mutex<(Count, String)>) {
+fn show(from: impl Read, seen: &Mutex<Seen>) {
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         // Nobody may be reading any more: the tests go on.
         let _ = writeln!(std::io::stdout(), "{line}");
         let mut seen = seen.lock().unwrap_or_else(|poison| poison.into_inner());
-        seen.0 += Count::of_line(&line);
-        seen.1.push_str(&line);
-        seen.1.push('\n');
+        seen.count += Count::of_line(&line);
+        if let Some(name) =
+            count::failed_test(&line).filter(|name| !seen.failed.iter().any(|it| it == name))
+        {
+            seen.failed.push(name.to_owned());
+        }
+        seen.text.push_str(&line);
+        seen.text.push('\n');
     }
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use cudarc::driver::sys;
 use spmd_core::buffer::Place;
-use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane};
+use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane, Round};
 use spmd_core::{Comm, Result};
 
 use super::launch;
@@ -67,7 +67,7 @@ pub(super) unsafe fn run(
         if round.rank() == 0 {
             // SAFETY: all ranks have brought what the call needs, and stay in the round until it is
             // done.
-            unsafe { for_all(comm, args, &said, device)? };
+            unsafe { for_all(comm, round, args, &said, device)? };
         }
         round.arrive(2)
     })
@@ -114,16 +114,20 @@ fn shown(memory: Memory<'_>) -> [u64; WORDS] {
 /// until this returns.
 unsafe fn for_all(
     comm: &Comm,
+    round: &Round<'_>,
     args: &Args<'_>,
     said: &[&[u64]],
     device: &Device,
-) -> Result<(), GpuError> {
+) -> Result<()> {
     let mut opened = Opened(Vec::new());
     let mut all = vec![*args];
     let shapes = shapes(args.collective.kind);
-    for words in said.chunks_exact(2).skip(1) {
-        let send = opened.memory(comm, args, (shapes[0], words[0]), device)?;
-        let recv = opened.memory(comm, args, (shapes[1], words[1]), device)?;
+    for (rank, words) in said.chunks_exact(2).enumerate().skip(1) {
+        let mut open = |which: usize| {
+            let memory = opened.memory(comm, args, (shapes[which], words[which]), device);
+            memory.map_err(|error| round.out_of_reach(rank, error.into()))
+        };
+        let (send, recv) = (open(0)?, open(1)?);
         all.push(Args { send, recv, ..*args });
     }
     // SAFETY: this function's contract; of others' memory there is as much as the call takes, as was
@@ -132,7 +136,7 @@ unsafe fn for_all(
     // Nothing uses it any more when it is closed.
     let done = device.synchronize();
     drop(opened);
-    launched.and(done)
+    Ok(launched.and(done)?)
 }
 
 /// Memory of others that is open here.

@@ -101,15 +101,22 @@ impl Round<'_> {
         if single_copy::read(&self.endpoint.world.memory, rank, address, into, bytes) {
             return Ok(());
         }
-        // Most likely it has just died. Whoever knows of that says so, and why; this rank must not
-        // be the first to say something else.
-        let since = Instant::now();
-        let patience = || (since.elapsed() > PATIENCE).then_some(());
-        self.waiter.until_by(Some(rank), patience)?;
-        Err(self.fail(Error::unavailable(
+        let error = Error::unavailable(
             format!("the memory of rank {peer} of the communicator"),
             "the kernel lets this process read it no more (process_vm_readv)".into(),
             "set SPMD_SINGLE_COPY=0".into(),
-        )))
+        );
+        Err(self.out_of_reach(peer, error))
+    }
+
+    /// What has become of a peer of which nothing can be reached that it has shown; `error` where
+    /// nobody knows.
+    pub fn out_of_reach(&self, peer: usize, error: Error) -> Error {
+        // Most likely it has just died. Whoever knows of that says so, and why; this rank must not
+        // be the first to say something else.
+        let (since, rank) = (Instant::now(), self.scope.here.world(peer));
+        let patience = || (since.elapsed() > PATIENCE).then_some(());
+        let died = self.waiter.until_by(Some(rank), patience);
+        died.err().unwrap_or_else(|| self.fail(error))
     }
 }
