@@ -57,6 +57,11 @@ fn data_are_not_taken_for_records() -> Result<()> {
 }
 
 #[test]
+fn repeats_among_others() -> Result<()> {
+    everywhere("repeats_among_others", &[2], messages::repeats_among_others)
+}
+
+#[test]
 fn order_and_choice() -> Result<()> {
     everywhere("order_and_choice", &[2, 4, 8], messages::order_and_choice)
 }

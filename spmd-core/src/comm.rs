@@ -29,6 +29,7 @@ mod probe;
 mod receive;
 mod receiving;
 mod receiving_beside;
+mod repeats;
 mod request;
 mod request_scope;
 mod requests;

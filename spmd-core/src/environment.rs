@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// The version of what launcher and program say to each other.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// What [`variables::TRANSPORT`] says where the plane of this name alone is to carry out calls on devices,
 /// and all else goes as with `auto`.

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::mem::replace;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -216,17 +217,28 @@ impl Comm {
     /// Numbers of a call's texts; a call met again costs one comparison.
     #[inline]
     pub(super) fn note(&self, call: &Call<'_>) -> Noted {
-        let site = std::ptr::from_ref(call.site) as usize;
         let dtype = call.dtype.map_or(0, |dtype| dtype.id);
         let what = dtype ^ call.op.map_or(0, |op| op.identity().rotate_left(32));
-        let place = &self.notes[(site >> 3) % self.notes.len()];
+        self.noted(call.site, what).unwrap_or_else(|| {
+            let noted = self.endpoint.note(call).on(self.origin);
+            let (site, place) = self.note_of(call.site);
+            place.set((site, what, noted));
+            noted
+        })
+    }
+
+    /// The same, where it was met just before, of the call made there with this type.
+    #[inline]
+    pub(super) fn noted(&self, site: &'static Location<'static>, what: u64) -> Option<Noted> {
+        let (site, place) = self.note_of(site);
         let (known_site, known_what, known) = place.get();
-        if (known_site, known_what) == (site, what) {
-            return known;
-        }
-        let noted = self.endpoint.note(call).on(self.origin);
-        place.set((site, what, noted));
-        noted
+        ((known_site, known_what) == (site, what)).then_some(known)
+    }
+
+    #[inline]
+    fn note_of(&self, site: &'static Location<'static>) -> (usize, &Cell<(usize, u64, Noted)>) {
+        let site = std::ptr::from_ref(site) as usize;
+        (site, &self.notes[(site >> 3) % self.notes.len()])
     }
 
     /// Makes a call, with what is wrapped around the transport. Where nothing is, it costs nothing:

@@ -40,7 +40,11 @@ impl Comm {
     /// ```
     #[track_caller]
     pub fn send<B: Buffer + ?Sized>(&self, buf: &B, dest: usize, tag: u32) -> Result<()> {
-        self.send_call(Kind::Send, SendMode::Standard, buf.view(), dest, tag, Location::caller())
+        let (view, site) = (buf.view(), Location::caller());
+        if self.sends_repeat(&view, (dest, tag), site) {
+            return Ok(());
+        }
+        self.send_call(Kind::Send, SendMode::Standard, view, dest, tag, site)
     }
 
     /// Sends `buf` to `dest` and returns when the receiver has taken it, however small it is (MPI
@@ -111,7 +115,7 @@ impl Comm {
         if mode != SendMode::Standard || !self.sends.is_clear(to) {
             return Ok(false);
         }
-        let envelope = self.envelope((view, view.dtype()), tag, call, self.note(call));
+        let envelope = self.envelope((view, view.dtype()), tag, call.site, self.note(call));
         self.route.transport.send_at_once(to, &envelope, view)
     }
 
@@ -124,7 +128,7 @@ impl Comm {
         mode: SendMode,
         waiter: &Waiter<'_>,
     ) -> Result<PendingSend<'a>> {
-        let envelope = self.envelope((view, dtype), tag, waiter.call, waiter.noted);
+        let envelope = self.envelope((view, dtype), tag, waiter.call.site, waiter.noted);
         let to = self.scope.group.world(dest);
         if !self.sends.are_clear() && !self.beside {
             self.after_earlier_sends(to, waiter)?;
@@ -135,12 +139,12 @@ impl Comm {
     }
 
     /// What a message of this rank says of itself.
-    #[inline]
+    #[inline(always)]
     pub(super) fn envelope(
         &self,
         (view, dtype): (&View<'_>, &DType),
         tag: u32,
-        call: &Call<'_>,
+        site: &'static Location<'static>,
         noted: Noted,
     ) -> Envelope {
         Envelope {
@@ -153,7 +157,7 @@ impl Comm {
             dtype: dtype.id,
             dtype_text: noted.dtype(),
             file: noted.file(),
-            line: call.site.line(),
+            line: site.line(),
         }
     }
 
@@ -198,7 +202,10 @@ impl Comm {
         tag: impl TagOrAny,
     ) -> Result<Status> {
         let (source, tag) = (source.source(), tag.tag());
-        let view = buf.view_mut();
+        let mut view = buf.view_mut();
+        if let Some(status) = self.takes_repeat(&mut view, (source, tag)) {
+            return Ok(status);
+        }
         let (dtype, len) = (view.dtype(), view.len());
         let call = message_call(Kind::Recv, dtype, len, source, tag, Location::caller());
         let take =

@@ -36,7 +36,29 @@ impl Comm {
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
+    #[inline]
     pub(super) unsafe fn start_recv<'a, B: BufferMut + 'a, R: 'a>(
+        &self,
+        form: Form,
+        (mut buf, gives): (B, fn(B, Status) -> R),
+        from: (Option<usize>, Option<u32>),
+        site: &'static Location<'static>,
+    ) -> Result<Request<R>> {
+        if !wait::progresses()
+            && let Some(status) = self.takes_repeat(&mut buf.view_mut(), from)
+        {
+            return Ok(Request::ended(gives(buf, status)));
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.start_any_recv(form, (buf, gives), from, site) }
+    }
+
+    /// The same of any receive.
+    ///
+    /// # Safety
+    /// As [`Comm::start_recv`].
+    #[inline(never)]
+    unsafe fn start_any_recv<'a, B: BufferMut + 'a, R: 'a>(
         &self,
         form: Form,
         (mut buf, gives): (B, fn(B, Status) -> R),

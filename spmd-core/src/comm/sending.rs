@@ -28,7 +28,27 @@ impl Comm {
     ///
     /// # Safety
     /// What `buf` borrows lives until it is over.
+    #[inline]
     pub(super) unsafe fn start_send<'a, B: Buffer + 'a, R: 'a>(
+        &self,
+        (kind, form): (Kind, Form),
+        (buf, gives): (B, fn(B) -> R),
+        (dest, tag): (usize, u32),
+        site: &'static Location<'static>,
+    ) -> Result<Request<R>> {
+        if kind == Kind::Send && self.sends_repeat(&buf.view(), (dest, tag), site) {
+            return Ok(Request::ended(gives(buf)));
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.start_any_send((kind, form), (buf, gives), (dest, tag), site) }
+    }
+
+    /// The same of any send.
+    ///
+    /// # Safety
+    /// As [`Comm::start_send`].
+    #[inline(never)]
+    unsafe fn start_any_send<'a, B: Buffer + 'a, R: 'a>(
         &self,
         (kind, form): (Kind, Form),
         (buf, gives): (B, fn(B) -> R),

@@ -13,6 +13,8 @@ pub(crate) struct Route {
     pub(crate) transport: Arc<dyn Transport>,
     /// Nothing is wrapped around it, so that a collective may do without [`Transport::around`].
     pub(crate) plain: bool,
+    /// It is the arena's, by rings, with nothing around it.
+    pub(crate) is_ring: bool,
 }
 
 impl Route {
@@ -33,6 +35,8 @@ impl Route {
         if let Some(file) = &tuning.trace {
             transport = Arc::new(Traced::new(transport, endpoint.rank, file.clone()));
         }
-        Route { transport, plain: tuning.chaos.is_none() && tuning.trace.is_none() }
+        let plain = tuning.chaos.is_none() && tuning.trace.is_none();
+        let has_rings = endpoint.world.queue(endpoint.rank).is_none();
+        Route { transport, plain, is_ring: plain && cluster.is_none() && has_rings }
     }
 }

@@ -18,6 +18,7 @@ const ALL: &[Case] = &[
     (sizes_and_types, None),
     (rings_wrap_around, Some(2)),
     (data_are_not_taken_for_records, Some(2)),
+    (repeats_among_others, Some(2)),
     (order_and_choice, None),
     (probing, None),
     (synchronous_sends_wait, Some(2)),
@@ -137,15 +138,23 @@ pub fn rings_wrap_around(ctx: &Ctx) -> Result<()> {
 /// for messages.
 pub fn data_are_not_taken_for_records(ctx: &Ctx) -> Result<()> {
     const RING: u64 = 64 * 1024;
-    let mut position = 0;
+    let (mut position, mut before) = (0u64, None);
     for number in 0..2000 {
         let lines = random(4, 0, number) as usize % 3 * (random(5, 0, number) as usize % 129);
         let lines = lines.min(EAGER / 64) as u64;
-        let to_end = RING - position % RING;
-        position += if 64 * (1 + lines) > to_end { to_end } else { 0 };
-        let line = |index| position + 64 * (1 + index);
-        let stamps: Vec<u64> = (0..lines).flat_map(|it| [line(it) + RING + 1; 8]).collect();
-        position = line(lines);
+        if lines == 0 && before == Some(0) {
+            // It is as the one before, and takes a quarter of a line.
+            position += 16;
+        } else {
+            position = position.next_multiple_of(64);
+            let to_end = RING - position % RING;
+            position += if 64 * (1 + lines) > to_end { to_end } else { 0 } + 64;
+        }
+        before = Some(lines);
+        let place = |index| position + 8 * index;
+        let stamp = |index| place(index) + RING + 1 + number as u64 % 3;
+        let stamps: Vec<u64> = (0..8 * lines).map(stamp).collect();
+        position += 64 * lines;
         if ctx.rank() == 0 {
             ctx.send(&stamps, 1, 7)?;
             ctx.recv(&mut [0u8; 0], 1, 8)?;
@@ -153,6 +162,57 @@ pub fn data_are_not_taken_for_records(ctx: &Ctx) -> Result<()> {
             assert!(ctx.recv_vec::<u64>(0, 7)?.0 == stamps, "message {number}");
             assert_eq!(ctx.iprobe(0, ANY)?, None, "after message {number}");
             ctx.send(&[0u8; 0], 0, 8)?;
+        }
+    }
+    Ok(())
+}
+
+/// Messages that are as the one before them but for their data, among others, to a receiver that takes
+/// them at its own pace, in any way.
+pub fn repeats_among_others(ctx: &Ctx) -> Result<()> {
+    for number in 0..12_000 {
+        let choice = |which, below| (random(which, 0, number) % below) as usize;
+        // As many as a run has are alike.
+        let run = random(20, 0, number / (1 + number / 300));
+        let (len, tag) = ((run % 6) as usize, (run / 6 % 2) as u32);
+        let words: Vec<u16> = (0..len).map(|index| (number + index) as u16).collect();
+        let wide = number as f64;
+        if ctx.rank() == 0 {
+            match choice(21, 20) {
+                0 => ctx.send(&strided(&[words.clone(), words].concat(), 1, len, len)?, 1, tag)?,
+                1 => ctx.ssend(&words, 1, tag)?,
+                2 | 3 => ctx.isend(words, 1, tag)?.wait().map(drop)?,
+                4 => ctx.requests(|requests| {
+                    requests.isend(&words, 1, tag)?;
+                    requests.isend(&[wide], 1, tag)?.wait().map(drop)
+                })?,
+                _ => ctx.send(&words, 1, tag)?,
+            }
+            continue;
+        }
+        if number % 2000 == 0 && ctx.mode() != spmd_core::Mode::Virtual {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (mut room, any_tag) = ([0u16; 8], choice(22, 2) == 0);
+        let (got, status) = match choice(23, 12) {
+            0 => ctx.recv_vec::<u16>(0, tag)?,
+            1 => {
+                let found = ctx.probe(0, ANY)?;
+                assert_eq!((found.tag(), found.len()), (tag, len), "message {number}");
+                ctx.recv_vec::<u16>(ANY, tag)?
+            }
+            2 => {
+                let (room, status) = ctx.irecv(room, 0, tag)?.wait()?;
+                (room.to_vec(), status)
+            }
+            3 => ctx.mprobe(0, tag)?.recv_vec::<u16>()?,
+            _ if any_tag => (vec![], ctx.recv(&mut room, 0, ANY)?),
+            _ => (vec![], ctx.recv(&mut room, 0, tag)?),
+        };
+        let got = if got.is_empty() { &room[..status.len()] } else { &got[..status.len()] };
+        assert_eq!((got, status.tag(), status.source()), (&*words, tag, 0), "message {number}");
+        if choice(21, 20) == 4 {
+            assert_eq!(ctx.recv_vec::<f64>(0, tag)?.0, [wide], "after message {number}");
         }
     }
     Ok(())

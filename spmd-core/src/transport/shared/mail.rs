@@ -7,6 +7,7 @@ use super::endpoint::Endpoint;
 use super::posted::Arrivals;
 use super::ring::{DataPlace, RingMessage};
 use super::unexpected::{Arrived, Body, Inbox, Lent, UnexpectedMessages};
+use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::transport::message::{Data, Envelope, MatchPattern, UnexpectedMessage};
 
@@ -51,6 +52,32 @@ impl Endpoint {
             }
         }
         Ok(None)
+    }
+
+    /// Takes the next message of the pattern's source, if that is a repeat, of elements of this type, and
+    /// there is room for so many bytes; gives its tag and its elements.
+    ///
+    /// # Safety
+    /// `into` is valid for writes of so many bytes.
+    #[inline]
+    pub(crate) unsafe fn take_repeat(
+        &self,
+        pattern: &MatchPattern,
+        dtype: &DType,
+        (into, room): (*mut u8, usize),
+    ) -> Option<(u32, usize)> {
+        let mut inbox = self.inbox.lock();
+        // What has come before, and who has waited before, come first.
+        if !inbox.waiting.is_empty() || !inbox.posted.is_empty() {
+            return None;
+        }
+        let reader = inbox.readers.get_mut(pattern.source?)?.as_mut()?;
+        let fits = |envelope: &Envelope| {
+            let is_of_type = envelope.dtype == dtype.id && envelope.size == dtype.size;
+            is_of_type && pattern.fits(envelope) && envelope.bytes <= room
+        };
+        // SAFETY: this function's contract; what fits is not longer.
+        unsafe { reader.take_repeat(self, fits, into) }
     }
 
     /// Posts a receive after all others, whose message is to come there under this number. One that

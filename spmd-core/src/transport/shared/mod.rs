@@ -53,6 +53,6 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use faults::FaultScope;
 pub(crate) use going_on::EndedRanks;
 pub use post::packed_if_apart;
-pub(crate) use ring::EAGER;
+pub(crate) use ring::{EAGER, Header};
 pub(crate) use unexpected::{Arrived, Body};
 pub(crate) use world::{Service, World, state};

@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 use super::endpoint::Endpoint;
 use super::loan::{BufferBorrow, BufferLoan};
 use super::posted::Arrivals;
-use super::ring::{EAGER, RendezvousReceive, RingWriter};
+use super::ring::{EAGER, Header, RendezvousReceive, RingWriter};
 use super::unexpected::Arrived;
 use super::waiter::Waiter;
 use crate::algorithm::Algorithm;
@@ -162,6 +162,22 @@ impl Endpoint {
         // the arena, where no buffer lies.
         let mut pack = |room: *mut u8| unsafe { data.pack(room) };
         Ok(ring.write(self, to, envelope, None, &mut pack)?.map(|()| true))
+    }
+
+    /// Sends a message if it is as the last one in the ring, which has room for it. Whether it has.
+    ///
+    /// # Safety
+    /// `data` are readable, so many bytes, as the envelope says.
+    #[inline]
+    pub(crate) unsafe fn send_repeat(
+        &self,
+        to: usize,
+        header: &Header,
+        data: (*const u8, usize),
+    ) -> bool {
+        let mut ring = self.rings[to].lock();
+        // SAFETY: this function's contract.
+        ring.as_mut().is_some_and(|ring| unsafe { ring.write_if_repeat(self, to, header, data) })
     }
 
     pub(super) fn ring(&self, to: usize) -> Result<MutexGuard<'_, Option<RingWriter>>> {

@@ -32,7 +32,7 @@ pub(crate) struct UnexpectedMessages {
 
 /// By how much what is kept from a source may exceed the window: the source may not have looked
 /// since, and have filled its ring with short messages, each of which takes more in here.
-const OVERHANG: usize = 6 * RING as usize;
+const OVERHANG: usize = 18 * RING as usize;
 
 /// A message that has come. It is over when it is dropped, taken or not.
 pub(crate) struct Arrived<'a> {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use crate::transport::message::Envelope;
+
 /// Places for large messages in a ring's head.
 pub(crate) const RENDEZVOUS: usize = 64;
 
@@ -14,8 +16,8 @@ pub(super) const LINE: u64 = 64;
 /// Bytes whose stamps a sender of short messages clears at once.
 pub(super) const AHEAD: u64 = 4 * LINE;
 // With what its receiver has not told of, a ring has room for the longest message, for what is
-// skipped before it, and for lines that are cleared.
-const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 2 * LINE <= RING);
+// skipped before it, the rest of a line among that, and for lines that are cleared.
+const _: () = assert!(TELL + 2 * (LINE + EAGER as u64) + 3 * LINE <= RING);
 /// Bytes of a rendezvous's staging area, and of one piece of it.
 pub(in super::super) const STAGING: usize = 16 * PIECE;
 pub(in super::super) const PIECE: usize = 16 * 1024;
@@ -25,6 +27,41 @@ pub(in super::super) const PIECE: usize = 16 * 1024;
 pub(in super::super) fn staged_at(number: u64, done: usize) -> usize {
     // An odd number of pieces, so that all of the 16 have their turn.
     (number as usize).wrapping_mul(5 * PIECE).wrapping_add(done) % STAGING
+}
+
+/// What the stamp of a place is more than its position: a record begins there, ..
+pub(super) const RECORD: u64 = 1;
+/// .. the next one begins on the next line, ..
+pub(super) const NEXT_LINE: u64 = 2;
+/// .. there is a [`Repeat`].
+pub(super) const REPEAT: u64 = 3;
+
+/// A message that is as the record before it says, but for its data.
+#[repr(C, align(16))]
+pub(super) struct Repeat {
+    pub(super) stamp: AtomicU64,
+    pub(super) data: AtomicU64,
+}
+
+/// Bytes that a repeat takes of the ring, and bytes of data that it holds at most.
+pub(super) const REPEAT_BYTES: u64 = size_of::<Repeat>() as u64;
+pub(super) const REPEATED: usize = size_of::<u64>();
+const _: () = assert!(REPEAT < REPEAT_BYTES && LINE.is_multiple_of(REPEAT_BYTES));
+
+/// Copies data of a repeat.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline]
+pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: this function's contract.
+    unsafe {
+        match bytes {
+            // As most are, without a call.
+            REPEATED => to.cast::<[u8; REPEATED]>().write(from.cast::<[u8; REPEATED]>().read()),
+            bytes => std::ptr::copy_nonoverlapping(from, to, bytes),
+        }
+    }
 }
 
 pub(super) const EAGER_RECORD: u64 = 1 << 56;
@@ -50,6 +87,29 @@ pub(in super::super) struct Record {
 
 /// The part of a word that is a count of elements; messages of more bytes do not exist.
 pub(super) const COUNT: u64 = (1 << 48) - 1;
+
+/// What the header of a record says of a message, in the order of its words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(super) site: u64,
+    pub(super) context: u64,
+    pub(super) tag: u64,
+    pub(super) dtype: u64,
+    pub(super) count: u64,
+}
+
+impl Header {
+    #[inline]
+    pub(crate) fn of(envelope: &Envelope) -> Header {
+        Header {
+            site: u64::from(envelope.file) << 32 | u64::from(envelope.line),
+            context: envelope.context,
+            tag: u64::from(envelope.size) << 32 | u64::from(envelope.tag),
+            dtype: envelope.dtype,
+            count: u64::from(envelope.dtype_text) << 48 | envelope.count & COUNT,
+        }
+    }
+}
 
 /// Where the data of a large message are, as its sender shows it.
 #[repr(C, align(64))]
@@ -123,6 +183,11 @@ pub(in super::super) const RING_BYTES: usize = RING_OFFSET + RING as usize;
 pub(super) fn record_at(base: *mut u8, position: u64) -> *mut Record {
     // SAFETY: the offset is below RING_BYTES, the size of the block behind `base`.
     unsafe { base.add(RING_OFFSET + (position % RING) as usize).cast() }
+}
+
+/// The place at a position that is a multiple of [`REPEAT_BYTES`].
+pub(super) fn repeat_at(base: *mut u8, position: u64) -> *mut Repeat {
+    record_at(base, position).cast()
 }
 
 /// Bytes that follow the header of a record with this many bytes of data.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use super::format::{MOST, RING, RING_BYTES, RING_OFFSET, record_at};
+use super::format::{MOST, RECORD, REPEAT, RING, RING_BYTES, RING_OFFSET, repeat_at};
 use super::reader::{DataPlace, RingReader};
 use crate::mode::Mode;
 use crate::text::TABLE_BYTES;
@@ -26,7 +26,8 @@ fn endpoint() -> &'static Endpoint {
     })
 }
 
-/// Reads the messages of a ring of these bytes, each of which its sender calls complete.
+/// Reads the messages of a ring of these bytes, each of which its sender calls complete, a record or
+/// what may come between.
 pub(crate) fn read(bytes: &[u8]) {
     let endpoint = endpoint();
     let block = endpoint.heap.allocate(RING_BYTES).expect("room for one ring");
@@ -36,11 +37,15 @@ pub(crate) fn read(bytes: &[u8]) {
         let length = bytes.len().min(RING as usize);
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(RING_OFFSET), length);
     }
-    let mut reader = RingReader { base, position: 0, told: 0, head: &raw const head };
-    for _ in 0..64 {
+    let mut reader = RingReader { base, position: 0, last: None, told: 0, head: &raw const head };
+    for turn in 0..64 {
         let start = reader.position;
-        // SAFETY: a header of atomics in the block.
-        unsafe { &*record_at(base, start) }.stamp.store(start + 1, Relaxed);
+        let stamp = match bytes.get(turn) {
+            Some(byte) if byte % 2 == 1 => RECORD + u64::from(byte / 2) % REPEAT,
+            _ => RECORD,
+        };
+        // SAFETY: two atomics in the block.
+        unsafe { &*repeat_at(base, start) }.stamp.store(start + stamp, Relaxed);
         let Ok(found) = reader.next(endpoint, 0) else { return };
         // A record that was to be skipped.
         let Some(message) = found else { continue };

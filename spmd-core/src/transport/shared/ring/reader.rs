@@ -22,6 +22,8 @@ pub(crate) struct RendezvousReceive {
 pub(crate) struct RingReader {
     pub(super) base: *mut u8,
     pub(super) position: u64,
+    /// What the last record says of its message, if repeats may follow it.
+    pub(super) last: Option<Envelope>,
     /// How far the sender knows that this rank has read.
     pub(super) told: u64,
     /// Where this rank says how far it has read.
@@ -48,7 +50,7 @@ impl RingReader {
         match memory.heap(source, place, RING_BYTES) {
             Some(base) if place.is_multiple_of(4096) => {
                 let head = &raw const memory.ack(member.rank, source).head;
-                Ok(Some(RingReader { base, position: 0, told: 0, head }))
+                Ok(Some(RingReader { base, position: 0, last: None, told: 0, head }))
             }
             _ => Err(Error::corrupt(source, "its ring lies outside its arena")),
         }
@@ -77,22 +79,78 @@ impl RingReader {
     /// Whether a message has come.
     #[inline]
     pub(in super::super) fn has_next(&self) -> bool {
-        // SAFETY: a header of atomics within the ring, checked to lie within the arena.
-        let record = unsafe { &*record_at(self.base, self.position) };
-        record.stamp.load(Acquire) == self.position + 1
+        (RECORD..=REPEAT).contains(&self.stamp())
+    }
+
+    /// What the stamp of the place where the next message comes is more than its position.
+    #[inline]
+    fn stamp(&self) -> u64 {
+        // SAFETY: two atomics within the ring, checked to lie within the arena.
+        let place = unsafe { &*repeat_at(self.base, self.position) };
+        place.stamp.load(Acquire).wrapping_sub(self.position)
     }
 
     /// The next message, if there is one; [`RingReader::pass`] comes after it. Its numbers may be
     /// anything: they are checked here.
+    #[inline]
     pub(in super::super) fn next(
         &mut self,
         member: &Member,
         source: usize,
     ) -> Result<Option<RingMessage>> {
+        match (self.stamp(), self.last) {
+            (REPEAT, Some(envelope)) => {
+                let body = DataPlace::Ring(self.repeated());
+                Ok(Some(RingMessage { envelope, body, end: self.position + REPEAT_BYTES }))
+            }
+            _ => self.next_record(member, source),
+        }
+    }
+
+    /// Takes the next message if it is a repeat, and fits; gives its tag and its elements.
+    ///
+    /// # Safety
+    /// Of a message that fits, so many bytes may be written to `into`.
+    #[inline]
+    pub(in super::super) unsafe fn take_repeat(
+        &mut self,
+        member: &Member,
+        fits: impl FnOnce(&Envelope) -> bool,
+        into: *mut u8,
+    ) -> Option<(u32, usize)> {
+        let last = self.last.as_ref().filter(|last| self.stamp() == REPEAT && fits(last))?;
+        let (source, tag, count) = (last.source as usize, last.tag, last.count as usize);
+        // SAFETY: the place has room for the data of what repeats, which lie in the ring, where no buffer
+        // is; `into` has, too (this function's contract). Whatever their sender does to them meanwhile,
+        // they are some bytes.
+        unsafe { copy_short(self.repeated(), into, last.bytes) };
+        self.pass(member, source, self.position + REPEAT_BYTES);
+        Some((tag, count))
+    }
+
+    /// Where the data of the repeat lie that is the next message.
+    #[inline]
+    fn repeated(&self) -> *const u8 {
+        let end = self.position + REPEAT_BYTES;
+        if end.is_multiple_of(LINE) {
+            prefetch(record_at(self.base, end).cast());
+        }
+        // SAFETY: two atomics within the ring, checked to lie within the arena: a place is computed, and
+        // nothing read.
+        unsafe { (&raw const (*repeat_at(self.base, self.position)).data).cast() }
+    }
+
+    fn next_record(&mut self, member: &Member, source: usize) -> Result<Option<RingMessage>> {
         let corrupt = |what| Err(Error::corrupt(source, what));
         loop {
-            if !self.has_next() {
-                return Ok(None);
+            match (self.stamp(), self.position.is_multiple_of(LINE)) {
+                (RECORD, true) => {}
+                (NEXT_LINE, false) => {
+                    self.pass(member, source, self.position.next_multiple_of(LINE));
+                    continue;
+                }
+                (RECORD..=REPEAT, _) => return corrupt("a message has an impossible stamp"),
+                _ => return Ok(None),
             }
             let place = record_at(self.base, self.position);
             // SAFETY: a header of atomics within the ring, checked to lie within the arena.
@@ -141,6 +199,8 @@ impl RingReader {
                 bytes: bytes as usize,
             };
             let end = self.position + LINE + used;
+            let small = matches!(body, DataPlace::Ring(_)) && envelope.bytes <= REPEATED;
+            self.last = small.then_some(envelope);
             // While this one is taken, the next one comes.
             prefetch(record_at(self.base, end).cast());
             return Ok(Some(RingMessage { envelope, body, end }));

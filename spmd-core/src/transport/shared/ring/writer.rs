@@ -22,6 +22,8 @@ pub(in super::super) struct RingWriter {
     full: bool,
     /// The stamps of the lines from the next record to here are cleared already.
     cleared: u64,
+    /// What the last record says, if a repeat may follow it.
+    last: Option<Header>,
     /// Those of the ring's head, then those of the chunks.
     pub(in super::super) all_rendezvous: Vec<RendezvousState>,
     chunks: Vec<Block>,
@@ -59,6 +61,7 @@ impl RingWriter {
             head: 0,
             full: false,
             cleared: 0,
+            last: None,
             all_rendezvous: (0..RENDEZVOUS).map(|_| RendezvousState::default()).collect(),
             chunks: Vec::new(),
             busy: 0,
@@ -138,6 +141,11 @@ impl RingWriter {
         unsafe { &*record_at(self.base, position) }
     }
 
+    fn repeat(&self, position: u64) -> &Repeat {
+        // SAFETY: two atomics within the block, which lives as long as `self`.
+        unsafe { &*repeat_at(self.base, position) }
+    }
+
     /// Whether `need` more bytes fit.
     #[inline]
     fn fits(&mut self, member: &Member, receiver: usize, need: u64) -> Result<bool> {
@@ -186,8 +194,30 @@ impl RingWriter {
         self.cleared = self.cleared.max(to);
     }
 
-    /// Writes a record, if there is room: `None` if not, and the receiver knows that some is
+    /// Shows what was written up to here, where the stamp is cleared, by its own stamp.
+    #[inline]
+    fn show(&mut self, member: &Member, receiver: usize, stamp: u64, end: u64) {
+        self.repeat(self.position).stamp.store(self.position + stamp, Release);
+        self.position = end;
+        member.world.publish();
+        member.world.bell(receiver).ring_after_fence();
+    }
+
+    /// If the next records are short, their stamps need not wait until the receiver's cache has given up
+    /// the lines after this position, where a line ends. Several at once: a receiver close behind takes
+    /// lines ahead of those that it reads, which must then be asked for once more.
+    #[inline]
+    fn clear_ahead(&mut self) {
+        let end = self.position;
+        if self.cleared == end + LINE {
+            let free = self.head + RING;
+            self.clear(end + LINE, (end + AHEAD).min(free));
+        }
+    }
+
+    /// Writes a message, if there is room: `None` if not, and the receiver knows that some is
     /// wanted. `pack` writes the data of an eager one.
+    #[inline]
     pub(in super::super) fn write(
         &mut self,
         member: &Member,
@@ -196,13 +226,86 @@ impl RingWriter {
         rendezvous: Option<(usize, u64)>,
         pack: &mut dyn FnMut(*mut u8),
     ) -> Result<Option<()>> {
-        let need = LINE + if rendezvous.is_some() { 0 } else { following(envelope.bytes as u64) };
-        let to_end = RING - self.position % RING;
+        let header = Header::of(envelope);
+        if rendezvous.is_none() && self.last == Some(header) {
+            // A line more, whose stamp may be cleared.
+            if !self.fits(member, receiver, REPEAT_BYTES + LINE)? {
+                member.world.ask_for_room(receiver);
+                return Ok(None);
+            }
+            self.write_repeat(member, receiver, pack);
+            return Ok(Some(()));
+        }
+        let bytes = rendezvous.is_none().then_some(envelope.bytes);
+        let written = self.write_record(member, receiver, header, bytes, rendezvous, pack)?;
+        if written.is_some() {
+            self.last = bytes.filter(|bytes| *bytes <= REPEATED).map(|_| header);
+        }
+        Ok(written)
+    }
+
+    /// Writes a message if it is as the last record says, and there is known to be room. Whether it has.
+    ///
+    /// # Safety
+    /// `data` are readable, so many bytes, as the header says.
+    #[inline]
+    pub(in super::super) unsafe fn write_if_repeat(
+        &mut self,
+        member: &Member,
+        receiver: usize,
+        header: &Header,
+        (data, bytes): (*const u8, usize),
+    ) -> bool {
+        let has_room = self.position + REPEAT_BYTES + LINE - self.head <= RING && !self.full;
+        if !has_room || self.last.as_ref() != Some(header) {
+            return false;
+        }
+        // SAFETY: what repeats has at most the bytes that a place has room for, and so many are readable
+        // (this function's contract); no buffer lies in the ring.
+        self.write_repeat(member, receiver, |place| unsafe { copy_short(data, place, bytes) });
+        true
+    }
+
+    /// Writes a message as the last record says, for which there is room.
+    #[inline]
+    fn write_repeat(&mut self, member: &Member, receiver: usize, pack: impl FnOnce(*mut u8)) {
+        pack(self.repeat(self.position).data.as_ptr().cast());
+        let end = self.position + REPEAT_BYTES;
+        let line_ends = end.is_multiple_of(LINE);
+        match line_ends {
+            true => self.clear(end, end + LINE),
+            false => self.repeat(end).stamp.store(0, Relaxed),
+        }
+        self.show(member, receiver, REPEAT, end);
+        if line_ends {
+            self.clear_ahead();
+        }
+    }
+
+    /// Writes a record, of a small message of so many bytes or of a large one.
+    fn write_record(
+        &mut self,
+        member: &Member,
+        receiver: usize,
+        header: Header,
+        bytes: Option<usize>,
+        rendezvous: Option<(usize, u64)>,
+        pack: &mut dyn FnMut(*mut u8),
+    ) -> Result<Option<()>> {
+        let bytes = bytes.unwrap_or(0) as u64;
+        let need = LINE + following(bytes);
+        let line = self.position.next_multiple_of(LINE);
+        let to_end = RING - line % RING;
         let skip = if need > to_end { to_end } else { 0 };
         // Two lines more, whose stamps are cleared.
-        if !self.fits(member, receiver, skip + need + 2 * LINE)? {
+        if !self.fits(member, receiver, line - self.position + skip + need + 2 * LINE)? {
             member.world.ask_for_room(receiver);
             return Ok(None);
+        }
+        if line > self.position {
+            self.clear(line, line + LINE);
+            self.repeat(self.position).stamp.store(self.position + NEXT_LINE, Release);
+            self.position = line;
         }
         if skip > 0 {
             self.record(self.position + skip).stamp.store(0, Relaxed);
@@ -210,7 +313,7 @@ impl RingWriter {
             record.kind.store(SKIP_RECORD, Relaxed);
             record.tag.store(0, Relaxed);
             record.count.store(skip - LINE, Relaxed);
-            record.stamp.store(self.position + 1, Release);
+            record.stamp.store(self.position + RECORD, Release);
             self.position += skip;
         }
         let base = self.base;
@@ -219,37 +322,27 @@ impl RingWriter {
             // SAFETY: the place has room for the data, in the record or behind it within the
             // ring: `need <= to_end` now.
             None => unsafe {
-                pack(data_of(record_at(base, self.position), envelope.bytes as u64));
+                pack(data_of(record_at(base, self.position), bytes));
                 EAGER_RECORD
             },
             Some((rendezvous, number)) => {
                 let far = in_chunk(rendezvous);
                 let far = far.map(|(chunk, _)| far_word(rendezvous, self.chunks[chunk].offset()));
-                let record = self.record(self.position);
                 record.data[0].store(number, Relaxed);
                 record.data[1].store(far.unwrap_or(0), Relaxed);
                 LARGE_RECORD | (if far.is_some() { 0 } else { rendezvous as u64 }) << 48
             }
         };
-        let site = u64::from(envelope.file) << 32 | u64::from(envelope.line);
-        record.kind.store(kind | site, Relaxed);
-        record.context.store(envelope.context, Relaxed);
-        record.tag.store(u64::from(envelope.size) << 32 | u64::from(envelope.tag), Relaxed);
-        record.dtype.store(envelope.dtype, Relaxed);
-        let count = envelope.count & COUNT;
-        record.count.store(u64::from(envelope.dtype_text) << 48 | count, Relaxed);
+        record.kind.store(kind | header.site, Relaxed);
+        record.context.store(header.context, Relaxed);
+        record.tag.store(header.tag, Relaxed);
+        record.dtype.store(header.dtype, Relaxed);
+        record.count.store(header.count, Relaxed);
         let end = self.position + need;
         self.clear(end, end + LINE);
-        self.record(self.position).stamp.store(self.position + 1, Release);
-        self.position = end;
-        member.world.publish();
-        member.world.bell(receiver).ring_after_fence();
-        // If the next records are one line as well, their stamps need not wait until the receiver's
-        // cache has given up the lines after them. Several at once: a receiver close behind takes
-        // lines ahead of those that it reads, which must then be asked for once more.
-        if need == LINE && self.cleared == end + LINE {
-            let free = self.head + RING;
-            self.clear(end + LINE, (end + AHEAD).min(free));
+        self.show(member, receiver, RECORD, end);
+        if need == LINE {
+            self.clear_ahead();
         }
         Ok(Some(()))
     }
