@@ -100,6 +100,6 @@ mod tests {
             ("        PASS [   0.008s] (  5/863) spmd-tests::alone a_test", None),
             ("test result: FAILED. 3 passed; 2 failed", None),
         ];
-        lines.map(|(line, test)| assert_eq!(failed_test(line), test));
+        lines.into_iter().for_each(|(line, test)| assert_eq!(failed_test(line), test));
     }
 }

@@ -184,14 +184,14 @@ mod tests {
         }
     }
 
-    /// One that cannot be written when its message is there: after it was asked for twice.
+    /// One that cannot be written when its message is there: after it was asked for three times.
     #[test]
     fn a_buffer_that_panics_is_a_failure_of_its_receive() {
         for count in [10, 10_000] {
             for block in everywhere(1) {
                 let run = |waits: bool| {
                     block.clone().run(|ctx| {
-                        let received = ctx.irecv(filled(9, count, 2), 0, 0)?;
+                        let received = ctx.irecv(filled(9, count, 3), 0, 0)?;
                         ctx.isend(vec![1u32; count], 0, 0)?.wait()?;
                         if waits {
                             received.wait()?;

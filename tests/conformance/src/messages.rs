@@ -184,7 +184,7 @@ pub fn repeats_among_others(ctx: &Ctx) -> Result<()> {
                 2 | 3 => ctx.isend(words, 1, tag)?.wait().map(drop)?,
                 4 => ctx.requests(|requests| {
                     requests.isend(&words, 1, tag)?;
-                    requests.isend(&[wide], 1, tag)?.wait().map(drop)
+                    requests.isend([wide], 1, tag).map(drop)
                 })?,
                 _ => ctx.send(&words, 1, tag)?,
             }

@@ -14,6 +14,7 @@ use super::departed::Departed;
 use super::member::Member;
 use super::polls::Hopeless;
 use super::ring::RingWriter;
+use super::single_copy::Paces;
 use super::unexpected::UnexpectedMessages;
 use super::window::Retired;
 use super::world::World;
@@ -31,6 +32,8 @@ pub(crate) struct Endpoint {
     pub(super) inbox: Mutex<UnexpectedMessages>,
     /// Rings to other processes, made at the first message.
     pub(super) rings: Box<[Mutex<Option<RingWriter>>]>,
+    /// How fast long messages come by the ways that there are.
+    pub(super) paces: Paces,
     pub(super) contexts: Mutex<Contexts>,
     pub(super) departed: Mutex<Departed>,
     /// The last faults that have stopped communicators of this rank.
@@ -69,6 +72,7 @@ impl Endpoint {
             hopeless: Hopeless::default(),
             inbox: Mutex::new(UnexpectedMessages::new()),
             rings: (0..rings).map(|_| Mutex::new(None)).collect(),
+            paces: Paces::default(),
             contexts: Mutex::new(Contexts::new(areas)),
             departed: Mutex::default(),
             told: Mutex::default(),

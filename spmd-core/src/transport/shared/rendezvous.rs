@@ -117,6 +117,7 @@ impl Endpoint {
             shown.staging.store(staging, Relaxed);
             shown.filled.store(0, Relaxed);
             shown.address.store(address, Relaxed);
+            shown.waits.store(u64::from(!pending.ahead), Relaxed);
             shown.number.store(number, Release);
             Ok(())
         })?;
@@ -268,7 +269,10 @@ impl RendezvousReceive {
         let address = rendezvous.address.load(Relaxed);
         let begun = rendezvous.filled.load(Acquire) > 0;
         let asked = endpoint.world.tuning.single_copy == Some(true);
-        let reads = address != 0 && (asked || !begun && endpoint.may_be_read(bytes));
+        let waits = || rendezvous.waits.load(Relaxed) != 0 && !begun;
+        // Nobody has said which way, and the sender has not chosen either.
+        let open = !asked && address != 0 && waits() && endpoint.may_be_read(bytes);
+        let reads = if open { endpoint.paces.begin() } else { asked && address != 0 };
         ack.drained.store(if reads { NOT_STAGED as u64 } else { 0 }, Relaxed);
         let admitted = access::announce(&ack.reading, number, &rendezvous.withdrawn);
         let result = (|| {
@@ -298,7 +302,7 @@ impl RendezvousReceive {
             if reads && super::single_copy::read(memory, source, address, into, bytes) {
                 return Ok(true);
             }
-            if reads || self.chunk != 0 {
+            if open || reads || self.chunk != 0 {
                 // The sender waits for this before it fills the staging area, or makes it.
                 ack.drained.store(0, Release);
                 endpoint.world.publish();
@@ -336,6 +340,9 @@ impl RendezvousReceive {
         })();
         // In this order: the sender uses the rendezvous again when it sees the second, and another
         // thread of this rank may then announce itself in the first.
+        if open {
+            endpoint.paces.end(if matches!(result, Ok(true)) { bytes } else { 0 });
+        }
         ack.reading.store(0, Release);
         ack.finished.store(number, Release);
         endpoint.world.publish();

@@ -124,6 +124,8 @@ pub(in super::super) struct Rendezvous {
     pub(in super::super) filled: AtomicU64,
     /// The data's address in the sender's process.
     pub(in super::super) address: AtomicU64,
+    /// Not 0: nothing goes to the staging area before the receiver asks for it.
+    pub(in super::super) waits: AtomicU64,
     /// The number of the last message that was taken back.
     pub(in super::super) withdrawn: crate::sync::atomic::AtomicU64,
 }
