@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,9 @@
 
 #ifndef KERNEL_HEADER
 #error "KERNEL_HEADER is the path of kernel.h"
+#endif
+#ifndef KERNELS
+#error "KERNELS is the folder in which compiled kernels are kept"
 #endif
 
 namespace {
@@ -43,6 +47,26 @@ std::string entries(const std::string &source) {
                 ", s); }\n";
     }
     return made;
+}
+
+// Where the library made of this source by this command is kept: the same in all processes.
+std::string kept_at(const std::vector<std::string> &words, const std::string &source) {
+    uint64_t hash = 0xcbf29ce484222325;
+    auto add = [&](const std::string &text) {
+        for (unsigned char byte : text) hash = (hash ^ byte) * 0x100000001b3;
+        hash = (hash ^ 0x100) * 0x100000001b3;
+    };
+    for (auto &word : words) add(word);
+    add(content(KERNEL_HEADER));
+    add(source);
+    return std::string(KERNELS) + "/" + std::to_string(hash) + ".so";
+}
+
+// Keeps a file there, for who looks meanwhile whole or not at all.
+void keep(const std::string &code, const std::string &path) {
+    std::string part = path + "." + std::to_string(getpid()) + "." + std::to_string((uintptr_t)&code);
+    { std::ofstream(part, std::ios::binary) << code; }
+    if (rename(part.c_str(), path.c_str()) != 0) unlink(part.c_str());
 }
 
 // Runs a program, and gives what it prints.
@@ -117,6 +141,12 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
             known = false;
         }
     }
+    std::string kept_path = kept_at(words, definitions + program->source);
+    if (known) program->code = content(kept_path);
+    if (!program->code.empty()) {
+        rmdir(folder);
+        return SUCCESS;
+    }
     // What the conditions leave is found by the preprocessor.
     { std::ofstream(source) << definitions << program->source; }
     std::string kept;
@@ -130,7 +160,7 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
         // Without the flags of a sanitizer, whose runtime the program has.
         if (status == 0) status = run({"c++", "-shared", "-Wl,-Bsymbolic", object, "-o", library}, program->log);
     }
-    if (status == 0) program->code = content(library);
+    if (status == 0) keep(program->code = content(library), kept_path);
     for (auto &file : {source, object, library}) unlink(file.c_str());
     rmdir(folder);
     if (!known) return INVALID_OPTION;

@@ -6,13 +6,14 @@ use std::thread::{self, JoinHandle};
 /// Builds that are under way.
 pub(crate) struct Builds(JoinHandle<()>);
 
-/// Runs these commands one after the other, behind everything else that wants a processor.
+/// Runs these commands, each of which is asked for when its turn has come, one after the other, behind
+/// everything else that wants a processor.
 ///
 /// What goes wrong here is not told: the step builds what is missing, and tells why it cannot. One
 /// that comes to its turn meanwhile waits at cargo's lock of the folder.
-pub(crate) fn build(commands: Vec<Command>) -> Builds {
+pub(crate) fn build(builds: Vec<fn() -> Option<Command>>) -> Builds {
     Builds(thread::spawn(move || {
-        for command in commands {
+        for command in builds.into_iter().filter_map(|build| build()) {
             let _ = behind(&command).status();
         }
     }))

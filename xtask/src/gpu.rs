@@ -39,6 +39,11 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let sanitize = sanitizer.map(|name| format!("-fsanitize={name}"));
     let header = format!("-DKERNEL_HEADER=\"{}\"", source.join("kernel.h").display());
+    // What was compiled before is not of this one, perhaps.
+    let kernels = folder.join("kernels");
+    let _ = fs::remove_dir_all(&kernels);
+    fs::create_dir_all(&kernels).map_err(|error| format!("{}: {error}", kernels.display()))?;
+    let kernels = format!("-DKERNELS=\"{}\"", kernels.display());
     let libraries = [
         ("libcuda.so.1", &["driver.cpp", "card.cpp"][..]),
         ("libnvrtc.so", &["nvrtc.cpp"]),
@@ -50,7 +55,13 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
         let objects: Vec<PathBuf> = objects.collect();
         for (name, object) in sources.iter().zip(&objects) {
             let mut compile = command("c++", &FLAGS);
-            compile.arg(&header).arg("-c").arg(source.join(name)).arg("-o").arg(object);
+            compile
+                .arg(&header)
+                .arg(&kernels)
+                .arg("-c")
+                .arg(source.join(name))
+                .arg("-o")
+                .arg(object);
             match &sanitize {
                 Some(flag) => compile.arg(flag).arg(format!("-DSANITIZE=\"{flag}\"")),
                 None => compile.args(WARNINGS),

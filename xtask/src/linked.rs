@@ -28,6 +28,35 @@ struct OpenMpi {
     libraries: String,
 }
 
+/// The folder in which it is built, in the target folder.
+const FOLDER: &str = "linked";
+
+/// Builds what [`run`] runs, if all that it needs is here.
+pub(crate) fn build() -> Option<Command> {
+    libraries(false);
+    let mpi = open_mpi().filter(|_| has_libclang())?;
+    let mut build = cargo(&["test", "--no-run"]);
+    build.args(options(is_full()));
+    mpi.prepare(&mut build);
+    Some(build)
+}
+
+fn is_full() -> bool {
+    std::env::var_os("SPMD_TEST_FULL").is_some_and(|value| value == "1")
+}
+
+/// The tests, as cargo chooses them.
+fn options(full: bool) -> Vec<&'static str> {
+    let files = FILES.into_iter().chain(full.then_some(LONG_FILE));
+    let files = files.flat_map(|name| ["--test", name]);
+    // These alone: the generator of the bindings needs features of `syn` that the other members
+    // do not need, with which every procedural macro, and all that uses one, would be compiled
+    // again.
+    let packages =
+        ["--package", "spmd-tests", "--package", "spmd-mpi", "--features", "spmd-tests/mpi"];
+    packages.into_iter().chain(["--lib"]).chain(files).collect()
+}
+
 pub(crate) fn run() -> Outcome {
     libraries(false);
     let mut mpi = open_mpi();
@@ -46,7 +75,10 @@ pub(crate) fn run() -> Outcome {
         ));
     };
     println!("Linked with {}", mpi.libraries.trim());
-    let full = std::env::var_os("SPMD_TEST_FULL").is_some_and(|value| value == "1");
+    if let Err(why) = programs::lend_launcher(&built(FOLDER).join("debug")) {
+        return Outcome::failed(why);
+    }
+    let full = is_full();
     let mut commands =
         vec![mpi.build(
             &["clippy", "--package", "spmd-mpi", "--all-targets"],
@@ -80,14 +112,7 @@ impl OpenMpi {
 
     /// The tests; without cargo-nextest each file by itself.
     fn tests(&self, full: bool) -> Result<Vec<Command>, String> {
-        let files = FILES.into_iter().chain(full.then_some(LONG_FILE));
-        let files = files.flat_map(|name| ["--test", name]);
-        // These alone: the generator of the bindings needs features of `syn` that the other members
-        // do not need, with which every procedural macro, and all that uses one, would be compiled
-        // again.
-        let packages =
-            ["--package", "spmd-tests", "--package", "spmd-mpi", "--features", "spmd-tests/mpi"];
-        let options: Vec<&str> = packages.into_iter().chain(["--lib"]).chain(files).collect();
+        let options = options(full);
         if runner::has_nextest() {
             let mut tests = cargo(&["nextest", "run", "--no-fail-fast"]);
             tests.args(["--success-output", "immediate"]).args(options);
@@ -113,13 +138,14 @@ impl OpenMpi {
             .collect())
     }
 
-    /// Lets a command find the library and its launcher.
+    /// Lets a command find the library and its launcher, and build in a folder of its own.
     fn prepare(&self, command: &mut Command) {
         let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let own = self.libraries.split_whitespace().map(PathBuf::from);
         if let Ok(path) = std::env::join_paths(own.chain(std::env::split_paths(&others))) {
             command.env("LD_LIBRARY_PATH", path);
         }
+        command.env("CARGO_TARGET_DIR", built(FOLDER));
         command.env("MPICC", &self.compiler).env("SPMD_TEST_MPI", &self.prefix);
     }
 }

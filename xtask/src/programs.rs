@@ -2,12 +2,13 @@
 //! that the whole workspace has: a part of it by itself would have others, and all that it needs
 //! would be compiled once more.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::tools::{cargo, command, root};
+use crate::tools::{self, built, cargo, command, root};
 
 /// A program of tests.
 pub(crate) struct Program {
@@ -40,6 +41,21 @@ fn program(line: &str) -> Option<Program> {
     let source = PathBuf::from(told["target"]["src_path"].as_str()?);
     let path = PathBuf::from(told["executable"].as_str()?);
     is_test.then_some(Program { source, path })
+}
+
+/// Puts the launcher that other tests use where those look for it that are built in this folder.
+pub(crate) fn lend_launcher(folder: &Path) -> Result<(), String> {
+    let build = tools::watch(cargo(&["build", "--workspace", "--bins", "--examples", "--quiet"]));
+    if let Some(wrong) = build.wrong {
+        return Err(wrong);
+    }
+    let plain = built("debug").join("spmdrun");
+    // A list of its sources would have it built again when they change.
+    let _ = fs::remove_file(folder.join("spmdrun.d"));
+    let copied = fs::create_dir_all(folder)
+        .and_then(|()| fs::copy(&plain, folder.join("spmdrun")))
+        .map_err(|error| format!("copying {}: {error}", plain.display()));
+    copied.map(drop)
 }
 
 /// Those of this folder of the workspace.

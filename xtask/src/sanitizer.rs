@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
-use crate::{gpu, runner};
+use crate::{gpu, programs, runner};
 
 /// Tests of what memory is taken and where variables lie, which the sanitizer changes.
 const UNFIT: [&str; 2] =
@@ -18,7 +18,8 @@ pub(crate) fn run() -> Outcome {
     if !has_runtime(&host, "asan") {
         return Outcome::Skipped("this toolchain has no AddressSanitizer for this machine".into());
     }
-    if let Err(why) = lend_launcher(&host) {
+    // It does nothing that the sanitizer is to see.
+    if let Err(why) = programs::lend_launcher(&built(FOLDER).join(&host).join("debug")) {
         return Outcome::failed(why);
     }
     let left_out: Vec<&str> = UNFIT.iter().chain(long()).copied().collect();
@@ -62,23 +63,6 @@ fn tests_of(name: &str) -> Vec<String> {
         fs::read_dir(tools::root().join(name).join("tests")).into_iter().flatten().flatten();
     let sources = files.map(|file| file.path()).filter(|path| path.is_file());
     sources.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect()
-}
-
-/// Puts the launcher that other tests use where these look for it: it does nothing that the
-/// sanitizer is to see.
-fn lend_launcher(host: &str) -> Result<(), String> {
-    let build = tools::watch(cargo(&["build", "--workspace", "--bins", "--examples", "--quiet"]));
-    if let Some(wrong) = build.wrong {
-        return Err(wrong);
-    }
-    let plain = built("debug").join("spmdrun");
-    let folder = built(FOLDER).join(host).join("debug");
-    // A list of its sources would have it built again when they change.
-    let _ = fs::remove_file(folder.join("spmdrun.d"));
-    let copied = fs::create_dir_all(&folder)
-        .and_then(|()| fs::copy(&plain, folder.join("spmdrun")))
-        .map_err(|error| format!("copying {}: {error}", plain.display()));
-    copied.map(drop)
 }
 
 /// What is built with AddressSanitizer, in the target folder.

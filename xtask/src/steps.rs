@@ -87,7 +87,7 @@ pub(crate) fn run(steps: &[&Step]) -> bool {
     for (at, step) in steps.iter().enumerate() {
         println!("\n=== {}: {}", step.name, step.about);
         if step.waits && builds.is_none() {
-            let later = steps[at..].iter().filter_map(|step| step.ahead?());
+            let later = steps[at..].iter().filter_map(|step| step.ahead);
             builds = Some(ahead::build(later.collect()));
         }
         let begin = Instant::now();

@@ -185,7 +185,7 @@ impl RingWriter {
         Ok(self.full)
     }
 
-    /// Clears the stamps of the lines from here to there that are not yet.
+    /// Clears the stamps of the lines from here to there, where lines begin, that are not yet.
     #[inline]
     fn clear(&mut self, from: u64, to: u64) {
         for line in (from.max(self.cleared)..to).step_by(LINE as usize) {
@@ -210,7 +210,8 @@ impl RingWriter {
     fn clear_ahead(&mut self) {
         let end = self.position;
         if self.cleared == end + LINE {
-            let free = self.head + RING;
+            // The receiver may be within a line.
+            let free = (self.head + RING) / LINE * LINE;
             self.clear(end + LINE, (end + AHEAD).min(free));
         }
     }
