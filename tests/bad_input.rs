@@ -15,7 +15,7 @@ mod support;
 use support::{Ran, finish, spmdrun};
 
 /// What launcher and program speak.
-const PROTOCOL: &str = "5";
+const PROTOCOL: &str = "6";
 /// Set in the processes that these tests start.
 const PROGRAM: &str = "TEST_PROGRAM";
 
@@ -188,8 +188,8 @@ fn arenas_that_are_none() {
 fn a_launcher_that_is_not_understood() {
     let arena = ("SPMD_ARENA_FD", "9");
     for (variables, words) in [
-        (&[arena][..], "an unknown protocol and this program protocol 5"),
-        (&[arena, ("SPMD_PROTOCOL", "0")], "spmdrun speaks protocol 0 and this program protocol 5"),
+        (&[arena][..], "an unknown protocol and this program protocol 6"),
+        (&[arena, ("SPMD_PROTOCOL", "0")], "spmdrun speaks protocol 0 and this program protocol 6"),
         (&[arena, ("SPMD_PROTOCOL", "99")], "install the spmdrun of the program's version of spmd"),
         (&[arena, ("SPMD_PROTOCOL", "new")], "SPMD_PROTOCOL=new is not a protocol version"),
         (&[arena, ("SPMD_PROTOCOL", PROTOCOL)], "the variable SPMD_RANK is not set"),

@@ -51,7 +51,7 @@ fn exchange(ctx: &Comm, count: usize) -> Result<usize> {
 
 #[test]
 fn from_the_third_call_on() -> Result<()> {
-    processes("from_the_third_call_on", 2, &[], |ctx| {
+    processes("from_the_third_call_on", 2, &[("SPMD_SINGLE_COPY", "1")], |ctx| {
         // Nothing is tried out, but what is chosen is noted.
         ctx.internals().try_out(Some(Trial::default()));
         assert_eq!(exchange(ctx, SMALL)?, 0);
@@ -62,6 +62,21 @@ fn from_the_third_call_on() -> Result<()> {
         let copy = ctx.dup()?;
         copy.internals().try_out(Some(Trial::default()));
         assert_eq!(exchange(&copy, LARGE)?, if all { 16 } else { 5 });
+        Ok(())
+    })
+}
+
+/// Which is a matter of the machine: all ranks find the same.
+#[test]
+fn where_it_is_faster() -> Result<()> {
+    processes("where_it_is_faster", 2, &[], |ctx| {
+        ctx.internals().try_out(Some(Trial::default()));
+        assert_eq!(exchange(ctx, SMALL)?, 0);
+        let taken = exchange(ctx, LARGE)?;
+        let shares_cores = std::thread::available_parallelism()?.get() == 1;
+        let expected = if shares_cores { [6, 6] } else { [0, 18] };
+        assert!(expected.contains(&taken), "{taken}");
+        assert_eq!(ctx.allgather_value(taken)?, [taken; 2]);
         Ok(())
     })
 }

@@ -33,7 +33,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let single = !comm.internals().shares_cores() && bytes >= SINGLE_COPY && !wide;
     let default = match fits {
         true => Flat,
-        false if single && comm.internals().reads_private() => SingleCopy,
+        false if single && comm.internals().prefers_private() => SingleCopy,
         false => Chunked,
     };
     let choice = choose(comm, kind, bytes, default, |it| match it {

@@ -95,10 +95,13 @@ const SHARED_SINGLE_COPY: usize = 32 << 10;
 
 fn choose_by_size(comm: &Comm, args: &Args<'_>, bytes: usize) -> Algorithm {
     let fits = bytes <= PAYLOAD;
-    let least = if comm.internals().shares_cores() { SHARED_SINGLE_COPY } else { SINGLE_COPY };
+    let single = match comm.internals().shares_cores() {
+        true => bytes / comm.size() >= SHARED_SINGLE_COPY && comm.internals().reads_private(),
+        false => bytes / comm.size() >= SINGLE_COPY && comm.internals().prefers_private(),
+    };
     let default = match fits {
         true => Flat,
-        false if bytes / comm.size() >= least && comm.internals().reads_private() => SingleCopy,
+        false if single => SingleCopy,
         false => Chunked,
     };
     choose(comm, args.collective.kind, bytes, default, |it| match it {

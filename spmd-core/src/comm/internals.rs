@@ -90,6 +90,11 @@ impl<'a> Internals<'a> {
         self.0.area.reads_private()
     }
 
+    /// And that this is faster than a copy in between.
+    pub fn prefers_private(self) -> bool {
+        self.0.area.prefers_private()
+    }
+
     /// Whether the job has more ranks than cores.
     pub fn shares_cores(self) -> bool {
         self.0.endpoint.world.size() > self.0.endpoint.world.policy.cores

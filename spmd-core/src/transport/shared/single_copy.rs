@@ -4,6 +4,7 @@
 //! launcher's descendants (`PR_SET_PTRACER`). Where the kernel refuses, the caller goes through
 //! the staging area instead.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,29 @@ impl Row {
             [kernel, staged] => (staged < kernel) != self.rows.is_multiple_of(AGAIN),
         };
     }
+}
+
+/// Whether the kernel copies many pages faster than this process, of this world rank, copies them twice,
+/// which depends on the processor and on what virtualises it. Found once, in some hundred microseconds.
+pub(super) fn pays(memory: &Memory, rank: usize) -> bool {
+    const BYTES: usize = 256 << 10;
+    static PAYS: OnceLock<bool> = OnceLock::new();
+    *PAYS.get_or_init(|| {
+        let (from, mut to) = (vec![1u8; BYTES], vec![0u8; BYTES]);
+        let fastest = |copy: &mut dyn FnMut()| {
+            let times = (0..4).map(|_| {
+                let since = Instant::now();
+                copy();
+                since.elapsed()
+            });
+            times.min().unwrap_or_default()
+        };
+        let plain = fastest(&mut || std::hint::black_box(&mut to).copy_from_slice(&from));
+        let by_kernel = fastest(&mut || {
+            read(memory, rank, from.as_ptr() as u64, to.as_mut_ptr(), BYTES);
+        });
+        by_kernel < 2 * plain
+    })
 }
 
 /// Copies `bytes` from `address` in the process of world rank `source`; whether that worked.

@@ -6,14 +6,25 @@ use crate::call::Call;
 use crate::hash::mix;
 use crate::transport::shared::heap::Block;
 
+/// How ranks reach each other's private memory, from worse to better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reach {
+    /// Not at all.
+    None,
+    /// Through the kernel, more slowly than by a copy in between.
+    Slow,
+    /// Through the kernel, faster than that.
+    Fast,
+}
+
 /// Whether the ranks of a communicator may read each other's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     Unknown,
     /// This rank has tried.
-    Tried(bool),
-    /// All ranks know: all may, or not all.
-    Agreed(bool),
+    Tried(Reach),
+    /// All ranks know: the least of all.
+    Agreed(Reach),
 }
 
 /// A communicator's place on the areas of its members, and how far this rank is.
@@ -35,7 +46,7 @@ pub(crate) struct CollectiveArea {
 pub(crate) struct Moment {
     /// The fingerprint of all that were not started.
     history: u64,
-    reads_private: bool,
+    reach: Reach,
 }
 
 impl CollectiveArea {
@@ -51,7 +62,17 @@ impl CollectiveArea {
 
     /// Whether all ranks know that all may read each other's private memory.
     pub(crate) fn reads_private(&self) -> bool {
-        self.reading.get() == Reading::Agreed(true)
+        self.reach() >= Reach::Slow
+    }
+
+    /// And that all do so faster than by a copy in between.
+    pub(crate) fn prefers_private(&self) -> bool {
+        self.reach() == Reach::Fast
+    }
+
+    /// What all ranks know.
+    fn reach(&self) -> Reach {
+        if let Reading::Agreed(reach) = self.reading.get() { reach } else { Reach::None }
     }
 
     /// The number of this rank's next round, and the fingerprint of all calls with this one.
@@ -66,7 +87,7 @@ impl CollectiveArea {
 
     /// What all ranks know that start a call now, between the same others.
     pub(crate) fn moment(&self) -> Moment {
-        Moment { history: self.history.get(), reads_private: self.reads_private() }
+        Moment { history: self.history.get(), reach: self.reach() }
     }
 
     /// A call is started, which all calls that follow tell of.
@@ -78,7 +99,7 @@ impl CollectiveArea {
     /// `start` of those that were started.
     pub(crate) fn follows(&self, moment: Moment, start: u64) {
         self.history.set(mix(self.history.get() ^ mix(moment.history ^ start)));
-        self.reading.set(Reading::Agreed(moment.reads_private));
+        self.reading.set(Reading::Agreed(moment.reach));
     }
 
     /// How many rounds this rank has begun.

@@ -2,13 +2,13 @@
 //! all of them may.
 //!
 //! Every rank says what it knows in each call in which data go through staging areas: at first
-//! nothing, then whether it could read a word of every peer. All look at the same numbers, so all
+//! nothing, then whether it could read a word of every peer, and whether that is fast here. All look at the same numbers, so all
 //! come to the same conclusion in the same call, and choose alike from the next one on.
 
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-use super::place::Reading;
+use super::place::{Reach, Reading};
 use super::round::Round;
 use crate::error::{Error, Result};
 use crate::transport::shared::single_copy;
@@ -21,9 +21,8 @@ const ADDRESS: usize = 6;
 /// How long a rank whose peer's memory is gone waits for the news of what became of that.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// What a rank knows: nothing, or one more than its [`Reach`].
 const NOTHING: u64 = 0;
-const NOT_ALL: u64 = 1;
-const ALL: u64 = 2;
 
 impl Round<'_> {
     /// Before the first meeting of a call of processes: says what this rank knows.
@@ -34,14 +33,8 @@ impl Round<'_> {
         }
         let known = match reading {
             // A rank that is told not to need not try.
-            _ if self.endpoint.world.tuning.single_copy == Some(false) => NOT_ALL,
-            Reading::Tried(all) => {
-                if all {
-                    ALL
-                } else {
-                    NOT_ALL
-                }
-            }
+            _ if self.endpoint.world.tuning.single_copy == Some(false) => 1 + Reach::None as u64,
+            Reading::Tried(reach) => 1 + reach as u64,
             _ => NOTHING,
         };
         self.set_number(KNOWN, known);
@@ -54,19 +47,29 @@ impl Round<'_> {
         if let Reading::Agreed(_) = reading {
             return;
         }
-        let known = |peer: usize| self.number_of(peer, KNOWN);
-        if (0..self.size()).all(|peer| known(peer) != NOTHING) {
-            let all = (0..self.size()).all(|peer| known(peer) == ALL);
-            self.area.reading.set(Reading::Agreed(all));
+        let least = (0..self.size()).map(|peer| self.number_of(peer, KNOWN)).min();
+        if let Some(least) = least.filter(|least| *least != NOTHING) {
+            let all = [Reach::None, Reach::Slow, Reach::Fast];
+            let reach = all.get(least as usize - 1).copied().unwrap_or(Reach::None);
+            self.area.reading.set(Reading::Agreed(reach));
         } else if reading == Reading::Unknown {
             let mut word = [0u8; 8];
+            let world = &self.endpoint.world;
             let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
             let all = peers.all(|peer| {
                 let (rank, address) = (self.scope.here.world(peer), self.number_of(peer, WORD));
-                let memory = &self.endpoint.world.memory;
-                single_copy::read(memory, rank, address, word.as_mut_ptr(), word.len())
+                single_copy::read(&world.memory, rank, address, word.as_mut_ptr(), word.len())
             });
-            self.area.reading.set(Reading::Tried(all));
+            let is_fast = || {
+                let asked = world.tuning.single_copy == Some(true);
+                asked || single_copy::pays(&world.memory, self.endpoint.rank)
+            };
+            let reach = match all {
+                true if is_fast() => Reach::Fast,
+                true => Reach::Slow,
+                false => Reach::None,
+            };
+            self.area.reading.set(Reading::Tried(reach));
         }
     }
 
