@@ -80,8 +80,8 @@ pub struct Library {
     pub functions: Functions,
     /// Those that only some have.
     pub inits: Option<Inits>,
-    /// Whether it says that it takes memory of CUDA's devices, where it says anything.
-    pub takes_devices: bool,
+    /// Whether it takes memory of CUDA's devices, once it is initialised: where it says anything.
+    pub query: Option<Query>,
     pub constants: Constants,
     /// For people: product, version, file.
     pub name: String,
@@ -142,17 +142,16 @@ impl Library {
 /// devices.
 pub const QUERY: &str = "MPIX_Query_cuda_support";
 
-/// What that function, if `query` is one, says.
+type Query = extern "C" fn() -> c_int;
+
+/// That function, if `found` is one.
 ///
 /// # Safety
 /// It has that name.
-pub unsafe fn takes_devices(query: Option<NonNull<c_void>>) -> bool {
-    query.is_some_and(|query| {
-        // SAFETY: the function of that name (this function's contract) has no arguments and gives an
-        // `int`, in all libraries that have it; it may be called before MPI is initialised.
-        let query: extern "C" fn() -> c_int = unsafe { mem::transmute(query) };
-        query() == 1
-    })
+pub unsafe fn query(found: Option<NonNull<c_void>>) -> Option<Query> {
+    // SAFETY: the function of that name (this function's contract) has no arguments and gives an `int`,
+    // in all libraries that have it.
+    found.map(|found| unsafe { mem::transmute::<NonNull<c_void>, Query>(found) })
 }
 
 /// The text that an MPI function writes into a buffer; none if it fails.

@@ -24,6 +24,8 @@ pub struct Mpi {
     handler: Errhandler,
     /// How to go on when processes fail, if that has been asked for.
     survival: Option<Survival>,
+    /// Whether it takes memory of devices.
+    takes_devices: bool,
     /// Whether MPI may be called still.
     open: Mutex<bool>,
     /// Whether the process is being ended by force: then nothing is finalised.
@@ -91,7 +93,9 @@ impl Mpi {
         let several = level >= library.constants.thread_multiple;
         let survival = survival.filter(|survival| several && survival.is_enabled());
         let (open, aborting) = (Mutex::new(true), AtomicBool::new(false));
-        let mpi = Mpi { library, handler, survival, open, aborting };
+        // Before it is initialised, Intel MPI ends the process that asks.
+        let takes_devices = library.query.is_some_and(|query| query() == 1);
+        let mpi = Mpi { library, handler, survival, takes_devices, open, aborting };
         if ours {
             // A program that initialises MPI itself keeps its own choice for these two.
             let calls = mpi.calls()?;
@@ -114,7 +118,7 @@ impl Mpi {
 
     /// Whether it takes memory of devices.
     pub fn takes_devices(&self) -> bool {
-        self.library.takes_devices
+        self.takes_devices
     }
 
     /// How to go on when processes fail, if that has been asked for, and the library for calls

@@ -13,7 +13,7 @@ use spmd_core::{Error, Result};
 use crate::find::{self, Absent};
 use crate::functions::Functions;
 use crate::inits::Inits;
-use crate::library::{Library, QUERY, takes_devices};
+use crate::library::{Library, QUERY, query};
 use crate::named::{file_of, place, product};
 #[cfg(test)]
 pub use constants::constants;
@@ -71,9 +71,9 @@ pub fn load() -> Result<Library> {
     // SAFETY: the same.
     let inits = unsafe { Inits::find(|name| symbol(&loaded, name)) };
     // SAFETY: it is looked up by its name.
-    let takes_devices = unsafe { takes_devices(symbol(&loaded, QUERY)) };
+    let query = unsafe { query(symbol(&loaded, QUERY)) };
     let name = format!("{}, {}", product(&functions), place(&file));
-    Ok(Library { functions, inits, takes_devices, constants: constants::constants(), name })
+    Ok(Library { functions, inits, query, constants: constants::constants(), name })
 }
 
 fn open(file: &Path) -> Result<Loaded> {

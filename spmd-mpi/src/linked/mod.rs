@@ -8,7 +8,7 @@ use spmd_core::{Error, Result};
 
 use crate::functions::Functions;
 use crate::inits::Inits;
-use crate::library::{Library, QUERY, takes_devices};
+use crate::library::{Library, QUERY, query};
 use crate::named::{file_of, place, product};
 use crate::ulfm::symbol;
 pub use counts::{KeptNumbers, Lists, Run};
@@ -32,14 +32,14 @@ pub fn load() -> Result<Library> {
     // handles and counts of its header, where it has these at all.
     let inits = unsafe { Inits::find(find) };
     // SAFETY: it is looked up by its name.
-    let takes_devices = unsafe { takes_devices(find(QUERY)) };
+    let query = unsafe { query(find(QUERY)) };
     let mut name = product(&functions);
     let file = NonNull::new(functions.init_thread as *mut _).and_then(file_of);
     if let Some(file) = file {
         name = format!("{name}, {}", place(&file));
     }
     match constants::constants() {
-        Some(constants) => Ok(Library { functions, inits, takes_devices, constants, name }),
+        Some(constants) => Ok(Library { functions, inits, query, constants, name }),
         None => Err(Error::unavailable(
             name,
             "the program is linked with it, and it is neither of the family of Open MPI \
