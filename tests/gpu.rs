@@ -7,7 +7,8 @@ mod support;
 
 use card::gpu;
 use spmd::prelude::*;
-use spmd_gpu::{Device, DeviceBuffer, GpuError, Local, OnDevice, Staged, probe};
+use spmd_gpu::{Aware, Device, DeviceBuffer, GpuError, Local, OnDevice, Staged, probe};
+use spmd_loopback::Job;
 use spmd_matrix::cases_on_device;
 
 fn everywhere(ranks: usize) -> [Spmd; 2] {
@@ -665,4 +666,50 @@ fn calls_that_go_on_take_device_buffers() -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "run by a_library_that_takes_devices_gets_their_addresses"]
+fn addresses_are_handed_on() -> Result<()> {
+    for (processes, each) in [(2, 1), (3, 1), (2, 2)] {
+        let job = Job::new(processes, each).takes_devices();
+        let job = job.block(|block| block.plane(Aware::new()).plane(Staged::new()));
+        job.run(|ctx| cases_on_device(ctx, false)).results()?;
+    }
+    let told = |job: Job, call: fn(&Ctx) -> Result<()>| {
+        job.block(|block| block.plane(Aware::new())).run(call).results().map(drop)
+    };
+    // By it alone.
+    let moved = |ctx: &Ctx| {
+        let (device, me, n) = (ctx.device()?, ctx.rank() as u16, ctx.size());
+        let mine = device.buffer_from(&vec![me; 20_000])?;
+        let mut all = device.zeros(20_000 * n)?;
+        ctx.allgather(&mine, &mut all)?;
+        let each = (0..n as u16).flat_map(|rank| vec![rank; 20_000]);
+        assert_eq!(all.to_vec()?, each.collect::<Vec<_>>());
+        ctx.broadcast(&mut all, 1)
+    };
+    told(Job::new(3, 1).takes_devices(), moved)?;
+    let folded = |ctx: &Ctx| ctx.allreduce_in_place(&mut ctx.device()?.zeros::<u16>(3)?, Sum);
+    for (job, call, why) in [
+        (Job::new(3, 1).takes_devices(), folded as fn(&Ctx) -> Result<()>, "that move blocks"),
+        (Job::new(3, 1), moved, "does not say that it takes memory of devices"),
+        (Job::new(2, 2).takes_devices(), moved, "processes of one rank each"),
+    ] {
+        let error = told(job, call).expect_err("nobody carries it out").to_string();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    Ok(())
+}
+
+/// Here it reads them as the host, on a stand-in card that lets it.
+#[test]
+fn a_library_that_takes_devices_gets_their_addresses() {
+    if card::stand_in() {
+        let own = std::env::current_exe().expect("a test knows its own path");
+        let mut job = std::process::Command::new(own);
+        job.args(["addresses_are_handed_on", "--exact", "--ignored"]);
+        let ran = support::finish(job.env("SPMD_STANDIN_SHOWN", "1"));
+        assert!(ran.code == Some(0) && ran.out.contains("1 passed"), "{ran:?}");
+    }
 }
