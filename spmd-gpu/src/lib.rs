@@ -8,9 +8,9 @@
 //! What carries the calls out is a plane: [`Nccl`], for ranks with a GPU each, by NVIDIA's library;
 //! [`Local`], for ranks of one process on one device, whose kernels fold all ranks' elements at once, in
 //! the canonical order of `spmd`, so that the bits are those of the host; [`Aware`], for processes that an
-//! MPI library joins which takes memory of devices; or [`Staged`], for all others, by way of the host. A program that names several, as all that [`planes`] gives, has its calls carried
-//! out by the first that can. Messages, windows and calls that give a `Vec` take device buffers by way of
-//! the host in any case.
+//! MPI library joins which takes memory of devices; or [`Staged`], for all others, by way of the host. A
+//! program that names several, as all that [`planes`] gives, has its calls carried out by the first that
+//! can. Messages, windows and calls that give a `Vec` take device buffers by way of the host in any case.
 //!
 //! ```
 //! use spmd_core::{Result, Spmd, op::Sum};

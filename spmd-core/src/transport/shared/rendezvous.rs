@@ -269,10 +269,11 @@ impl RendezvousReceive {
         let address = rendezvous.address.load(Relaxed);
         let begun = rendezvous.filled.load(Acquire) > 0;
         let asked = endpoint.world.tuning.single_copy == Some(true);
-        let waits = || rendezvous.waits.load(Relaxed) != 0 && !begun;
-        // Nobody has said which way, and the sender has not chosen either.
-        let open = !asked && address != 0 && waits() && endpoint.may_be_read(bytes);
-        let reads = if open { endpoint.paces.begin() } else { asked && address != 0 };
+        let may = address != 0 && (asked || !begun && endpoint.may_be_read(bytes));
+        // Which way is faster counts where the sender waits behind other messages. One that is about to
+        // stage this one may compute after the first pieces: what is read needs it no more.
+        let open = may && !asked && rendezvous.waits.load(Relaxed) != 0;
+        let reads = may && (!open || endpoint.paces.begin());
         ack.drained.store(if reads { NOT_STAGED as u64 } else { 0 }, Relaxed);
         let admitted = access::announce(&ack.reading, number, &rendezvous.withdrawn);
         let result = (|| {
@@ -338,11 +339,11 @@ impl RendezvousReceive {
             }
             Ok(true)
         })();
-        // In this order: the sender uses the rendezvous again when it sees the second, and another
-        // thread of this rank may then announce itself in the first.
         if open {
             endpoint.paces.end(if matches!(result, Ok(true)) { bytes } else { 0 });
         }
+        // In this order: the sender uses the rendezvous again when it sees the second, and another
+        // thread of this rank may then announce itself in the first.
         ack.reading.store(0, Release);
         ack.finished.store(number, Release);
         endpoint.world.publish();

@@ -15,13 +15,13 @@ use super::memory::Memory;
 /// How fast long messages come, by the kernel or through staging areas: which is faster depends on the
 /// processor, on what virtualises it, and on what senders do, by a factor of 1.5 either way.
 ///
-/// Some in a row come the same way, until none is under way: those that are under way at a time share it, so
+/// Those of a batch come the same way, until none is under way: those that are under way at a time share it, so
 /// that the time of one says nothing.
 #[derive(Default)]
-pub(super) struct Paces(Mutex<Row>);
+pub(super) struct Paces(Mutex<Batch>);
 
 #[derive(Default)]
-struct Row {
+struct Batch {
     staged: bool,
     /// When the first one began.
     since: Option<Instant>,
@@ -29,39 +29,39 @@ struct Row {
     /// How many have come, and their bytes.
     come: u64,
     bytes: u64,
-    /// Picoseconds a byte, about, of the last rows by the kernel and staged; 0 if there were none.
+    /// Picoseconds a byte, about, of the last batches by the kernel and staged; 0 if there were none.
     paces: [u64; 2],
-    rows: u64,
+    batches: u64,
 }
 
-/// Messages in a row, at least.
-const ROW: u64 = 4;
-/// Of so many rows one goes the way that was slower, as that may have changed.
+/// Messages of a batch, at least.
+const BATCH: u64 = 4;
+/// Of so many batches one goes the way that was slower, as that may have changed.
 const AGAIN: u64 = 8;
 
 impl Paces {
     /// Begins a message: whether it is to come by the kernel. [`Paces::end`] is its end.
     pub(super) fn begin(&self) -> bool {
-        let mut row = self.0.lock();
-        row.since.get_or_insert_with(Instant::now);
-        row.under_way += 1;
-        !row.staged
+        let mut batch = self.0.lock();
+        batch.since.get_or_insert_with(Instant::now);
+        batch.under_way += 1;
+        !batch.staged
     }
 
     /// So many bytes of a message have come, none if it was given up.
     pub(super) fn end(&self, bytes: usize) {
-        let mut row = self.0.lock();
-        row.under_way -= 1;
-        row.come += u64::from(bytes > 0);
-        row.bytes += bytes as u64;
-        if row.come >= ROW && row.under_way == 0 {
-            let time = row.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-            row.end(time);
+        let mut batch = self.0.lock();
+        batch.under_way -= 1;
+        batch.come += u64::from(bytes > 0);
+        batch.bytes += bytes as u64;
+        if batch.come >= BATCH && batch.under_way == 0 {
+            let time = batch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            batch.end(time);
         }
     }
 }
 
-impl Row {
+impl Batch {
     /// All of it have come in this time: which way does the next one go?
     fn end(&mut self, time: Duration) {
         let pace = &mut self.paces[usize::from(self.staged)];
@@ -69,11 +69,11 @@ impl Row {
         // The first ones touch memory that nobody has used: what is better later counts at once.
         *pace = if *pace == 0 { now } else { now.min((3 * *pace + now) / 4) };
         (self.come, self.bytes) = (0, 0);
-        self.rows += 1;
+        self.batches += 1;
         self.staged = match self.paces {
             [0, _] => false,
             [_, 0] => true,
-            [kernel, staged] => (staged < kernel) != self.rows.is_multiple_of(AGAIN),
+            [kernel, staged] => (staged < kernel) != self.batches.is_multiple_of(AGAIN),
         };
     }
 }
@@ -140,18 +140,18 @@ mod tests {
 
     #[test]
     fn the_faster_way_is_taken() {
-        let mut row = Row::default();
+        let mut batch = Batch::default();
         let mut staged = |slow_kernel: bool| {
             let staged = (0..80).filter(|_| {
-                let way = row.staged;
-                row.bytes = ROW << 20;
-                row.end(Duration::from_micros(if way == slow_kernel { 100 } else { 150 }));
+                let way = batch.staged;
+                batch.bytes = BATCH << 20;
+                batch.end(Duration::from_micros(if way == slow_kernel { 100 } else { 150 }));
                 way
             });
             staged.count()
         };
         // One that becomes the slower one is found out soon, one that becomes the faster one after
-        // some rows.
+        // some batches.
         assert!(staged(true) > 60);
         assert!(staged(false) < 30);
         assert!(staged(true) > 50);
