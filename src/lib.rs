@@ -67,6 +67,7 @@ pub use spmd_core::{
 pub use spmd_core::{buffer, element, error, op};
 #[cfg(feature = "gpu")]
 pub use spmd_gpu as gpu;
+pub use spmd_tasks::{self as tasks, Task, Tasks};
 
 /// Which algorithm carries out which call, as [`Spmd::force`] takes them.
 pub mod algorithm {
@@ -151,9 +152,10 @@ pub mod prelude {
         ReduceInit, ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests,
         ReduceScatterStart, ReduceStart, Replace, Request, RequestScope, Requests, Result, Scan,
         ScanInit, ScanRequests, ScanStart, Scatter, ScatterInit, ScatterRequests, ScatterStart,
-        Split, Spmd, Status, Sum, Topology, Window, Windows, dims_create, rank_println, run, spmd,
-        spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce, spmd_size, strided,
-        strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some,
+        Split, Spmd, Status, Sum, Task, Tasks, Topology, Window, Windows, dims_create,
+        rank_println, run, spmd, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank,
+        spmd_reduce, spmd_size, strided, strided_mut, subarray, subarray_mut, wait_all, wait_any,
+        wait_some,
     };
 }
 

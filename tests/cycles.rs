@@ -15,11 +15,13 @@ use spmd::prelude::*;
 mod expect;
 #[path = "cycles/through_started.rs"]
 mod through_started;
+#[path = "cycles/through_tasks.rs"]
+mod through_tasks;
 
 use expect::mistake;
 
 fn main() {
-    let tests: [(&str, fn()); 21] = [
+    let tests: [(&str, fn()); 26] = [
         ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
         ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
         ("rows_against_columns", rows_against_columns),
@@ -47,6 +49,11 @@ fn main() {
         ("after_requests_that_were_awaited", after_requests_that_were_awaited),
         ("a_thread_that_is_joined", a_thread_that_is_joined),
         ("a_thread_that_is_joined_and_computes", a_thread_that_is_joined_and_computes),
+        ("a_task_that_waits_for_a_message", through_tasks::a_task_that_waits_for_a_message),
+        ("tasks_that_wait_for_each_other", through_tasks::tasks_that_wait_for_each_other),
+        ("tasks_at_the_end_of_a_block", through_tasks::tasks_at_the_end_of_a_block),
+        ("tasks_that_borrow", through_tasks::tasks_that_borrow),
+        ("tasks_that_take_their_time", through_tasks::tasks_that_take_their_time),
     ];
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);

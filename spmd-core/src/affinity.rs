@@ -35,6 +35,19 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
     Vec::new()
 }
 
+/// Cores that the first thread of this process may use.
+#[cfg(target_os = "linux")]
+pub(crate) fn cores_of_process() -> Vec<usize> {
+    let first = Some(rustix::process::getpid());
+    let set = rustix::thread::sched_getaffinity(first).unwrap_or_default();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn cores_of_process() -> Vec<usize> {
+    Vec::new()
+}
+
 /// Binds the calling thread to these cores; none, or some that it may not use, are ignored, as
 /// binding is only about speed.
 pub(crate) fn bind_to(cores: &[usize]) {

@@ -72,10 +72,11 @@ pub enum Kind {
     Write,
     Aggregate,
     Free,
+    Fetch,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 55] = [
+    const ALL: [(Kind, &'static str); 56] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -131,6 +132,7 @@ impl Kind {
         (Kind::Write, "write"),
         (Kind::Aggregate, "aggregate"),
         (Kind::Free, "free"),
+        (Kind::Fetch, "fetch"),
     ];
 
     /// The name of the method.
@@ -386,7 +388,7 @@ pub(crate) struct Description<'a> {
     pub(crate) tag: Option<u32>,
     pub(crate) file: &'a str,
     pub(crate) line: u32,
-    /// The call that made the communicator, if it is not the block's own.
+    /// The call that made the communicator, if it is not the block's own; the task that is fetched.
     pub(crate) origin: Option<&'a str>,
 }
 
@@ -432,7 +434,8 @@ impl fmt::Display for Description<'_> {
             write!(f, " with tag {tag}")?;
         }
         write!(f, " at {}:{}", self.file, self.line)?;
-        self.origin.map_or(Ok(()), |origin| write!(f, " on the communicator of {origin}"))
+        let of = if self.kind == Kind::Fetch { "of" } else { "on the communicator of" };
+        self.origin.map_or(Ok(()), |origin| write!(f, " {of} {origin}"))
     }
 }
 

@@ -123,7 +123,7 @@ impl Deref for Ctx {
 
 /// Gives the communicator of the rank that runs here to `f`, for code without a `ctx`.
 ///
-/// Errors: no rank runs here: outside a block, or on a thread that a rank has started.
+/// Errors: no rank runs here: outside a block, in a task, or on a thread that a rank has started.
 ///
 /// ```
 /// # use spmd_core::{Result, spmd, with_current};
@@ -135,17 +135,20 @@ impl Deref for Ctx {
 /// # Ok::<(), spmd_core::Error>(())
 /// ```
 pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
-    current::with(|current| match current {
-        Some(current) => {
-            // SAFETY: only `Present::enter` makes a rank the one that runs here, by a pointer to
-            // itself, which it borrows as long as that holds.
-            let present = unsafe { &*current.above().cast::<Present>() };
-            f(&present.ctx.comm)
-        }
+    current::with_rank(|current| match current {
+        Some(current) => f(comm_of(current)),
         None => Err(Error::argument(
             "no rank runs on this thread: call this inside spmd(..) or spmd::run(..), on the \
-             rank's own thread"
+             rank's own thread and in no task"
                 .into(),
         )),
     })
+}
+
+/// The communicator of a rank that runs here, whatever it does there.
+pub(crate) fn comm_of(current: &Current) -> &Comm {
+    // SAFETY: only `Present::enter` makes a rank the one that runs here, by a pointer to itself, which
+    // it borrows as long as that holds: at least as long as `current` is given out.
+    let present = unsafe { &*current.above().cast::<Present>() };
+    &present.ctx.comm
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::null;
 
 use crate::locals::{self, Locals};
-use crate::wait::{current, scheduler, set_current};
+use crate::wait::{current, scheduler, set_current, task};
 
 /// A rank as it runs its closure: what `wait/current.rs` points to meanwhile.
 pub(crate) struct Current {
@@ -43,6 +43,11 @@ impl Current {
     pub(crate) fn is_of<T>(&self, end: &T) -> bool {
         std::ptr::eq(self.end, (&raw const *end).cast())
     }
+}
+
+/// Gives the rank that runs here to `f`, if one does, and no task.
+pub(crate) fn with_rank<R>(f: impl FnOnce(Option<&Current>) -> R) -> R {
+    with(|current| f(current.filter(|_| task().is_null())))
 }
 
 /// Leaves the rank again when dropped.
@@ -88,7 +93,7 @@ pub(crate) fn unnamed() -> Option<usize> {
 
 /// Gives the values of the rank that runs here to `f`, or those of this thread.
 pub(crate) fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
-    with(|current| match current {
+    with_rank(|current| match current {
         Some(current) => f(&current.locals),
         None => locals::with_thread(f),
     })

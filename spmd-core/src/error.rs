@@ -8,13 +8,14 @@ mod details;
 use std::fmt;
 use std::io;
 use std::panic::Location;
+use std::sync::Arc;
 
 use crate::call::Call;
 use crate::fault::Fault;
 pub use details::{
-    Argument, Boot, Corrupt, ElementType, Epoch, Length, Library, MixedPlaces, Panicked,
-    PeerFailed, RankOutOfRange, Reentrant, Serialize, Stopped, System, Timeout, Truncated,
-    Unavailable, Unreceived, User,
+    Argument, Boot, Cancelled, Corrupt, ElementType, Epoch, Length, Library, MixedPlaces, Panicked,
+    PeerFailed, RankOutOfRange, Reentrant, Serialize, Stopped, System, TaskFailed, Timeout,
+    Truncated, Unavailable, Unreceived, User,
 };
 
 /// What the calls of this library return, and a rank's closure.
@@ -94,6 +95,10 @@ pub enum Error {
     Library(Box<Library>),
     /// A value could not be turned into bytes or back (the `_object` calls).
     Serialize(Box<Serialize>),
+    /// A task, or one that it needs, has returned an error or panicked. The rank lives on.
+    TaskFailed(Box<TaskFailed>),
+    /// A task, or one that it needs, was cancelled.
+    Cancelled(Box<Cancelled>),
     /// An error of the program itself, carried by `?` or [`Error::user`].
     User(Box<User>),
 }
@@ -121,6 +126,8 @@ impl Error {
             Error::System(it) => &**it,
             Error::Library(it) => &**it,
             Error::Serialize(it) => &**it,
+            Error::TaskFailed(it) => &**it,
+            Error::Cancelled(it) => &**it,
             Error::User(it) => &**it,
         }
     }
@@ -202,6 +209,7 @@ impl Error {
         match self {
             Error::PeerFailed(it) => Some(&it.fault),
             Error::Stopped(it) => Some(&it.fault),
+            Error::TaskFailed(it) => it.fault.as_ref(),
             _ => None,
         }
     }
@@ -265,6 +273,23 @@ impl Error {
     #[cold]
     pub fn serialize(call: &Call<'_>, reason: String) -> Error {
         Error::Serialize(Box::new(Serialize { call: call.to_string(), reason }))
+    }
+
+    /// That a task failed, with what it returned or said in a panic.
+    #[cold]
+    pub fn task_failed(
+        (task, dependent): (String, Option<String>),
+        message: String,
+        source: Option<Arc<Error>>,
+    ) -> Error {
+        let fault = source.as_ref().and_then(|error| error.fault().cloned());
+        let source = source.map(|error| error as Arc<dyn std::error::Error + Send + Sync>);
+        Error::TaskFailed(Box::new(TaskFailed { task, dependent, message, fault, source }))
+    }
+
+    #[cold]
+    pub fn cancelled((task, dependent): (String, Option<String>)) -> Error {
+        Error::Cancelled(Box::new(Cancelled { task, dependent }))
     }
 
     #[cold]

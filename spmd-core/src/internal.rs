@@ -12,12 +12,17 @@ pub use crate::comm::{
 pub use crate::copy::{copy_around, copy_from_peer};
 pub use crate::dispatch::dispatch;
 pub use crate::op::{ErasedOp, Native, canonical_split, fold_ranks};
+pub use crate::panics::{discard, panic_text};
 pub use crate::plane::Plane;
+pub use crate::tasks::{
+    ProcessWorkers, bind_to_process, cannot_wait, wait_for_borrowers, wait_for_task,
+};
 pub use crate::transport::cluster::Leader;
 pub use crate::transport::cluster::one_sided::Pattern;
 pub use crate::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessBlocks};
 pub use crate::transport::shared::collective::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 pub use crate::transport::shared::window::{Mode, words};
-pub use crate::transport::shared::{Common, packed_if_apart};
-pub use crate::wait::in_operation;
+pub use crate::transport::shared::{Common, RankTasks, packed_if_apart};
+pub use crate::wait::tasks::{Sleeper, TaskFeed, TaskStacks, TaskWorker, stack_left};
+pub use crate::wait::{as_task, in_operation, task};

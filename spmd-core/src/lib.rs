@@ -46,6 +46,7 @@ mod settings;
 mod shared_alloc;
 mod shared_buf;
 mod sync;
+mod tasks;
 mod text;
 mod trace_file;
 pub mod transport;

@@ -36,7 +36,7 @@ pub(crate) fn note_panics() {
 }
 
 /// What a panic said, as far as it is text, and where, if it was just caught on this thread.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
     with_place(text_of(payload))
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn error_text(error: &dyn Display) -> String {
 
 /// Drops what a panic carried, after its text was taken. If that panics as well, the rank has
 /// failed by the first panic, wherever it runs.
-pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+pub fn discard(payload: Box<dyn Any + Send>) {
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     // To drop that one might panic again.
     dropped.unwrap_or_else(std::mem::forget);

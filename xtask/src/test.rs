@@ -71,13 +71,14 @@ fn clippy() -> Outcome {
 }
 
 fn layers() -> Outcome {
-    const ROOTS: [&str; 10] = [
+    const ROOTS: [&str; 11] = [
         "spmd-core/src/lib.rs",
         "spmd-collectives/src/lib.rs",
         "spmd-derive/src/lib.rs",
         "spmd-mpi/src/lib.rs",
         "spmd-loopback/src/lib.rs",
         "spmd-gpu/src/lib.rs",
+        "spmd-tasks/src/lib.rs",
         "spmd-perf/src/main.rs",
         "launcher/src/lib.rs",
         "xtask/src/main.rs",

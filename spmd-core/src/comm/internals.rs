@@ -13,8 +13,10 @@ use crate::error::Result;
 use crate::group::{Group, Scope};
 use crate::mode::Mode;
 use crate::transport::fabric::ProcessGroup;
+use crate::transport::shared::Endpoint;
 use crate::transport::shared::collective::{CollectiveArea, FLAT, Round};
 use crate::transport::shared::contexts::{CONTEXT_STEP, RANK_BITS};
+use crate::wait::tasks::Sleeper;
 
 /// A communicator as verbs, planes and measurements see it: rounds on the arena, choices of
 /// algorithms, parts of it. It may change with every version.
@@ -30,6 +32,23 @@ impl Comm {
     #[must_use]
     pub fn internals(&self) -> Internals<'_> {
         Internals(self)
+    }
+}
+
+impl<'a> Internals<'a> {
+    /// This rank's end of the arena.
+    pub(crate) fn endpoint(self) -> &'a Arc<Endpoint> {
+        &self.0.endpoint
+    }
+
+    /// Waits for something that tasks of this rank do, on the communicator of its block.
+    pub(crate) fn wait_for_tasks(
+        self,
+        call: (&Call<'_>, Option<&str>),
+        sleeper: &Sleeper,
+        done: impl FnMut() -> bool,
+    ) -> Result<()> {
+        self.0.endpoint.wait_for_tasks(&self.0.scope, call, sleeper, done)
     }
 }
 

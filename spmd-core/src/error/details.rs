@@ -1,6 +1,7 @@
 //! What each kind of error tells: a struct for each, which may get more fields.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(doc)]
@@ -30,6 +31,38 @@ pub struct Panicked {
     pub rank: usize,
     /// What it said.
     pub message: String,
+}
+
+/// What [`Error::TaskFailed`] tells.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[error("{}{task} failed: {message}", before(dependent))]
+pub struct TaskFailed {
+    /// The task that failed first, with the line that spawned it.
+    pub task: String,
+    /// The task that was asked for, where it is another one, which needs that.
+    pub dependent: Option<String>,
+    /// What it returned, or what it said in a panic.
+    pub message: String,
+    /// The fault that stopped it, if it was one.
+    pub fault: Option<Fault>,
+    /// The error that it returned; none after a panic.
+    pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What [`Error::Cancelled`] tells.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("{}{task} was cancelled", before(dependent))]
+pub struct Cancelled {
+    /// The task that was cancelled, with the line that spawned it.
+    pub task: String,
+    /// The task that was asked for, where it is another one, which needs that.
+    pub dependent: Option<String>,
+}
+
+fn before(dependent: &Option<String>) -> String {
+    dependent.as_ref().map_or_else(String::new, |it| format!("{it} did not run: "))
 }
 
 /// What [`Error::Stopped`] tells.

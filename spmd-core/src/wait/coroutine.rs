@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use corosensei::Yielder;
 
 use super::current::is_started;
+use super::name::Name;
 use super::ready::{LocalSet, SharedSet};
 
 /// Why a suspended coroutine runs again.
@@ -53,7 +54,7 @@ impl Worker {
         Worker { ready, thread, number: AtomicI32::new(0) }
     }
 
-    fn unpark(&self) {
+    pub(super) fn unpark(&self) {
         // A worker makes its thread known before it first sleeps.
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -72,6 +73,8 @@ pub(super) struct RunningCoroutine {
 pub(super) struct Local {
     pub(super) worker: Arc<Worker>,
     pub(super) ready: LocalSet,
+    /// Those that look again on every pass.
+    pub(super) polling: LocalSet,
     pub(super) running: Cell<RunningCoroutine>,
     pub(super) now: Cell<Instant>,
     #[cfg(target_os = "linux")]
@@ -83,7 +86,7 @@ pub(super) struct Local {
 pub(super) struct StackFacts {
     pub(super) guards: super::stack::Guards,
     pub(super) size: usize,
-    pub(super) first_rank: usize,
+    pub(super) first: Name,
 }
 
 thread_local! {
@@ -96,10 +99,11 @@ thread_local! {
     static OF_THREAD: Local = Local {
         worker: Arc::new(Worker::new(1)),
         ready: LocalSet::new(1),
+        polling: LocalSet::new(1),
         running: Cell::new(RunningCoroutine { slot: 0, yielder: ptr::null() }),
         now: Cell::new(Instant::now()),
         #[cfg(target_os = "linux")]
-        stacks: StackFacts { guards: super::stack::Guards::none(), size: 0, first_rank: 0 },
+        stacks: StackFacts { guards: super::stack::Guards::none(), size: 0, first: Name::Task },
     };
 }
 
@@ -150,6 +154,25 @@ impl Local {
         if Local::with(|local| local.now.set(now)).is_none() {
             let _ = OF_THREAD.try_with(|local| local.now.set(now));
         }
+    }
+
+    /// Gives the worker of the coroutine that runs here to `look`.
+    pub(super) fn here<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
+        Local::with(look)
+    }
+
+    /// Whether other coroutines of this worker may go on.
+    pub(super) fn has_others(&self) -> bool {
+        !self.ready.is_empty() || !self.polling.is_empty() || !self.worker.ready.is_empty()
+    }
+
+    /// How much of its stack is left to the coroutine that has something at this address.
+    pub(super) fn stack_left(&self, address: usize) -> usize {
+        #[cfg(target_os = "linux")]
+        return self.stacks.guards.above(address);
+        // What a thread has on other systems, at least, less what is on it already.
+        #[cfg(not(target_os = "linux"))]
+        return address.min(0);
     }
 
     #[inline]
@@ -303,7 +326,10 @@ pub(super) fn overflowed(address: usize) -> Option<super::overflow::Overflow> {
     Local::with(|local| {
         let stacks = &local.stacks;
         stacks.guards.contain(address).then(|| super::overflow::Overflow {
-            rank: stacks.first_rank + local.running.get().slot,
+            who: match stacks.first {
+                Name::Rank(first) => Name::Rank(first + local.running.get().slot),
+                Name::Task => Name::Task,
+            },
             stack_size: stacks.size,
         })
     })

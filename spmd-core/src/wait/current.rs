@@ -1,6 +1,6 @@
-//! What runs on this thread: the rank, as a pointer that means something to the layer above alone,
-//! and the calls that it has started. Both are kept here because ranks that share a thread take
-//! turns where they wait.
+//! What runs on this thread: the rank and the task, as pointers that mean something to layers above
+//! alone, and the calls that were started here. They are kept here because ranks, or tasks, that share
+//! a thread take turns where they wait.
 
 use std::cell::Cell;
 use std::ptr::{dangling, null};
@@ -8,6 +8,8 @@ use std::ptr::{dangling, null};
 thread_local! {
     /// What the layer above knows of who runs on this thread; null if it has said nothing.
     static RANK: Cell<*const ()> = const { Cell::new(null()) };
+    /// What the layer above knows of the task that runs on this thread; null if none does.
+    static TASK: Cell<*const ()> = const { Cell::new(null()) };
     /// What it has started and not ended, as `started.rs` keeps it; null if that is nothing,
     /// [`WITHIN`] in a started call.
     static STARTED: Cell<*const ()> = const { Cell::new(null()) };
@@ -21,6 +23,23 @@ pub(crate) fn current() -> *const () {
 /// Says which rank runs on this thread from now on, and gives what was said before.
 pub(crate) fn set_current(rank: *const ()) -> *const () {
     RANK.replace(rank)
+}
+
+/// The task that runs on this thread; null if none does.
+pub fn task() -> *const () {
+    TASK.get()
+}
+
+/// Runs a task, of which this is known. In it nothing is a rank's own, whoever runs it.
+pub fn as_task<R>(task: *const (), run: impl FnOnce() -> R) -> R {
+    struct Before(*const ());
+    impl Drop for Before {
+        fn drop(&mut self) {
+            TASK.set(self.0);
+        }
+    }
+    let _before = Before(TASK.replace(task));
+    run()
 }
 
 /// What a started call has started: none starts another one, or goes on with it.
@@ -53,6 +72,7 @@ pub(crate) fn is_started() -> bool {
 /// A coroutine begins on this thread, of which nothing has been said.
 pub(super) fn begin() {
     RANK.set(null());
+    TASK.set(null());
     STARTED.set(null());
 }
 
@@ -60,9 +80,10 @@ pub(super) fn begin() {
 /// one.
 #[inline]
 pub(super) fn kept_over<R>(suspension: impl FnOnce() -> R) -> R {
-    let (rank, started) = (RANK.get(), STARTED.get());
+    let (rank, task, started) = (RANK.get(), TASK.get(), STARTED.get());
     let result = suspension();
     RANK.set(rank);
+    TASK.set(task);
     STARTED.set(started);
     result
 }

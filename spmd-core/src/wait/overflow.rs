@@ -10,11 +10,12 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::{io, mem, ptr};
 
+use super::name::Name;
 use super::stack::PooledStack;
 
 /// Whose stack overflowed, and its size in bytes.
 pub(super) struct Overflow {
-    pub(super) rank: usize,
+    pub(super) who: Name,
     pub(super) stack_size: usize,
 }
 
@@ -94,8 +95,13 @@ fn report(overflow: Overflow) {
         message[len..len + bytes.len()].copy_from_slice(bytes);
         len += bytes.len();
     };
-    append(b"virtual rank ");
-    append(Decimal::of(overflow.rank).digits());
+    match overflow.who {
+        Name::Rank(rank) => {
+            append(b"virtual rank ");
+            append(Decimal::of(rank).digits());
+        }
+        Name::Task => append(b"a task"),
+    }
     append(b" overflowed its stack of ");
     append(Decimal::of(overflow.stack_size).digits());
     append(b" bytes; enlarge it with Spmd::new(n).stack_size(bytes) or SPMD_STACK_SIZE=bytes\n");

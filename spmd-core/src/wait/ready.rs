@@ -6,9 +6,9 @@
 //! # Why no wake-up is lost
 //!
 //! A `SharedSet` has a bit per coroutine in `words`, and in `groups` a bit per group of words
-//! that may hold bits, beside the bits `ASLEEP` and `EVERYONE`. A waker sets its bit in a word,
-//! then the bit of the group; a waker of all coroutines sets `EVERYONE` alone. The worker takes
-//! all groups, then the words in them.
+//! that may hold bits, beside the bits `ASLEEP`, `EVERYONE` and `CALLED`. A waker sets its bit in a
+//! word, then the bit of the group; a waker of all coroutines sets `EVERYONE` alone, and who has
+//! something new for the worker `CALLED`. The worker takes all groups, then the words in them.
 //!
 //! - *A bit set in a word is taken.* Its waker sets the group's bit next, and the worker, which
 //!   takes the groups before the words, finds the word later. The waker leaves the group alone
@@ -32,7 +32,9 @@ const BITS: usize = u64::BITS as usize;
 const ASLEEP: u64 = 1 << 63;
 /// All slots are ready, whatever the words say.
 const EVERYONE: u64 = 1 << 62;
-const GROUPS: usize = 62;
+/// There may be something new for the worker, whatever is ready.
+const CALLED: u64 = 1 << 61;
+const GROUPS: usize = 61;
 
 /// The coroutines that other threads have made ready.
 pub(super) struct SharedSet {
@@ -69,6 +71,13 @@ impl SharedSet {
         self.groups.fetch_or(EVERYONE, Ordering::AcqRel) == ASLEEP
     }
 
+    /// Tells the worker that there may be something new for it. Where it returns true, the worker
+    /// sleeps and the caller must unpark it.
+    #[must_use]
+    pub(super) fn call(&self) -> bool {
+        self.groups.fetch_or(CALLED, Ordering::AcqRel) == ASLEEP
+    }
+
     /// Whether there may be something to take.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -77,7 +86,7 @@ impl SharedSet {
 
     /// Takes all that is ready, as words of 64 slots. Also ends the sleep. For the worker alone.
     pub(super) fn take(&self, mut each: impl FnMut(usize, u64)) {
-        let mut groups = self.groups.swap(0, Ordering::AcqRel) & !ASLEEP;
+        let mut groups = self.groups.swap(0, Ordering::AcqRel) & !(ASLEEP | CALLED);
         if groups & EVERYONE != 0 {
             words_of(0..self.slots).for_each(|(word, bits)| each(word, bits));
             groups &= !EVERYONE;
@@ -216,12 +225,12 @@ mod tests {
         assert!(set.insert(5));
         assert!(!set.insert(5));
         assert!(!set.insert(slots - 1));
-        assert!(!set.insert(64 * 62));
+        assert!(!set.insert(64 * 61));
         assert!(!set.fall_asleep());
         let mut taken = Vec::new();
         set.take(|word, bits| taken.push((word, bits)));
         taken.sort_unstable();
-        assert_eq!(taken, [(0, 1 << 5), (62, 1), (129, 1 << 63)]);
+        assert_eq!(taken, [(0, 1 << 5), (61, 1), (129, 1 << 63)]);
         assert!(set.is_empty());
         assert!(set.fall_asleep());
     }
@@ -230,7 +239,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use loom::sync::Arc;
-    use loom::sync::atomic::AtomicUsize;
+    use loom::sync::atomic::{AtomicUsize, fence};
     use loom::thread;
 
     use super::*;
@@ -290,6 +299,33 @@ mod loom_tests {
     #[test]
     fn wakers_of_two_groups() {
         wakers_against_worker(&[3, 64]);
+    }
+
+    /// Somebody puts work where the worker looks for it, and calls it if it says that it sleeps.
+    #[test]
+    fn new_work() {
+        check(|| {
+            let set = Arc::new(SharedSet::new(1));
+            let (work, sleeps) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let worker = thread::current();
+            let (its, put, asleep) = (set.clone(), work.clone(), sleeps.clone());
+            thread::spawn(move || {
+                put.store(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                if asleep.load(Ordering::Relaxed) == 1 && its.call() {
+                    worker.unpark();
+                }
+            });
+            while work.load(Ordering::Relaxed) == 0 {
+                sleeps.store(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                if work.load(Ordering::Relaxed) == 0 && set.fall_asleep() {
+                    thread::park();
+                }
+                sleeps.store(0, Ordering::Relaxed);
+                set.take(|_, _| ());
+            }
+        });
     }
 
     /// A waker of all beside the waker of one.

@@ -5,25 +5,27 @@
 //! `Send`.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::ops::Range;
-use std::panic;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::{io, panic};
 
 use super::coroutine::Worker;
 pub use super::coroutine::{
     Home, Resumed, Suspension, coarse_now, current, in_coroutine, slot, suspend, suspend_for,
 };
+use super::name::Name;
 pub use super::stack::DEFAULT_STACK_SIZE;
 use super::stack::StackPool;
 pub use super::worker::Payload;
-use super::worker::{OnDrop, Task, drive};
+use super::worker::{Drive, Feed, OnDrop};
 use crate::error::Error;
 
 /// Looks that an idle worker takes before it gives its core away: about 20 µs. It does so only
 /// where each worker can have a core.
-const SPINS: u32 = 1000;
+pub const SPINS: u32 = 1000;
 
 /// How to run a scheduler of virtual ranks.
 pub struct SchedulerOptions {
@@ -86,9 +88,10 @@ pub fn run(
 ) -> Result<Vec<Option<Payload>>, Error> {
     let ranks = options.ranks;
     let workers = options.workers.clamp(1, ranks.max(1));
-    let mut tasks = Vec::with_capacity(workers);
+    let mut drives = Vec::with_capacity(workers);
     for worker in 0..workers {
-        tasks.push(task(options, ranks_of_worker(ranks, workers, worker), body)?);
+        let its = ranks_of_worker(ranks, workers, worker);
+        drives.push((made(options, its.len())?, its));
     }
     #[cfg(target_os = "linux")]
     super::overflow::install(super::coroutine::overflowed)
@@ -99,7 +102,7 @@ pub fn run(
     let mut panics: Vec<Option<Payload>> = (0..ranks).map(|_| None).collect();
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(workers);
-        for (worker, task) in tasks.into_iter().enumerate() {
+        for (worker, (drive, its)) in drives.into_iter().enumerate() {
             let (start, running) = (&start, &running);
             let spawned = thread::Builder::new()
                 .name(format!("{}{worker}", options.name))
@@ -110,7 +113,7 @@ pub fn run(
                         }
                     });
                     let _kept = (options.bind)(worker);
-                    if *start.wait() { drive(task) } else { Vec::new() }
+                    if *start.wait() { run_ranks(drive, its, options, body) } else { Vec::new() }
                 });
             match spawned {
                 Ok(thread) => threads.push(thread),
@@ -135,20 +138,77 @@ pub fn run(
 }
 
 /// What one worker needs, made before any thread starts so that failures are errors.
-fn task<'a>(
-    options: &'a SchedulerOptions,
-    ranks: Range<usize>,
-    body: &'a (dyn Fn(usize) + Sync),
-) -> Result<Task<'a>, Error> {
-    let worker = Arc::new(Worker::new(ranks.len()));
+fn made(options: &SchedulerOptions, slots: usize) -> Result<Drive, Error> {
+    let worker = Arc::new(Worker::new(slots));
     // One more is for signal handlers.
-    let stacks = StackPool::new(ranks.len() + 1, options.stack_size).map_err(|error| {
+    let stacks = StackPool::new(slots + 1, options.stack_size).map_err(|error| {
         Error::system(
             "reserving the stacks of virtual ranks (fewer ranks or smaller stacks may help)",
             error,
         )
     })?;
-    Ok(Task { worker, ranks, stacks, spins: options.spins, body, missing: &*options.missing })
+    Ok(Drive { worker, stacks, spins: options.spins, slots })
+}
+
+/// The ranks of one worker, each in its slot.
+struct Ranks<'a> {
+    ranks: Range<usize>,
+    body: &'a (dyn Fn(usize) + Sync),
+    /// What is called for a rank without a stack.
+    no_stack: &'a (dyn Fn(usize) + Send + Sync),
+    panics: RefCell<Vec<(usize, Payload)>>,
+}
+
+/// Runs the ranks of a worker on this thread; returns the panics, with their ranks.
+fn run_ranks(
+    drive: Drive,
+    ranks: Range<usize>,
+    options: &SchedulerOptions,
+    body: &(dyn Fn(usize) + Sync),
+) -> Vec<(usize, Payload)> {
+    let ranks = Ranks { ranks, body, no_stack: &*options.missing, panics: RefCell::default() };
+    super::worker::drive(drive, &ranks);
+    ranks.panics.into_inner()
+}
+
+impl Feed for Ranks<'_> {
+    const REUSES: bool = false;
+
+    fn first(&self) -> Name {
+        Name::Rank(self.ranks.start)
+    }
+
+    #[inline]
+    fn has_next(&self, slots: usize) -> bool {
+        slots < self.ranks.len()
+    }
+
+    fn run(&self, slot: usize) {
+        (self.body)(self.ranks.start + slot);
+    }
+
+    fn ended(&self, slot: usize, panic: Option<Payload>) {
+        let panic = panic.map(|payload| (self.ranks.start + slot, payload));
+        self.panics.borrow_mut().extend(panic);
+    }
+
+    fn missing(&self, slot: usize, why: io::Error) {
+        let rank = self.ranks.start + slot;
+        let message =
+            format!("virtual rank {rank} got no stack: {why}; use fewer virtual ranks per process");
+        self.panics.borrow_mut().push((rank, Box::new(message)));
+        (self.no_stack)(rank);
+    }
+
+    fn is_over(&self, slots: usize) -> bool {
+        slots == self.ranks.len()
+    }
+
+    fn may_sleep(&self) -> bool {
+        true
+    }
+
+    fn awake(&self) {}
 }
 
 #[cfg(test)]

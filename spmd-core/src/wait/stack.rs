@@ -256,6 +256,15 @@ mod linux {
             Guards { region: 0..0, stride: 1, guard: 0 }
         }
 
+        /// How many bytes lie between the guard of the stack in which `address` is and that; none in
+        /// no stack.
+        pub(in super::super) fn above(&self, address: usize) -> usize {
+            if !self.region.contains(&address) {
+                return 0;
+            }
+            ((address - self.region.start) % self.stride).saturating_sub(self.guard)
+        }
+
         /// Whether `address` is in one of them. May be asked in a signal handler.
         pub(in super::super) fn contain(&self, address: usize) -> bool {
             self.region.contains(&address)

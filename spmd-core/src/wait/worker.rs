@@ -1,19 +1,18 @@
-//! One worker: an OS thread that runs its coroutines in turn until all have ended.
+//! One worker: an OS thread that runs coroutines in turn, which a [`Feed`] gives it.
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use std::{hint, mem, process, ptr, thread};
+use std::{hint, io, mem, process, ptr, thread};
 
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::coroutine::{ENDED, Local, Resumed, RunningCoroutine, Suspension, Worker};
 use super::current;
+use super::name::Name;
 use super::policy::{POLLED_SPINS, POLLED_YIELDS};
 use super::ready::LocalSet;
 use super::stack::{PooledStack, StackPool};
@@ -35,6 +34,9 @@ const SWEEP_REST: u32 = 8;
 /// What the checks of one coroutine take of a sweep at most: the rest of its time is the program's,
 /// of ranks that could go on.
 const CHECK: Duration = Duration::from_micros(20);
+/// How long a worker sleeps that has no coroutine: with a limit, as no wait of this library is without
+/// one (`blocking.rs`).
+const NOTHING_TO_SWEEP: Duration = Duration::from_secs(60);
 /// The longest sleep while a coroutine polls.
 const POLL: Duration = Duration::from_micros(50);
 /// An idle worker gives its core away this many times before it sleeps.
@@ -44,16 +46,36 @@ const YIELDS: u32 = 10;
 const CLOCK_STRIDE: u32 = 64;
 const CLOCK_LATE: Duration = Duration::from_millis(1);
 
-/// What a worker is to do.
-pub(super) struct Task<'a> {
+/// What a worker runs: coroutines, each in a slot of its own.
+pub(super) trait Feed {
+    /// Whether a slot is used again when its coroutine has ended.
+    const REUSES: bool;
+    /// What a report of an overflow calls the coroutine in the first slot.
+    fn first(&self) -> Name;
+    /// Whether a coroutine is to begin now, where so many slots have been in use.
+    fn has_next(&self, slots: usize) -> bool;
+    /// What the coroutine in this slot does.
+    fn run(&self, slot: usize);
+    /// It has ended, by a panic if there is one.
+    fn ended(&self, slot: usize, panic: Option<Payload>);
+    /// There is no stack for it.
+    fn missing(&self, slot: usize, why: io::Error);
+    /// Whether nothing begins any more, where so many slots have been in use.
+    fn is_over(&self, slots: usize) -> bool;
+    /// The worker is about to sleep: whether it may.
+    fn may_sleep(&self) -> bool;
+    /// It does not, or not any more.
+    fn awake(&self);
+}
+
+/// What a worker is made of.
+pub(super) struct Drive {
     pub(super) worker: Arc<Worker>,
-    pub(super) ranks: Range<usize>,
     pub(super) stacks: StackPool,
     /// How often an idle worker looks again before it gives its core away.
     pub(super) spins: u32,
-    pub(super) body: &'a (dyn Fn(usize) + Sync),
-    /// What is called for a rank without a stack.
-    pub(super) missing: &'a (dyn Fn(usize) + Send + Sync),
+    /// How many coroutines there are at a time.
+    pub(super) slots: usize,
 }
 
 /// Does something when it is dropped.
@@ -65,50 +87,50 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Runs all coroutines of a worker on this thread; returns the panics, with their ranks.
+/// Runs all coroutines of a worker on this thread, until there are no more.
 #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
-pub(super) fn drive(mut task: Task<'_>) -> Vec<(usize, Payload)> {
-    let worker = task.worker.clone();
+pub(super) fn drive(mut drive: Drive, feed: &impl Feed) {
+    let worker = drive.worker.clone();
     let _ended = OnDrop(|| worker.number.store(ENDED, Relaxed));
     // Without one, the thread keeps the one that the standard library gave it.
     #[cfg(target_os = "linux")]
-    let _signal_stack = task.stacks.take().ok().map(super::overflow::SignalStack::enter);
+    let _signal_stack = drive.stacks.take().ok().map(super::overflow::SignalStack::enter);
     // Only `drive` sets it, and it runs once for each worker.
-    let _ = task.worker.thread.set(thread::current());
+    let _ = drive.worker.thread.set(thread::current());
     #[cfg(target_os = "linux")]
-    task.worker.number.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
+    drive.worker.number.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
     let now = Instant::now();
     let local = Local {
-        worker: task.worker.clone(),
-        ready: LocalSet::new(task.ranks.len()),
+        worker: drive.worker.clone(),
+        ready: LocalSet::new(drive.slots),
+        polling: LocalSet::new(drive.slots),
         running: Cell::new(RunningCoroutine { slot: 0, yielder: ptr::null() }),
         now: Cell::new(now),
         #[cfg(target_os = "linux")]
         stacks: super::coroutine::StackFacts {
-            guards: task.stacks.guards(),
-            size: task.stacks.stack_size(),
-            first_rank: task.ranks.start,
+            guards: drive.stacks.guards(),
+            size: drive.stacks.stack_size(),
+            first: feed.first(),
         },
     };
     let runner = Runner {
         local: &local,
-        coroutines: Vec::with_capacity(task.ranks.len()),
-        polling: LocalSet::new(task.ranks.len()),
-        live: task.ranks.len(),
-        panics: Vec::new(),
+        feed,
+        coroutines: Vec::new(),
+        free: Vec::new(),
+        live: 0,
         clock_stride: 1,
         until_clock: 1,
         next_sweep: now + BUSY_SWEEP,
         idle_sweep: IDLE_SWEEP,
         sweep_took: Duration::ZERO,
         sweep_due: false,
-        task,
+        drive,
     };
     // An error of the loop itself must not unwind past coroutines that others can still wake.
     let abort = AbortOnDrop;
-    let panics = local.enter(|| runner.run());
+    local.enter(|| runner.run());
     mem::forget(abort);
-    panics
 }
 
 struct AbortOnDrop;
@@ -119,15 +141,16 @@ impl Drop for AbortOnDrop {
     }
 }
 
-struct Runner<'a> {
-    task: Task<'a>,
+struct Runner<'a, F> {
+    drive: Drive,
+    feed: &'a F,
     local: &'a Local,
     /// Those started so far; `None` where one has ended.
     coroutines: Vec<Option<RankCoroutine>>,
-    polling: LocalSet,
-    /// Those not yet ended.
+    /// Slots that may be used again.
+    free: Vec<usize>,
+    /// Those that have begun and not ended.
     live: usize,
-    panics: Vec<(usize, Payload)>,
     clock_stride: u32,
     until_clock: u32,
     next_sweep: Instant,
@@ -137,10 +160,10 @@ struct Runner<'a> {
     sweep_due: bool,
 }
 
-impl Runner<'_> {
-    fn run(mut self) -> Vec<(usize, Payload)> {
+impl<F: Feed> Runner<'_, F> {
+    fn run(mut self) {
         let mut idle_passes = 0;
-        while self.live > 0 {
+        while self.live > 0 || !self.feed.is_over(self.coroutines.len()) {
             if !self.local.worker.ready.is_empty() {
                 self.take_shared();
             }
@@ -153,12 +176,11 @@ impl Runner<'_> {
                     self.sweep(BUSY_SWEEP);
                     self.next_sweep = Instant::now() + self.pause();
                 }
-            } else if self.live > 0 {
+            } else {
                 self.idle(idle_passes);
                 idle_passes = idle_passes.saturating_add(1);
             }
         }
-        self.panics
     }
 
     fn take_shared(&self) {
@@ -178,7 +200,7 @@ impl Runner<'_> {
 
     fn resume_polling(&mut self) -> bool {
         let (mut from, mut progress) = (0, false);
-        while let Some(slot) = self.polling.take_from(from) {
+        while let Some(slot) = self.local.polling.take_from(from) {
             progress |= self.resume(slot, Resumed::Woken);
             from = slot + 1;
         }
@@ -186,38 +208,45 @@ impl Runner<'_> {
     }
 
     fn start_next(&mut self) -> bool {
-        let slot = self.coroutines.len();
-        if slot == self.task.ranks.len() {
+        if !self.feed.has_next(self.coroutines.len()) {
             return false;
         }
-        let rank = self.task.ranks.start + slot;
-        let stack = match self.task.stacks.take() {
+        let slot = self.free.pop().unwrap_or(self.coroutines.len());
+        if slot == self.drive.slots {
+            return false;
+        }
+        if slot == self.coroutines.len() {
+            self.coroutines.push(None);
+        }
+        let stack = match self.drive.stacks.take() {
             Ok(stack) => stack,
             Err(error) => {
-                let message = format!(
-                    "virtual rank {rank} got no stack: {error}; use fewer virtual ranks per process"
-                );
-                self.panics.push((rank, Box::new(message)));
-                (self.task.missing)(rank);
-                self.coroutines.push(None);
-                self.live -= 1;
+                self.feed.missing(slot, error);
+                self.leaves(slot);
                 return true;
             }
         };
-        let (local, body) = (self.local, self.task.body);
-        // SAFETY: the closure borrows `local` and `body`, which outlive this runner. The runner
+        let (local, feed) = (self.local, self.feed);
+        // SAFETY: the closure borrows `local` and `feed`, which outlive this runner. The runner
         // lets go of a coroutine only when it has ended: `run` goes on until all have, and `drive`
         // aborts the process rather than unwind out of it.
         let coroutine = unsafe {
             RankCoroutine::with_stack_unchecked(stack, move |yielder, _| {
                 local.running.set(RunningCoroutine { slot, yielder });
                 current::begin();
-                catch_unwind(AssertUnwindSafe(|| body(rank))).err()
+                catch_unwind(AssertUnwindSafe(|| feed.run(slot))).err()
             })
         };
-        self.coroutines.push(Some(coroutine));
+        self.coroutines[slot] = Some(coroutine);
+        self.live += 1;
         self.resume(slot, Resumed::Woken);
         true
+    }
+
+    fn leaves(&mut self, slot: usize) {
+        if F::REUSES {
+            self.free.push(slot);
+        }
     }
 
     /// Whether the coroutine did more than to look and poll again. Inlined for the reason given at
@@ -230,15 +259,16 @@ impl Runner<'_> {
         let progress = match coroutine.resume(why) {
             CoroutineResult::Yield(Suspension::Wake) => true,
             CoroutineResult::Yield(Suspension::Poll) => {
-                self.polling.insert(slot);
+                self.local.polling.insert(slot);
                 false
             }
             CoroutineResult::Return(panic) => {
                 if let Some(ended) = entry.take() {
-                    self.task.stacks.give_back(ended.into_stack());
+                    self.drive.stacks.give_back(ended.into_stack());
                 }
-                self.panics.extend(panic.map(|payload| (self.task.ranks.start + slot, payload)));
+                self.feed.ended(slot, panic);
                 self.live -= 1;
+                self.leaves(slot);
                 true
             }
         };
@@ -278,22 +308,29 @@ impl Runner<'_> {
             self.sweep(self.idle_sweep.max(self.sweep_took));
         } else if passes - spins < self.yields() {
             thread::yield_now();
-        } else if self.local.worker.ready.fall_asleep() {
-            let limit = self.next_sweep - now;
-            let polls = !self.polling.is_empty();
-            thread::park_timeout(if polls { limit.min(POLL) } else { limit });
-            self.take_shared();
-            self.local.now.set(Instant::now());
+        } else {
+            if self.feed.may_sleep() && self.local.worker.ready.fall_asleep() {
+                let limit = if self.live == 0 { NOTHING_TO_SWEEP } else { self.next_sweep - now };
+                let polls = !self.local.polling.is_empty();
+                thread::park_timeout(if polls { limit.min(POLL) } else { limit });
+                self.take_shared();
+                self.local.now.set(Instant::now());
+            }
+            self.feed.awake();
         }
     }
 
     fn spins(&self) -> u32 {
-        if self.polling.is_empty() { self.task.spins } else { self.task.spins.min(POLLED_SPINS) }
+        if self.local.polling.is_empty() {
+            self.drive.spins
+        } else {
+            self.drive.spins.min(POLLED_SPINS)
+        }
     }
 
     /// How often to give the core away before it sleeps: nobody wakes it for what is polled.
     fn yields(&self) -> u32 {
-        if self.polling.is_empty() { YIELDS } else { POLLED_YIELDS }
+        if self.local.polling.is_empty() { YIELDS } else { POLLED_YIELDS }
     }
 
     /// Resumes all that are suspended, whether woken or not.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The crates, in the order in which one builds on another.
-const CRATES: [&str; 4] = ["spmd-core", "spmd-collectives", "spmd-gpu", "spmd"];
+const CRATES: [&str; 5] = ["spmd-core", "spmd-collectives", "spmd-gpu", "spmd-tasks", "spmd"];
 
 /// This toolchain writes another format.
 const SKIPPED: u8 = 3;

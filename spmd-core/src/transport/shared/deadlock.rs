@@ -219,12 +219,14 @@ impl Endpoint {
     /// Shows who besides the waits on record may use a communicator of this rank: one that the
     /// program made, on which nobody waits, may be in the hands of any thread of this process.
     /// Where all of these run ranks of this world, or wait for a block to end, these ranks are
-    /// asked.
+    /// asked. A task that waits for another one is not on record: where none can go on, any thread may
+    /// still have its handle.
     pub(super) fn show_idle_agents(&self) {
         let world = &self.world;
-        let who = if self.agents.has_unrecorded() {
+        let tasks = self.tasks.get().filter(|tasks| !tasks.all_over());
+        let who = if self.agents.has_unrecorded() || tasks.is_some_and(|tasks| tasks.may_act()) {
             idle::ANYBODY
-        } else if self.extra_comms.load(Relaxed) <= self.agents.on_extra() {
+        } else if tasks.is_none() && self.extra_comms.load(Relaxed) <= self.agents.on_extra() {
             idle::NOBODY
         } else if world.nobody_else_runs() {
             idle::RANKS

@@ -50,8 +50,12 @@ impl World {
 impl Member {
     /// Numbers the call that makes a communicator, as calls on that one name it.
     pub(crate) fn note_origin(&self, call: &Call<'_>) -> u16 {
-        let text = format!("{} at {}:{}", call.name(), call.site.file(), call.site.line());
-        self.interner.number_of(self.world.memory.text(self.rank), &text)
+        self.number_of(&format!("{} at {}:{}", call.name(), call.site.file(), call.site.line()))
+    }
+
+    /// Numbers a text of this rank.
+    pub(super) fn number_of(&self, text: &str) -> u16 {
+        self.interner.number_of(self.world.memory.text(self.rank), text)
     }
 
     /// Numbers the texts of a call in this rank's table.

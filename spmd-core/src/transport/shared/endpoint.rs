@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -13,6 +13,7 @@ use super::contexts::Contexts;
 use super::departed::Departed;
 use super::member::Member;
 use super::polls::Hopeless;
+use super::rank_tasks::RankTasks;
 use super::ring::RingWriter;
 use super::single_copy::Paces;
 use super::unexpected::UnexpectedMessages;
@@ -42,6 +43,8 @@ pub(crate) struct Endpoint {
     pub(super) condemned: Mutex<Vec<Wait>>,
     /// What carries out the calls that the rank has started in its block, if something does.
     pub(super) helper: Mutex<Option<Arc<HelperThread>>>,
+    /// What runs tasks of the rank, once there have been some.
+    pub(crate) tasks: OnceLock<Arc<dyn RankTasks>>,
     /// Parts of windows that are gone here; at most one for each area.
     pub(crate) retired_parts: Mutex<Vec<Retired>>,
 }
@@ -78,6 +81,7 @@ impl Endpoint {
             told: Mutex::default(),
             condemned: Mutex::default(),
             helper: Mutex::default(),
+            tasks: OnceLock::new(),
             retired_parts: Mutex::default(),
         }
     }

@@ -36,13 +36,16 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Waits until all calls are over that this rank has started and not waited for, at the end of
-    /// its block. Gives what went wrong with the first of them.
+    /// Waits until all tasks and calls are over that this rank has started and not waited for, at the
+    /// end of its block. Gives what went wrong with the first of them.
     pub(crate) fn end_started(
         &self,
         block: u32,
         site: &'static Location<'static>,
     ) -> Option<Outcome> {
+        if let Err(error) = self.end_tasks(block, site) {
+            return Some(Ok(Err(error)));
+        }
         let own = self.of_agent();
         wait::finish(own);
         if !wait::all_over(own) {
@@ -62,6 +65,7 @@ impl Endpoint {
 
     /// Ends them, as this rank has failed: they give up where they wait.
     pub(crate) fn give_up_started(&self) {
+        self.give_up_tasks();
         let own = self.of_agent();
         if !wait::all_over(own) {
             wait::refuse();

@@ -1,0 +1,21 @@
+//! What is said of a task besides its work.
+
+/// Which tasks workers take first, of those that have not begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Priority {
+    /// Before all others.
+    High,
+    /// The last one that a task has spawned first, then in the order in which ranks have spawned them.
+    #[default]
+    Usual,
+    /// When there are no others.
+    Low,
+}
+
+/// What is said of a task besides its work.
+#[derive(Default)]
+pub(crate) struct About {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) priority: Priority,
+}

@@ -1,0 +1,45 @@
+//! Tasks inside the ranks of `spmd`: pieces of work that a rank spawns, that need each other's results,
+//! and that workers of its process carry out while the rank goes on.
+//!
+//! ```
+//! # use spmd_core::{Result, spmd};
+//! use spmd_tasks::Tasks;
+//!
+//! let sums = spmd(2, |ctx| {
+//!     let a = ctx.spawn(|| Ok((0..1000u64).sum::<u64>()));
+//!     let b = ctx.spawn(|| Ok(42));
+//!     let both = ctx.spawn_after((&a, &b), |a, b| Ok(a + b));
+//!     both.fetch().copied()
+//! })?;
+//! assert_eq!(sums, [499_542; 2]);
+//! # Ok::<(), spmd_core::Error>(())
+//! ```
+//!
+//! The ranks of a process share its workers, of which there are as many as its share of cores. A task
+//! that has begun stays on its worker; one that has to wait, for another task or in a call on a
+//! communicator of its own, is suspended, and the worker goes on with others. An error or a panic of a
+//! task is its outcome: what needs it does not run, and [`Task::fetch`] tells what came first.
+
+mod about;
+mod arrivals;
+mod failure;
+mod group;
+mod input;
+mod inputs;
+mod join;
+mod latch;
+mod node;
+mod options;
+mod pool;
+mod scope;
+mod spawn;
+mod task;
+mod work;
+
+pub use about::Priority;
+pub use inputs::Inputs;
+pub use join::join;
+pub use options::{RetriedTask, TaskOptions};
+pub use scope::{Scope, ScopedTask};
+pub use spawn::{Tasks, is_cancelled, scope, spawn, spawn_after, task};
+pub use task::{Completed, Task};

@@ -1,0 +1,449 @@
+//! What a task is made of: its work, then its outcome, and who waits for that.
+
+use std::cell::UnsafeCell;
+use std::mem::{replace, take};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::ptr::{NonNull, null};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+use parking_lot::Mutex;
+use spmd_core::internal::{Sleeper, as_task, task};
+use spmd_core::with_current;
+
+use crate::about::{About, Priority};
+use crate::arrivals::Arrivals;
+use crate::failure::Failure;
+use crate::group::Group;
+
+use crate::pool::{Ask, Job};
+
+/// Somebody carries it out, or has.
+const BEGUN: u32 = 1;
+/// Its outcome is there.
+const OVER: u32 = 1 << 1;
+/// Somebody is to be told of the end.
+const AWAITED: u32 = 1 << 2;
+/// Whoever carries it out may give up.
+const CANCELLED: u32 = 1 << 3;
+/// Nobody has its handle any more.
+const DROPPED: u32 = 1 << 4;
+/// Nobody will use its value.
+const UNUSED: u32 = 1 << 5;
+/// Somebody has been told that it failed.
+const KNOWN: u32 = 1 << 6;
+/// Somebody waits to be the only one who uses its value.
+const TAKEN: u32 = 1 << 7;
+
+/// What a task does.
+pub trait Work: Send {
+    type Value: Send;
+    fn run(self, task: &Header) -> Result<Self::Value, Failure>;
+}
+
+/// What all tasks have, whatever they do.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct Header {
+    state: AtomicU32,
+    /// Tasks that it needs and that are not over; one more while it is made.
+    needs: AtomicU32,
+    /// Who uses its value: its handle, and tasks that need it.
+    users: AtomicU32,
+    awaiting: Mutex<Vec<Awaiting>>,
+    /// There as long as the task is not over: who waits for all that the group counts has it.
+    group: NonNull<Group>,
+    site: &'static Location<'static>,
+    about: Option<Box<About>>,
+}
+
+/// Who is told of the end of a task.
+enum Awaiting {
+    Sleeper(Arc<Sleeper>),
+    /// Where it is known by this number.
+    Arrivals(Arc<Arrivals>, usize),
+    /// A task that needs it.
+    Dependent(Arc<dyn Runnable>),
+}
+
+/// Something to be carried out.
+pub(crate) trait Runnable: Send + Sync {
+    fn header(&self) -> &Header;
+    /// Carries it out here, if nobody does.
+    fn run(&self);
+    fn job(self: Arc<Self>) -> Job;
+}
+
+/// A task with a value of this type.
+pub(crate) trait Valued<T>: Runnable {
+    /// The outcome. The task is over, and the caller uses its value.
+    fn outcome(&self) -> &Result<T, Failure>;
+    /// Takes the outcome away.
+    ///
+    /// # Safety
+    /// The task is over, and nobody but the caller uses its value, now or later.
+    unsafe fn take(&self) -> Result<T, Failure>;
+    /// Frees the value.
+    ///
+    /// # Safety
+    /// [`Header::is_left`] has told the caller to do this, once.
+    unsafe fn free(&self);
+}
+
+// SAFETY: the group may be used from any thread, as long as it is there.
+unsafe impl Send for Header {}
+// SAFETY: as above; all else is.
+unsafe impl Sync for Header {}
+
+impl Header {
+    /// Of a task that the group counts from now on, and that comes to its end by [`Node`].
+    pub(crate) fn new(
+        group: &Arc<Group>,
+        site: &'static Location<'static>,
+        about: Option<Box<About>>,
+    ) -> Header {
+        group.begins_one();
+        Header {
+            state: AtomicU32::new(0),
+            needs: AtomicU32::new(1),
+            users: AtomicU32::new(1),
+            awaiting: Mutex::default(),
+            group: NonNull::from(&**group),
+            site,
+            about,
+        }
+    }
+
+    /// That of the task that runs here, if one does.
+    pub(crate) fn here<'a>() -> Option<&'a Header> {
+        // SAFETY: a task says that it runs here by a pointer to its own header, which is there until it
+        // is over; whoever uses this is called by it.
+        unsafe { task().cast::<Header>().as_ref() }
+    }
+
+    /// The group of a task that is not over.
+    ///
+    /// # Safety
+    /// The task is not over as long as what this gives is used: whoever calls this carries it out, or
+    /// makes it, or is a rank or task of its group that waits.
+    pub(crate) unsafe fn group(&self) -> &Group {
+        // SAFETY: it is there until it counts none of its tasks any more.
+        unsafe { self.group.as_ref() }
+    }
+
+    /// The task, with the line that spawned it.
+    pub(crate) fn described(&self) -> String {
+        let (file, line) = (self.site.file(), self.site.line());
+        match self.about.as_ref().and_then(|about| about.name.as_ref()) {
+            Some(name) => format!("the task {name:?} spawned at {file}:{line}"),
+            None => format!("the task spawned at {file}:{line}"),
+        }
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.about.as_ref().map_or(Priority::Usual, |about| about.priority)
+    }
+
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.load(Acquire) & OVER != 0
+    }
+
+    /// Whether all is there that it needs, and nobody carries it out.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.needs.load(Acquire) == 0 && self.state.load(Acquire) & BEGUN == 0
+    }
+
+    /// Whether whoever carries it out, who calls this, may give up.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // SAFETY: it is not over, as it is being carried out.
+        self.state.load(Relaxed) & CANCELLED != 0 || unsafe { self.group() }.gives_up()
+    }
+
+    /// Makes the caller the one who carries it out.
+    #[inline]
+    fn begin(&self) -> bool {
+        let begun = self.state.load(Relaxed) & BEGUN != 0;
+        !begun && self.state.fetch_or(BEGUN, AcqRel) & BEGUN == 0
+    }
+
+    fn await_end(&self, who: Awaiting) -> bool {
+        let mut awaiting = self.awaiting.lock();
+        awaiting.push(who);
+        // Whoever ends it sees that, and then takes the lock; or has ended it before.
+        let over = self.state.fetch_or(AWAITED, AcqRel) & OVER != 0;
+        if over {
+            awaiting.pop();
+        }
+        !over
+    }
+
+    /// Has this one woken at the end of the task; not, if it is over.
+    pub(crate) fn wakes(&self, sleeper: &Arc<Sleeper>) -> bool {
+        self.await_end(Awaiting::Sleeper(sleeper.clone()))
+    }
+
+    /// Has this one told that the task of this number is over; not, if it is.
+    pub(crate) fn tells(&self, arrivals: &Arc<Arrivals>, number: usize) -> bool {
+        self.await_end(Awaiting::Arrivals(arrivals.clone(), number))
+    }
+
+    /// Forgets who waits there.
+    pub(crate) fn forget_sleeper(&self, sleeper: &Arc<Sleeper>) {
+        let is = |who: &Awaiting| matches!(who, Awaiting::Sleeper(it) if Arc::ptr_eq(it, sleeper));
+        self.awaiting.lock().retain(|who| !is(who));
+    }
+
+    pub(crate) fn forget_arrivals(&self, arrivals: &Arc<Arrivals>) {
+        let is =
+            |who: &Awaiting| matches!(who, Awaiting::Arrivals(it, _) if Arc::ptr_eq(it, arrivals));
+        self.awaiting.lock().retain(|who| !is(who));
+    }
+
+    fn tell_all(&self) {
+        for who in take(&mut *self.awaiting.lock()) {
+            match who {
+                Awaiting::Sleeper(sleeper) => sleeper.wake(),
+                Awaiting::Arrivals(arrivals, number) => arrivals.tell(number),
+                Awaiting::Dependent(task) => has_one_less(task),
+            }
+        }
+    }
+
+    /// Somebody more uses the value.
+    pub(crate) fn is_used(&self) {
+        self.users.fetch_add(1, Relaxed);
+    }
+
+    /// Waits in this place until nobody else uses the value; not, if nobody does. The task is over.
+    pub(crate) fn wakes_when_unshared(&self, sleeper: &Arc<Sleeper>) -> bool {
+        let mut awaiting = self.awaiting.lock();
+        self.state.fetch_or(TAKEN, SeqCst);
+        if self.is_unshared() {
+            return false;
+        }
+        awaiting.push(Awaiting::Sleeper(sleeper.clone()));
+        true
+    }
+
+    /// Whether the caller alone uses the value.
+    pub(crate) fn is_unshared(&self) -> bool {
+        self.users.load(SeqCst) == 1
+    }
+
+    /// One uses the value no more. Whether it is to be freed now, by the caller.
+    #[must_use]
+    pub(crate) fn is_left(&self) -> bool {
+        match self.users.fetch_sub(1, SeqCst) {
+            1 => self.state.fetch_or(UNUSED, AcqRel) & OVER != 0,
+            2 if self.state.load(SeqCst) & TAKEN != 0 => {
+                self.tell_all();
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Nobody has the handle any more, whose end this is. Whether the task was over.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.state.fetch_or(DROPPED, AcqRel) & OVER != 0
+    }
+
+    /// The same, where nobody but the handle used the value of a task that is not over: who ends it
+    /// frees it. Not, if it was over, or others use it.
+    pub(crate) fn is_left_early(&self) -> bool {
+        // Who else uses it has got it from the handle.
+        if self.users.load(Acquire) != 1 {
+            return false;
+        }
+        let state = self.state.load(Relaxed);
+        let left = state | DROPPED | UNUSED;
+        state & OVER == 0 && self.state.compare_exchange(state, left, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Somebody is told that it failed. Whether somebody was before.
+    pub(crate) fn is_known(&self) -> bool {
+        self.state.fetch_or(KNOWN, AcqRel) & KNOWN != 0
+    }
+
+    /// Has it give up, if it asks for that.
+    pub(crate) fn cancel(&self) {
+        self.state.fetch_or(CANCELLED, AcqRel);
+    }
+}
+
+/// The group of the task, or of all tasks of the rank, that runs here.
+pub(crate) fn group_here() -> Arc<Group> {
+    match Header::here() {
+        // SAFETY: it runs here, so it is not over.
+        Some(task) => unsafe { task.group() }.itself(),
+        None => with_current(|comm| Ok(Group::of(comm.internals()).clone()))
+            .unwrap_or_else(|error| Arc::new(Group::refusing(error))),
+    }
+}
+
+/// One of the tasks that this one needs is over: it is carried out after the last.
+fn has_one_less(task: Arc<dyn Runnable>) {
+    if task.header().needs.fetch_sub(1, AcqRel) == 1 {
+        // SAFETY: it is not over, as it has not begun.
+        let pool = unsafe { task.header().group() }.pool.clone();
+        let priority = task.header().priority();
+        pool.put(task.job(), priority);
+    }
+}
+
+/// `dependent`, which is being made, needs `task`.
+pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header) {
+    dependent.header().needs.fetch_add(1, Relaxed);
+    let is_over = !task.await_end(Awaiting::Dependent(dependent.clone()));
+    if is_over {
+        dependent.header().needs.fetch_sub(1, AcqRel);
+    }
+}
+
+/// A task.
+pub(crate) struct Node<W: Work> {
+    header: Header,
+    content: UnsafeCell<Content<W>>,
+}
+
+enum Content<W: Work> {
+    Work(W),
+    Outcome(Result<W::Value, Failure>),
+    Nothing,
+}
+
+// SAFETY: what it does and its value are `Send`. The content is used by one at a time: by who has begun
+// the task until that is over, then by those who use the value: shared by reference only where the
+// value is `Sync` (the bounds of `Task`), and freed by the last one.
+unsafe impl<W: Work> Send for Node<W> {}
+// SAFETY: as above.
+unsafe impl<W: Work> Sync for Node<W> {}
+
+impl<W: Work> Node<W> {
+    pub(crate) fn new(header: Header, work: W) -> Node<W> {
+        Node { header, content: UnsafeCell::new(Content::Work(work)) }
+    }
+
+    /// All is known that it needs: it is carried out once that is there.
+    pub(crate) fn is_made(self: &Arc<Self>, group: &Arc<Group>) {
+        let header = &self.header;
+        // Alone with itself it needs nothing else.
+        if header.needs.load(Acquire) == 1 {
+            header.needs.store(0, Release);
+        } else if header.needs.fetch_sub(1, AcqRel) != 1 {
+            return;
+        }
+        match group.refusal() {
+            None => group.pool.put(self.clone().job(), header.priority()),
+            Some(why) if header.begin() => {
+                let failure = Failure::returned(header.described(), why.clone());
+                self.ends(Err(failure));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Carries it out, by the one who has begun it.
+    fn carry_out(&self) {
+        let header = &self.header;
+        // SAFETY: the caller has begun it, and nobody else uses the content before it is over.
+        let content = unsafe { replace(&mut *self.content.get(), Content::Nothing) };
+        let Content::Work(work) = content else { unreachable!("a task begins once") };
+        let outcome = if header.is_cancelled() {
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+            let task = header.described();
+            Err(dropped.map_or_else(
+                |panic| Failure::panicked(task.clone(), panic),
+                |()| Failure::cancelled(task.clone()),
+            ))
+        } else {
+            let run = || catch_unwind(AssertUnwindSafe(|| work.run(header)));
+            let outcome = as_task((&raw const *header).cast(), run);
+            outcome.unwrap_or_else(|panic| Err(Failure::panicked(header.described(), panic)))
+        };
+        self.ends(outcome);
+    }
+
+    fn ends(&self, outcome: Result<W::Value, Failure>) {
+        let header = &self.header;
+        let failure = outcome.as_ref().err().cloned();
+        // SAFETY: as above; what was there is `Nothing`.
+        unsafe { *self.content.get() = Content::Outcome(outcome) };
+        let before = header.state.fetch_or(OVER, AcqRel);
+        if before & AWAITED != 0 {
+            header.tell_all();
+        }
+        if let Some(failure) = failure
+            && before & (DROPPED | KNOWN) == DROPPED
+        {
+            // SAFETY: the group counts the task until `ends_one`.
+            unsafe { header.group() }.note(&failure, header.described());
+        }
+        if before & UNUSED != 0 {
+            // SAFETY: who left last has found that it was not over.
+            unsafe { self.free() };
+        }
+        // SAFETY: it counts the task, once, until this.
+        unsafe { Group::ends_one(header.group) };
+    }
+
+    /// # Safety
+    /// `job` is the address of a task that [`Arc::into_raw`] has given for this, which has not been
+    /// asked to run.
+    unsafe fn act(job: *const (), ask: Ask) -> *const () {
+        if ask == Ask::Group {
+            // SAFETY: it is there, as it has not been run.
+            return unsafe { &*job.cast::<Node<W>>() }.header.group.as_ptr().cast_const().cast();
+        }
+        // SAFETY: this function's contract.
+        let task = unsafe { Arc::from_raw(job.cast::<Node<W>>()) };
+        task.run();
+        null()
+    }
+}
+
+impl<W: Work> Runnable for Node<W> {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn run(&self) {
+        if self.header.begin() {
+            self.carry_out();
+        }
+    }
+
+    fn job(self: Arc<Self>) -> Job {
+        // SAFETY: the address is for that function, which is called once.
+        unsafe { Job::new(Arc::into_raw(self).cast(), Node::<W>::act) }
+    }
+}
+
+impl<W: Work> Valued<W::Value> for Node<W> {
+    fn outcome(&self) -> &Result<W::Value, Failure> {
+        assert!(self.header.is_over(), "a task has an outcome when it is over");
+        // SAFETY: it is over, so that nobody writes the content but who takes or frees it: after the
+        // last of those who use it, of whom the caller is one.
+        match unsafe { &*self.content.get() } {
+            Content::Outcome(outcome) => outcome,
+            _ => unreachable!("the value is there as long as somebody uses it"),
+        }
+    }
+
+    unsafe fn take(&self) -> Result<W::Value, Failure> {
+        // SAFETY: nobody else uses the content (this function's contract).
+        match unsafe { replace(&mut *self.content.get(), Content::Nothing) } {
+            Content::Outcome(outcome) => outcome,
+            _ => unreachable!("the value is there as long as somebody uses it"),
+        }
+    }
+
+    unsafe fn free(&self) {
+        // SAFETY: nobody uses the content any more (this function's contract).
+        let value = unsafe { replace(&mut *self.content.get(), Content::Nothing) };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+            let task = self.header.described();
+            group_here().note(&Failure::panicked(task.clone(), panic), task);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Tasks that borrow.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use spmd_core::internal::{Call, Kind, cannot_wait};
+use spmd_core::{Error, Result};
+
+use crate::group::Group;
+use crate::node::{Header, Node};
+use crate::task::Handle;
+use crate::work::Once;
+
+/// Where tasks are spawned that borrow: see [`Tasks::scope`](crate::Tasks::scope).
+pub struct Scope<'scope, 'env: 'scope> {
+    group: Arc<Group>,
+    /// As in `std::thread::Scope`: neither lifetime may become another one.
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").finish_non_exhaustive()
+    }
+}
+
+/// A task of a scope.
+pub struct ScopedTask<'scope, T>(Handle<'scope, T>);
+
+impl<T> fmt::Debug for ScopedTask<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = self.0.header();
+        f.debug_tuple("ScopedTask").field(&task.described()).field(&task.is_over()).finish()
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Spawns a task that is over before the scope is left.
+    #[track_caller]
+    pub fn spawn<T, F>(&'scope self, work: F) -> ScopedTask<'scope, T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let header = Header::new(&self.group, Location::caller(), None);
+        let task = Arc::new(Node::new(header, Once(work)));
+        task.is_made(&self.group);
+        ScopedTask(Handle::new(task))
+    }
+}
+
+impl<T> ScopedTask<'_, T> {
+    /// As [`Task::fetch`](crate::Task::fetch).
+    ///
+    /// Errors: as that.
+    #[track_caller]
+    pub fn fetch(&self) -> Result<&T> {
+        self.0.fetch(Location::caller())
+    }
+
+    /// As [`Task::take`](crate::Task::take).
+    ///
+    /// Errors: as that.
+    #[track_caller]
+    pub fn take(self) -> Result<T> {
+        self.0.take(Location::caller())
+    }
+
+    /// Whether it is over, well or not.
+    pub fn is_over(&self) -> bool {
+        self.0.header().is_over()
+    }
+
+    /// As [`Task::cancel`](crate::Task::cancel).
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+/// Runs `f` with a scope, and waits for the end of its tasks.
+pub(crate) fn enter<'env, R>(
+    around: Arc<Group>,
+    site: &'static Location<'static>,
+    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+) -> Result<R> {
+    if cannot_wait() {
+        let why = "a virtual rank, or a task, that is panicking cannot wait for tasks";
+        return Err(Error::argument(format!("scope at {site}: {why}")));
+    }
+    let group = Group::within(around);
+    let scope = Scope { group: group.clone(), _scope: PhantomData, _env: PhantomData };
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    // Nothing leaves this function before that: what is borrowed is there until the tasks are over, and
+    // what their workers free is freed.
+    let finished = group.finish(&Call::new(Kind::Fetch, site));
+    let value = result.unwrap_or_else(|panic| resume_unwind(panic))?;
+    finished?;
+    group.take_failure().map_or(Ok(value), Err)
+}

@@ -1,0 +1,206 @@
+//! Spawning tasks.
+
+use std::panic::Location;
+
+use spmd_core::{Ctx, Result};
+
+use crate::group::Group;
+use crate::inputs::{Inputs, put_after};
+use crate::node::{Header, group_here};
+use crate::options::TaskOptions;
+use crate::scope::{Scope, enter};
+use crate::task::Task;
+use crate::work::Once;
+
+/// Tasks of a rank, for its [`Ctx`]. A task itself spawns others by the functions of the same names
+/// ([`spawn`], [`spawn_after`], [`task`], [`scope`]).
+///
+/// All of them are calls of one rank, in which the others have no part. A task takes with it what it
+/// needs (`move`), and may return anything that is `Send`, or an error. When the rank's closure has
+/// returned, its tasks are still completed; an error or a panic of one that nobody has asked for is
+/// then an error of the rank. If the rank fails, those that have not begun are cancelled.
+///
+/// The idea, and most of the names, are those of Dagger.jl.
+pub trait Tasks {
+    /// Spawns a task: `work` is carried out once, by a worker of this process, or by who fetches the
+    /// task before one has come to it.
+    ///
+    /// Errors, of [`Task::fetch`]: what the task returned or panicked with; the system has refused
+    /// threads for the workers.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::Tasks;
+    ///
+    /// let squares = spmd(2, |ctx| {
+    ///     let me = ctx.rank();
+    ///     let square = ctx.spawn(move || Ok(me * me));
+    ///     // The rank does something else, then asks.
+    ///     square.take()
+    /// })?;
+    /// assert_eq!(squares, [0, 1]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn spawn<T, F>(&self, work: F) -> Task<T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'static,
+        T: Send + 'static;
+
+    /// Spawns a task that needs the values of others, up to eight in a tuple or any number of one type
+    /// in a slice: it is carried out when they are there. If one of them has none, it fails with that
+    /// one's cause, without being carried out.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Task, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let parts: Vec<Task<u64>> = (0..10).map(|i| ctx.spawn(move || Ok(i * i))).collect();
+    ///     let sum = ctx.spawn_after(&parts[..], |parts| Ok(parts.iter().copied().sum::<u64>()));
+    ///     let name = ctx.spawn(|| Ok("squares"));
+    ///     let text = ctx.spawn_after((&name, &sum), |name, sum| Ok(format!("{name}: {sum}")));
+    ///     assert_eq!(text.take()?, "squares: 285");
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn spawn_after<I, F, T>(&self, inputs: I, work: F) -> Task<T>
+    where
+        I: Inputs<F, T>,
+        T: Send + 'static;
+
+    /// A task with a name, a priority, or a number of tries.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Priority, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let urgent = ctx.task().name("urgent").priority(Priority::High).spawn(|| Ok(1));
+    ///     assert_eq!(urgent.take()?, 1);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    fn task(&self) -> TaskOptions;
+
+    /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
+    /// does.
+    ///
+    /// Errors: what `f` returns; what a task has returned or panicked with that nobody has asked for.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::Tasks;
+    ///
+    /// spmd(1, |ctx| {
+    ///     let mut squares = [1, 2, 3, 4];
+    ///     ctx.scope(|s| {
+    ///         for x in &mut squares {
+    ///             s.spawn(move || Ok(*x *= *x));
+    ///         }
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(squares, [1, 4, 9, 16]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn scope<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R>;
+}
+
+impl Tasks for Ctx {
+    #[track_caller]
+    fn spawn<T, F>(&self, work: F) -> Task<T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let site = Location::caller();
+        Task::put(Group::of(self.internals()), (site, None), Once(work))
+    }
+
+    #[track_caller]
+    fn spawn_after<I, F, T>(&self, inputs: I, work: F) -> Task<T>
+    where
+        I: Inputs<F, T>,
+        T: Send + 'static,
+    {
+        let site = Location::caller();
+        put_after(Group::of(self.internals()), (site, None), inputs, work)
+    }
+
+    fn task(&self) -> TaskOptions {
+        TaskOptions::new(Group::of(self.internals()).clone())
+    }
+
+    #[track_caller]
+    fn scope<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        enter(Group::of(self.internals()).clone(), Location::caller(), f)
+    }
+}
+
+/// [`Tasks::spawn`], in a task, or in code of a rank that has no `ctx`.
+///
+/// ```
+/// # use spmd_core::{Result, spmd};
+/// use spmd_tasks::{Tasks, spawn};
+///
+/// let found = spmd(1, |ctx| {
+///     let outer = ctx.spawn(|| {
+///         let inner = spawn(|| Ok(20));
+///         Ok(inner.take()? + 1)
+///     });
+///     outer.take()
+/// })?;
+/// assert_eq!(found, [21]);
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
+pub fn spawn<T, F>(work: F) -> Task<T>
+where
+    F: FnOnce() -> Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    Task::put(&group_here(), (Location::caller(), None), Once(work))
+}
+
+/// [`Tasks::spawn_after`], in a task, or in code of a rank that has no `ctx`.
+#[track_caller]
+pub fn spawn_after<I, F, T>(inputs: I, work: F) -> Task<T>
+where
+    I: Inputs<F, T>,
+    T: Send + 'static,
+{
+    put_after(&group_here(), (Location::caller(), None), inputs, work)
+}
+
+/// [`Tasks::task`], in a task, or in code of a rank that has no `ctx`.
+pub fn task() -> TaskOptions {
+    TaskOptions::new(group_here())
+}
+
+/// [`Tasks::scope`], in a task, or in code of a rank that has no `ctx`.
+///
+/// Errors: as [`Tasks::scope`].
+#[track_caller]
+pub fn scope<'env, R>(
+    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+) -> Result<R> {
+    enter(group_here(), Location::caller(), f)
+}
+
+/// Whether the task that runs here has been cancelled, or its rank has failed: a long one asks now and
+/// then, and returns.
+pub fn is_cancelled() -> bool {
+    Header::here().is_some_and(Header::is_cancelled)
+}

@@ -1,0 +1,90 @@
+//! Cycles through tasks, and programs that look like them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use spmd::prelude::*;
+
+use crate::expect::mistake;
+
+pub(crate) fn a_task_that_waits_for_a_message() {
+    mistake(2, |ctx| {
+        let comm = ctx.dup()?;
+        let other = 1 - ctx.rank();
+        let waits = ctx.spawn(move || comm.recv(&mut [0u8], other, 0).map(drop)); // <1>
+        waits.take()
+    })
+    .deadlock(&[0, 1], &["rank 0: recv of 1 u8 from rank 1 with tag 0 at <1>"]);
+}
+
+pub(crate) fn tasks_that_wait_for_each_other() {
+    mistake(1, |ctx| {
+        let places: Arc<[Mutex<Option<Task<()>>>; 2]> = Arc::default();
+        let tasks = [0, 1].map(|me| {
+            let places = places.clone();
+            ctx.spawn(move || {
+                let other = loop {
+                    if let Some(other) = places[1 - me].lock().expect("no panic").take() {
+                        break other;
+                    }
+                    std::thread::yield_now();
+                };
+                other.fetch().copied()
+            })
+        });
+        let after = ctx.spawn_after(&tasks[..], |_| Ok(())); // <1>
+        let [left, right] = tasks;
+        *places[0].lock().expect("no panic") = Some(left);
+        *places[1].lock().expect("no panic") = Some(right);
+        after.take() // <2>
+    })
+    .deadlock(&[0], &["rank 0: fetch at <2> of the task spawned at <1>"]);
+}
+
+pub(crate) fn tasks_at_the_end_of_a_block() {
+    let ended = spmd(2, |ctx| {
+        let comm = ctx.dup()?;
+        if ctx.rank() == 0 {
+            drop(ctx.spawn(move || comm.recv(&mut [0u8], 1, 0).map(drop)));
+        }
+        ctx.barrier()?;
+        if ctx.rank() == 1 { ctx.recv(&mut [0u8], 0, 1).map(drop) } else { Ok(()) }
+    });
+    let error = ended.expect_err("nothing ends that").to_string();
+    for part in ["deadlock", "rank 0: end of the block", "rank 0: recv of 1 u8 from rank 1"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+pub(crate) fn tasks_that_borrow() {
+    mistake(2, |ctx| {
+        let comm = ctx.dup()?;
+        let mut buffer = [0u8];
+        ctx.scope(|s| {
+            let comm = comm;
+            let buffer = &mut buffer;
+            let other = 1 - comm.rank();
+            s.spawn(move || comm.recv(buffer, other, 0).map(drop)); // <1>
+            Ok(())
+        })
+    })
+    .deadlock(&[0, 1], &["rank 0: recv of 1 u8 from rank 1 with tag 0 at <1>"]);
+}
+
+pub(crate) fn tasks_that_take_their_time() {
+    let run = Spmd::new(2).run(|ctx| {
+        let comm = ctx.dup()?;
+        let me = ctx.rank();
+        let slow = ctx.spawn(move || {
+            std::thread::sleep(Duration::from_millis(700));
+            if me == 0 { comm.send(&[1u8], 1, 0) } else { comm.recv(&mut [0u8], 0, 0).map(drop) }
+        });
+        let after = ctx.spawn_after((&slow,), |()| {
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        });
+        after.take()?;
+        slow.take()
+    });
+    run.expect("all of them come to their end");
+}

@@ -1,0 +1,10 @@
+//! Tasks inside ranks, in every place.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod communicating;
+mod endings;
+mod failing;
+mod graphs;
+mod scopes;
