@@ -67,7 +67,7 @@ pub use spmd_core::{
 pub use spmd_core::{buffer, element, error, op};
 #[cfg(feature = "gpu")]
 pub use spmd_gpu as gpu;
-pub use spmd_tasks::{self as tasks, Task, Tasks};
+pub use spmd_tasks::{self as tasks, Data, Task, Tasks};
 
 /// Which algorithm carries out which call, as [`Spmd::force`] takes them.
 pub mod algorithm {
@@ -146,7 +146,7 @@ pub mod prelude {
         AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests, AlltoallStart,
         At, Barrier, BarrierInit, BarrierRequests, BarrierStart, BitAnd, BitOr, BitXor, Broadcast,
         BroadcastInit, BroadcastRequests, BroadcastStart, Buffer, BufferMut, Cartesian, Comm, Ctx,
-        Element, Error, Gather, GatherInit, GatherRequests, GatherStart, Gathered, Located,
+        Data, Element, Error, Gather, GatherInit, GatherRequests, GatherStart, Gathered, Located,
         LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor, NeighborInit,
         NeighborRequests, NeighborStart, NoOp, Objects, Op, Operation, Persistent, Prod, Reduce,
         ReduceInit, ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests,

@@ -202,6 +202,14 @@ impl RankTasks for OfRank {
         self.group.pool.may_act()
     }
 
+    fn leaves_core(&self) {
+        self.own.iter().for_each(Here::leaves_core);
+    }
+
+    fn needs_core(&self) {
+        self.own.iter().for_each(Here::needs_core);
+    }
+
     fn give_up(&self) {
         self.group.give_up();
     }

@@ -21,7 +21,10 @@
 //! task is its outcome: what needs it does not run, and [`Task::fetch`] tells what came first.
 
 mod about;
+mod accesses;
 mod arrivals;
+mod data;
+mod datadeps;
 mod failure;
 mod group;
 mod input;
@@ -37,9 +40,12 @@ mod task;
 mod work;
 
 pub use about::Priority;
+pub use accesses::{Accesses, Read, Write};
+pub use data::Data;
+pub use datadeps::DataDeps;
 pub use inputs::Inputs;
 pub use join::join;
 pub use options::{RetriedTask, TaskOptions};
 pub use scope::{Scope, ScopedTask};
-pub use spawn::{Tasks, is_cancelled, scope, spawn, spawn_after, task};
+pub use spawn::{Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, task};
 pub use task::{Completed, Task};

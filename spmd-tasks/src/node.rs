@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::mem::{replace, take};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::{NonNull, null};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use spmd_core::internal::{Sleeper, as_task, task};
@@ -50,6 +50,8 @@ pub struct Header {
     /// Who uses its value: its handle, and tasks that need it.
     users: AtomicU32,
     awaiting: Mutex<Vec<Awaiting>>,
+    /// Why it has no value, once it is over.
+    failure: OnceLock<Failure>,
     /// There as long as the task is not over: who waits for all that the group counts has it.
     group: NonNull<Group>,
     site: &'static Location<'static>,
@@ -66,7 +68,7 @@ enum Awaiting {
 }
 
 /// Something to be carried out.
-pub(crate) trait Runnable: Send + Sync {
+pub trait Runnable: Send + Sync {
     fn header(&self) -> &Header;
     /// Carries it out here, if nobody does.
     fn run(&self);
@@ -107,6 +109,7 @@ impl Header {
             needs: AtomicU32::new(1),
             users: AtomicU32::new(1),
             awaiting: Mutex::default(),
+            failure: OnceLock::new(),
             group: NonNull::from(&**group),
             site,
             about,
@@ -146,6 +149,11 @@ impl Header {
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Acquire) & OVER != 0
+    }
+
+    /// Why it has no value, if it is over and has none.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failure.get()
     }
 
     /// Whether all is there that it needs, and nobody carries it out.
@@ -366,18 +374,21 @@ impl<W: Work> Node<W> {
 
     fn ends(&self, outcome: Result<W::Value, Failure>) {
         let header = &self.header;
-        let failure = outcome.as_ref().err().cloned();
+        if let Err(failure) = &outcome {
+            // It is over once.
+            let _ = header.failure.set(failure.clone());
+        }
         // SAFETY: as above; what was there is `Nothing`.
         unsafe { *self.content.get() = Content::Outcome(outcome) };
         let before = header.state.fetch_or(OVER, AcqRel);
         if before & AWAITED != 0 {
             header.tell_all();
         }
-        if let Some(failure) = failure
+        if let Some(failure) = header.failure()
             && before & (DROPPED | KNOWN) == DROPPED
         {
             // SAFETY: the group counts the task until `ends_one`.
-            unsafe { header.group() }.note(&failure, header.described());
+            unsafe { header.group() }.note(failure, header.described());
         }
         if before & UNUSED != 0 {
             // SAFETY: who left last has found that it was not over.

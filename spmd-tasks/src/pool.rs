@@ -24,7 +24,8 @@ use spmd_core::{Error, Result};
 use crate::about::Priority;
 
 /// Something that a worker does.
-pub(crate) struct Job {
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct Job {
     what: *const (),
     act: Act,
 }
@@ -80,6 +81,8 @@ pub(crate) struct Queues {
     /// Which of them sleep, a bit each.
     sleeping: Box<[AtomicU64]>,
     sleepers: AtomicUsize,
+    /// Ranks with tasks whose own threads run.
+    ranks: AtomicUsize,
     closed: AtomicBool,
 }
 
@@ -108,6 +111,7 @@ impl Queues {
             own: own.iter().map(Worker::stealer).collect(),
             sleeping: (0..workers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             sleepers: AtomicUsize::new(0),
+            ranks: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -129,10 +133,12 @@ impl Queues {
         self.call_one();
     }
 
-    /// Calls a worker that sleeps, if one does.
+    /// Calls a worker that sleeps, if one does and there is a core for it: the ranks' own threads have
+    /// one each while they run, but for the last.
     fn call_one(&self) {
         fence(SeqCst);
-        if self.sleepers.load(Relaxed) != 0 {
+        let sleepers = self.sleepers.load(Relaxed);
+        if sleepers != 0 && sleepers > self.ranks.load(Relaxed).min(self.members.len() - 1) {
             self.call_sleeper();
         }
     }
@@ -238,13 +244,37 @@ impl Here {
     pub(crate) fn is_of_thread(&self) {
         if HERE.get().is_null() {
             HERE.set(self);
+            self.needs_core();
         }
     }
 
     /// The rank does not run here any more.
     pub(crate) fn leaves_thread(&self) {
-        if std::ptr::eq(HERE.get(), self) {
+        if self.is_here() {
+            self.leaves_core();
             HERE.set(null());
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        std::ptr::eq(HERE.get(), self)
+    }
+
+    /// The rank's thread, which is this one, runs.
+    pub(crate) fn needs_core(&self) {
+        if self.is_here() {
+            self.queues.ranks.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// It sleeps from now on: a worker has its core.
+    pub(crate) fn leaves_core(&self) {
+        if self.is_here() {
+            self.queues.ranks.fetch_sub(1, Relaxed);
+            fence(SeqCst);
+            if self.queues.has_any() {
+                self.queues.call_one();
+            }
         }
     }
 

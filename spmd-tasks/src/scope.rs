@@ -9,7 +9,7 @@ use spmd_core::internal::{Call, Kind, cannot_wait};
 use spmd_core::{Error, Result};
 
 use crate::group::Group;
-use crate::node::{Header, Node};
+use crate::node::{Header, Node, Valued};
 use crate::task::Handle;
 use crate::work::Once;
 
@@ -30,6 +30,12 @@ impl fmt::Debug for Scope<'_, '_> {
 /// A task of a scope.
 pub struct ScopedTask<'scope, T>(Handle<'scope, T>);
 
+impl<'scope, T> ScopedTask<'scope, T> {
+    pub(crate) fn new(task: Arc<dyn Valued<T> + 'scope>) -> ScopedTask<'scope, T> {
+        ScopedTask(Handle::new(task))
+    }
+}
+
 impl<T> fmt::Debug for ScopedTask<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let task = self.0.header();
@@ -48,7 +54,7 @@ impl<'scope> Scope<'scope, '_> {
         let header = Header::new(&self.group, Location::caller(), None);
         let task = Arc::new(Node::new(header, Once(work)));
         task.is_made(&self.group);
-        ScopedTask(Handle::new(task))
+        ScopedTask::new(task)
     }
 }
 
@@ -86,13 +92,22 @@ pub(crate) fn enter<'env, R>(
     site: &'static Location<'static>,
     f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
+    let group = Group::within(around);
+    let scope = Scope { group: group.clone(), _scope: PhantomData, _env: PhantomData };
+    until_over(&group, site, || f(&scope))
+}
+
+/// Runs `f`, which spawns tasks of this group, and waits for their end, whatever it does.
+pub(crate) fn until_over<R>(
+    group: &Group,
+    site: &'static Location<'static>,
+    f: impl FnOnce() -> Result<R>,
+) -> Result<R> {
     if cannot_wait() {
         let why = "a virtual rank, or a task, that is panicking cannot wait for tasks";
         return Err(Error::argument(format!("scope at {site}: {why}")));
     }
-    let group = Group::within(around);
-    let scope = Scope { group: group.clone(), _scope: PhantomData, _env: PhantomData };
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let result = catch_unwind(AssertUnwindSafe(f));
     // Nothing leaves this function before that: what is borrowed is there until the tasks are over, and
     // what their workers free is freed.
     let finished = group.finish(&Call::new(Kind::Fetch, site));

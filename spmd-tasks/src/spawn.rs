@@ -4,6 +4,7 @@ use std::panic::Location;
 
 use spmd_core::{Ctx, Result};
 
+use crate::datadeps::{self, DataDeps};
 use crate::group::Group;
 use crate::inputs::{Inputs, put_after};
 use crate::node::{Header, group_here};
@@ -113,6 +114,38 @@ pub trait Tasks {
         &self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R>;
+
+    /// Tasks that say which [`Data`](crate::Data) they read and write: they have the effect that they would have one after the
+    /// other, in the order in which they are spawned, and run at the same time as far as that goes. They
+    /// may borrow, and are over when this returns, whatever `f` does (Dagger's `spawn_datadeps`).
+    ///
+    /// Errors: as [`Tasks::scope`].
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Data, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let (mut a, b) = (Data::new(vec![1.0, 2.0]), Data::new(vec![0.0; 2]));
+    ///     ctx.datadeps(|d| {
+    ///         // Both read `a`, and may do so at the same time ..
+    ///         d.spawn((d.read(&a), d.write(&b)), |a, b| Ok(b.copy_from_slice(a)));
+    ///         let norm = d.spawn((d.read(&a),), |a| Ok(a.iter().map(|x| x * x).sum::<f64>()));
+    ///         // .. this one comes after both.
+    ///         d.spawn((d.write(&a), d.read(&b)), |a, b| Ok(a.extend_from_slice(b)));
+    ///         assert_eq!(norm.take()?, 5.0);
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(a.get_mut(), &[1.0, 2.0, 1.0, 2.0]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn datadeps<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
+    ) -> Result<R>;
 }
 
 impl Tasks for Ctx {
@@ -146,6 +179,14 @@ impl Tasks for Ctx {
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         enter(Group::of(self.internals()).clone(), Location::caller(), f)
+    }
+
+    #[track_caller]
+    fn datadeps<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
+        datadeps::enter(Group::of(self.internals()).clone(), Location::caller(), f)
     }
 }
 
@@ -197,6 +238,16 @@ pub fn scope<'env, R>(
     f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
     enter(group_here(), Location::caller(), f)
+}
+
+/// [`Tasks::datadeps`], in a task, or in code of a rank that has no `ctx`.
+///
+/// Errors: as [`Tasks::scope`].
+#[track_caller]
+pub fn datadeps<'env, R>(
+    f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
+) -> Result<R> {
+    datadeps::enter(group_here(), Location::caller(), f)
 }
 
 /// Whether the task that runs here has been cancelled, or its rank has failed: a long one asks now and

@@ -120,7 +120,7 @@ impl<T> Drop for Handle<'_, T> {
             return;
         }
         if task.is_dropped()
-            && let Err(failure) = self.task.outcome()
+            && let Some(failure) = task.failure()
             && !task.is_known()
         {
             group_here().note(failure, task.described());

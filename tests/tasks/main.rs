@@ -4,6 +4,7 @@
 mod support;
 
 mod communicating;
+mod data;
 mod endings;
 mod failing;
 mod graphs;

@@ -13,6 +13,10 @@ pub trait RankTasks: Any + Send + Sync {
     fn sleeper(&self) -> &Sleeper;
     /// Whether a task of this process runs, or could.
     fn may_act(&self) -> bool;
+    /// The rank's own thread sleeps from now on.
+    fn leaves_core(&self);
+    /// It does not any more.
+    fn needs_core(&self);
     /// No task begins any more, and those that wait for another one give up.
     fn give_up(&self);
     /// The rank leaves the block: its own agent calls this, when all are over.

@@ -15,6 +15,7 @@ use super::layout::Agent;
 use super::record::{BEYOND_WINDOW, Noted};
 use super::suspicion::Suspicion;
 use crate::call::Call;
+use crate::current;
 use crate::error::{Error, Result, Timeout};
 use crate::fault::{Cause, Fault};
 use crate::group::{Group, Scope};
@@ -47,6 +48,8 @@ pub(crate) struct Waiter<'a> {
     suspicion: Cell<Option<Suspicion>>,
     /// A thread is counted as one that sleeps.
     asleep: Cell<bool>,
+    /// The rank's tasks know that its own thread sleeps.
+    leaves_core: Cell<bool>,
     /// On a thread that runs no rank: it is counted as one that waits.
     outsider: Cell<Option<wait::Outsider>>,
     /// All threads were seen to wait, after so many of them had gone on.
@@ -77,6 +80,7 @@ impl<'a> Waiter<'a> {
             slot: Cell::new(None),
             suspicion: Cell::new(None),
             asleep: Cell::new(false),
+            leaves_core: Cell::new(false),
             outsider: Cell::new(None),
             standstill: Cell::new(None),
         }
@@ -341,12 +345,21 @@ impl Waiter<'_> {
             world.sleeping_threads.fetch_add(1, SeqCst);
             self.asleep.set(true);
         }
+        if let Some(tasks) = self.endpoint.tasks.get()
+            && current::with(|rank| rank.is_some_and(|it| it.is_of(self.endpoint)))
+        {
+            self.leaves_core.set(true);
+            tasks.leaves_core();
+        }
     }
 
     /// The wait is over.
     fn is_over(&self) {
         if self.asleep.take() {
             self.endpoint.world.sleeping_threads.fetch_sub(1, SeqCst);
+        }
+        if self.leaves_core.take() {
+            self.endpoint.tasks.get().into_iter().for_each(|tasks| tasks.needs_core());
         }
         self.unrecord();
     }
