@@ -142,7 +142,7 @@ const GRAPHS: [Graph; 5] = [
         name: "random_nearest",
         needs: |step, at, width| {
             let near = at.saturating_sub(1)..=(at + 1).min(width - 1);
-            near.filter(|place| hash(step, at, *place) % 2 == 0).collect()
+            near.filter(|place| hash(step, at, *place).is_multiple_of(2)).collect()
         },
     },
 ];
