@@ -30,8 +30,7 @@ fn random_programs() -> Result<()> {
                             });
                         }
                         1 => {
-                            expected[c] =
-                                (expected[a] + expected[b]).wrapping_mul(31) ^ expected[c];
+                            expected[c] ^= expected[a].wrapping_add(expected[b]).wrapping_mul(31);
                             let uses = (d.read(&data[a]), d.read(&data[b]), d.write(&data[c]));
                             d.spawn(uses, |a, b, c| {
                                 *c ^= a.wrapping_add(*b).wrapping_mul(31);
