@@ -24,5 +24,7 @@ pub use crate::transport::shared::collective::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 pub use crate::transport::shared::window::{Mode, words};
 pub use crate::transport::shared::{Common, RankTasks, packed_if_apart};
-pub use crate::wait::tasks::{Sleeper, TaskFeed, TaskStacks, TaskWorker, stack_left};
+pub use crate::wait::tasks::{
+    Sleeper, TaskFeed, TaskStacks, TaskWorker, stack_left, worker_is_full,
+};
 pub use crate::wait::{as_task, in_operation, task};

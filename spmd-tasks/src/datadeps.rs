@@ -73,6 +73,10 @@ impl<'scope> DataDeps<'scope, '_> {
             Error::argument(format!("datadeps at {site}: a task names data twice, and writes them"))
         });
         places.dedup_by_key(|(order, _)| (&raw const **order).addr());
+        if refused.is_some() || self.group.refusal().is_some() {
+            // It is not carried out, and so has no turn.
+            places.clear();
+        }
         let mut orders: Vec<_> = places.iter().map(|(order, mode)| (order.lock(), *mode)).collect();
         let needed = orders.iter().filter_map(|(order, mode)| order.needed(*mode)).collect();
         let work = accesses.work(needed, refused, work);
@@ -87,6 +91,7 @@ impl<'scope> DataDeps<'scope, '_> {
             order.follows(&erased, *mode);
         }
         drop(orders);
+        self.group.waits(|| erased);
         task.is_made(&self.group);
         ScopedTask::new(task)
     }

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 use parking_lot::Mutex;
-use spmd_core::internal::{
-    Call, Common, Internals, RankTasks, Sleeper, wait_for_borrowers, wait_for_task,
-};
+use spmd_core::internal::{Call, Sleeper, wait_for_borrowers, wait_for_task};
 use spmd_core::{Error, Result};
 
 use crate::failure::Failure;
-use crate::pool::{Here, Pool, Queues};
+use crate::pool::{Here, Queues};
+
+/// A task that may wait for others.
+pub trait Pending: Send + Sync {
+    /// Carries it out here, if nobody does.
+    fn run(&self);
+    fn is_over(&self) -> bool;
+}
 
 /// Tasks of a rank that are waited for together: all, or those of a scope.
 pub(crate) struct Group {
@@ -28,10 +33,12 @@ pub(crate) struct Group {
     refusal: Option<Arc<Error>>,
     /// That of which this is a scope.
     around: Option<Arc<Group>>,
+    /// Those of a scope that may wait for others, and how many make it look which still do.
+    waiting: Mutex<(Vec<Arc<dyn Pending>>, usize)>,
 }
 
 impl Group {
-    fn new(pool: Arc<Queues>, around: Option<Arc<Group>>) -> Group {
+    pub(crate) fn new(pool: Arc<Queues>, around: Option<Arc<Group>>) -> Group {
         Group {
             pool,
             live: AtomicUsize::new(0),
@@ -40,6 +47,7 @@ impl Group {
             unknown: Mutex::new(None),
             refusal: around.as_ref().and_then(|around| around.refusal.clone()),
             around,
+            waiting: Mutex::default(),
         }
     }
 
@@ -48,16 +56,9 @@ impl Group {
         Group { refusal: Some(Arc::new(why)), ..Group::new(Queues::none(), None) }
     }
 
-    /// All tasks of this rank, whose own agent runs here.
-    pub(crate) fn of(rank: Internals<'_>) -> &Arc<Group> {
-        let of_rank = rank.tasks_of_rank(|| Arc::new(OfRank::new(rank)));
-        of_rank.own.iter().for_each(|own| own.is_of_thread());
-        &of_rank.group
-    }
-
     /// This group, which lies in an `Arc` as all do.
     pub(crate) fn itself(&self) -> Arc<Group> {
-        // SAFETY: `of`, `refusing` and `within` alone give groups to others, in an `Arc`, and this one is
+        // SAFETY: whoever makes one puts it into an `Arc`, and this one is
         // there now.
         unsafe {
             Arc::increment_strong_count(self);
@@ -65,9 +66,18 @@ impl Group {
         }
     }
 
-    /// That of a scope.
+    /// That of a scope, for which the group around it counts one task until [`Group::leave`].
     pub(crate) fn within(around: Arc<Group>) -> Arc<Group> {
+        around.begins_one();
         Arc::new(Group::new(around.pool.clone(), Some(around)))
+    }
+
+    /// The scope is left, whose tasks are over.
+    pub(crate) fn leave(&self) {
+        if let Some(around) = &self.around {
+            // SAFETY: it counts one for this scope, which is left once.
+            unsafe { Group::ends_one(NonNull::from(&**around)) };
+        }
     }
 
     /// Why its tasks cannot be carried out.
@@ -93,14 +103,36 @@ impl Group {
         waited
     }
 
-    fn all_over(&self) -> bool {
+    pub(crate) fn all_over(&self) -> bool {
         self.live.load(Acquire) == 0
     }
 
-    /// No task begins any more, and those that wait for another one give up.
-    fn give_up(&self) {
+    /// No task begins any more, and those that wait for another one give up. Those of a scope that need
+    /// others are over at once: what they need may wait for the end of the scope.
+    pub(crate) fn give_up(&self) {
         self.gives_up.store(true, SeqCst);
         self.pool.call_all();
+        let waiting = std::mem::take(&mut self.waiting.lock().0);
+        waiting.iter().for_each(|task| task.run());
+    }
+
+    /// This task, which is being made, may wait for others.
+    pub(crate) fn waits(&self, task: impl FnOnce() -> Arc<dyn Pending>) {
+        if self.around.is_none() {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        let (tasks, many) = &mut *waiting;
+        if tasks.len() >= (*many).max(64) {
+            tasks.retain(|task| !task.is_over());
+            *many = 2 * tasks.len();
+        }
+        let task = task();
+        tasks.push(task.clone());
+        drop(waiting);
+        if self.gives_up() {
+            task.run();
+        }
     }
 
     /// There is one more.
@@ -136,6 +168,16 @@ impl Group {
         self.gives_up.load(Relaxed) || around()
     }
 
+    /// Who waits for the end of all.
+    pub(crate) fn sleeper(&self) -> &Sleeper {
+        &self.sleeper
+    }
+
+    /// All are over: there may be others.
+    pub(crate) fn begins_anew(&self) {
+        self.gives_up.store(false, SeqCst);
+    }
+
     /// The first failure of which nobody has been told.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.unknown.lock().take()
@@ -152,71 +194,4 @@ impl Group {
 /// What a task is told that waits when its rank has failed.
 pub(crate) fn given_up() -> Error {
     "the rank has failed, or its tasks wait for each other, and gives up what it has spawned".into()
-}
-
-/// What a rank keeps of its tasks.
-struct OfRank {
-    group: Arc<Group>,
-    /// What its own agent puts jobs into, if that has a thread for itself.
-    own: Option<Here>,
-    /// The workers, as long as a rank of the process has them.
-    _pool: Option<Common<Pool>>,
-}
-
-// SAFETY: `own` alone could not be used by several threads at once: only the rank's own agent does, in
-// `Group::of` and `ends`.
-unsafe impl Sync for OfRank {}
-
-impl OfRank {
-    fn new(rank: Internals<'_>) -> OfRank {
-        let (pool, queues) = match rank.tasks_of_process(Pool::new) {
-            Ok(pool) => {
-                let queues = pool.queues();
-                (Some(pool), queues)
-            }
-            Err(error) => (None, Err(error)),
-        };
-        let own = pool.as_ref().and_then(|pool| pool.own(rank.number_in_process()));
-        let group = match queues {
-            Ok(queues) => Group::new(queues, None),
-            Err(error) => Group::refusing(error),
-        };
-        OfRank { group: Arc::new(group), own, _pool: pool }
-    }
-}
-
-impl RankTasks for OfRank {
-    fn ends(&self) {
-        self.own.iter().for_each(|own| own.leaves_thread());
-    }
-
-    fn all_over(&self) -> bool {
-        self.group.all_over()
-    }
-
-    fn sleeper(&self) -> &Sleeper {
-        &self.group.sleeper
-    }
-
-    fn may_act(&self) -> bool {
-        self.group.pool.may_act()
-    }
-
-    fn leaves_core(&self) {
-        self.own.iter().for_each(Here::leaves_core);
-    }
-
-    fn needs_core(&self) {
-        self.own.iter().for_each(Here::needs_core);
-    }
-
-    fn give_up(&self) {
-        self.group.give_up();
-    }
-
-    fn take_failure(&self) -> Option<Error> {
-        // All are over: the rank may have others in its next block.
-        self.group.gives_up.store(false, SeqCst);
-        self.group.take_failure()
-    }
 }

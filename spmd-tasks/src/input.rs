@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 use crate::node::Valued;
+use crate::rank::note_here;
 
 /// A task whose value is used as long as this is there.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
@@ -30,7 +31,7 @@ impl<T> Drop for Input<T> {
     fn drop(&mut self) {
         if self.task.header().is_left() {
             // SAFETY: it has said so.
-            unsafe { self.task.free() };
+            note_here(unsafe { self.task.free() });
         }
     }
 }

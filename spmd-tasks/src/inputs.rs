@@ -39,7 +39,10 @@ pub(crate) fn put_after<I: Inputs<F, T>, F, T: Send + 'static>(
     work: F,
 ) -> Task<T> {
     let task = Arc::new(Node::new(Header::new(group, site, about), inputs.work(work)));
-    inputs.each(&mut |input| depends(task.clone(), input));
+    if group.refusal().is_none() {
+        inputs.each(&mut |input| depends(task.clone(), input));
+        group.waits(|| task.clone());
+    }
     task.is_made(group);
     Task::new(task)
 }

@@ -5,12 +5,12 @@ use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::null;
 
-use spmd_core::internal::{as_task, task};
+use spmd_core::internal::{as_task, cannot_wait};
 
 use crate::about::Priority;
 use crate::latch::Latch;
-use crate::node::group_here;
 use crate::pool::{Ask, Here, Job};
+use crate::rank::{group_here, part_here};
 
 /// Runs both, at the same time if a worker is free, and gives what they return. In a task or on a
 /// rank; elsewhere one after the other. It costs as much as a few function calls: no task is made, and
@@ -38,6 +38,9 @@ where
     A: Send,
     B: Send,
 {
+    if cannot_wait() {
+        return (a(), b());
+    }
     match Here::any() {
         Some(here) => on_worker(here, Location::caller(), a, b),
         None => elsewhere(Location::caller(), a, b),
@@ -50,7 +53,7 @@ fn on_worker<A, B: Send>(
     a: impl FnOnce() -> A,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    let other = OnStack::new(b);
+    let other = OnStack::new(here.part(), b);
     let what = (&raw const other).cast::<()>();
     // SAFETY: it is there until it has been called, or taken back, once: this function waits for that
     // whatever `a` does. What it does is `Send`.
@@ -65,7 +68,7 @@ fn on_worker<A, B: Send>(
         another => {
             // It lies beneath others by now, or somebody has it.
             another.into_iter().for_each(|job| here.push(job));
-            other.latch.wait(site);
+            other.latch.wait(site, &group_here());
             other.result()
         }
     };
@@ -80,14 +83,17 @@ fn elsewhere<A: Send, B: Send>(
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
     let group = group_here();
-    if group.refusal().is_some() || spmd_core::internal::cannot_wait() {
+    let Some(part) = part_here().filter(|_| group.refusal().is_none()) else {
         return (a(), b());
+    };
+    if let Some(here) = Here::any() {
+        return on_worker(here, site, a, b);
     }
-    let both = OnStack::new(|| join(a, b));
+    let both = OnStack::new(part.cast(), || join(a, b));
     // SAFETY: it is there until it has been called, once: this function waits for that. What it does
     // is `Send`.
     group.pool.put(unsafe { both.job() }, Priority::Usual);
-    both.latch.wait(site);
+    both.latch.wait(site, &group);
     both.result().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -110,14 +116,14 @@ struct OnStack<F, R> {
     work: UnsafeCell<Option<F>>,
     result: UnsafeCell<Option<Outcome<R>>>,
     latch: Latch,
-    /// Whose part it is.
-    task: *const (),
+    /// The task, or what the rank has in its place, of which it is a part.
+    part: *const (),
 }
 
 impl<F: FnOnce() -> R, R> OnStack<F, R> {
-    fn new(work: F) -> OnStack<F, R> {
+    fn new(part: *const (), work: F) -> OnStack<F, R> {
         let (work, result) = (UnsafeCell::new(Some(work)), UnsafeCell::new(None));
-        OnStack { work, result, latch: Latch::new(), task: task() }
+        OnStack { work, result, latch: Latch::new(), part }
     }
 
     /// # Safety
@@ -140,7 +146,7 @@ impl<F: FnOnce() -> R, R> OnStack<F, R> {
             let this = unsafe { &*this };
             // SAFETY: this function's contract.
             let work = unsafe { this.take_work() };
-            let result = as_task(this.task, || catch_unwind(AssertUnwindSafe(work)));
+            let result = as_task(this.part, || catch_unwind(AssertUnwindSafe(work)));
             // SAFETY: who waits reads it once the latch is open.
             unsafe { *this.result.get() = Some(result) };
         }

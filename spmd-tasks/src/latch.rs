@@ -2,10 +2,13 @@
 
 use std::cell::UnsafeCell;
 use std::panic::Location;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
 use spmd_core::internal::{Call, Kind, Sleeper, wait_for_borrowers, wait_for_task};
+
+use crate::group::Group;
 
 const CLOSED: u8 = 0;
 /// Somebody sleeps, or is about to.
@@ -27,10 +30,10 @@ impl Latch {
         Latch { state: AtomicU8::new(CLOSED), sleeper: UnsafeCell::new(None) }
     }
 
-    /// Waits until it is open, for what is called at `site`. One agent calls it, once, while nobody
-    /// unwinds here.
+    /// Waits until it is open, for what is called at `site` as a part of this group. One agent calls it,
+    /// once, while nobody unwinds here.
     #[cold]
-    pub(crate) fn wait(&self, site: &'static Location<'static>) {
+    pub(crate) fn wait(&self, site: &'static Location<'static>, group: &Arc<Group>) {
         if self.is_open() {
             return;
         }
@@ -40,10 +43,14 @@ impl Latch {
         if self.state.compare_exchange(CLOSED, AWAITED, AcqRel, Acquire).is_ok() {
             let (call, what) = (Call::new(Kind::Fetch, site), || "what is done beside it".into());
             let mut open = || self.is_open();
-            // On record first, so that a cycle is found, which others end.
+            group.begins_one();
+            // On record first, so that a cycle is found: then what it waits for gives up.
             if wait_for_task(&sleeper, (&call, &what), &|| None, &mut open).is_err() {
+                group.give_up();
                 wait_for_borrowers(&sleeper, open);
             }
+            // SAFETY: it counts one for this wait.
+            unsafe { Group::ends_one(NonNull::from(&**group)) };
         }
     }
 

@@ -34,6 +34,7 @@ mod latch;
 mod node;
 mod options;
 mod pool;
+mod rank;
 mod scope;
 mod spawn;
 mod task;

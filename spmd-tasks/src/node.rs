@@ -9,12 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use spmd_core::internal::{Sleeper, as_task, task};
-use spmd_core::with_current;
 
 use crate::about::{About, Priority};
 use crate::arrivals::Arrivals;
 use crate::failure::Failure;
-use crate::group::Group;
+use crate::group::{Group, Pending};
 
 use crate::pool::{Ask, Job};
 
@@ -34,6 +33,8 @@ const UNUSED: u32 = 1 << 5;
 const KNOWN: u32 = 1 << 6;
 /// Somebody waits to be the only one who uses its value.
 const TAKEN: u32 = 1 << 7;
+/// Somebody uses the group of a task that was not over: who ends it waits for that.
+const HELD: u32 = 1 << 8;
 
 /// What a task does.
 pub trait Work: Send {
@@ -68,10 +69,8 @@ enum Awaiting {
 }
 
 /// Something to be carried out.
-pub trait Runnable: Send + Sync {
+pub trait Runnable: Pending {
     fn header(&self) -> &Header;
-    /// Carries it out here, if nobody does.
-    fn run(&self);
     fn job(self: Arc<Self>) -> Job;
 }
 
@@ -84,11 +83,11 @@ pub(crate) trait Valued<T>: Runnable {
     /// # Safety
     /// The task is over, and nobody but the caller uses its value, now or later.
     unsafe fn take(&self) -> Result<T, Failure>;
-    /// Frees the value.
+    /// Frees the value. If that panics, the failure that this is, and of what.
     ///
     /// # Safety
     /// [`Header::is_left`] has told the caller to do this, once.
-    unsafe fn free(&self);
+    unsafe fn free(&self) -> Option<(Failure, String)>;
 }
 
 // SAFETY: the group may be used from any thread, as long as it is there.
@@ -104,6 +103,15 @@ impl Header {
         about: Option<Box<About>>,
     ) -> Header {
         group.begins_one();
+        Header::of_rank(group, site, about)
+    }
+
+    /// What a rank itself has, of which its parts that others carry out are: no task.
+    pub(crate) fn of_rank(
+        group: &Arc<Group>,
+        site: &'static Location<'static>,
+        about: Option<Box<About>>,
+    ) -> Header {
         Header {
             state: AtomicU32::new(0),
             needs: AtomicU32::new(1),
@@ -279,23 +287,27 @@ impl Header {
     }
 }
 
-/// The group of the task, or of all tasks of the rank, that runs here.
-pub(crate) fn group_here() -> Arc<Group> {
-    match Header::here() {
-        // SAFETY: it runs here, so it is not over.
-        Some(task) => unsafe { task.group() }.itself(),
-        None => with_current(|comm| Ok(Group::of(comm.internals()).clone()))
-            .unwrap_or_else(|error| Arc::new(Group::refusing(error))),
-    }
-}
-
 /// One of the tasks that this one needs is over: it is carried out after the last.
 fn has_one_less(task: Arc<dyn Runnable>) {
-    if task.header().needs.fetch_sub(1, AcqRel) == 1 {
-        // SAFETY: it is not over, as it has not begun.
-        let pool = unsafe { task.header().group() }.pool.clone();
-        let priority = task.header().priority();
+    let header = task.header();
+    let mut needs = header.needs.load(Acquire);
+    while needs > 1 {
+        match header.needs.compare_exchange_weak(needs, needs - 1, AcqRel, Acquire) {
+            Ok(_) => return,
+            Err(now) => needs = now,
+        }
+    }
+    // The last, which nobody else counts. The task may be over: if its scope has given up.
+    if header.state.fetch_or(HELD, AcqRel) & BEGUN == 0 {
+        // SAFETY: it had not begun, and whoever ends it waits until it is not held any more.
+        let pool = unsafe { header.group() }.pool.clone();
+        header.needs.store(0, Release);
+        header.state.fetch_and(!HELD, AcqRel);
+        let priority = header.priority();
         pool.put(task.job(), priority);
+    } else {
+        header.needs.store(0, Release);
+        header.state.fetch_and(!HELD, AcqRel);
     }
 }
 
@@ -381,6 +393,9 @@ impl<W: Work> Node<W> {
         // SAFETY: as above; what was there is `Nothing`.
         unsafe { *self.content.get() = Content::Outcome(outcome) };
         let before = header.state.fetch_or(OVER, AcqRel);
+        while header.state.load(Acquire) & HELD != 0 {
+            std::thread::yield_now();
+        }
         if before & AWAITED != 0 {
             header.tell_all();
         }
@@ -392,7 +407,10 @@ impl<W: Work> Node<W> {
         }
         if before & UNUSED != 0 {
             // SAFETY: who left last has found that it was not over.
-            unsafe { self.free() };
+            if let Some((failure, task)) = unsafe { self.free() } {
+                // SAFETY: the group counts the task until `ends_one`.
+                unsafe { header.group() }.note(&failure, task);
+            }
         }
         // SAFETY: it counts the task, once, until this.
         unsafe { Group::ends_one(header.group) };
@@ -413,15 +431,21 @@ impl<W: Work> Node<W> {
     }
 }
 
-impl<W: Work> Runnable for Node<W> {
-    fn header(&self) -> &Header {
-        &self.header
-    }
-
+impl<W: Work> Pending for Node<W> {
     fn run(&self) {
         if self.header.begin() {
             self.carry_out();
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.header.is_over()
+    }
+}
+
+impl<W: Work> Runnable for Node<W> {
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn job(self: Arc<Self>) -> Job {
@@ -449,12 +473,11 @@ impl<W: Work> Valued<W::Value> for Node<W> {
         }
     }
 
-    unsafe fn free(&self) {
+    unsafe fn free(&self) -> Option<(Failure, String)> {
         // SAFETY: nobody uses the content any more (this function's contract).
         let value = unsafe { replace(&mut *self.content.get(), Content::Nothing) };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-            let task = self.header.described();
-            group_here().note(&Failure::panicked(task.clone(), panic), task);
-        }
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(value))).err()?;
+        let task = self.header.described();
+        Some((Failure::panicked(task.clone(), panic), task))
     }
 }

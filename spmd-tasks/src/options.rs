@@ -9,17 +9,27 @@ use spmd_core::Result;
 use crate::about::{About, Priority};
 use crate::group::Group;
 use crate::inputs::{Inputs, put_after};
+use crate::rank::group_here;
 use crate::task::Task;
 use crate::work::{Once, Retried};
 
 /// A task that is about to be spawned. See [`Tasks::task`](crate::Tasks::task).
+///
+/// It is spawned before its rank ends:
+///
+/// ```compile_fail
+/// # use spmd_core::spmd;
+/// # use spmd_tasks::Tasks;
+/// let late = spmd(1, |ctx| Ok(ctx.task()));
+/// ```
 #[must_use = "a task does nothing before `spawn`"]
-pub struct TaskOptions {
-    group: Arc<Group>,
+pub struct TaskOptions<'r> {
+    /// Of the rank that has made this; else whose it is that spawns the task.
+    group: Option<&'r Arc<Group>>,
     about: About,
 }
 
-impl fmt::Debug for TaskOptions {
+impl fmt::Debug for TaskOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let About { name, priority } = &self.about;
         let mut fields = f.debug_struct("TaskOptions");
@@ -27,19 +37,19 @@ impl fmt::Debug for TaskOptions {
     }
 }
 
-impl TaskOptions {
-    pub(crate) fn new(group: Arc<Group>) -> TaskOptions {
+impl<'r> TaskOptions<'r> {
+    pub(crate) fn new(group: Option<&'r Arc<Group>>) -> TaskOptions<'r> {
         TaskOptions { group, about: About::default() }
     }
 
     /// What reports call the task, besides the line that spawns it.
-    pub fn name(mut self, name: &str) -> TaskOptions {
+    pub fn name(mut self, name: &str) -> TaskOptions<'r> {
         self.about.name = Some(name.into());
         self
     }
 
     /// Whether workers take it before or after others.
-    pub fn priority(mut self, priority: Priority) -> TaskOptions {
+    pub fn priority(mut self, priority: Priority) -> TaskOptions<'r> {
         self.about.priority = priority;
         self
     }
@@ -61,7 +71,7 @@ impl TaskOptions {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
-    pub fn retry(self, times: usize) -> RetriedTask {
+    pub fn retry(self, times: usize) -> RetriedTask<'r> {
         RetriedTask { options: self, times }
     }
 
@@ -88,19 +98,19 @@ impl TaskOptions {
     }
 
     fn parts(self) -> (Arc<Group>, Option<Box<About>>) {
-        (self.group, Some(Box::new(self.about)))
+        (self.group.cloned().unwrap_or_else(group_here), Some(Box::new(self.about)))
     }
 }
 
 /// A task that is about to be spawned, and that is tried again. See [`TaskOptions::retry`].
 #[derive(Debug)]
 #[must_use = "a task does nothing before `spawn`"]
-pub struct RetriedTask {
-    options: TaskOptions,
+pub struct RetriedTask<'r> {
+    options: TaskOptions<'r>,
     times: usize,
 }
 
-impl RetriedTask {
+impl RetriedTask<'_> {
     /// Spawns the task, which may be carried out several times, one after the other.
     #[track_caller]
     pub fn spawn<T, F>(self, work: F) -> Task<T>

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use parking_lot::Mutex;
 use spmd_core::internal::{
-    ProcessWorkers, TaskFeed, TaskStacks, TaskWorker, bind_to_process, stack_left,
+    ProcessWorkers, TaskFeed, TaskStacks, TaskWorker, bind_to_process, stack_left, task,
 };
 use spmd_core::{Error, Result};
 
@@ -98,7 +98,12 @@ pub(crate) struct Here {
     own: Worker<Job>,
     /// Which queue is its own.
     number: usize,
+    /// Of a rank, what it has in place of a task.
+    main: Cell<*const ()>,
 }
+
+// SAFETY: all of it may be used on another thread, by one at a time; what `main` points to by several.
+unsafe impl Send for Here {}
 
 impl Queues {
     /// For so many workers, which are yet to be started, and these queues of theirs and of ranks.
@@ -169,8 +174,11 @@ impl Queues {
 
     /// Whether a task runs, or could.
     pub(crate) fn may_act(&self) -> bool {
+        // A worker says that it is not idle before it takes a job, and that it is after it has found none.
+        let works = || self.members.iter().any(|member| !member.is_idle());
+        let found = self.has_any();
         fence(SeqCst);
-        self.sleepers.load(Acquire) != self.members.len() || self.has_any()
+        found || works() || self.has_any()
     }
 
     fn has_any(&self) -> bool {
@@ -241,11 +249,19 @@ impl Here {
 
     /// The rank whose part this is has this thread for itself, and runs here.
     #[inline]
-    pub(crate) fn is_of_thread(&self) {
+    pub(crate) fn is_of_thread(&self, main: *const ()) {
         if HERE.get().is_null() {
             HERE.set(self);
+            self.main.set(main);
             self.needs_core();
         }
+    }
+
+    /// The task that runs here, or what its rank has in place of one: null in neither.
+    #[inline]
+    pub(crate) fn part(&self) -> *const () {
+        let task = task();
+        if task.is_null() { self.main.get() } else { task }
     }
 
     /// The rank does not run here any more.
@@ -394,7 +410,7 @@ impl Pool {
         let own = workers.of_ranks.lock().get_mut(rank)?.take()?;
         let queues = workers.queues.clone();
         let number = queues.members.len() + rank;
-        Some(Here { queues, own, number })
+        Some(Here { queues, own, number, main: Cell::new(null()) })
     }
 }
 
@@ -408,7 +424,7 @@ impl Workers {
         let mut started = Workers { queues: queues.clone(), of_ranks, threads: Vec::new() };
         for (number, own) in own.into_iter().enumerate() {
             let stacks = TaskStacks::reserve(workers.stack_size)?;
-            let here = Here { queues: queues.clone(), own, number };
+            let here = Here { queues: queues.clone(), own, number, main: Cell::new(null()) };
             let thread = thread::Builder::new().name(format!("spmd-task-{number}"));
             let thread = thread.spawn(move || here.run(stacks, workers.spins));
             started.threads.push(thread.map_err(|error| {

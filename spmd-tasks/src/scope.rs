@@ -32,7 +32,7 @@ pub struct ScopedTask<'scope, T>(Handle<'scope, T>);
 
 impl<'scope, T> ScopedTask<'scope, T> {
     pub(crate) fn new(task: Arc<dyn Valued<T> + 'scope>) -> ScopedTask<'scope, T> {
-        ScopedTask(Handle::new(task))
+        ScopedTask(Handle::scoped(task))
     }
 }
 
@@ -104,6 +104,7 @@ pub(crate) fn until_over<R>(
     f: impl FnOnce() -> Result<R>,
 ) -> Result<R> {
     if cannot_wait() {
+        group.leave();
         let why = "a virtual rank, or a task, that is panicking cannot wait for tasks";
         return Err(Error::argument(format!("scope at {site}: {why}")));
     }
@@ -111,6 +112,7 @@ pub(crate) fn until_over<R>(
     // Nothing leaves this function before that: what is borrowed is there until the tasks are over, and
     // what their workers free is freed.
     let finished = group.finish(&Call::new(Kind::Fetch, site));
+    group.leave();
     let value = result.unwrap_or_else(|panic| resume_unwind(panic))?;
     finished?;
     group.take_failure().map_or(Ok(value), Err)

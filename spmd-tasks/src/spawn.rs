@@ -5,10 +5,10 @@ use std::panic::Location;
 use spmd_core::{Ctx, Result};
 
 use crate::datadeps::{self, DataDeps};
-use crate::group::Group;
 use crate::inputs::{Inputs, put_after};
-use crate::node::{Header, group_here};
+use crate::node::Header;
 use crate::options::TaskOptions;
+use crate::rank::{group_here, group_of};
 use crate::scope::{Scope, enter};
 use crate::task::Task;
 use crate::work::Once;
@@ -85,7 +85,7 @@ pub trait Tasks {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
-    fn task(&self) -> TaskOptions;
+    fn task(&self) -> TaskOptions<'_>;
 
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
@@ -156,7 +156,7 @@ impl Tasks for Ctx {
         T: Send + 'static,
     {
         let site = Location::caller();
-        Task::put(Group::of(self.internals()), (site, None), Once(work))
+        Task::put(group_of(self.internals()), (site, None), Once(work))
     }
 
     #[track_caller]
@@ -166,11 +166,11 @@ impl Tasks for Ctx {
         T: Send + 'static,
     {
         let site = Location::caller();
-        put_after(Group::of(self.internals()), (site, None), inputs, work)
+        put_after(group_of(self.internals()), (site, None), inputs, work)
     }
 
-    fn task(&self) -> TaskOptions {
-        TaskOptions::new(Group::of(self.internals()).clone())
+    fn task(&self) -> TaskOptions<'_> {
+        TaskOptions::new(Some(group_of(self.internals())))
     }
 
     #[track_caller]
@@ -178,7 +178,7 @@ impl Tasks for Ctx {
         &self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
-        enter(Group::of(self.internals()).clone(), Location::caller(), f)
+        enter(group_of(self.internals()).clone(), Location::caller(), f)
     }
 
     #[track_caller]
@@ -186,7 +186,7 @@ impl Tasks for Ctx {
         &self,
         f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
-        datadeps::enter(Group::of(self.internals()).clone(), Location::caller(), f)
+        datadeps::enter(group_of(self.internals()).clone(), Location::caller(), f)
     }
 }
 
@@ -226,8 +226,8 @@ where
 }
 
 /// [`Tasks::task`], in a task, or in code of a rank that has no `ctx`.
-pub fn task() -> TaskOptions {
-    TaskOptions::new(group_here())
+pub fn task() -> TaskOptions<'static> {
+    TaskOptions::new(None)
 }
 
 /// [`Tasks::scope`], in a task, or in code of a rank that has no `ctx`.

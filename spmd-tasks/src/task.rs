@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::sync::Arc;
 
-use spmd_core::internal::{Call, Kind, Sleeper, wait_for_task};
+use spmd_core::internal::{Call, Kind, Sleeper, wait_for_task, worker_is_full};
 use spmd_core::{Error, Result};
 
 use crate::about::About;
@@ -14,8 +14,9 @@ use crate::arrivals::Arrivals;
 use crate::failure::Failure;
 use crate::group::{Group, given_up};
 use crate::input::Input;
-use crate::node::{Header, Node, Valued, Work, group_here};
+use crate::node::{Header, Node, Valued, Work};
 use crate::pool::run_here;
+use crate::rank::{group_here, note_here};
 
 /// A task that was spawned, and its value. See [`Tasks`](crate::Tasks).
 ///
@@ -26,13 +27,23 @@ pub struct Task<T>(Handle<'static, T>);
 /// The same for a task that may borrow.
 pub(crate) struct Handle<'a, T> {
     task: Arc<dyn Valued<T> + 'a>,
+    /// It does not outlive the group of the task.
+    scoped: bool,
     /// The value is reached from wherever this is.
     _value: PhantomData<T>,
 }
 
 impl<'a, T> Handle<'a, T> {
-    pub(crate) fn new(task: Arc<dyn Valued<T> + 'a>) -> Handle<'a, T> {
-        Handle { task, _value: PhantomData }
+    fn new(task: Arc<dyn Valued<T>>) -> Handle<'static, T>
+    where
+        T: 'static,
+    {
+        Handle { task, scoped: false, _value: PhantomData }
+    }
+
+    /// Of a task whose group is there as long as the handle.
+    pub(crate) fn scoped(task: Arc<dyn Valued<T> + 'a>) -> Handle<'a, T> {
+        Handle { task, scoped: true, _value: PhantomData }
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -49,6 +60,10 @@ impl<'a, T> Handle<'a, T> {
             return Ok(());
         }
         let sleeper = Arc::new(Sleeper::here());
+        if worker_is_full() {
+            let why = "4,096 tasks of its worker wait already; wait for fewer at a time";
+            return Err(Error::argument(format!("fetch at {site}: {why}")));
+        }
         if !task.wakes(&sleeper) {
             return Ok(());
         }
@@ -123,11 +138,15 @@ impl<T> Drop for Handle<'_, T> {
             && let Some(failure) = task.failure()
             && !task.is_known()
         {
-            group_here().note(failure, task.described());
+            match self.scoped {
+                // SAFETY: the group lives as long as the handle.
+                true => unsafe { task.group() }.note(failure, task.described()),
+                false => group_here().note(failure, task.described()),
+            }
         }
         if task.is_left() {
             // SAFETY: it has said so.
-            unsafe { self.task.free() };
+            note_here(unsafe { self.task.free() });
         }
     }
 }

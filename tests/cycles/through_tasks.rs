@@ -71,6 +71,11 @@ pub(crate) fn tasks_that_borrow() {
     .deadlock(&[0, 1], &["rank 0: recv of 1 u8 from rank 1 with tag 0 at <1>"]);
 }
 
+fn nap(milliseconds: u64) -> Result<()> {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    Ok(())
+}
+
 pub(crate) fn tasks_that_take_their_time() {
     let run = Spmd::new(2).run(|ctx| {
         let comm = ctx.dup()?;
@@ -84,7 +89,33 @@ pub(crate) fn tasks_that_take_their_time() {
             Ok(())
         });
         after.take()?;
-        slow.take()
+        slow.take()?;
+        ctx.scope(|s| {
+            s.spawn(|| nap(700));
+            Ok(())
+        })?;
+        let data = Data::new(0);
+        ctx.datadeps(|d| {
+            for _ in 0..4 {
+                d.spawn((d.write(&data),), |_| nap(200));
+            }
+            Ok(())
+        })
     });
     run.expect("all of them come to their end");
+}
+
+/// A part of a rank that takes long is no cycle; one that waits for what never comes is.
+pub(crate) fn parts_of_a_rank() {
+    spmd(1, |_ctx| Ok(spmd::tasks::join(|| nap(10), || nap(700)))).expect("both are done");
+    mistake(2, |ctx| {
+        let (comm, other) = (ctx.dup()?, 1 - ctx.rank());
+        let waits = move || {
+            nap(50)?;
+            comm.recv(&mut [0u8], other, 0).map(drop) // <1>
+        };
+        let (_, second) = spmd::tasks::join(|| nap(1), waits);
+        second
+    })
+    .deadlock(&[0, 1], &["recv of 1 u8 from rank 1 with tag 0 at <1>"]);
 }

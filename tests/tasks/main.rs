@@ -5,6 +5,7 @@ mod support;
 
 mod communicating;
 mod data;
+mod edges;
 mod endings;
 mod failing;
 mod graphs;

@@ -51,9 +51,10 @@ fn packages(tests: &mut Command) {
 }
 
 /// `hostile` is a peer that writes where it must not, among processes; `loopback` are worlds of several
-/// processes in one, where an MPI would read and write what the sanitizer does not see.
+/// processes in one, where an MPI would read and write what the sanitizer does not see; `tasks` are those
+/// whose memory others free.
 fn files(tests: &mut Command) {
-    tests.args(["--lib", "--test", "hostile", "--test", "loopback"]);
+    tests.args(["--lib", "--test", "hostile", "--test", "loopback", "--test", "tasks"]);
     tests.args(tests_of("spmd-collectives").iter().flat_map(|name| ["--test", name]));
 }
 

@@ -5,6 +5,7 @@ use std::mem::take;
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;
+use super::coroutine::{is_task, task_goes_on};
 use super::policy::{FIRST_SLEEP, LONGEST_SLEEP, SERVE_EVERY, WaitHooks};
 use super::scheduler::{self, Resumed, Suspension};
 use super::{current, started};
@@ -136,6 +137,7 @@ fn suspended<T>(
 ) -> Result<T> {
     let at_home = bell.is_home();
     let mut start: Option<Instant> = None;
+    let mut asleep = false;
     let outcome = loop {
         if at_home
             && bell.announce_coroutine()
@@ -148,6 +150,10 @@ fn suspended<T>(
         }
         if !at_home {
             hooks.serve();
+            if !asleep && is_task() {
+                hooks.asleep();
+                asleep = true;
+            }
         }
         let what = if at_home && !polls() { Suspension::Wake } else { Suspension::Poll };
         let why = current::kept_over(|| scheduler::suspend_for(what));
@@ -164,7 +170,11 @@ fn suspended<T>(
             }
         }
     };
-    if start.is_some() {
+    if asleep {
+        // Before others see that it does not wait any more.
+        task_goes_on();
+    }
+    if start.is_some() || asleep {
         hooks.awake();
     }
     outcome

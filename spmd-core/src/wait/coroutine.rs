@@ -2,14 +2,14 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use corosensei::Yielder;
 
-use super::current::is_started;
+use super::current::{self, is_started};
 use super::name::Name;
 use super::ready::{LocalSet, SharedSet};
 
@@ -46,12 +46,31 @@ pub(super) struct Worker {
     pub(super) thread: OnceLock<Thread>,
     /// The system's number of that thread, 0 where it is not known.
     pub(super) number: AtomicI32,
+    /// Whether it has found nothing to do: all its coroutines wait, as far as it has seen.
+    idle: AtomicBool,
 }
 
 impl Worker {
     pub(super) fn new(slots: usize) -> Worker {
         let (ready, thread) = (SharedSet::new(slots), OnceLock::new());
-        Worker { ready, thread, number: AtomicI32::new(0) }
+        Worker { ready, thread, number: AtomicI32::new(0), idle: AtomicBool::new(false) }
+    }
+
+    /// It has found nothing to do.
+    pub(super) fn is_idle_now(&self) {
+        self.idle.store(true, SeqCst);
+    }
+
+    /// It goes on with something, which others that look for it may miss from then on.
+    pub(super) fn goes_on(&self) {
+        if self.idle.load(Relaxed) {
+            self.idle.store(false, SeqCst);
+        }
+    }
+
+    /// Whether none of its coroutines goes on, nor was made ready.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.load(SeqCst) && self.ready.is_empty()
     }
 
     pub(super) fn unpark(&self) {
@@ -77,6 +96,8 @@ pub(super) struct Local {
     pub(super) polling: LocalSet,
     pub(super) running: Cell<RunningCoroutine>,
     pub(super) now: Cell<Instant>,
+    /// Coroutines that have begun and not ended.
+    pub(super) live: Cell<usize>,
     #[cfg(target_os = "linux")]
     pub(super) stacks: StackFacts,
 }
@@ -102,6 +123,7 @@ thread_local! {
         polling: LocalSet::new(1),
         running: Cell::new(RunningCoroutine { slot: 0, yielder: ptr::null() }),
         now: Cell::new(Instant::now()),
+        live: Cell::new(0),
         #[cfg(target_os = "linux")]
         stacks: StackFacts { guards: super::stack::Guards::none(), size: 0, first: Name::Task },
     };
@@ -262,6 +284,16 @@ pub fn current() -> Option<Home> {
 #[inline]
 pub fn in_coroutine() -> bool {
     !LOCAL.get().is_null()
+}
+
+/// Whether a task runs here, as a coroutine of a worker of tasks: not one that a rank carries out.
+pub(crate) fn is_task() -> bool {
+    in_coroutine() && !current::task().is_null() && current::current().is_null()
+}
+
+/// The task that runs here has been suspended, and goes on.
+pub(super) fn task_goes_on() {
+    Local::with(|local| local.worker.goes_on());
 }
 
 /// Which coroutine of its worker runs on this thread, if one does.

@@ -28,7 +28,7 @@ mod worker;
 
 pub(crate) use bell::Bell;
 pub(crate) use completion::{Completed, Completion};
-pub(crate) use coroutine::{AgentKey, key as agent};
+pub(crate) use coroutine::{AgentKey, is_task, key as agent};
 pub use current::{as_task, task};
 pub(crate) use current::{current, is_started, progresses, set_current};
 pub(crate) use fences::Fences;

@@ -88,9 +88,10 @@ impl Policy {
 pub(crate) trait WaitHooks {
     /// A reason to give up, if there is one; asked at every look at the condition, so cheap.
     fn interrupted(&self) -> Option<Error>;
-    /// A thread says from now on, until [`WaitHooks::awake`], that it sleeps.
+    /// A thread, or a task that is suspended, says from now on, until [`WaitHooks::awake`], that it
+    /// sleeps.
     fn asleep(&mut self) {}
-    /// The wait is over, one that was overdue at least once or of a thread that slept.
+    /// The wait is over, one that was overdue at least once or of who has said that it sleeps.
     fn awake(&mut self);
     /// The wait has lasted this long: puts it on record, and makes the rare checks (peers that
     /// left, cycles, time limits). Called about ten times a second. An error ends the wait.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bell::Bell;
-use super::coroutine::{Home, Local, Worker};
+use super::coroutine::{Home, Local, Worker, is_task};
 use super::name::Name;
 use super::policy::{Policy, WaitHooks};
 use super::scheduler;
@@ -80,6 +80,11 @@ impl TaskWorker {
         }
     }
 
+    /// Whether none of its tasks runs, nor was woken: all that have begun wait.
+    pub fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+
     /// Has all tasks of this worker that wait look again.
     pub fn call_all(&self) {
         if self.0.ready.insert_all() {
@@ -147,6 +152,11 @@ impl Feed for Tasks<'_> {
         self.busy.set(Some(busy));
         self.feed.awake();
     }
+}
+
+/// Whether a task runs here whose worker cannot begin another one while all that have begun wait.
+pub fn worker_is_full() -> bool {
+    is_task() && Local::here(|local| local.live.get() >= SLOTS) == Some(true)
 }
 
 /// Bytes of stack that are left to the coroutine that runs here; `None` on a thread's own stack.

@@ -106,6 +106,7 @@ pub(super) fn drive(mut drive: Drive, feed: &impl Feed) {
         polling: LocalSet::new(drive.slots),
         running: Cell::new(RunningCoroutine { slot: 0, yielder: ptr::null() }),
         now: Cell::new(now),
+        live: Cell::new(0),
         #[cfg(target_os = "linux")]
         stacks: super::coroutine::StackFacts {
             guards: drive.stacks.guards(),
@@ -118,7 +119,6 @@ pub(super) fn drive(mut drive: Drive, feed: &impl Feed) {
         feed,
         coroutines: Vec::new(),
         free: Vec::new(),
-        live: 0,
         clock_stride: 1,
         until_clock: 1,
         next_sweep: now + BUSY_SWEEP,
@@ -149,8 +149,6 @@ struct Runner<'a, F> {
     coroutines: Vec<Option<RankCoroutine>>,
     /// Slots that may be used again.
     free: Vec<usize>,
-    /// Those that have begun and not ended.
-    live: usize,
     clock_stride: u32,
     until_clock: u32,
     next_sweep: Instant,
@@ -163,8 +161,9 @@ struct Runner<'a, F> {
 impl<F: Feed> Runner<'_, F> {
     fn run(mut self) {
         let mut idle_passes = 0;
-        while self.live > 0 || !self.feed.is_over(self.coroutines.len()) {
+        while self.local.live.get() > 0 || !self.feed.is_over(self.coroutines.len()) {
             if !self.local.worker.ready.is_empty() {
+                self.local.worker.goes_on();
                 self.take_shared();
             }
             let mut progress = self.resume_ready();
@@ -226,6 +225,7 @@ impl<F: Feed> Runner<'_, F> {
                 return true;
             }
         };
+        self.local.worker.goes_on();
         let (local, feed) = (self.local, self.feed);
         // SAFETY: the closure borrows `local` and `feed`, which outlive this runner. The runner
         // lets go of a coroutine only when it has ended: `run` goes on until all have, and `drive`
@@ -238,7 +238,7 @@ impl<F: Feed> Runner<'_, F> {
             })
         };
         self.coroutines[slot] = Some(coroutine);
-        self.live += 1;
+        self.local.live.set(self.local.live.get() + 1);
         self.resume(slot, Resumed::Woken);
         true
     }
@@ -267,7 +267,7 @@ impl<F: Feed> Runner<'_, F> {
                     self.drive.stacks.give_back(ended.into_stack());
                 }
                 self.feed.ended(slot, panic);
-                self.live -= 1;
+                self.local.live.set(self.local.live.get() - 1);
                 self.leaves(slot);
                 true
             }
@@ -293,6 +293,9 @@ impl<F: Feed> Runner<'_, F> {
     /// then sleep.
     fn idle(&mut self, passes: u32) {
         let spins = self.spins();
+        if passes == 0 {
+            self.local.worker.is_idle_now();
+        }
         if passes < spins {
             hint::spin_loop();
             return;
@@ -310,9 +313,16 @@ impl<F: Feed> Runner<'_, F> {
             thread::yield_now();
         } else {
             if self.feed.may_sleep() && self.local.worker.ready.fall_asleep() {
-                let limit = if self.live == 0 { NOTHING_TO_SWEEP } else { self.next_sweep - now };
+                let limit = if self.local.live.get() == 0 {
+                    NOTHING_TO_SWEEP
+                } else {
+                    self.next_sweep - now
+                };
                 let polls = !self.local.polling.is_empty();
                 thread::park_timeout(if polls { limit.min(POLL) } else { limit });
+                if !self.local.worker.ready.is_empty() {
+                    self.local.worker.goes_on();
+                }
                 self.take_shared();
                 self.local.now.set(Instant::now());
             }

@@ -224,7 +224,12 @@ impl Endpoint {
     pub(super) fn show_idle_agents(&self) {
         let world = &self.world;
         let tasks = self.tasks.get().filter(|tasks| !tasks.all_over());
-        let who = if self.agents.has_unrecorded() || tasks.is_some_and(|tasks| tasks.may_act()) {
+        let may_act = match tasks {
+            Some(tasks) => tasks.may_act(),
+            // A task of another rank, of which this one knows nothing.
+            None => self.fetches.load(Relaxed) != 0,
+        };
+        let who = if self.agents.has_unrecorded() || may_act {
             idle::ANYBODY
         } else if tasks.is_none() && self.extra_comms.load(Relaxed) <= self.agents.on_extra() {
             idle::NOBODY

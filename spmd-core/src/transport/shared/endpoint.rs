@@ -45,6 +45,8 @@ pub(crate) struct Endpoint {
     pub(super) helper: Mutex<Option<Arc<HelperThread>>>,
     /// What runs tasks of the rank, once there have been some.
     pub(crate) tasks: OnceLock<Arc<dyn RankTasks>>,
+    /// How many of its agents wait for a task, which may be another rank's.
+    pub(super) fetches: AtomicUsize,
     /// Parts of windows that are gone here; at most one for each area.
     pub(crate) retired_parts: Mutex<Vec<Retired>>,
 }
@@ -82,6 +84,7 @@ impl Endpoint {
             condemned: Mutex::default(),
             helper: Mutex::default(),
             tasks: OnceLock::new(),
+            fetches: AtomicUsize::new(0),
             retired_parts: Mutex::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! Tasks of a rank, as its waits and the end of its block see them.
 
 use std::panic::Location;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::endpoint::Endpoint;
 use super::layout::Agent;
@@ -27,7 +28,10 @@ impl Endpoint {
         let waiter = Waiter::new(self, scope, call, noted).despite_failures();
         waiter.waits_on(Some(self.rank));
         waiter.ended_by(Agent::ACT);
-        waiter.until_at(|| sleeper.bell(), || Ok(()), || done().then_some(()))
+        self.fetches.fetch_add(1, Relaxed);
+        let waited = waiter.until_at(|| sleeper.bell(), || Ok(()), || done().then_some(()));
+        self.fetches.fetch_sub(1, Relaxed);
+        waited
     }
 
     /// Waits until all tasks are over, at the end of a block. Gives what went wrong with them that

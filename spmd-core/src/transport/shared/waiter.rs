@@ -48,6 +48,8 @@ pub(crate) struct Waiter<'a> {
     suspicion: Cell<Option<Suspicion>>,
     /// A thread is counted as one that sleeps.
     asleep: Cell<bool>,
+    /// It is of a task, and counted as one that may act, as it is not on record.
+    untold: Cell<bool>,
     /// The rank's tasks know that its own thread sleeps.
     leaves_core: Cell<bool>,
     /// On a thread that runs no rank: it is counted as one that waits.
@@ -80,6 +82,7 @@ impl<'a> Waiter<'a> {
             slot: Cell::new(None),
             suspicion: Cell::new(None),
             asleep: Cell::new(false),
+            untold: Cell::new(false),
             leaves_core: Cell::new(false),
             outsider: Cell::new(None),
             standstill: Cell::new(None),
@@ -338,8 +341,12 @@ impl Waiter<'_> {
         other.is_some()
     }
 
-    /// A thread sleeps from now on.
+    /// A thread, or a task, sleeps from now on.
     fn sleeps(&self) {
+        if wait::is_task() {
+            self.endpoint.agents.leave_off_record();
+            return self.untold.set(true);
+        }
         let world = &self.endpoint.world;
         if world.mode == Mode::Virtual {
             world.sleeping_threads.fetch_add(1, SeqCst);
@@ -362,6 +369,9 @@ impl Waiter<'_> {
             self.endpoint.tasks.get().into_iter().for_each(|tasks| tasks.needs_core());
         }
         self.unrecord();
+        if self.untold.take() {
+            self.endpoint.agents.is_told();
+        }
     }
 }
 

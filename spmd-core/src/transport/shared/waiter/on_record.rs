@@ -23,6 +23,11 @@ impl Waiter<'_> {
         slot.into_iter().for_each(|slot| self.write_to(slot));
         if wait::is_started() {
             slot.iter().for_each(|_| endpoint.agents.is_told());
+        } else if self.untold.get() {
+            if slot.is_some() {
+                self.untold.set(false);
+                endpoint.agents.is_told();
+            }
         } else if !wait::scheduler::in_coroutine() && current::rank().is_none() {
             self.outsider.set(Some(wait::Outsider::new()));
         }
@@ -33,6 +38,9 @@ impl Waiter<'_> {
         let Some(slot) = self.slot.take() else { return };
         let endpoint = self.endpoint;
         if slot.is_some() && wait::is_started() {
+            endpoint.agents.leave_off_record();
+        } else if slot.is_some() && wait::is_task() {
+            self.untold.set(true);
             endpoint.agents.leave_off_record();
         }
         slot.into_iter().for_each(|slot| endpoint.take_off_record(slot));
