@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::null;
 
-use spmd_core::internal::{as_task, cannot_wait};
+use spmd_core::internal::{as_task, cannot_wait, task};
 
 use crate::about::Priority;
 use crate::latch::Latch;
@@ -13,7 +13,7 @@ use crate::pool::{Ask, Here, Job};
 use crate::rank::{group_here, part_here};
 
 /// Runs both, at the same time if a worker is free, and gives what they return. In a task or on a
-/// rank; elsewhere one after the other. It costs as much as a few function calls: no task is made, and
+/// rank; elsewhere one after the other. As a task, neither is a rank itself. It costs as much as a few function calls: no task is made, and
 /// what they do may be small. `rayon::join` has the same form.
 ///
 /// A panic of either goes on here once both are over; of two that of the first.
@@ -53,17 +53,17 @@ fn on_worker<A, B: Send>(
     a: impl FnOnce() -> A,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    let other = OnStack::new(here.part(), b);
+    let part = here.part();
+    let other = OnStack::new(part, b);
     let what = (&raw const other).cast::<()>();
     // SAFETY: it is there until it has been called, or taken back, once: this function waits for that
     // whatever `a` does. What it does is `Send`.
     here.push(unsafe { other.job() });
-    let first = catch_unwind(AssertUnwindSafe(a));
+    let first = run(part, a);
     let second = match here.pop() {
         Some(job) if job.is(what) => {
             // SAFETY: the job was taken back, and is called no more, before anybody has called it.
-            let work = unsafe { other.take_work() };
-            catch_unwind(AssertUnwindSafe(work))
+            run(part, unsafe { other.take_work() })
         }
         another => {
             // It lies beneath others by now, or somebody has it.
@@ -73,6 +73,12 @@ fn on_worker<A, B: Send>(
         }
     };
     both(first, second)
+}
+
+/// Runs a part of a task, or of a rank: in it nothing is the rank's own, wherever it is.
+fn run<R>(part: *const (), work: impl FnOnce() -> R) -> Outcome<R> {
+    let run = || catch_unwind(AssertUnwindSafe(work));
+    if task() == part { run() } else { as_task(part, run) }
 }
 
 /// On a virtual rank, which has no queue of its own: a worker does both.
@@ -146,7 +152,7 @@ impl<F: FnOnce() -> R, R> OnStack<F, R> {
             let this = unsafe { &*this };
             // SAFETY: this function's contract.
             let work = unsafe { this.take_work() };
-            let result = as_task(this.part, || catch_unwind(AssertUnwindSafe(work)));
+            let result = run(this.part, work);
             // SAFETY: who waits reads it once the latch is open.
             unsafe { *this.result.get() = Some(result) };
         }

@@ -73,6 +73,8 @@ fn a_part_of_a_rank_is_one_wherever_it_is() -> Result<()> {
             let three = || spawn(|| Ok(3)).take();
             let (a, b) = join(three, three);
             assert_eq!((a?, b?), (3, 3));
+            let knows = || spmd::with_current(|_| Ok(())).is_ok();
+            assert_eq!(join(knows, knows), (false, false));
         }
         Ok(())
     })
