@@ -56,9 +56,11 @@ impl Worker {
         Worker { ready, thread, number: AtomicI32::new(0), idle: AtomicBool::new(false) }
     }
 
-    /// It has found nothing to do.
+    /// It has found nothing to do, also when it was called for nothing.
     pub(super) fn is_idle_now(&self) {
-        self.idle.store(true, SeqCst);
+        if !self.idle.load(Relaxed) {
+            self.idle.store(true, SeqCst);
+        }
     }
 
     /// It goes on with something, which others that look for it may miss from then on.

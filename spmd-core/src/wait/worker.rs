@@ -293,9 +293,7 @@ impl<F: Feed> Runner<'_, F> {
     /// then sleep.
     fn idle(&mut self, passes: u32) {
         let spins = self.spins();
-        if passes == 0 {
-            self.local.worker.is_idle_now();
-        }
+        self.local.worker.is_idle_now();
         if passes < spins {
             hint::spin_loop();
             return;
