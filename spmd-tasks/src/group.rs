@@ -58,8 +58,7 @@ impl Group {
 
     /// This group, which lies in an `Arc` as all do.
     pub(crate) fn itself(&self) -> Arc<Group> {
-        // SAFETY: whoever makes one puts it into an `Arc`, and this one is
-        // there now.
+        // SAFETY: whoever makes one puts it into an `Arc`, and this one is there now.
         unsafe {
             Arc::increment_strong_count(self);
             Arc::from_raw(self)

@@ -9,7 +9,7 @@ use spmd_core::internal::{as_task, cannot_wait, task};
 
 use crate::about::Priority;
 use crate::latch::Latch;
-use crate::pool::{Ask, Here, Job};
+use crate::pool::{Ask, Here, Job, NO_STACK};
 use crate::rank::{group_here, part_here};
 
 /// Runs both, at the same time if a worker is free, and gives what they return. In a task or on a
@@ -152,7 +152,13 @@ impl<F: FnOnce() -> R, R> OnStack<F, R> {
             let this = unsafe { &*this };
             // SAFETY: this function's contract.
             let work = unsafe { this.take_work() };
-            let result = run(this.part, work);
+            let result = match ask {
+                Ask::Fail => {
+                    drop(catch_unwind(AssertUnwindSafe(|| drop(work))));
+                    Err(Box::new(NO_STACK) as Box<dyn Any + Send>)
+                }
+                _ => run(this.part, work),
+            };
             // SAFETY: who waits reads it once the latch is open.
             unsafe { *this.result.get() = Some(result) };
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use spmd_core::Error;
 use spmd_core::internal::{Sleeper, as_task, task};
 
 use crate::about::{About, Priority};
@@ -15,7 +16,7 @@ use crate::arrivals::Arrivals;
 use crate::failure::Failure;
 use crate::group::{Group, Pending};
 
-use crate::pool::{Ask, Job};
+use crate::pool::{Ask, Job, NO_STACK};
 
 /// Somebody carries it out, or has.
 const BEGUN: u32 = 1;
@@ -363,6 +364,18 @@ impl<W: Work> Node<W> {
         }
     }
 
+    /// Has it fail before it does anything, by the one who has begun it.
+    fn fail(&self, why: Error) {
+        let header = &self.header;
+        // SAFETY: the caller has begun it, and nobody else uses the content before it is over.
+        let work = unsafe { replace(&mut *self.content.get(), Content::Nothing) };
+        let failure = match catch_unwind(AssertUnwindSafe(|| drop(work))) {
+            Ok(()) => Failure::returned(header.described(), why),
+            Err(panic) => Failure::panicked(header.described(), panic),
+        };
+        self.ends(Err(failure));
+    }
+
     /// Carries it out, by the one who has begun it.
     fn carry_out(&self) {
         let header = &self.header;
@@ -426,7 +439,11 @@ impl<W: Work> Node<W> {
         }
         // SAFETY: this function's contract.
         let task = unsafe { Arc::from_raw(job.cast::<Node<W>>()) };
-        task.run();
+        match ask {
+            Ask::Fail if task.header.begin() => task.fail(NO_STACK.into()),
+            Ask::Fail => {}
+            _ => task.run(),
+        }
         null()
     }
 }

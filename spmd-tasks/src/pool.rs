@@ -38,6 +38,8 @@ pub(crate) type Act = unsafe fn(*const (), Ask) -> *const ();
 pub(crate) enum Ask {
     /// To be done.
     Run,
+    /// To fail, as there is no stack for it.
+    Fail,
     /// To which group it belongs, if to one.
     Group,
 }
@@ -47,8 +49,8 @@ unsafe impl Send for Job {}
 
 impl Job {
     /// # Safety
-    /// `act` may be called with `what` and `Run` once, on any thread, whenever that may be, and with
-    /// `Group` before that.
+    /// `act` may be called with `what` and `Run` or `Fail` once, on any thread, whenever that may be, and
+    /// with `Group` before that.
     pub(crate) unsafe fn new(what: *const (), act: Act) -> Job {
         Job { what, act }
     }
@@ -67,9 +69,18 @@ impl Job {
         // SAFETY: as `Job::new` was told; it is called once, as this takes the job.
         unsafe { (self.act)(self.what, Ask::Run) };
     }
+
+    /// Has it fail with [`NO_STACK`].
+    fn fail(self) {
+        // SAFETY: as above.
+        unsafe { (self.act)(self.what, Ask::Fail) };
+    }
 }
 
-/// What is to be done, and who does it.
+/// Why a job fails for which the system has no stack.
+pub(crate) const NO_STACK: &str = "the system has no memory for the stack of a task; fewer may wait at a time (SPMD_STACK_SIZE=bytes)";
+
+/// What is to be done, and who does it. As many jobs may wait as there is memory for.
 pub(crate) struct Queues {
     urgent: Injector<Job>,
     usual: Injector<Job>,
@@ -354,10 +365,8 @@ impl TaskFeed for Here {
         }
     }
 
-    fn no_stack(&self, why: io::Error) {
-        // There is none for another coroutine: one that runs now may leave its own.
-        eprintln!("spmd: no stack for a task yet: {why}");
-        thread::yield_now();
+    fn no_stack(&self) {
+        self.next().into_iter().for_each(Job::fail);
     }
 
     fn may_sleep(&self) -> bool {
@@ -401,9 +410,7 @@ impl Pool {
             })),
         }
     }
-}
 
-impl Pool {
     /// What the rank of this number among those of its process has for itself, if it has a thread.
     pub(crate) fn own(&self, rank: usize) -> Option<Here> {
         let workers = self.0.as_ref().ok()?;

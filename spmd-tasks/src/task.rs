@@ -183,7 +183,7 @@ impl<T: 'static> Task<T> {
     ///
     /// Errors: [`Error::TaskFailed`] with what it, or a task that it needs, returned or panicked with;
     /// [`Error::Cancelled`]; [`Error::Stopped`] if all that could end it wait for each other, with the
-    /// tasks and lines.
+    /// tasks and lines; [`Error::Timeout`] where a limit was set.
     #[track_caller]
     pub fn fetch(&self) -> Result<&T> {
         self.0.fetch(Location::caller())

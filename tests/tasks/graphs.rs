@@ -173,3 +173,35 @@ fn many_virtual_ranks() -> Result<()> {
     assert_eq!(sums, [4950; 1024]);
     Ok(())
 }
+
+/// A task that waits for its turn, with its handle.
+#[test]
+#[cfg(all(target_os = "linux", not(sanitizer)))]
+fn a_queued_task_is_small() -> Result<()> {
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has that");
+        1024 * line.split_whitespace().nth(1).expect("a number").parse::<usize>().expect("a number")
+    }
+    const MANY: usize = 400_000;
+    spmd(1, |ctx| {
+        let open = Arc::new(AtomicUsize::new(0));
+        let opened = open.clone();
+        let gate = ctx.spawn(move || {
+            while opened.load(Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            Ok(1)
+        });
+        let before = resident();
+        let tasks: Vec<Task<usize>> =
+            (0..MANY).map(|i| ctx.spawn_after((&gate,), move |one| Ok(one + i))).collect();
+        let each = resident().saturating_sub(before) / MANY;
+        open.store(1, Release);
+        println!("{each} bytes a task");
+        assert!(each < 300, "{each} bytes a task");
+        assert_eq!(Task::wait_all(tasks)?[MANY - 1], MANY);
+        Ok(())
+    })
+    .map(drop)
+}

@@ -194,9 +194,12 @@ impl Local {
     pub(super) fn stack_left(&self, address: usize) -> usize {
         #[cfg(target_os = "linux")]
         return self.stacks.guards.above(address);
-        // What a thread has on other systems, at least, less what is on it already.
+        // Where stacks are the system's, it is not known.
         #[cfg(not(target_os = "linux"))]
-        return address.min(0);
+        return {
+            let _ = address;
+            0
+        };
     }
 
     #[inline]

@@ -31,8 +31,8 @@ pub trait TaskFeed {
     fn has_work(&self) -> bool;
     /// Runs tasks, until there are none or `enough` says that others of this worker go on.
     fn work(&self, enough: &dyn Fn() -> bool);
-    /// There is no stack for the next one.
-    fn no_stack(&self, why: io::Error);
+    /// There is no stack for the next one: it fails.
+    fn no_stack(&self);
     /// The worker is about to sleep: it may, if there is no work once others have been told that they
     /// have to call it.
     fn may_sleep(&self) -> bool;
@@ -131,8 +131,8 @@ impl Feed for Tasks<'_> {
         }
     }
 
-    fn missing(&self, _: usize, why: io::Error) {
-        self.feed.no_stack(why);
+    fn missing(&self, _: usize, _: io::Error) {
+        self.feed.no_stack();
     }
 
     fn is_over(&self, _: usize) -> bool {

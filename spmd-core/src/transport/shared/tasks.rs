@@ -9,8 +9,7 @@ use super::waiter::Waiter;
 use crate::call::{Call, Kind};
 use crate::error::Result;
 use crate::group::Scope;
-use crate::wait::tasks::Sleeper;
-use crate::wait::{self};
+use crate::wait::{self, tasks::Sleeper};
 
 impl Endpoint {
     /// Waits for something that tasks of this rank do, of its own agent.
