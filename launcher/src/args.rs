@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::topology::Cpus;
 use values::stdin;
 pub(crate) use values::{
-    Bind, Stdin, bind, bytes, duration, named, positive_duration, rank_count, seconds,
+    Bind, Stdin, bind, bytes, duration, named, positive_duration, rank_count, resources, seconds,
 };
 
 const AFTER_HELP: &str = "\
@@ -105,6 +105,9 @@ pub(crate) struct JobOptions {
     /// [default: all]
     #[arg(long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
     pub(crate) gpus: Option<Cpus>,
+    /// What each process has for tasks, such as gpu=(0,1),(2,3) or license=2;cpu=4 (may be repeated)
+    #[arg(long, value_name = "WHAT", value_parser = resources)]
+    pub(crate) resources: Vec<String>,
     /// Start on these hosts, under MPI: names, each with `:N` where it has room for N ranks only
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "hostfile")]
     pub(crate) host: Vec<String>,

@@ -161,6 +161,8 @@ impl Environment {
         {
             set.push(("SPMD_TIMEOUT".into(), limit.as_secs_f64().to_string().into()));
         }
+        let resources = plan.resources.as_ref();
+        set.extend(resources.map(|said| (boot::variables::RESOURCES.into(), said.into())));
         set.extend(self.trace.as_ref().map(|path| ("SPMD_TRACE".into(), path.clone().into())));
         set
     }

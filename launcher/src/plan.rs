@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) show_ranks: Option<Cpus>,
     pub(crate) stdin: Stdin,
     pub(crate) timeout: Option<Duration>,
+    /// What each process has for tasks, if that is said.
+    pub(crate) resources: Option<String>,
     pub(crate) grace: Duration,
     pub(crate) on_failure: OnFailure,
     /// Bytes of shared memory for each process rank, if the user says how many.
@@ -135,6 +137,7 @@ impl Plan {
             show_ranks: job.show_ranks,
             stdin: job.stdin,
             timeout: job.timeout,
+            resources: resources(&job.resources)?,
             grace,
             on_failure: job.on_failure,
             arena_size,
@@ -315,4 +318,11 @@ fn runnable(path: &Path) -> std::io::Result<bool> {
     #[cfg(unix)]
     let regular = regular && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     Ok(regular)
+}
+
+/// All that is said of resources, as one text.
+fn resources(said: &[String]) -> Result<Option<String>, Error> {
+    let all = said.join(";");
+    let sensible = args::resources(&all).map_err(|why| Error::Usage(format!("--resources: {why}")));
+    sensible.map(|all| (!said.is_empty()).then_some(all))
 }

@@ -94,6 +94,7 @@ pub struct Spmd {
     unreachable: bool,
     chaos: Option<u64>,
     planes: Vec<Arc<dyn Plane>>,
+    resources: Option<String>,
 }
 
 impl Spmd {
@@ -121,6 +122,7 @@ impl Spmd {
             unreachable: false,
             chaos: None,
             planes: Vec::new(),
+            resources: None,
         }
     }
 
@@ -236,6 +238,23 @@ impl Spmd {
     /// ```
     pub fn name(mut self, name: impl Into<String>) -> Spmd {
         self.name = name.into();
+        self
+    }
+
+    /// What this process has for the tasks of its ranks, whatever `SPMD_RESOURCES` says: how many
+    /// workers (`cpu=4`), numbered units of something in groups that belong together
+    /// (`gpu=(0,1),(2,3)`; `gpu=2` counts them from 0), and amounts (`license=2.5`), with `;` between them.
+    /// Tasks ask for it, and wait until it is free.
+    ///
+    /// Errors, of [`Spmd::run`]: it makes no sense.
+    ///
+    /// ```
+    /// # use spmd_core::Spmd;
+    /// Spmd::new(2).resources("gpu=(0,1),(2,3); license=1").run(|_ctx| Ok(()))?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn resources(mut self, declared: impl Into<String>) -> Spmd {
+        self.resources = Some(declared.into());
         self
     }
 

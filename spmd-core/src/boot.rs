@@ -16,6 +16,7 @@ use crate::environment::variable;
 pub use crate::environment::{NCCL, PROTOCOL, variables};
 use crate::error::{Error, Result};
 use crate::plane::{Plane, Planes};
+pub use crate::resources::Resources;
 use crate::settings::Settings;
 pub use crate::settings::{begin_trace, tuned};
 pub use crate::transport::cluster::{Alarm, NOT_STARTED, raise_alarm};

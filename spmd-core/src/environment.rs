@@ -55,6 +55,8 @@ pub mod variables {
     pub const REPRODUCIBLE: &str = "SPMD_REPRODUCIBLE";
     /// `1`: ranks of different processes compare each call before they make it.
     pub const CHECK: &str = "SPMD_CHECK";
+    /// What processes have for their tasks, `gpu=(0,1),(2,3);license=2`.
+    pub const RESOURCES: &str = "SPMD_RESOURCES";
     /// A file to which every call is written down.
     pub const TRACE: &str = "SPMD_TRACE";
     /// Where `spmdrun` hears what has stopped a job under an MPI launcher, and a secret.

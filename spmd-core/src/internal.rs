@@ -14,6 +14,7 @@ pub use crate::dispatch::dispatch;
 pub use crate::op::{ErasedOp, Native, canonical_split, fold_ranks};
 pub use crate::panics::{discard, panic_text};
 pub use crate::plane::Plane;
+pub use crate::resources::{PARTS, Resource, Resources, parts};
 pub use crate::tasks::{
     ProcessWorkers, bind_to_process, cannot_wait, wait_for_borrowers, wait_for_task,
 };

@@ -42,6 +42,7 @@ mod print;
 mod progress;
 pub mod rank;
 mod rank_local;
+mod resources;
 mod settings;
 mod shared_alloc;
 mod shared_buf;

@@ -9,6 +9,7 @@ use crate::environment::{parsed, positive, variable, variables};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::progress::Progress;
+use crate::resources::Resources;
 use crate::tuning::Tuning;
 #[cfg(target_os = "linux")]
 pub(crate) use tuning::handed_on;
@@ -28,6 +29,7 @@ pub(crate) struct Settings {
     /// Bytes of a segment, whatever was measured.
     pub(crate) segment: Option<usize>,
     pub(crate) tuning: Tuning,
+    pub(crate) resources: Resources,
 }
 
 impl Settings {
@@ -69,6 +71,7 @@ impl Settings {
             bind: bind()?,
             segment: tuning::segment()?,
             tuning: tuning::tuning()?,
+            resources: resources()?,
         })
     }
 }
@@ -89,4 +92,15 @@ fn bind() -> Result<Bind> {
     let name = variables::CPUS;
     sets.map(Bind::Sets)
         .ok_or_else(|| Error::boot(format!("{name}={text} is not a list of cores like 0-1;2-3")))
+}
+
+/// What is declared, and the GPUs that the process sees where that says nothing of them.
+fn resources() -> Result<Resources> {
+    let name = variables::RESOURCES;
+    let declared = variable(name)?.unwrap_or_default();
+    let declared: Resources =
+        declared.parse().map_err(|why| Error::boot(format!("{name}={declared}: {why}")))?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let gpus = visible.split(',').map(str::trim).take_while(|gpu| !gpu.is_empty() && *gpu != "-1");
+    Ok(declared.or_gpus(gpus.count() as u32))
 }

@@ -9,13 +9,14 @@ use crate::comm::Internals;
 use crate::ctx;
 use crate::error::{Error, Result};
 use crate::mode::Mode;
+use crate::resources::Resources;
 use crate::settings::Settings;
 use crate::transport::shared::{Common, RankTasks};
 use crate::wait::{self, scheduler, tasks};
 use crate::{affinity, current};
 
 /// The workers that ranks of a process have for their tasks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ProcessWorkers {
     /// How many: the process's share of the cores, and at least one.
     pub number: usize,
@@ -25,6 +26,8 @@ pub struct ProcessWorkers {
     pub stack_size: usize,
     /// How often an idle one looks for work before it gives its core away.
     pub spins: u32,
+    /// What tasks may ask for besides.
+    pub resources: Resources,
 }
 
 /// What the ranks of a process have in common for their tasks.
@@ -61,11 +64,12 @@ impl<'a> Internals<'a> {
             Mode::Virtual => (world.local().len().min(policy.cores), 0),
         };
         let share = policy.cores * here / (here + policy.elsewhere).max(1);
-        let number = share.clamp(1, wait::cores());
-        let stack_size = Settings::from_environment()?.stack_size;
-        let stack_size = stack_size.unwrap_or(scheduler::DEFAULT_STACK_SIZE);
+        let settings = Settings::from_environment()?;
+        let resources = world.resources.clone().unwrap_or(settings.resources);
+        let number = resources.workers().unwrap_or(share.clamp(1, wait::cores()));
+        let stack_size = settings.stack_size.unwrap_or(scheduler::DEFAULT_STACK_SIZE);
         let spins = if number + policy.elsewhere <= policy.cores { scheduler::SPINS } else { 0 };
-        let workers = ProcessWorkers { number, ranks_with_threads, stack_size, spins };
+        let workers = ProcessWorkers { number, ranks_with_threads, stack_size, spins, resources };
         Ok(Common::of(world, TASKS, || make(workers)))
     }
 }

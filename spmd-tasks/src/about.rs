@@ -1,5 +1,9 @@
 //! What is said of a task besides its work.
 
+use std::sync::Arc;
+
+use crate::request::Asks;
+
 /// Which tasks workers take first, of those that have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,4 +22,6 @@ pub enum Priority {
 pub(crate) struct About {
     pub(crate) name: Option<Box<str>>,
     pub(crate) priority: Priority,
+    /// If it asks for more than one worker.
+    pub(crate) asks: Option<Arc<Asks>>,
 }

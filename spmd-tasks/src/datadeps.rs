@@ -11,7 +11,7 @@ use spmd_core::{Error, Result};
 use crate::accesses::{Accesses, Entry, Read, Write};
 use crate::data::{Data, Mode};
 use crate::group::Group;
-use crate::node::{Header, Node, Runnable};
+use crate::node::{Header, Node, unbound};
 use crate::scope::{ScopedTask, until_over};
 
 /// Where tasks are spawned that say which data they use: see
@@ -81,12 +81,10 @@ impl<'scope> DataDeps<'scope, '_> {
         let needed = orders.iter().filter_map(|(order, mode)| order.needed(*mode)).collect();
         let work = accesses.work(needed, refused, work);
         let task = Arc::new(Node::new(Header::new(&self.group, site, None), work));
-        type Unbound<'a> = Arc<dyn Runnable + 'a>;
-        // SAFETY: the type stays the same but for a lifetime. Places keep the task when it is over, and
-        // the scope has been left. Then there is nothing in it of that lifetime: its work is gone, and
-        // its value, which its handle's end, or its own, has freed; where the handle is forgotten, the
+        // SAFETY: places keep the task when it is over, and the scope has been left. Then its work is gone,
+        // and its value, which its handle's end, or its own, has freed; where the handle is forgotten, the
         // task is never freed.
-        let erased = unsafe { transmute::<Unbound<'scope>, Unbound<'static>>(task.clone()) };
+        let erased = unsafe { unbound(task.clone()) };
         for (order, mode) in &mut orders {
             order.follows(&erased, *mode);
         }

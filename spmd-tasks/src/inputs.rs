@@ -43,6 +43,7 @@ pub(crate) fn put_after<I: Inputs<F, T>, F, T: Send + 'static>(
         inputs.each(&mut |input| depends(task.clone(), input));
         group.waits(|| task.clone());
     }
+    task.asks(group, || task.clone());
     task.is_made(group);
     Task::new(task)
 }

@@ -8,8 +8,9 @@ use std::ptr::null;
 use spmd_core::internal::{as_task, cannot_wait, task};
 
 use crate::about::Priority;
+use crate::job::{Ask, Job, NO_STACK};
 use crate::latch::Latch;
-use crate::pool::{Ask, Here, Job, NO_STACK};
+use crate::pool::Here;
 use crate::rank::{group_here, part_here};
 
 /// Runs both, at the same time if a worker is free, and gives what they return. In a task or on a

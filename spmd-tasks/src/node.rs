@@ -16,7 +16,10 @@ use crate::arrivals::Arrivals;
 use crate::failure::Failure;
 use crate::group::{Group, Pending};
 
-use crate::pool::{Ask, Job, NO_STACK};
+use crate::granting;
+use crate::job::{Ask, Job, NO_STACK};
+use crate::pool::Queues;
+use crate::request::Asks;
 
 /// Somebody carries it out, or has.
 const BEGUN: u32 = 1;
@@ -155,6 +158,20 @@ impl Header {
         self.about.as_ref().map_or(Priority::Usual, |about| about.priority)
     }
 
+    /// What it asks for, if that is more than one worker.
+    pub(crate) fn asks(&self) -> Option<&Arc<Asks>> {
+        self.about.as_ref()?.asks.as_ref()
+    }
+
+    /// The task, with what it waits for, if that is resources.
+    pub(crate) fn described_waiting(&self) -> String {
+        let task = self.described();
+        match self.asks().filter(|asks| self.needs.load(Acquire) == 0 && !asks.is_granted()) {
+            Some(asks) => format!("{task}, which waits for {}", asks.request),
+            None => task,
+        }
+    }
+
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Acquire) & OVER != 0
@@ -221,7 +238,10 @@ impl Header {
             match who {
                 Awaiting::Sleeper(sleeper) => sleeper.wake(),
                 Awaiting::Arrivals(arrivals, number) => arrivals.tell(number),
-                Awaiting::Dependent(task) => has_one_less(task),
+                Awaiting::Dependent(task) => {
+                    is_near(task.header(), self);
+                    has_one_less(task);
+                }
             }
         }
     }
@@ -288,6 +308,31 @@ impl Header {
     }
 }
 
+/// A task as those keep it who wait for it or for whom it waits.
+///
+/// # Safety
+/// Once the task is over, its work and its value are freed before its lifetime ends, or never.
+pub(crate) unsafe fn unbound<'a>(task: Arc<dyn Runnable + 'a>) -> Arc<dyn Runnable> {
+    // SAFETY: the type stays the same but for a lifetime. What has that lifetime, the task's work and value,
+    // is gone when it ends (this function's contract), and is used by the task alone and by who has its handle.
+    unsafe { std::mem::transmute::<Arc<dyn Runnable + 'a>, Arc<dyn Runnable>>(task) }
+}
+
+/// Has a task carried out that needs no other one any more.
+fn put(pool: &Arc<Queues>, job: Job, priority: Priority, asks: Option<Arc<Asks>>) {
+    match asks {
+        None => pool.put(job, priority),
+        Some(asks) => granting::put(pool, job, asks, priority),
+    }
+}
+
+/// The first task, which needs the second, would be near its resources.
+fn is_near(dependent: &Header, task: &Header) {
+    if let (Some(asks), Some(other)) = (dependent.asks(), task.asks()) {
+        asks.is_near(other);
+    }
+}
+
 /// One of the tasks that this one needs is over: it is carried out after the last.
 fn has_one_less(task: Arc<dyn Runnable>) {
     let header = task.header();
@@ -304,8 +349,8 @@ fn has_one_less(task: Arc<dyn Runnable>) {
         let pool = unsafe { header.group() }.pool.clone();
         header.needs.store(0, Release);
         header.state.fetch_and(!HELD, AcqRel);
-        let priority = header.priority();
-        pool.put(task.job(), priority);
+        let (priority, asks) = (header.priority(), header.asks().cloned());
+        put(&pool, task.job(), priority, asks);
     } else {
         header.needs.store(0, Release);
         header.state.fetch_and(!HELD, AcqRel);
@@ -317,6 +362,7 @@ pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header) {
     dependent.header().needs.fetch_add(1, Relaxed);
     let is_over = !task.await_end(Awaiting::Dependent(dependent.clone()));
     if is_over {
+        is_near(dependent.header(), task);
         dependent.header().needs.fetch_sub(1, AcqRel);
     }
 }
@@ -354,13 +400,30 @@ impl<W: Work> Node<W> {
         } else if header.needs.fetch_sub(1, AcqRel) != 1 {
             return;
         }
+        // What is refused is over.
+        if header.state.load(Acquire) & BEGUN != 0 {
+            return;
+        }
         match group.refusal() {
-            None => group.pool.put(self.clone().job(), header.priority()),
-            Some(why) if header.begin() => {
-                let failure = Failure::returned(header.described(), why.clone());
-                self.ends(Err(failure));
-            }
-            Some(_) => {}
+            None => put(&group.pool, self.clone().job(), header.priority(), header.asks().cloned()),
+            Some(why) => self.is_refused(why.clone()),
+        }
+    }
+
+    /// It fails before anybody has begun it.
+    fn is_refused(&self, why: Arc<Error>) {
+        if self.header.begin() {
+            self.ends(Err(Failure::returned(self.header.described(), why)));
+        }
+    }
+
+    /// It is being made. What it asks for may wait for the end of its scope; what nobody has it cannot
+    /// get.
+    pub(crate) fn asks(&self, group: &Group, itself: impl FnOnce() -> Arc<dyn Runnable>) {
+        let Some(asks) = self.header.asks() else { return };
+        match group.pool.lacks(&asks.request).filter(|_| group.refusal().is_none()) {
+            Some(why) => self.is_refused(Arc::new(Error::argument(why))),
+            None => group.waits(|| itself()),
         }
     }
 
@@ -408,6 +471,11 @@ impl<W: Work> Node<W> {
         let before = header.state.fetch_or(OVER, AcqRel);
         while header.state.load(Acquire) & HELD != 0 {
             std::thread::yield_now();
+        }
+        if let Some(asks) = header.asks() {
+            // Before those that need the task, which may ask for the same.
+            // SAFETY: the group counts the task until `ends_one`.
+            granting::give_back(&unsafe { header.group() }.pool, asks);
         }
         if before & AWAITED != 0 {
             header.tell_all();

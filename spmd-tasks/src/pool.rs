@@ -1,4 +1,4 @@
-//! The workers of a process, and the queues from which they take what is to be done.
+//! The queues from which the workers of a process take what is to be done.
 //!
 //! # Why no task waits while a worker sleeps
 //! Who puts a job into a queue executes a sequentially consistent fence, and then looks whether a worker
@@ -8,77 +8,21 @@
 //! awake (`ready.rs` of `spmd-core`).
 
 use std::cell::Cell;
-use std::io;
 use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::thread::{self, JoinHandle};
 
-use crossbeam_deque::{Injector, Steal, Stealer, Worker};
-use parking_lot::Mutex;
+use crossbeam_deque::{Injector, Stealer, Worker};
 use spmd_core::internal::{
-    ProcessWorkers, TaskFeed, TaskStacks, TaskWorker, bind_to_process, stack_left, task,
+    Resources, TaskFeed, TaskStacks, TaskWorker, bind_to_process, stack_left, task,
 };
-use spmd_core::{Error, Result};
 
 use crate::about::Priority;
-
-/// Something that a worker does.
-#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct Job {
-    what: *const (),
-    act: Act,
-}
-
-/// Does something with what a job is of.
-pub(crate) type Act = unsafe fn(*const (), Ask) -> *const ();
-
-/// What a job is asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// To be done.
-    Run,
-    /// To fail, as there is no stack for it.
-    Fail,
-    /// To which group it belongs, if to one.
-    Group,
-}
-
-// SAFETY: what it does may be done on any thread (the contract of `Job::new`).
-unsafe impl Send for Job {}
-
-impl Job {
-    /// # Safety
-    /// `act` may be called with `what` and `Run` or `Fail` once, on any thread, whenever that may be, and
-    /// with `Group` before that.
-    pub(crate) unsafe fn new(what: *const (), act: Act) -> Job {
-        Job { what, act }
-    }
-
-    pub(crate) fn is(&self, what: *const ()) -> bool {
-        self.what == what
-    }
-
-    /// Whether it is a task of this group.
-    fn is_of(&self, group: *const ()) -> bool {
-        // SAFETY: as `Job::new` was told; it has not been run.
-        std::ptr::eq(unsafe { (self.act)(self.what, Ask::Group) }, group)
-    }
-
-    pub(crate) fn run(self) {
-        // SAFETY: as `Job::new` was told; it is called once, as this takes the job.
-        unsafe { (self.act)(self.what, Ask::Run) };
-    }
-
-    /// Has it fail with [`NO_STACK`].
-    fn fail(self) {
-        // SAFETY: as above.
-        unsafe { (self.act)(self.what, Ask::Fail) };
-    }
-}
-
-/// Why a job fails for which the system has no stack.
-pub(crate) const NO_STACK: &str = "the system has no memory for the stack of a task; fewer may wait at a time (SPMD_STACK_SIZE=bytes)";
+use crate::drivers::Drivers;
+use crate::job::{Job, taken};
+use crate::ledger::Ledger;
+use crate::request::Request;
+use crate::wide::{Turn, Wide};
 
 /// What is to be done, and who does it. As many jobs may wait as there is memory for.
 pub(crate) struct Queues {
@@ -94,6 +38,11 @@ pub(crate) struct Queues {
     sleepers: AtomicUsize,
     /// Ranks with tasks whose own threads run.
     ranks: AtomicUsize,
+    /// Jobs that wait for resources.
+    pub(crate) ledger: Ledger,
+    /// Jobs that take no worker, and those that take several.
+    pub(crate) drivers: Drivers,
+    wide: Wide,
     closed: AtomicBool,
 }
 
@@ -111,6 +60,10 @@ pub(crate) struct Here {
     number: usize,
     /// Of a rank, what it has in place of a task.
     main: Cell<*const ()>,
+    /// A worker that begins nothing, for the sake of a job that takes several.
+    is_lent: Cell<bool>,
+    /// How many others are lent to the job that runs here.
+    borrows: Cell<usize>,
 }
 
 // SAFETY: all of it may be used on another thread, by one at a time; what `main` points to by several.
@@ -118,7 +71,12 @@ unsafe impl Send for Here {}
 
 impl Queues {
     /// For so many workers, which are yet to be started, and these queues of theirs and of ranks.
-    fn new(workers: usize, own: &[Worker<Job>]) -> Arc<Queues> {
+    pub(crate) fn new(
+        workers: usize,
+        own: &[Worker<Job>],
+        resources: &Resources,
+        stack_size: usize,
+    ) -> Arc<Queues> {
         Arc::new(Queues {
             urgent: Injector::new(),
             usual: Injector::new(),
@@ -128,25 +86,54 @@ impl Queues {
             sleeping: (0..workers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             sleepers: AtomicUsize::new(0),
             ranks: AtomicUsize::new(0),
+            ledger: Ledger::new(resources),
+            drivers: Drivers::new(stack_size),
+            wide: Wide::default(),
             closed: AtomicBool::new(false),
         })
     }
 
     /// Without workers.
     pub(crate) fn none() -> Arc<Queues> {
-        Queues::new(0, &[])
+        Queues::new(0, &[], &Resources::default(), 0)
+    }
+
+    /// Why a request can never be met, if so.
+    pub(crate) fn lacks(&self, request: &Request) -> Option<String> {
+        let workers = self.members.len();
+        let few = (request.cpu > workers)
+            .then(|| format!("it asks for {} cpu, and this process has {workers}", request.cpu));
+        few.or_else(|| self.ledger.lacks(request))
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.members.len()
     }
 
     /// Has a job done.
     pub(crate) fn put(self: &Arc<Queues>, job: Job, priority: Priority) {
-        let here = (priority == Priority::Usual).then(|| Here::of(self)).flatten();
-        match (here, priority) {
-            (Some(here), _) => here.own.push(job),
-            (None, Priority::High) => self.urgent.push(job),
-            (None, Priority::Usual) => self.usual.push(job),
-            (None, Priority::Low) => self.idle.push(job),
+        match (priority == Priority::Usual).then(|| Here::of(self)).flatten() {
+            Some(here) => here.push(job),
+            None => self.put_for_all(job, priority),
+        }
+    }
+
+    /// Has a job done by a worker, though a rank's own thread puts it here.
+    pub(crate) fn put_for_all(&self, job: Job, priority: Priority) {
+        match priority {
+            Priority::High => self.urgent.push(job),
+            Priority::Usual => self.usual.push(job),
+            Priority::Low => self.idle.push(job),
         }
         self.call_one();
+    }
+
+    /// Has a job done that takes so many workers.
+    pub(crate) fn put_wide(&self, job: Job, workers: usize) {
+        self.wide.put(job, workers);
+        // All look, whatever other threads need cores.
+        self.members.iter().for_each(TaskWorker::call);
     }
 
     /// Calls a worker that sleeps, if one does and there is a core for it: the ranks' own threads have
@@ -181,6 +168,7 @@ impl Queues {
     /// Has all tasks that wait look again.
     pub(crate) fn call_all(&self) {
         self.members.iter().for_each(TaskWorker::call_all);
+        self.drivers.call_all();
     }
 
     /// Whether a task runs, or could.
@@ -189,13 +177,33 @@ impl Queues {
         let works = || self.members.iter().any(|member| !member.is_idle());
         let found = self.has_any();
         fence(SeqCst);
-        found || works() || self.has_any()
+        found || works() || self.has_any() || self.drivers.may_act()
     }
 
     fn has_any(&self) -> bool {
         let queues = [&self.urgent, &self.usual, &self.idle];
         queues.iter().any(|queue| !queue.is_empty())
             || self.own.iter().any(|queue| !queue.is_empty())
+            || self.wide.waits()
+    }
+
+    /// Has the workers end once there is nothing more to do.
+    pub(crate) fn close(&self) {
+        self.drivers.close();
+        self.closed.store(true, SeqCst);
+        self.members.iter().for_each(TaskWorker::call);
+    }
+
+    /// Does on this thread what is left when the workers have ended: jobs of tasks that are over.
+    pub(crate) fn drain(&self) {
+        let any = || {
+            let queues = [&self.urgent, &self.usual, &self.idle];
+            let common = queues.iter().find_map(|queue| taken(|| queue.steal()));
+            common.or_else(|| self.drivers.pop()).or_else(|| self.wide.pop())
+        };
+        while let Some(job) = any() {
+            job.run();
+        }
     }
 }
 
@@ -231,21 +239,10 @@ pub(crate) fn run_here(task: impl FnOnce()) -> bool {
     true
 }
 
-/// What `steal` gives, asked again as long as others are in its way.
-fn taken(steal: impl Fn() -> Steal<Job>) -> Option<Job> {
-    loop {
-        match steal() {
-            Steal::Success(job) => return Some(job),
-            Steal::Empty => return None,
-            Steal::Retry => std::hint::spin_loop(),
-        }
-    }
-}
-
 impl Here {
     /// That of this thread, if it is one of these queues.
     #[inline]
-    fn of<'a>(queues: &Arc<Queues>) -> Option<&'a Here> {
+    pub(crate) fn of<'a>(queues: &Arc<Queues>) -> Option<&'a Here> {
         Here::any().filter(|here| Arc::ptr_eq(&here.queues, queues))
     }
 
@@ -322,7 +319,7 @@ impl Here {
     /// for whose end it waits.
     pub(crate) fn helps(&self, group: *const ()) {
         while let Some(job) = self.pop() {
-            if !job.is_of(group) {
+            if !std::ptr::eq(job.group(), group) {
                 return self.push(job);
             }
             let mut job = Some(job);
@@ -332,9 +329,46 @@ impl Here {
         }
     }
 
+    /// A worker, or a rank's part, before it is where it belongs.
+    pub(crate) fn new(queues: Arc<Queues>, own: Worker<Job>, number: usize) -> Here {
+        Here {
+            queues,
+            own,
+            number,
+            main: Cell::new(null()),
+            is_lent: Cell::new(false),
+            borrows: Cell::new(0),
+        }
+    }
+
+    /// A job begins here to which so many others are lent.
+    pub(crate) fn borrows(&self, lent: usize) {
+        self.borrows.set(self.borrows.get() + lent);
+    }
+
+    /// None are lent any more to what runs here, or waits.
+    pub(crate) fn gives_back(&self) {
+        let lent = self.borrows.take();
+        if lent > 0 {
+            self.queues.wide.give_back(lent);
+            self.queues.members.iter().for_each(TaskWorker::call);
+        }
+    }
+
     /// What is to be done next.
     fn next(&self) -> Option<Job> {
         let queues = &*self.queues;
+        // What borrows them waits.
+        self.gives_back();
+        if self.is_lent.get() || queues.wide.waits() {
+            let turn = queues.wide.turn(self.is_lent.get());
+            self.is_lent.set(matches!(turn, Turn::Lent));
+            match turn {
+                Turn::Usual => {}
+                Turn::Lent => return None,
+                Turn::Run(job) => return Some(job),
+            }
+        }
         let urgent = if queues.urgent.is_empty() { None } else { taken(|| queues.urgent.steal()) };
         urgent
             .or_else(|| self.own.pop())
@@ -353,7 +387,10 @@ impl Here {
 
 impl TaskFeed for Here {
     fn has_work(&self) -> bool {
-        self.queues.has_any()
+        match self.is_lent.get() {
+            true => self.queues.wide.has_turn(),
+            false => self.queues.has_any(),
+        }
     }
 
     fn work(&self, enough: &dyn Fn() -> bool) {
@@ -371,10 +408,13 @@ impl TaskFeed for Here {
 
     fn may_sleep(&self) -> bool {
         let queues = &*self.queues;
-        queues.sleeping[self.number / 64].fetch_or(1 << (self.number % 64), AcqRel);
-        queues.sleepers.fetch_add(1, AcqRel);
+        // Nobody calls one that is lent but for the end of that.
+        if !self.is_lent.get() {
+            queues.sleeping[self.number / 64].fetch_or(1 << (self.number % 64), AcqRel);
+            queues.sleepers.fetch_add(1, AcqRel);
+        }
         fence(SeqCst);
-        !queues.has_any() && !self.is_closed()
+        !self.has_work() && !self.is_closed()
     }
 
     fn awake(&self) {
@@ -386,64 +426,9 @@ impl TaskFeed for Here {
     }
 }
 
-/// The workers of a process, until this is dropped: no task is live then.
-pub(crate) struct Pool(Result<Workers, Mutex<Option<Error>>>);
-
-struct Workers {
-    queues: Arc<Queues>,
-    /// The queues of ranks that have not taken them.
-    of_ranks: Mutex<Vec<Option<Worker<Job>>>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Pool {
-    pub(crate) fn new(workers: ProcessWorkers) -> Pool {
-        Pool(Workers::start(workers).map_err(|error| Mutex::new(Some(error))))
-    }
-
-    /// Errors: there are no workers, as the system has refused something.
-    pub(crate) fn queues(&self) -> Result<Arc<Queues>> {
-        match &self.0 {
-            Ok(workers) => Ok(workers.queues.clone()),
-            Err(first) => Err(first.lock().take().unwrap_or_else(|| {
-                "the workers of tasks could not be started: another rank was told why".into()
-            })),
-        }
-    }
-
-    /// What the rank of this number among those of its process has for itself, if it has a thread.
-    pub(crate) fn own(&self, rank: usize) -> Option<Here> {
-        let workers = self.0.as_ref().ok()?;
-        let own = workers.of_ranks.lock().get_mut(rank)?.take()?;
-        let queues = workers.queues.clone();
-        let number = queues.members.len() + rank;
-        Some(Here { queues, own, number, main: Cell::new(null()) })
-    }
-}
-
-impl Workers {
-    fn start(workers: ProcessWorkers) -> Result<Workers> {
-        let count = workers.number + workers.ranks_with_threads;
-        let mut own: Vec<Worker<Job>> = (0..count).map(|_| Worker::new_lifo()).collect();
-        let queues = Queues::new(workers.number, &own);
-        let of_ranks = own.split_off(workers.number).into_iter().map(Some).collect();
-        let of_ranks = Mutex::new(of_ranks);
-        let mut started = Workers { queues: queues.clone(), of_ranks, threads: Vec::new() };
-        for (number, own) in own.into_iter().enumerate() {
-            let stacks = TaskStacks::reserve(workers.stack_size)?;
-            let here = Here { queues: queues.clone(), own, number, main: Cell::new(null()) };
-            let thread = thread::Builder::new().name(format!("spmd-task-{number}"));
-            let thread = thread.spawn(move || here.run(stacks, workers.spins));
-            started.threads.push(thread.map_err(|error| {
-                Error::user(io::Error::new(error.kind(), format!("a thread for tasks: {error}")))
-            })?);
-        }
-        Ok(started)
-    }
-}
-
 impl Here {
-    fn run(&self, stacks: TaskStacks, spins: u32) {
+    /// Is a worker on this thread, until the workers end.
+    pub(crate) fn run(&self, stacks: TaskStacks, spins: u32) {
         bind_to_process();
         HERE.set(self);
         let worker = self.queues.members[self.number].clone();
@@ -452,19 +437,6 @@ impl Here {
         // What is left has been done by others before it came to be next.
         while let Some(job) = self.next() {
             job.run();
-        }
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.queues.closed.store(true, SeqCst);
-        self.queues.members.iter().for_each(TaskWorker::call);
-        for thread in self.threads.drain(..) {
-            // A worker that frees the last of what holds them ends by itself.
-            if thread.thread().id() != thread::current().id() {
-                let _ = thread.join();
-            }
         }
     }
 }

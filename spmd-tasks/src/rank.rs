@@ -9,7 +9,8 @@ use spmd_core::{Error, with_current};
 use crate::failure::Failure;
 use crate::group::Group;
 use crate::node::Header;
-use crate::pool::{Here, Pool};
+use crate::pool::Here;
+use crate::workers::Pool;
 
 /// All tasks of this rank, whose own agent runs here.
 #[inline]

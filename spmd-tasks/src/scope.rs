@@ -8,8 +8,10 @@ use std::sync::Arc;
 use spmd_core::internal::{Call, Kind, cannot_wait};
 use spmd_core::{Error, Result};
 
+use crate::about::About;
 use crate::group::Group;
-use crate::node::{Header, Node, Valued};
+use crate::node::{Header, Node, Valued, Work, unbound};
+use crate::options::{RetriedTask, TaskOptions};
 use crate::task::Handle;
 use crate::work::Once;
 
@@ -51,10 +53,69 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> Result<T> + Send + 'scope,
         T: Send + 'scope,
     {
-        let header = Header::new(&self.group, Location::caller(), None);
-        let task = Arc::new(Node::new(header, Once(work)));
+        self.put((Location::caller(), None), Once(work))
+    }
+
+    /// As [`Tasks::task`](crate::Tasks::task), for a task that is over before the scope is left.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, Spmd};
+    /// use spmd_tasks::Tasks;
+    ///
+    /// Spmd::new(1).resources("gpu=2").run(|ctx| {
+    ///     let mut sums = [0; 4];
+    ///     ctx.scope(|s| {
+    ///         for sum in &mut sums {
+    ///             s.task().gpu(1).spawn(move || Ok(*sum += 1));
+    ///         }
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(sums, [1; 4]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn task(&'scope self) -> TaskOptions<&'scope Self> {
+        TaskOptions::of(self)
+    }
+
+    fn put<W: Work + 'scope>(
+        &'scope self,
+        (site, about): (&'static Location<'static>, Option<Box<About>>),
+        work: W,
+    ) -> ScopedTask<'scope, W::Value> {
+        let task = Arc::new(Node::new(Header::new(&self.group, site, about), work));
+        // SAFETY: the group forgets it at the end of the scope. Then its work is gone, and its value, which
+        // its handle's end, or its own, has freed; where the handle is forgotten, the task is never freed.
+        task.asks(&self.group, || unsafe { unbound(task.clone()) });
         task.is_made(&self.group);
         ScopedTask::new(task)
+    }
+}
+
+impl<'scope> TaskOptions<&'scope Scope<'scope, '_>> {
+    /// Spawns the task: [`Scope::spawn`].
+    #[track_caller]
+    pub fn spawn<T, F>(self, work: F) -> ScopedTask<'scope, T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let (scope, about) = self.parts();
+        scope.put((Location::caller(), about), Once(work))
+    }
+}
+
+impl<'scope> RetriedTask<&'scope Scope<'scope, '_>> {
+    /// Spawns the task, which may be carried out several times, one after the other.
+    #[track_caller]
+    pub fn spawn<T, F>(self, work: F) -> ScopedTask<'scope, T>
+    where
+        F: FnMut() -> Result<T> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let (scope, about, work) = self.parts(work);
+        scope.put((Location::caller(), about), work)
     }
 }
 

@@ -7,7 +7,7 @@ use spmd_core::{Ctx, Result};
 use crate::datadeps::{self, DataDeps};
 use crate::inputs::{Inputs, put_after};
 use crate::node::Header;
-use crate::options::TaskOptions;
+use crate::options::{OfRank, TaskOptions};
 use crate::rank::{group_here, group_of};
 use crate::scope::{Scope, enter};
 use crate::task::Task;
@@ -72,7 +72,7 @@ pub trait Tasks {
         I: Inputs<F, T>,
         T: Send + 'static;
 
-    /// A task with a name, a priority, or a number of tries.
+    /// A task with a name, a priority, a number of tries, or one that asks for something besides a worker.
     ///
     /// ```
     /// # use spmd_core::{Result, spmd};
@@ -85,7 +85,7 @@ pub trait Tasks {
     /// })?;
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
-    fn task(&self) -> TaskOptions<'_>;
+    fn task(&self) -> TaskOptions<OfRank<'_>>;
 
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
@@ -169,7 +169,7 @@ impl Tasks for Ctx {
         put_after(group_of(self.internals()), (site, None), inputs, work)
     }
 
-    fn task(&self) -> TaskOptions<'_> {
+    fn task(&self) -> TaskOptions<OfRank<'_>> {
         TaskOptions::new(Some(group_of(self.internals())))
     }
 
@@ -226,7 +226,7 @@ where
 }
 
 /// [`Tasks::task`], in a task, or in code of a rank that has no `ctx`.
-pub fn task() -> TaskOptions<'static> {
+pub fn task() -> TaskOptions<OfRank<'static>> {
     TaskOptions::new(None)
 }
 

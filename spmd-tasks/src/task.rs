@@ -56,7 +56,11 @@ impl<'a, T> Handle<'a, T> {
         if task.is_over() {
             return Ok(());
         }
-        if task.is_ready() && run_here(|| self.task.run()) && task.is_over() {
+        if task.is_ready()
+            && task.asks().is_none()
+            && run_here(|| self.task.run())
+            && task.is_over()
+        {
             return Ok(());
         }
         let sleeper = Arc::new(Sleeper::here());
@@ -125,7 +129,7 @@ fn sleep(
     // SAFETY: the task that runs here is not over.
     let gives_up = || here.is_some_and(|here| unsafe { here.group() }.gives_up());
     let refused = || gives_up().then(given_up);
-    wait_for_task(sleeper, (&call, &|| task.described()), &refused, done)
+    wait_for_task(sleeper, (&call, &|| task.described_waiting()), &refused, done)
 }
 
 impl<T> Drop for Handle<'_, T> {
@@ -163,6 +167,7 @@ impl<T: 'static> Task<T> {
         work: W,
     ) -> Task<T> {
         let task = Arc::new(Node::new(Header::new(group, site, about), work));
+        task.asks(group, || task.clone());
         task.is_made(group);
         Task::new(task)
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spmd::prelude::*;
+use spmd::tasks::{scope, task};
 
 use crate::expect::mistake;
 
@@ -118,4 +119,43 @@ pub(crate) fn parts_of_a_rank() {
         second
     })
     .deadlock(&[0, 1], &["recv of 1 u8 from rank 1 with tag 0 at <1>"]);
+}
+
+/// Tasks that wait for what they have themselves.
+pub(crate) fn resources_that_a_task_has() {
+    let block = || Spmd::new(1).resources("cpu=2;gpu=1");
+    for block in [block().threads(), block().virtual_ranks()] {
+        let ended = block.clone().run(|ctx| {
+            let inner = || task().gpu(1).spawn(|| Ok(())).take();
+            ctx.task().name("outer").gpu(1).spawn(inner).take()
+        });
+        let error = ended.expect_err("nothing ends that").to_string();
+        for part in
+            ["deadlock", "rank 0: fetch at", "\"outer\" spawned at tests/cycles/through_tasks.rs"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+        let ended = block.clone().run(|ctx| {
+            let has_it = ctx.task().gpu(1).cpu(0).spawn(|| {
+                scope(|s| {
+                    s.task().gpu(1).spawn(|| Ok(()));
+                    Ok(())
+                })
+            });
+            has_it.take()
+        });
+        assert!(ended.expect_err("nothing ends that").to_string().contains("deadlock"));
+        // The report says what a task waits for.
+        let ended = block.run(|ctx| {
+            let never = ctx.dup()?;
+            let holds = ctx.task().gpu(1).spawn(move || never.recv(&mut [0u8], 0, 0).map(drop));
+            let waits = ctx.task().gpu(1).spawn(|| Ok(()));
+            waits.take()?;
+            holds.take()
+        });
+        let error = ended.expect_err("nothing ends that").to_string();
+        for part in ["rank 0: recv of 1 u8 from rank 0", ", which waits for 1 gpu"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
 }

@@ -305,6 +305,8 @@ pub struct World {
     pub window: Option<usize>,
     /// Who goes on with started collectives.
     pub progress: Progress,
+    /// What each process has for tasks, if that is said.
+    pub resources: &'static str,
 }
 
 impl World {
@@ -314,6 +316,8 @@ impl World {
         let block = block.progress(self.progress);
         let block = self.workers.into_iter().fold(block, Spmd::workers);
         let block = self.window.into_iter().fold(block, Spmd::window);
+        let said = Some(self.resources).filter(|said| !said.is_empty());
+        let block = said.into_iter().fold(block, Spmd::resources);
         self.forced.iter().fold(block, |block, (call, algorithm)| {
             let (call, algorithm) = find(call, algorithm).expect("tests force what there is");
             block.force(call, algorithm)
@@ -353,6 +357,7 @@ impl World {
             ("SPMD_PROGRESS", if self.progress == Progress::Thread { "thread" } else { "calls" }),
             ("SPMD_WINDOW", &*number(self.window)),
             ("SPMD_SEGMENT", &*segment),
+            ("SPMD_RESOURCES", self.resources),
             ("SPMD_FORCE", &*forced),
             ("SPMD_SINGLE_COPY", if self.single_copy { "1" } else { "0" }),
             ("SPMD_CHAOS", &*self.chaos.map_or_else(String::new, |seed| seed.to_string())),

@@ -9,4 +9,5 @@ mod edges;
 mod endings;
 mod failing;
 mod graphs;
+mod resources;
 mod scopes;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use spmd_core::boot::Resources;
 
 use crate::topology::Cpus;
 
@@ -86,6 +87,11 @@ pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("a time limit must be longer than zero".into()),
         limit => Ok(limit),
     }
+}
+
+/// What a process has for tasks: the text, if it says that.
+pub(crate) fn resources(text: &str) -> Result<String, String> {
+    text.parse::<Resources>().map(|_| text.to_owned())
 }
 
 /// Reads one of the names of an option's values.

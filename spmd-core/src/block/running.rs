@@ -108,6 +108,9 @@ impl Spmd {
             _ => Memory::anonymous(ArenaLayout::anonymous(total, heap_bytes))?,
         };
         let segment = self.segment.map(|bytes| bytes.max(64)).or(settings.segment);
+        let resources = self.resources.as_deref().map(str::parse).transpose();
+        let resources = resources
+            .map_err(|why: String| Error::misuse("spmd", site, format!("resources: {why}")))?;
         let mut tuning = settings.tuning.with(measured(mode, total)?, segment);
         for (call, algorithm) in &self.forced {
             let (kind, forced) = find(call.name(), algorithm.name()).map_err(|why| {
@@ -124,7 +127,7 @@ impl Spmd {
         let local = cluster.as_ref().map(|cluster| cluster.local());
         let simulated = cluster.as_ref().and_then(|cluster| cluster.fabric.simulated());
         let world = World::new(memory, mode, policy, timeout, tuning, combining, local);
-        let world = world.simulated(simulated);
+        let world = world.simulated(simulated).with(resources);
         let world = Arc::new(world);
         let offload = Planes::of(&self.planes);
         let beyond = Arc::new(Beyond { cluster: cluster.clone(), offload });

@@ -14,6 +14,7 @@ use super::memory::Memory;
 use super::queue::Queue;
 use super::suspicion::Wide;
 use crate::mode::Mode;
+use crate::resources::Resources;
 use crate::transport::fabric::Simulated;
 use crate::tuning::Tuning;
 use crate::wait::scheduler::{self, Home};
@@ -56,6 +57,8 @@ pub(crate) struct World {
     served: AtomicUsize,
     /// What is known of this process, if it is one of several in one of the system's.
     simulated: Option<Simulated>,
+    /// What the process has for tasks, where its block says that.
+    pub(crate) resources: Option<Resources>,
 }
 
 /// What a process does for others, while its ranks wait.
@@ -109,12 +112,18 @@ impl World {
             service: OnceLock::new(),
             served: AtomicUsize::new(0),
             simulated: None,
+            resources: None,
         }
     }
 
     /// The same world in such a process.
     pub(crate) fn simulated(self, simulated: Option<Simulated>) -> World {
         World { simulated, ..self }
+    }
+
+    /// The same world with these for its tasks.
+    pub(crate) fn with(self, resources: Option<Resources>) -> World {
+        World { resources, ..self }
     }
 
     /// Whether every thread of this process runs ranks of this world, or only waits for a block to
