@@ -6,14 +6,39 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::comm::Internals;
-use crate::ctx;
+use crate::ctx::{self, Ctx};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::resources::Resources;
 use crate::settings::Settings;
 use crate::transport::shared::{Common, RankTasks};
-use crate::wait::{self, scheduler, tasks};
+use crate::wait::{self, scheduler, tasks, threads};
 use crate::{affinity, current};
+
+/// What every rank does before its closure, if the program has one.
+#[derive(Clone, Copy, Debug)]
+pub struct RankHook(pub fn(&Ctx) -> Result<()>);
+
+inventory::collect!(RankHook);
+
+/// Does that.
+///
+/// Errors: a hook's.
+pub(crate) fn begin(ctx: &Ctx) -> Result<()> {
+    inventory::iter::<RankHook>().try_for_each(|hook| hook.0(ctx))
+}
+
+/// Counts this thread, as long as it lives, among those that do nothing of their own accord: it waits in
+/// the library, or for those that do.
+#[derive(Debug)]
+pub struct HelperThread(threads::Helper);
+
+impl HelperThread {
+    #[allow(clippy::new_without_default, missing_docs)]
+    pub fn new() -> HelperThread {
+        HelperThread(threads::Helper::new())
+    }
+}
 
 /// The workers that ranks of a process have for their tasks.
 #[derive(Clone, Debug)]
@@ -40,6 +65,11 @@ impl<'a> Internals<'a> {
         let kept = self.endpoint().tasks.get_or_init(|| make());
         let kept: &dyn Any = &**kept;
         kept.downcast_ref().expect("one layer makes them")
+    }
+
+    /// Which rank of the world this is, and of how many.
+    pub fn in_world(self) -> (usize, usize) {
+        (self.endpoint().rank, self.endpoint().world.size())
     }
 
     /// Which of the ranks of its process this is.

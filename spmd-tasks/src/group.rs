@@ -1,8 +1,8 @@
 //! The tasks of a rank, all together.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use spmd_core::internal::{Call, Sleeper, wait_for_borrowers, wait_for_task};
@@ -10,12 +10,24 @@ use spmd_core::{Error, Result};
 
 use crate::failure::Failure;
 use crate::pool::{Here, Queues};
+use crate::remote::service::Service;
 
 /// A task that may wait for others.
 pub trait Pending: Send + Sync {
     /// Carries it out here, if nobody does.
     fn run(&self);
     fn is_over(&self) -> bool;
+}
+
+/// Whose tasks they are, and who else is there.
+#[derive(Default)]
+pub(crate) struct Ranks {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    /// Whether all are of this process.
+    pub(crate) one_process: bool,
+    /// What they do for each other where they are not.
+    pub(crate) service: OnceLock<Arc<Service>>,
 }
 
 /// Tasks of a rank that are waited for together: all, or those of a scope.
@@ -31,6 +43,8 @@ pub(crate) struct Group {
     unknown: Mutex<Option<Error>>,
     /// Why there are no workers.
     refusal: Option<Arc<Error>>,
+    /// The rank whose tasks they are, and its others.
+    ranks: Arc<Ranks>,
     /// That of which this is a scope.
     around: Option<Arc<Group>>,
     /// Those of a scope that may wait for others, and how many make it look which still do.
@@ -38,9 +52,10 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(pool: Arc<Queues>, around: Option<Arc<Group>>) -> Group {
+    pub(crate) fn new(pool: Arc<Queues>, ranks: Arc<Ranks>, around: Option<Arc<Group>>) -> Group {
         Group {
             pool,
+            ranks,
             live: AtomicUsize::new(0),
             sleeper: Sleeper::here(),
             gives_up: AtomicBool::new(false),
@@ -53,7 +68,8 @@ impl Group {
 
     /// One whose tasks all fail, as there is nobody to carry them out.
     pub(crate) fn refusing(why: Error) -> Group {
-        Group { refusal: Some(Arc::new(why)), ..Group::new(Queues::none(), None) }
+        let (pool, ranks) = (Queues::none(), Arc::default());
+        Group { refusal: Some(Arc::new(why)), ..Group::new(pool, ranks, None) }
     }
 
     /// This group, which lies in an `Arc` as all do.
@@ -68,7 +84,7 @@ impl Group {
     /// That of a scope, for which the group around it counts one task until [`Group::leave`].
     pub(crate) fn within(around: Arc<Group>) -> Arc<Group> {
         around.begins_one();
-        Arc::new(Group::new(around.pool.clone(), Some(around)))
+        Arc::new(Group::new(around.pool.clone(), around.ranks.clone(), Some(around)))
     }
 
     /// The scope is left, whose tasks are over.
@@ -77,6 +93,10 @@ impl Group {
             // SAFETY: it counts one for this scope, which is left once.
             unsafe { Group::ends_one(NonNull::from(&**around)) };
         }
+    }
+
+    pub(crate) fn ranks(&self) -> &Arc<Ranks> {
+        &self.ranks
     }
 
     /// Why its tasks cannot be carried out.

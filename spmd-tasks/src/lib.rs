@@ -39,6 +39,7 @@ mod node;
 mod options;
 mod pool;
 mod rank;
+mod remote;
 mod request;
 mod scope;
 mod spawn;
@@ -55,6 +56,16 @@ pub use datadeps::DataDeps;
 pub use inputs::Inputs;
 pub use join::join;
 pub use options::{OfRank, RetriedTask, TaskOptions, resource_ids};
+pub use remote::function::RemoteFn;
 pub use scope::{Scope, ScopedTask};
-pub use spawn::{Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, task};
+pub use spawn::{Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, spawn_on, task};
 pub use task::{Completed, Task};
+
+/// What [`remote!`] needs where it is used.
+#[doc(hidden)]
+pub mod internal {
+    pub use inventory::submit;
+
+    pub use crate::remote::function::{Known, name_of, run};
+    pub use crate::remote::spawn::HOOK;
+}

@@ -334,7 +334,7 @@ fn is_near(dependent: &Header, task: &Header) {
 }
 
 /// One of the tasks that this one needs is over: it is carried out after the last.
-fn has_one_less(task: Arc<dyn Runnable>) {
+pub(crate) fn has_one_less(task: Arc<dyn Runnable>) {
     let header = task.header();
     let mut needs = header.needs.load(Acquire);
     while needs > 1 {
@@ -355,6 +355,11 @@ fn has_one_less(task: Arc<dyn Runnable>) {
         header.needs.store(0, Release);
         header.state.fetch_and(!HELD, AcqRel);
     }
+}
+
+/// A task that is being made needs something more, until [`has_one_less`].
+pub(crate) fn needs_one_more(task: &dyn Runnable) {
+    task.header().needs.fetch_add(1, Relaxed);
 }
 
 /// `dependent`, which is being made, needs `task`.

@@ -1,15 +1,16 @@
 //! What a rank has of its tasks, and whose tasks those are that are spawned here.
 
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use spmd_core::internal::{Common, Internals, RankTasks, Sleeper};
-use spmd_core::{Error, with_current};
+use spmd_core::{Error, Result, with_current};
 
 use crate::failure::Failure;
-use crate::group::Group;
+use crate::group::{Group, Ranks};
 use crate::node::Header;
 use crate::pool::Here;
+use crate::remote::service::Service;
 use crate::workers::Pool;
 
 /// All tasks of this rank, whose own agent runs here.
@@ -77,8 +78,15 @@ impl OfRank {
             Err(error) => (None, Err(error)),
         };
         let own = pool.as_ref().and_then(|pool| pool.own(rank.number_in_process()));
+        let (me, size) = rank.in_world();
+        let ranks = Arc::new(Ranks {
+            rank: me,
+            size,
+            one_process: !rank.is_process() && !rank.spans_processes(),
+            service: OnceLock::new(),
+        });
         let group = match queues {
-            Ok(queues) => Group::new(queues, None),
+            Ok(queues) => Group::new(queues, ranks, None),
             Err(error) => Group::refusing(error),
         };
         let group = Arc::new(group);
@@ -87,8 +95,38 @@ impl OfRank {
     }
 }
 
+/// This rank does something for others, and they for it, by what `start` gives; not twice.
+///
+/// Errors: those of `start`.
+pub(crate) fn serves(
+    rank: Internals<'_>,
+    start: impl FnOnce(&Arc<Group>) -> Result<Arc<Service>>,
+) -> Result<()> {
+    let group = group_of(rank);
+    let service = &group.ranks().service;
+    if service.get().is_none() {
+        let _ = service.set(start(group)?);
+    }
+    Ok(())
+}
+
+impl OfRank {
+    fn service(&self) -> Option<&Arc<Service>> {
+        self.group.ranks().service.get()
+    }
+}
+
 impl RankTasks for OfRank {
+    fn parts(&self) {
+        self.service().iter().for_each(|service| service.parts());
+    }
+
+    fn is_parted(&self) -> bool {
+        self.service().is_none_or(|service| service.is_parted())
+    }
+
     fn ends(&self) {
+        self.service().iter().for_each(|service| service.end());
         self.own.iter().for_each(|own| own.leaves_thread());
     }
 
@@ -101,7 +139,7 @@ impl RankTasks for OfRank {
     }
 
     fn may_act(&self) -> bool {
-        self.group.pool.may_act()
+        self.group.pool.may_act() || self.service().is_some_and(|service| service.may_act())
     }
 
     fn leaves_core(&self) {

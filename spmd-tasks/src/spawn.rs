@@ -2,6 +2,8 @@
 
 use std::panic::Location;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use spmd_core::{Ctx, Result};
 
 use crate::datadeps::{self, DataDeps};
@@ -9,6 +11,8 @@ use crate::inputs::{Inputs, put_after};
 use crate::node::Header;
 use crate::options::{OfRank, TaskOptions};
 use crate::rank::{group_here, group_of};
+use crate::remote::function::RemoteFn;
+use crate::remote::spawn::put_on;
 use crate::scope::{Scope, enter};
 use crate::task::Task;
 use crate::work::Once;
@@ -86,6 +90,44 @@ pub trait Tasks {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     fn task(&self) -> TaskOptions<OfRank<'_>>;
+
+    /// Spawns a task on a rank: a function that [`remote!`](crate::remote!) has made known is run by
+    /// that one's workers, whatever the rank itself does, with these arguments, which travel as bytes
+    /// (serde), as does its value. The task is over when all is that the function has spawned. Not
+    /// for ranks of several hosts, or joined by MPI.
+    ///
+    /// The ranks serve each other until the tasks of all are over, at the end of the block. If the task is
+    /// cancelled, the other rank is not told.
+    ///
+    /// Errors, of [`Task::fetch`]: what the function has returned or panicked with, as text; nobody knows it;
+    /// there is no such rank; a rank has failed ([`Error::PeerFailed`](spmd_core::Error::PeerFailed) is the
+    /// cause): after that no rank runs tasks for another one.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Tasks, remote};
+    ///
+    /// fn sum(from: u64, to: u64) -> Result<u64> {
+    ///     Ok((from..to).sum())
+    /// }
+    /// remote!(sum);
+    ///
+    /// # fn main() -> Result<()> {
+    /// spmd(2, |ctx| {
+    ///     let other = 1 - ctx.rank();
+    ///     let task = ctx.spawn_on(other, sum, (1, 5));
+    ///     assert_eq!(task.take()?, 10);
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    fn spawn_on<F, A, R>(&self, rank: usize, function: F, args: A) -> Task<R>
+    where
+        F: RemoteFn<A, R>,
+        A: Serialize,
+        R: DeserializeOwned + Send + 'static;
 
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
@@ -169,6 +211,16 @@ impl Tasks for Ctx {
         put_after(group_of(self.internals()), (site, None), inputs, work)
     }
 
+    #[track_caller]
+    fn spawn_on<F, A, R>(&self, rank: usize, function: F, args: A) -> Task<R>
+    where
+        F: RemoteFn<A, R>,
+        A: Serialize,
+        R: DeserializeOwned + Send + 'static,
+    {
+        put_on(group_of(self.internals()), Location::caller(), rank, (function, args))
+    }
+
     fn task(&self) -> TaskOptions<OfRank<'_>> {
         TaskOptions::new(Some(group_of(self.internals())))
     }
@@ -223,6 +275,17 @@ where
     T: Send + 'static,
 {
     put_after(&group_here(), (Location::caller(), None), inputs, work)
+}
+
+/// [`Tasks::spawn_on`], in a task, or in code of a rank that has no `ctx`.
+#[track_caller]
+pub fn spawn_on<F, A, R>(rank: usize, function: F, args: A) -> Task<R>
+where
+    F: RemoteFn<A, R>,
+    A: Serialize,
+    R: DeserializeOwned + Send + 'static,
+{
+    put_on(&group_here(), Location::caller(), rank, (function, args))
 }
 
 /// [`Tasks::task`], in a task, or in code of a rank that has no `ctx`.

@@ -9,5 +9,6 @@ mod edges;
 mod endings;
 mod failing;
 mod graphs;
+mod remote;
 mod resources;
 mod scopes;

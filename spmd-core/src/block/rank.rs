@@ -11,6 +11,7 @@ use crate::error::{Error, Result, Unreceived};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
 use crate::panics::{discard, error_text, note_panics, panic_text};
+use crate::tasks;
 use crate::transport::shared::{Endpoint, FaultScope, state};
 
 /// What a rank does, the `index`-th of this process: enter the block, run the program's closure,
@@ -29,7 +30,10 @@ pub(crate) fn run_rank(
     note_panics();
     let present = Present::new(endpoint.clone(), block, beyond.clone());
     let entered = present.enter();
-    let mut outcome = catch_unwind(AssertUnwindSafe(|| work.run(index, &present.ctx)));
+    let mut outcome = catch_unwind(AssertUnwindSafe(|| {
+        tasks::begin(&present.ctx)?;
+        work.run(index, &present.ctx)
+    }));
     if let Ok(Ok(())) = outcome
         && let Some(failed) = endpoint.end_started(block, site)
     {

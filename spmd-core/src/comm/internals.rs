@@ -195,6 +195,12 @@ impl Internals<'_> {
         })
     }
 
+    /// The same once more, for a thread that receives while another one sends; gone before the first.
+    #[must_use]
+    pub fn receiver(self) -> Comm {
+        self.0.receiver()
+    }
+
     /// These ranks of this communicator, each once.
     #[must_use]
     pub fn part_of(self, ranks: &[usize]) -> Part {

@@ -187,6 +187,11 @@ impl Comm {
         comm
     }
 
+    /// The same ranks and messages, for another thread.
+    pub(super) fn receiver(&self) -> Comm {
+        self.track(0)
+    }
+
     /// The same ranks, whose collectives look at their arguments and do nothing else.
     pub(super) fn only_checking(&self) -> Comm {
         let mut comm = self.track(0);

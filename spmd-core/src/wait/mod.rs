@@ -20,7 +20,7 @@ mod stack;
 mod start;
 mod started;
 pub(crate) mod tasks;
-mod threads;
+pub(crate) mod threads;
 pub(crate) mod until;
 mod wakers;
 mod word;

@@ -160,10 +160,11 @@ fn threads() -> Option<Vec<Thread>> {
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts one, as long as it lives.
-pub(super) struct Helper(());
+#[derive(Debug)]
+pub(crate) struct Helper(());
 
 impl Helper {
-    pub(super) fn new() -> Helper {
+    pub(crate) fn new() -> Helper {
         let _counting = COUNTING.lock();
         HELPERS.fetch_add(1, Relaxed);
         Helper(())

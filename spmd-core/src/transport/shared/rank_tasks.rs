@@ -17,6 +17,10 @@ pub trait RankTasks: Any + Send + Sync {
     fn leaves_core(&self);
     /// It does not any more.
     fn needs_core(&self);
+    /// The rank has no task left, and needs nobody else's: called once, with that so.
+    fn parts(&self);
+    /// Whether no rank needs this one for its tasks any more.
+    fn is_parted(&self) -> bool;
     /// No task begins any more, and those that wait for another one give up.
     fn give_up(&self);
     /// The rank leaves the block: its own agent calls this, when all are over.

@@ -37,11 +37,17 @@ impl Endpoint {
     /// nobody knows, first.
     pub(super) fn end_tasks(&self, block: u32, site: &'static Location<'static>) -> Result<()> {
         let Some(tasks) = self.tasks.get() else { return Ok(()) };
-        if !tasks.all_over() {
+        let wait_for = |over: &dyn Fn() -> bool| {
+            if over() {
+                return Ok(());
+            }
             let (call, scope) = (Call::new(Kind::End, site), self.scope_of_the_end(block));
-            let over = || tasks.all_over();
-            self.wait_for_tasks(&scope, (&call, None), tasks.sleeper(), over)?;
-        }
+            self.wait_for_tasks(&scope, (&call, None), tasks.sleeper(), over)
+        };
+        wait_for(&|| tasks.all_over())?;
+        tasks.parts();
+        // What other ranks have here ends before they part.
+        wait_for(&|| tasks.is_parted() && tasks.all_over())?;
         tasks.take_failure().map_or(Ok(()), Err)
     }
 

@@ -1,0 +1,27 @@
+//! What ranks tell each other of their tasks.
+
+use serde::{Deserialize, Serialize};
+
+/// A message from one rank to another.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Message<'a> {
+    /// Run a function of this name, and answer by this number.
+    Run { id: u64, name: &'a str, args: &'a [u8] },
+    /// What came of it: its value's bytes, or why there is none.
+    Answer { id: u64, outcome: Result<&'a [u8], &'a str> },
+    /// The sender's own tasks are over, and no more come from it. To the first rank.
+    Done,
+    /// Those of all ranks are. From the first rank.
+    End,
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("words and bytes can be serialized")
+    }
+
+    /// `None` if these bytes are no message.
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> Option<Message<'a>> {
+        postcard::from_bytes(bytes).ok()
+    }
+}

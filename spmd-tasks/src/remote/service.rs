@@ -1,0 +1,215 @@
+//! What a rank that is a process does for the tasks of others, and others for its own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+use spmd_core::internal::{HelperThread, bind_to_process};
+use spmd_core::{ANY, Comm, Error, Result};
+
+use super::messages::Message;
+/// Messages that wait for the thread that sends: who has more waits until there is room.
+const OUTGOING: usize = 1024;
+
+/// The tag of all messages, on a communicator of their own.
+const TAG: u32 = 0;
+
+pub(crate) struct Service {
+    rank: usize,
+    size: usize,
+    /// Until the rank leaves.
+    outgoing: Mutex<Option<Sender<(usize, Vec<u8>)>>>,
+    /// How many messages wait or are being sent.
+    unsent: AtomicUsize,
+    pending: Mutex<Pending>,
+    parted: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    serve: Serve,
+    /// Tells the rank that it has parted.
+    tell: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Tasks that other ranks run.
+#[derive(Default)]
+struct Pending {
+    next: u64,
+    waiting: BTreeMap<u64, Answered>,
+    /// Why none is answered any more.
+    over: Option<Arc<Error>>,
+}
+
+/// What came of something: the value's bytes, or what that rank said.
+pub(crate) type Answer = Result<Vec<u8>, Arc<Error>>;
+
+/// Takes it.
+type Answered = Box<dyn FnOnce(Answer) + Send>;
+
+/// What is done with what comes for this rank: by whom and with which number, which function, and its
+/// arguments.
+type Serve = Box<dyn Fn(&Arc<Service>, (usize, u64), (&str, &[u8])) + Send + Sync>;
+
+impl Service {
+    /// Of a rank that has this communicator for it alone.
+    ///
+    /// Errors: the system refuses a thread.
+    pub(crate) fn start(
+        comm: Comm,
+        serve: Serve,
+        tell: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Arc<Service>> {
+        let (sender, messages) = bounded(OUTGOING);
+        let service = Arc::new(Service {
+            rank: comm.rank(),
+            size: comm.size(),
+            outgoing: Mutex::new(Some(sender)),
+            unsent: AtomicUsize::new(0),
+            pending: Mutex::default(),
+            parted: AtomicBool::new(false),
+            thread: Mutex::default(),
+            serve,
+            tell,
+        });
+        let runs = service.clone();
+        let thread = thread::Builder::new().name("spmd-remote-out".into());
+        let thread = thread.spawn(move || runs.run(&comm, &messages)).map_err(|error| {
+            Error::user(io::Error::new(error.kind(), format!("a thread for remote tasks: {error}")))
+        })?;
+        *service.thread.lock() = Some(thread);
+        Ok(service)
+    }
+
+    /// Sends on this thread, and receives on another one.
+    fn run(self: &Arc<Self>, comm: &Comm, messages: &Receiver<(usize, Vec<u8>)>) {
+        let _counted = HelperThread::new();
+        bind_to_process();
+        let receiver = comm.internals().receiver();
+        // That one is gone before the communicator, of which it is a half.
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("spmd-remote-in".into());
+            let receives = thread.spawn_scoped(scope, move || {
+                let _counted = HelperThread::new();
+                self.receive(&receiver);
+            });
+            if let Err(error) = receives {
+                self.is_over(Error::from(format!("a thread for remote tasks: {error}")));
+            }
+            self.send(comm, messages);
+        });
+    }
+
+    /// Asks a rank to run a function. `answered` is told what came of it, or why nothing does.
+    pub(crate) fn ask(&self, to: usize, (name, args): (&str, &[u8]), answered: Answered) {
+        let mut pending = self.pending.lock();
+        if let Some(why) = pending.over.clone() {
+            drop(pending);
+            return answered(Err(why));
+        }
+        let id = pending.next;
+        pending.next += 1;
+        pending.waiting.insert(id, answered);
+        drop(pending);
+        self.put(to, &Message::Run { id, name, args });
+    }
+
+    /// Tells a rank what came of what it has asked for.
+    pub(crate) fn answer(&self, (to, id): (usize, u64), outcome: Result<&[u8], &str>) {
+        self.put(to, &Message::Answer { id, outcome });
+    }
+
+    fn put(&self, to: usize, message: &Message<'_>) {
+        // Not locked while it waits for room: there is a clone.
+        let outgoing = self.outgoing.lock().clone();
+        self.unsent.fetch_add(1, SeqCst);
+        if outgoing.is_none_or(|it| it.send((to, message.to_bytes())).is_err()) {
+            self.unsent.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Whether this rank may have something sent yet.
+    pub(crate) fn may_act(&self) -> bool {
+        self.unsent.load(SeqCst) > 0
+    }
+
+    /// The rank's own tasks are over, and no more come.
+    pub(crate) fn parts(&self) {
+        self.put(0, &Message::Done);
+    }
+
+    pub(crate) fn is_parted(&self) -> bool {
+        self.parted.load(Acquire)
+    }
+
+    /// The rank leaves: both threads end, as nothing comes any more, or the ranks have been stopped.
+    pub(crate) fn end(&self) {
+        drop(self.outgoing.lock().take());
+        let thread = self.thread.lock().take();
+        let _ = thread.map(JoinHandle::join);
+    }
+
+    fn send(&self, comm: &Comm, messages: &Receiver<(usize, Vec<u8>)>) {
+        for (to, bytes) in messages {
+            let sent = comm.send(&bytes, to, TAG);
+            self.unsent.fetch_sub(1, SeqCst);
+            sent.unwrap_or_else(|why| self.is_over(why));
+        }
+    }
+
+    fn receive(self: &Arc<Self>, comm: &Comm) {
+        let mut done = 0;
+        loop {
+            let (bytes, status) = match comm.recv_vec::<u8>(ANY, TAG) {
+                Ok(received) => received,
+                Err(why) => return self.is_over(why),
+            };
+            match Message::from_bytes(&bytes) {
+                Some(Message::Run { id, name, args }) => {
+                    (self.serve)(self, (status.source(), id), (name, args));
+                }
+                Some(Message::Answer { id, outcome }) => {
+                    let outcome = outcome.map(<[u8]>::to_vec);
+                    let rank = status.source();
+                    let outcome =
+                        outcome.map_err(|text| Arc::new(format!("on rank {rank}: {text}").into()));
+                    self.is_answered(id, outcome);
+                }
+                Some(Message::Done) if self.rank == 0 => {
+                    done += 1;
+                    if done == self.size {
+                        (0..self.size).for_each(|rank| self.put(rank, &Message::End));
+                    }
+                }
+                Some(Message::End) => {
+                    return self.is_over("all ranks have come to their end".into());
+                }
+                Some(Message::Done) | None => {
+                    let rank = status.source();
+                    return self.is_over(format!("rank {rank} has sent what is no message").into());
+                }
+            }
+        }
+    }
+
+    fn is_answered(&self, id: u64, outcome: Answer) {
+        let answered = self.pending.lock().waiting.remove(&id);
+        // What was not asked needs no answer.
+        if let Some(answered) = answered {
+            answered(outcome);
+        }
+    }
+
+    /// No rank does anything for another one any more.
+    fn is_over(&self, why: Error) {
+        let why = Arc::new(why);
+        let mut pending = self.pending.lock();
+        pending.over.get_or_insert_with(|| why.clone());
+        let waiting = std::mem::take(&mut pending.waiting);
+        drop(pending);
+        waiting.into_values().for_each(|answered| answered(Err(why.clone())));
+        self.parted.store(true, Release);
+        (self.tell)();
+    }
+}

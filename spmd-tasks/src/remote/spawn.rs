@@ -1,0 +1,153 @@
+//! Spawning tasks on other ranks.
+
+use std::any::type_name;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use spmd_collectives::Split;
+use spmd_core::internal::{RankHook, discard, panic_text};
+use spmd_core::{Ctx, Error, Result};
+
+use super::function::{RemoteFn, Run, from_bytes, known, to_bytes};
+use super::service::{Answer, Service};
+use crate::about::About;
+use crate::failure::Failure;
+use crate::group::Group;
+use crate::node::{Header, Node, Work, has_one_less, needs_one_more};
+use crate::rank::{group_here, serves};
+use crate::scope::enter;
+use crate::task::Task;
+use crate::work::Once;
+
+/// What ranks of a program with remote functions do first: those that are processes of one host make what
+/// they ask each other by.
+pub const HOOK: RankHook = RankHook(begin);
+
+fn begin(ctx: &Ctx) -> Result<()> {
+    let rank = ctx.internals();
+    if rank.is_process() && !rank.spans_processes() && ctx.size() > 1 {
+        let comm = ctx.dup()?;
+        serves(rank, |group| {
+            let (mine, told) = (Arc::downgrade(group), Arc::downgrade(group));
+            let serve = move |service: &Arc<Service>, by: (usize, u64), call: (&str, &[u8])| {
+                mine.upgrade().iter().for_each(|group| serve(service, group, by, call));
+            };
+            let tell = move || told.upgrade().iter().for_each(|group| group.sleeper().wake());
+            Service::start(comm, Box::new(serve), Box::new(tell))
+        })?;
+    }
+    Ok(())
+}
+
+/// Runs a function for another rank, as a task of this one.
+fn serve(service: &Arc<Service>, group: &Arc<Group>, by: (usize, u64), call: (&str, &[u8])) {
+    let (name, args) = (call.0.to_owned(), call.1.to_vec());
+    let service = service.clone();
+    let (site, about) = (Location::caller(), named(&name));
+    let run = move || {
+        let outcome = match known(&name) {
+            Some(run) => carry_out(run, &args),
+            None => Err(format!("this rank runs another program, which has no {name}")),
+        };
+        service.answer(by, outcome.as_deref().map_err(String::as_str));
+        Ok(())
+    };
+    drop(Task::put(group, (site, Some(about)), Once(run)));
+}
+
+/// Runs a function, and waits for the end of all that it spawns. What came of it, or what went wrong.
+fn carry_out(run: Run, args: &[u8]) -> Result<Vec<u8>, String> {
+    let site = Location::caller();
+    let outcome = enter(group_here(), site, |scope| {
+        let run = || Ok(catch_unwind(AssertUnwindSafe(|| run(args))));
+        scope.spawn(run).take()
+    });
+    match outcome.map_err(|error| error.to_string())? {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(panic) => {
+            let text = panic_text(&*panic);
+            discard(panic);
+            Err(format!("it panicked: {text}"))
+        }
+    }
+}
+
+fn named(name: &str) -> Box<About> {
+    Box::new(About { name: Some(name.into()), ..About::default() })
+}
+
+/// What a task does whose function another rank runs: it has the answer when it begins.
+struct Remote<R> {
+    answer: Arc<OnceLock<Answer>>,
+    decode: fn(&[u8]) -> Result<R>,
+}
+
+impl<R: Send> Work for Remote<R> {
+    type Value = R;
+
+    fn run(self, task: &Header) -> Result<R, Failure> {
+        let failed = |why: Arc<Error>| Failure::returned(task.described(), why);
+        match self.answer.get() {
+            Some(Ok(bytes)) => (self.decode)(bytes).map_err(|why| failed(Arc::new(why))),
+            Some(Err(why)) => Err(failed(why.clone())),
+            None => Err(failed(Arc::new("no answer has come".into()))),
+        }
+    }
+}
+
+/// [`Tasks::spawn_on`](crate::Tasks::spawn_on), of this group.
+pub(crate) fn put_on<F, A, R>(
+    group: &Arc<Group>,
+    site: &'static Location<'static>,
+    rank: usize,
+    (_, args): (F, A),
+) -> Task<R>
+where
+    F: RemoteFn<A, R>,
+    A: Serialize,
+    R: DeserializeOwned + Send + 'static,
+{
+    let name = type_name::<F>();
+    let about = Some(named(name));
+    let refused = |why: Error| Task::put(group, (site, Some(named(name))), Once(|| Err(why)));
+    let Some(run) = known(name) else {
+        let why = format!("no rank knows the function {name}; write `spmd::tasks::remote!` for it");
+        return refused(Error::argument(why));
+    };
+    let args = match to_bytes(&args) {
+        Ok(args) => args,
+        Err(why) => return refused(why),
+    };
+    let ranks = group.ranks();
+    if rank >= ranks.size {
+        let why = format!("spawn_on at {site}: there is no rank {rank} among {}", ranks.size);
+        return refused(Error::argument(why));
+    }
+    let service = match ranks.service.get() {
+        _ if rank == ranks.rank || ranks.one_process => {
+            let run = move || from_bytes(&carry_out(run, &args).map_err(Error::from)?);
+            return Task::put(group, (site, about), Once(run));
+        }
+        Some(service) => service,
+        None => {
+            let why = "ranks of several hosts, or joined by MPI, run no tasks for each other";
+            return refused(Error::argument(why.to_owned()));
+        }
+    };
+    let answer = Arc::<OnceLock<Answer>>::default();
+    let work = Remote { answer: answer.clone(), decode: from_bytes::<R> };
+    let task = Arc::new(Node::new(Header::new(group, site, about), work));
+    needs_one_more(&*task);
+    group.waits(|| task.clone());
+    task.is_made(group);
+    let waits = task.clone();
+    let answered = move |came: Answer| {
+        // Once.
+        let _ = answer.set(came);
+        has_one_less(waits);
+    };
+    service.ask(rank, (name, &args), Box::new(answered));
+    Task::new(task)
+}
