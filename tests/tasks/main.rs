@@ -1,5 +1,7 @@
 //! Tasks inside ranks, in every place.
 
+#[path = "../support/mistakes.rs"]
+mod mistakes;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -10,5 +12,6 @@ mod endings;
 mod failing;
 mod graphs;
 mod remote;
+mod remote_ends;
 mod resources;
 mod scopes;
