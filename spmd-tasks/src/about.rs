@@ -1,6 +1,6 @@
 //! What is said of a task besides its work.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::request::Asks;
 
@@ -24,4 +24,6 @@ pub(crate) struct About {
     pub(crate) priority: Priority,
     /// If it asks for more than one worker.
     pub(crate) asks: Option<Arc<Asks>>,
+    /// Where it runs, and why there, once that is chosen.
+    pub(crate) runs: OnceLock<String>,
 }

@@ -58,7 +58,9 @@ pub use join::join;
 pub use options::{OfRank, RetriedTask, TaskOptions, resource_ids};
 pub use remote::function::RemoteFn;
 pub use scope::{Scope, ScopedTask};
-pub use spawn::{Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, spawn_on, task};
+pub use spawn::{
+    Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, spawn_any, spawn_on, task,
+};
 pub use task::{Completed, Task};
 
 /// What [`remote!`] needs where it is used.

@@ -19,7 +19,7 @@ use crate::group::{Group, Pending};
 use crate::granting;
 use crate::job::{Ask, Job, NO_STACK};
 use crate::pool::Queues;
-use crate::request::Asks;
+use crate::request::{Asks, listed};
 
 /// Somebody carries it out, or has.
 const BEGUN: u32 = 1;
@@ -161,6 +161,22 @@ impl Header {
     /// What it asks for, if that is more than one worker.
     pub(crate) fn asks(&self) -> Option<&Arc<Asks>> {
         self.about.as_ref()?.asks.as_ref()
+    }
+
+    /// Where it runs, and why there, has been chosen.
+    pub(crate) fn runs(&self, why: String) {
+        let _ = self.about.as_ref().map(|about| about.runs.set(why));
+    }
+
+    /// Why it runs where it does.
+    pub(crate) fn explained(&self) -> String {
+        let chosen = self.about.as_ref().and_then(|about| about.runs.get().cloned());
+        let asks = self.asks().map(|asks| match asks.is_granted() {
+            true => format!("; it asked for {}, and got {}", asks.request, listed(&asks.granted())),
+            false => format!("; it waits for {}", asks.request),
+        });
+        let place = chosen.unwrap_or_else(|| "on a worker of the rank that spawned it".into());
+        format!("{} runs {place}{}", self.described(), asks.unwrap_or_default())
     }
 
     /// The task, with what it waits for, if that is resources.

@@ -183,7 +183,7 @@ impl<W> TaskOptions<W> {
     /// Where the task will be, and what is said of it.
     pub(crate) fn parts(self) -> (W, Option<Box<About>>) {
         let asks = (self.request != Request::default()).then(|| Arc::new(Asks::new(self.request)));
-        let about = About { name: self.name, priority: self.priority, asks };
+        let about = About { name: self.name, priority: self.priority, asks, ..About::default() };
         (self.whose, Some(Box::new(about)))
     }
 }

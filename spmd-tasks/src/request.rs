@@ -54,6 +54,15 @@ impl fmt::Display for Request {
 /// Units of resources, by the resources' names.
 pub(crate) type Units = Vec<(Box<str>, Vec<u32>)>;
 
+/// Units as people write them.
+pub(crate) fn listed(units: &Units) -> String {
+    if units.is_empty() {
+        return "it".into();
+    }
+    let one = |(name, units): &(Box<str>, Vec<u32>)| format!("{name} {units:?}");
+    units.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// What a task asks for, and what became of it.
 pub(crate) struct Asks {
     pub(crate) request: Request,

@@ -129,6 +129,39 @@ pub trait Tasks {
         A: Serialize,
         R: DeserializeOwned + Send + 'static;
 
+    /// [`Tasks::spawn_on`] a rank that the library chooses. Such tasks wait on the rank that has spawned
+    /// them, and each rank is given two for each of its workers, and another one when it is through with one:
+    /// so ranks with little to do take from those with much. A task whose arguments take longer to move than
+    /// it runs, as was learnt of others of the same function, stays. [`Task::explain`] tells what was chosen, and
+    /// why.
+    ///
+    /// Errors, of [`Task::fetch`]: as of [`Tasks::spawn_on`].
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Task, Tasks, remote};
+    ///
+    /// fn square(x: u64) -> Result<u64> {
+    ///     Ok(x * x)
+    /// }
+    /// remote!(square);
+    ///
+    /// # fn main() -> Result<()> {
+    /// spmd(2, |ctx| {
+    ///     let tasks = (0..10).map(|x| ctx.spawn_any(square, (x,))).collect();
+    ///     assert_eq!(Task::wait_all(tasks)?.iter().sum::<u64>(), 285);
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    fn spawn_any<F, A, R>(&self, function: F, args: A) -> Task<R>
+    where
+        F: RemoteFn<A, R>,
+        A: Serialize,
+        R: DeserializeOwned + Send + 'static;
+
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
     ///
@@ -218,7 +251,17 @@ impl Tasks for Ctx {
         A: Serialize,
         R: DeserializeOwned + Send + 'static,
     {
-        put_on(group_of(self.internals()), Location::caller(), rank, (function, args))
+        put_on(group_of(self.internals()), Location::caller(), Some(rank), (function, args))
+    }
+
+    #[track_caller]
+    fn spawn_any<F, A, R>(&self, function: F, args: A) -> Task<R>
+    where
+        F: RemoteFn<A, R>,
+        A: Serialize,
+        R: DeserializeOwned + Send + 'static,
+    {
+        put_on(group_of(self.internals()), Location::caller(), None, (function, args))
     }
 
     fn task(&self) -> TaskOptions<OfRank<'_>> {
@@ -285,7 +328,18 @@ where
     A: Serialize,
     R: DeserializeOwned + Send + 'static,
 {
-    put_on(&group_here(), Location::caller(), rank, (function, args))
+    put_on(&group_here(), Location::caller(), Some(rank), (function, args))
+}
+
+/// [`Tasks::spawn_any`], in a task, or in code of a rank that has no `ctx`.
+#[track_caller]
+pub fn spawn_any<F, A, R>(function: F, args: A) -> Task<R>
+where
+    F: RemoteFn<A, R>,
+    A: Serialize,
+    R: DeserializeOwned + Send + 'static,
+{
+    put_on(&group_here(), Location::caller(), None, (function, args))
 }
 
 /// [`Tasks::task`], in a task, or in code of a rank that has no `ctx`.

@@ -207,6 +207,26 @@ impl<T: 'static> Task<T> {
         self.0.header().is_over()
     }
 
+    /// Why it runs where it does, in words: which rank's workers carry it out and, where that was chosen
+    /// ([`Tasks::spawn_any`](crate::Tasks::spawn_any)), by what it was; and what it asked for.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, Spmd};
+    /// use spmd_tasks::Tasks;
+    ///
+    /// Spmd::new(1).resources("gpu=2").run(|ctx| {
+    ///     let task = ctx.task().name("fft").gpu(1).spawn(|| Ok(()));
+    ///     task.fetch()?;
+    ///     assert!(task.explain().ends_with("it asked for 1 gpu, and got gpu [0]"), "{}", task.explain());
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn explain(&self) -> String {
+        self.0.header().explained()
+    }
+
     /// Cancels it: if it has not begun, it never will; if it has, it may learn of that by
     /// [`is_cancelled`](crate::is_cancelled).
     pub fn cancel(&self) {

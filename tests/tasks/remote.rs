@@ -36,6 +36,11 @@ fn process() -> Result<u32> {
     Ok(std::process::id())
 }
 
+fn slow_process() -> Result<u32> {
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    process()
+}
+
 /// Sums a range by tasks of its own, here and on the next rank.
 fn tree(rank: usize, size: usize, from: u64, to: u64) -> Result<u64> {
     if to - from < 8 {
@@ -63,7 +68,19 @@ fn late() -> Result<usize> {
     Ok(LATE.load(SeqCst))
 }
 
-remote!(add, nothing, lengths, reversed, refuses, panics, process, tree, leaves_a_task, late);
+remote!(
+    add,
+    nothing,
+    lengths,
+    reversed,
+    refuses,
+    panics,
+    process,
+    slow_process,
+    tree,
+    leaves_a_task,
+    late
+);
 
 fn unknown() -> Result<()> {
     Ok(())
@@ -176,6 +193,29 @@ fn failures_that_nobody_asks_for() {
         });
         assert!(ended.expect_err("it fails").to_string().contains("silently"));
     }
+}
+
+/// Tasks that any rank may run: all are, and both ranks take some.
+#[test]
+fn on_any_rank() -> Result<()> {
+    World::default().everywhere("remote::on_any_rank", &[1, 2, 3], |ctx| {
+        let tasks: Vec<_> = (0..300).map(|i| ctx.spawn_any(add, (i, 1))).collect();
+        let sum: u64 = tasks.iter().map(Task::fetch).sum::<Result<u64>>()?;
+        assert_eq!(sum, 299 * 150 + 300);
+        let why = tasks[299].explain();
+        assert!(why.contains("tests/tasks/remote.rs") && why.contains("rank"), "{why}");
+        assert!(ctx.spawn_any(refuses, ("no more".into(),)).take().is_err());
+        assert!(ctx.spawn_any(unknown, ()).take().is_err());
+        if ctx.rank() == 0 {
+            let slow = (0..20).map(|_| ctx.spawn_any(slow_process, ())).collect();
+            let mut pids = Task::wait_all(slow)?;
+            pids.sort_unstable();
+            pids.dedup();
+            let processes = if ctx.mode() == spmd::Mode::Processes { ctx.size() } else { 1 };
+            assert_eq!(pids.len(), processes);
+        }
+        Ok(())
+    })
 }
 
 static SEEN: AtomicU64 = AtomicU64::new(0);

@@ -7,7 +7,7 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo};
 
 /// Name and arguments; small enough for a build without all optimisations.
-const EXAMPLES: [(&str, &[&str]); 17] = [
+const EXAMPLES: [(&str, &[&str]); 18] = [
     ("hello", &[]),
     ("pi", &[]),
     ("digits", &[]),
@@ -17,6 +17,7 @@ const EXAMPLES: [(&str, &[&str]); 17] = [
     ("heat", &["240", "200"]),
     ("heat", &["--hidden", "240", "200"]),
     ("histogram", &["200000", "50000"]),
+    ("mandelbrot", &["120", "200"]),
     ("index_gather", &["200000", "50000"]),
     ("prk_stencil", &["10", "1000"]),
     ("prk_transpose", &["10", "2000", "64"]),

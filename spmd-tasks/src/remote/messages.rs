@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Message<'a> {
     /// Run a function of this name, and answer by this number.
     Run { id: u64, name: &'a str, args: &'a [u8] },
-    /// What came of it: its value's bytes, or why there is none.
-    Answer { id: u64, outcome: Result<&'a [u8], &'a str> },
+    /// What came of it, after so many nanoseconds: its value's bytes, or why there is none.
+    Answer { id: u64, ran: u64, outcome: Result<&'a [u8], &'a str> },
     /// The sender's own tasks are over, and no more come from it. To the first rank.
     Done,
     /// Those of all ranks are. From the first rank.

@@ -11,3 +11,4 @@ pub(crate) mod function;
 pub(crate) mod messages;
 pub(crate) mod service;
 pub(crate) mod spawn;
+mod spread;

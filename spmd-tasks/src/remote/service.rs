@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use spmd_core::internal::{HelperThread, bind_to_process};
 use spmd_core::{ANY, Comm, Error, Result};
 
 use super::messages::Message;
+use super::spread::{Offer, Spread};
 /// Messages that wait for the thread that sends: who has more waits until there is room.
 const OUTGOING: usize = 1024;
 
@@ -22,10 +24,12 @@ pub(crate) struct Service {
     rank: usize,
     size: usize,
     /// Until the rank leaves.
-    outgoing: Mutex<Option<Sender<(usize, Vec<u8>)>>>,
+    outgoing: Mutex<Option<Sender<Outgoing>>>,
     /// How many messages wait or are being sent.
     unsent: AtomicUsize,
     pending: Mutex<Pending>,
+    /// Tasks that any rank may run.
+    spread: Mutex<Spread<OfAny>>,
     parted: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     serve: Serve,
@@ -45,8 +49,17 @@ struct Pending {
 /// What came of something: the value's bytes, or what that rank said.
 pub(crate) type Answer = Result<Vec<u8>, Arc<Error>>;
 
-/// Takes it.
-type Answered = Box<dyn FnOnce(Answer) + Send>;
+/// Takes it, with how long it has taken there.
+type Answered = Box<dyn FnOnce(Answer, Duration) + Send>;
+
+/// Takes what came of a task that any rank may run, and is told before why which one does.
+pub(crate) struct OfAny {
+    pub(crate) answered: Box<dyn FnOnce(Answer) + Send>,
+    pub(crate) told: Box<dyn FnOnce(String) + Send>,
+}
+
+/// Messages, with the rank that each is for.
+type Outgoing = (usize, Vec<u8>);
 
 /// What is done with what comes for this rank: by whom and with which number, which function, and its
 /// arguments.
@@ -58,6 +71,7 @@ impl Service {
     /// Errors: the system refuses a thread.
     pub(crate) fn start(
         comm: Comm,
+        workers: usize,
         serve: Serve,
         tell: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Arc<Service>> {
@@ -68,6 +82,7 @@ impl Service {
             outgoing: Mutex::new(Some(sender)),
             unsent: AtomicUsize::new(0),
             pending: Mutex::default(),
+            spread: Mutex::new(Spread::new(comm.rank(), comm.size(), workers)),
             parted: AtomicBool::new(false),
             thread: Mutex::default(),
             serve,
@@ -83,7 +98,7 @@ impl Service {
     }
 
     /// Sends on this thread, and receives on another one.
-    fn run(self: &Arc<Self>, comm: &Comm, messages: &Receiver<(usize, Vec<u8>)>) {
+    fn run(self: &Arc<Self>, comm: &Comm, messages: &Receiver<Outgoing>) {
         let _counted = HelperThread::new();
         bind_to_process();
         let receiver = comm.internals().receiver();
@@ -102,22 +117,61 @@ impl Service {
     }
 
     /// Asks a rank to run a function. `answered` is told what came of it, or why nothing does.
-    pub(crate) fn ask(&self, to: usize, (name, args): (&str, &[u8]), answered: Answered) {
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        to: usize,
+        (name, args): (&str, &[u8]),
+        answered: Answered,
+    ) {
         let mut pending = self.pending.lock();
         if let Some(why) = pending.over.clone() {
             drop(pending);
-            return answered(Err(why));
+            return answered(Err(why), Duration::ZERO);
         }
         let id = pending.next;
         pending.next += 1;
         pending.waiting.insert(id, answered);
         drop(pending);
-        self.put(to, &Message::Run { id, name, args });
+        match to == self.rank {
+            true => (self.serve)(self, (to, id), (name, args)),
+            false => self.put(to, &Message::Run { id, name, args }),
+        }
     }
 
-    /// Tells a rank what came of what it has asked for.
-    pub(crate) fn answer(&self, (to, id): (usize, u64), outcome: Result<&[u8], &str>) {
-        self.put(to, &Message::Answer { id, outcome });
+    /// Tells a rank what came of what it has asked for, and how long that took.
+    pub(crate) fn answer(
+        &self,
+        (to, id): (usize, u64),
+        outcome: Result<Vec<u8>, String>,
+        ran: Duration,
+    ) {
+        if to == self.rank {
+            return self.is_answered(id, outcome.map_err(|text| Arc::new(text.into())), ran);
+        }
+        let outcome = outcome.as_deref().map_err(String::as_str);
+        self.put(to, &Message::Answer { id, ran: ran.as_nanos() as u64, outcome });
+    }
+
+    /// Has a function run by any rank.
+    pub(crate) fn spread(self: &Arc<Self>, (name, args): (&str, Vec<u8>), what: OfAny) {
+        self.spread.lock().push(Offer { name: name.into(), args, what });
+        self.go_on();
+    }
+
+    /// Has ranks run what waits for one, as many as have room.
+    fn go_on(self: &Arc<Self>) {
+        loop {
+            let next = self.spread.lock().next();
+            let Some((Offer { name, args, what }, asked, why)) = next else { return };
+            (what.told)(why);
+            let (service, to) = (self.clone(), asked.rank);
+            let answered = move |came: Answer, ran: Duration| {
+                service.spread.lock().is_answered(&asked, ran);
+                (what.answered)(came);
+                service.go_on();
+            };
+            self.ask(to, (&name, &args), Box::new(answered));
+        }
     }
 
     fn put(&self, to: usize, message: &Message<'_>) {
@@ -150,7 +204,7 @@ impl Service {
         let _ = thread.map(JoinHandle::join);
     }
 
-    fn send(&self, comm: &Comm, messages: &Receiver<(usize, Vec<u8>)>) {
+    fn send(&self, comm: &Comm, messages: &Receiver<Outgoing>) {
         for (to, bytes) in messages {
             let sent = comm.send(&bytes, to, TAG);
             self.unsent.fetch_sub(1, SeqCst);
@@ -169,12 +223,12 @@ impl Service {
                 Some(Message::Run { id, name, args }) => {
                     (self.serve)(self, (status.source(), id), (name, args));
                 }
-                Some(Message::Answer { id, outcome }) => {
+                Some(Message::Answer { id, ran, outcome }) => {
                     let outcome = outcome.map(<[u8]>::to_vec);
                     let rank = status.source();
                     let outcome =
                         outcome.map_err(|text| Arc::new(format!("on rank {rank}: {text}").into()));
-                    self.is_answered(id, outcome);
+                    self.is_answered(id, outcome, Duration::from_nanos(ran));
                 }
                 Some(Message::Done) if self.rank == 0 => {
                     done += 1;
@@ -193,11 +247,11 @@ impl Service {
         }
     }
 
-    fn is_answered(&self, id: u64, outcome: Answer) {
+    fn is_answered(&self, id: u64, outcome: Answer, ran: Duration) {
         let answered = self.pending.lock().waiting.remove(&id);
         // What was not asked needs no answer.
         if let Some(answered) = answered {
-            answered(outcome);
+            answered(outcome, ran);
         }
     }
 
@@ -208,7 +262,9 @@ impl Service {
         pending.over.get_or_insert_with(|| why.clone());
         let waiting = std::mem::take(&mut pending.waiting);
         drop(pending);
-        waiting.into_values().for_each(|answered| answered(Err(why.clone())));
+        let unasked = self.spread.lock().take();
+        unasked.into_iter().for_each(|offer| (offer.what.answered)(Err(why.clone())));
+        waiting.into_values().for_each(|answered| answered(Err(why.clone()), Duration::ZERO));
         self.parted.store(true, Release);
         (self.tell)();
     }

@@ -3,6 +3,7 @@
 use std::any::type_name;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,11 +12,11 @@ use spmd_core::internal::{RankHook, discard, panic_text};
 use spmd_core::{Ctx, Error, Result};
 
 use super::function::{RemoteFn, Run, from_bytes, known, to_bytes};
-use super::service::{Answer, Service};
+use super::service::{Answer, OfAny, Service};
 use crate::about::About;
 use crate::failure::Failure;
 use crate::group::Group;
-use crate::node::{Header, Node, Work, has_one_less, needs_one_more};
+use crate::node::{Header, Node, Runnable, Work, has_one_less, needs_one_more};
 use crate::rank::{group_here, serves};
 use crate::scope::enter;
 use crate::task::Task;
@@ -35,7 +36,8 @@ fn begin(ctx: &Ctx) -> Result<()> {
                 mine.upgrade().iter().for_each(|group| serve(service, group, by, call));
             };
             let tell = move || told.upgrade().iter().for_each(|group| group.sleeper().wake());
-            Service::start(comm, Box::new(serve), Box::new(tell))
+            let workers = group.pool.workers();
+            Service::start(comm, workers, Box::new(serve), Box::new(tell))
         })?;
     }
     Ok(())
@@ -47,11 +49,12 @@ fn serve(service: &Arc<Service>, group: &Arc<Group>, by: (usize, u64), call: (&s
     let service = service.clone();
     let (site, about) = (Location::caller(), named(&name));
     let run = move || {
+        let start = Instant::now();
         let outcome = match known(&name) {
             Some(run) => carry_out(run, &args),
             None => Err(format!("this rank runs another program, which has no {name}")),
         };
-        service.answer(by, outcome.as_deref().map_err(String::as_str));
+        service.answer(by, outcome, start.elapsed());
         Ok(())
     };
     drop(Task::put(group, (site, Some(about)), Once(run)));
@@ -97,11 +100,12 @@ impl<R: Send> Work for Remote<R> {
     }
 }
 
-/// [`Tasks::spawn_on`](crate::Tasks::spawn_on), of this group.
+/// [`Tasks::spawn_on`](crate::Tasks::spawn_on) of this group, or, without a rank,
+/// [`Tasks::spawn_any`](crate::Tasks::spawn_any).
 pub(crate) fn put_on<F, A, R>(
     group: &Arc<Group>,
     site: &'static Location<'static>,
-    rank: usize,
+    rank: Option<usize>,
     (_, args): (F, A),
 ) -> Task<R>
 where
@@ -121,12 +125,13 @@ where
         Err(why) => return refused(why),
     };
     let ranks = group.ranks();
-    if rank >= ranks.size {
+    if let Some(rank) = rank.filter(|rank| *rank >= ranks.size) {
         let why = format!("spawn_on at {site}: there is no rank {rank} among {}", ranks.size);
         return refused(Error::argument(why));
     }
+    let is_here = ranks.one_process || ranks.size == 1 || rank == Some(ranks.rank);
     let service = match ranks.service.get() {
-        _ if rank == ranks.rank || ranks.one_process => {
+        _ if is_here => {
             let run = move || from_bytes(&carry_out(run, &args).map_err(Error::from)?);
             return Task::put(group, (site, about), Once(run));
         }
@@ -148,6 +153,17 @@ where
         let _ = answer.set(came);
         has_one_less(waits);
     };
-    service.ask(rank, (name, &args), Box::new(answered));
+    match rank {
+        Some(rank) => {
+            let answered = move |came: Answer, _: Duration| answered(came);
+            service.ask(rank, (name, &args), Box::new(answered));
+        }
+        None => {
+            let explained = task.clone();
+            let told = move |why: String| explained.header().runs(why);
+            let of_any = OfAny { answered: Box::new(answered), told: Box::new(told) };
+            service.spread((name, args), of_any);
+        }
+    }
     Task::new(task)
 }
