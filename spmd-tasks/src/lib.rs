@@ -23,6 +23,7 @@
 mod about;
 mod accesses;
 mod arrivals;
+mod channel;
 mod data;
 mod datadeps;
 mod drivers;
@@ -42,6 +43,7 @@ mod rank;
 mod remote;
 mod request;
 mod scope;
+mod sequence;
 mod spawn;
 mod stock;
 mod task;
@@ -51,6 +53,7 @@ mod workers;
 
 pub use about::Priority;
 pub use accesses::{Accesses, Read, Write};
+pub use channel::{Receiver, Sender, channel};
 pub use data::Data;
 pub use datadeps::DataDeps;
 pub use inputs::Inputs;
@@ -58,8 +61,10 @@ pub use join::join;
 pub use options::{OfRank, RetriedTask, TaskOptions, resource_ids};
 pub use remote::function::RemoteFn;
 pub use scope::{Scope, ScopedTask};
+pub use sequence::Sequence;
 pub use spawn::{
-    Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, spawn_any, spawn_on, task,
+    Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, spawn_any, spawn_on,
+    spawn_sequential, task,
 };
 pub use task::{Completed, Task};
 

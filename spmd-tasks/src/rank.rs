@@ -117,6 +117,10 @@ impl OfRank {
 }
 
 impl RankTasks for OfRank {
+    fn listens_on(&self) -> Option<u64> {
+        self.service().filter(|service| !service.is_parted()).map(|service| service.context())
+    }
+
     fn parts(&self) {
         self.service().iter().for_each(|service| service.parts());
     }

@@ -14,6 +14,7 @@ use crate::rank::{group_here, group_of};
 use crate::remote::function::RemoteFn;
 use crate::remote::spawn::put_on;
 use crate::scope::{Scope, enter};
+use crate::sequence::Sequence;
 use crate::task::Task;
 use crate::work::Once;
 
@@ -90,6 +91,33 @@ pub trait Tasks {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     fn task(&self) -> TaskOptions<OfRank<'_>>;
+
+    /// Spawns a task behind the others of a sequence: it begins when the one before is over, well or not,
+    /// and they are carried out in this order, one at a time.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use spmd_tasks::{Sequence, Task, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let (log, in_order) = (Arc::new(Mutex::new(Vec::new())), Sequence::new());
+    ///     let write = |line: usize| {
+    ///         let log = log.clone();
+    ///         ctx.spawn_sequential(&in_order, move || Ok(log.lock().unwrap().push(line)))
+    ///     };
+    ///     Task::wait_all((0..10).map(write).collect())?;
+    ///     assert_eq!(*log.lock().unwrap(), Vec::from_iter(0..10));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn spawn_sequential<T, F>(&self, sequence: &Sequence, work: F) -> Task<T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'static,
+        T: Send + 'static;
 
     /// Spawns a task on a rank: a function that [`remote!`](crate::remote!) has made known is run by
     /// that one's workers, whatever the rank itself does, with these arguments, which travel as bytes
@@ -245,6 +273,15 @@ impl Tasks for Ctx {
     }
 
     #[track_caller]
+    fn spawn_sequential<T, F>(&self, sequence: &Sequence, work: F) -> Task<T>
+    where
+        F: FnOnce() -> Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        sequence.put(group_of(self.internals()), Location::caller(), work)
+    }
+
+    #[track_caller]
     fn spawn_on<F, A, R>(&self, rank: usize, function: F, args: A) -> Task<R>
     where
         F: RemoteFn<A, R>,
@@ -318,6 +355,16 @@ where
     T: Send + 'static,
 {
     put_after(&group_here(), (Location::caller(), None), inputs, work)
+}
+
+/// [`Tasks::spawn_sequential`], in a task, or in code of a rank that has no `ctx`.
+#[track_caller]
+pub fn spawn_sequential<T, F>(sequence: &Sequence, work: F) -> Task<T>
+where
+    F: FnOnce() -> Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    sequence.put(&group_here(), Location::caller(), work)
 }
 
 /// [`Tasks::spawn_on`], in a task, or in code of a rank that has no `ctx`.

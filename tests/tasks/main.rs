@@ -5,6 +5,7 @@ mod mistakes;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod channels;
 mod communicating;
 mod data;
 mod edges;

@@ -41,14 +41,17 @@ impl<'a> Internals<'a> {
         &self.0.endpoint
     }
 
-    /// Waits for something that tasks of this rank do, on the communicator of its block.
+    /// Waits for something that tasks do, of this rank alone or of any in its process, on the communicator
+    /// of its block.
     pub(crate) fn wait_for_tasks(
         self,
         call: (&Call<'_>, Option<&str>),
+        own: bool,
         sleeper: &Sleeper,
         done: impl FnMut() -> bool,
     ) -> Result<()> {
-        self.0.endpoint.wait_for_tasks(&self.0.scope, call, sleeper, done)
+        let whose = own.then_some(self.0.endpoint.rank);
+        self.0.endpoint.wait_for_tasks(&self.0.scope, call, whose, sleeper, done)
     }
 }
 
@@ -215,6 +218,12 @@ impl Internals<'_> {
     #[must_use]
     pub fn part_of_all(self) -> Part {
         Part::of(self.0.scope.group.clone())
+    }
+
+    /// The number by which this communicator is told from others.
+    #[must_use]
+    pub fn context(self) -> u64 {
+        self.0.scope.context
     }
 
     /// Takes note that `base` has been used, on a rank that gets no communicator now.

@@ -4,6 +4,7 @@
 //! A thread that the library did not start may hold a communicator, and do anything with it. So
 //! searches of waits ask whether there is one, by the number of threads that the system tells.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -163,8 +164,24 @@ static HELPERS: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub(crate) struct Helper(());
 
+thread_local! {
+    /// Whether this thread is counted among them as long as it lives.
+    static HELPS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is one of them, whatever it waits in.
+pub(crate) fn helps() -> bool {
+    HELPS.get()
+}
+
 impl Helper {
-    pub(crate) fn new() -> Helper {
+    /// Counts this thread to its end.
+    pub(crate) fn this() -> Helper {
+        HELPS.set(true);
+        Helper::new()
+    }
+
+    pub(super) fn new() -> Helper {
         let _counting = COUNTING.lock();
         HELPERS.fetch_add(1, Relaxed);
         Helper(())

@@ -21,6 +21,7 @@ const OUTGOING: usize = 1024;
 const TAG: u32 = 0;
 
 pub(crate) struct Service {
+    context: u64,
     rank: usize,
     size: usize,
     /// Until the rank leaves.
@@ -77,6 +78,7 @@ impl Service {
     ) -> Result<Arc<Service>> {
         let (sender, messages) = bounded(OUTGOING);
         let service = Arc::new(Service {
+            context: comm.internals().context(),
             rank: comm.rank(),
             size: comm.size(),
             outgoing: Mutex::new(Some(sender)),
@@ -181,6 +183,11 @@ impl Service {
         if outgoing.is_none_or(|it| it.send((to, message.to_bytes())).is_err()) {
             self.unsent.fetch_sub(1, SeqCst);
         }
+    }
+
+    /// The number of the communicator.
+    pub(crate) fn context(&self) -> u64 {
+        self.context
     }
 
     /// Whether this rank may have something sent yet.

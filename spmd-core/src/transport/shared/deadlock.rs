@@ -116,7 +116,12 @@ impl Endpoint {
         waits.retain(|&(rank, slot, _)| {
             head(rank).agents[slot].ended_by.load(Relaxed) != Agent::STARTED
         });
-        let calls = waits.iter().map(|&(rank, slot, _)| {
+        // Those who listen for tasks wait for nothing of the program's.
+        let listens = self.tasks.get().and_then(|tasks| tasks.listens_on());
+        let named = waits.iter().filter(|&&(rank, slot, _)| {
+            Some(head(rank).agents[slot].context.load(Relaxed)) != listens
+        });
+        let calls = named.map(|&(rank, slot, _)| {
             let agent = &head(rank).agents[slot];
             (rank, self.world.describe(rank, &agent.call))
         });
@@ -229,7 +234,16 @@ impl Endpoint {
             // A task of another rank, of which this one knows nothing.
             None => self.fetches.load(Relaxed) != 0,
         };
-        let who = if self.agents.has_unrecorded() || may_act {
+        // Who listens for tasks has something to do while it is not on record.
+        let listens = self.tasks.get().and_then(|tasks| tasks.listens_on());
+        let serves = listens.is_some_and(|context| {
+            let waits = |agent: &Agent| {
+                !agent.epoch.load(Acquire).is_multiple_of(2)
+                    && agent.context.load(Relaxed) == context
+            };
+            !world.memory.head(self.rank).agents.iter().any(waits)
+        });
+        let who = if self.agents.has_unrecorded() || may_act || serves {
             idle::ANYBODY
         } else if tasks.is_none() && self.extra_comms.load(Relaxed) <= self.agents.on_extra() {
             idle::NOBODY

@@ -13,6 +13,9 @@ pub trait RankTasks: Any + Send + Sync {
     fn sleeper(&self) -> &Sleeper;
     /// Whether a task of this process runs, or could.
     fn may_act(&self) -> bool;
+    /// On which communicator a thread waits, if nothing else is to be done, for what other ranks ask of
+    /// this one's tasks.
+    fn listens_on(&self) -> Option<u64>;
     /// The rank's own thread sleeps from now on.
     fn leaves_core(&self);
     /// It does not any more.

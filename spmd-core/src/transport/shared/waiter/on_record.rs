@@ -28,7 +28,10 @@ impl Waiter<'_> {
                 self.untold.set(false);
                 endpoint.agents.is_told();
             }
-        } else if !wait::scheduler::in_coroutine() && current::rank().is_none() {
+        } else if !wait::scheduler::in_coroutine()
+            && current::rank().is_none()
+            && !wait::threads::helps()
+        {
             self.outsider.set(Some(wait::Outsider::new()));
         }
     }

@@ -1,0 +1,233 @@
+//! Channels between tasks: bounded queues whose two ends suspend who waits there.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use spmd_core::internal::{Call, Kind, Sleeper, wait_for_any_task};
+use spmd_core::{Error, Result};
+
+use crate::group::given_up;
+use crate::node::Header;
+
+/// A queue between tasks of one process that holds so many values at most: who sends one more waits
+/// until one has been received, as crossbeam's `bounded` has it for threads. A task that waits is
+/// suspended, and its worker goes on with others. Both ends may be cloned and moved into tasks; a queue of
+/// no length is made one of 1.
+///
+/// When all senders are gone, what is still there is received, and then the end: `None`. When all receivers
+/// are, sending is an error.
+///
+/// ```
+/// # use spmd_core::{Result, spmd};
+/// use spmd_tasks::{Tasks, channel};
+///
+/// spmd(1, |ctx| {
+///     let (numbers, inbox) = channel(2);
+///     let (squares, outbox) = channel(2);
+///     // Three stages that run at the same time, on any number of workers.
+///     ctx.spawn(move || (0..100u64).try_for_each(|x| numbers.send(x)));
+///     ctx.spawn(move || inbox.iter().try_for_each(|x| x.and_then(|x| squares.send(x * x))));
+///     let sum: u64 = outbox.iter().sum::<Result<u64>>()?;
+///     assert_eq!(sum, 328_350);
+///     Ok(())
+/// })?;
+/// # Ok::<(), spmd_core::Error>(())
+/// ```
+#[track_caller]
+pub fn channel<T>(depth: usize) -> (Sender<T>, Receiver<T>) {
+    let (depth, site) = (depth.max(1), Location::caller());
+    let state = State {
+        values: VecDeque::new(),
+        senders: 1,
+        receivers: 1,
+        full: Vec::new(),
+        empty: Vec::new(),
+    };
+    let shared = Arc::new(Shared { depth, site, state: Mutex::new(state) });
+    (Sender(shared.clone()), Receiver(shared))
+}
+
+/// Where values go in: see [`channel`].
+pub struct Sender<T>(Arc<Shared<T>>);
+
+/// Where they come out: see [`channel`].
+pub struct Receiver<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    depth: usize,
+    /// Where it was made.
+    site: &'static Location<'static>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    values: VecDeque<T>,
+    senders: usize,
+    receivers: usize,
+    /// Who waits for room, and who for a value: the first first.
+    full: Vec<Arc<Sleeper>>,
+    empty: Vec<Arc<Sleeper>>,
+}
+
+impl<T> Shared<T> {
+    /// Waits until `done` says so, of which those are told who are in the list that `waits` names.
+    fn wait<R>(
+        &self,
+        what: &'static str,
+        site: &'static Location<'static>,
+        waits: impl Fn(&mut State<T>) -> &mut Vec<Arc<Sleeper>>,
+        mut done: impl FnMut(&mut State<T>) -> Option<R>,
+    ) -> Result<R> {
+        let here = Header::here();
+        // SAFETY: the task that runs here is not over.
+        let gives_up = || here.is_some_and(|here| unsafe { here.group() }.gives_up());
+        let refused = || gives_up().then(given_up);
+        let mut result = done(&mut self.state.lock());
+        if let Some(result) = result {
+            return Ok(result);
+        }
+        let sleeper = Arc::new(Sleeper::here());
+        let mut look = || {
+            let mut state = self.state.lock();
+            let list = waits(&mut state);
+            if !list.iter().any(|it| Arc::ptr_eq(it, &sleeper)) {
+                list.push(sleeper.clone());
+            }
+            result = done(&mut state);
+            result.is_some()
+        };
+        let said = || format!("{what} the channel made at {}", self.site);
+        let call = Call::new(Kind::Fetch, site);
+        let waited = wait_for_any_task(&sleeper, (&call, &said), &refused, &mut look);
+        let mut state = self.state.lock();
+        let list = waits(&mut state);
+        let before = list.len();
+        list.retain(|it| !Arc::ptr_eq(it, &sleeper));
+        // It was woken for something that it has not taken, as it gives up: the next one is.
+        if waited.is_err() && list.len() == before {
+            list.first().into_iter().for_each(|next| next.wake());
+        }
+        drop(state);
+        waited.and(result.ok_or_else(given_up))
+    }
+}
+
+/// Wakes the one that waits longest.
+fn wake_first(waits: &mut Vec<Arc<Sleeper>>) {
+    if !waits.is_empty() {
+        waits.remove(0).wake();
+    }
+}
+
+impl<T: Send> Sender<T> {
+    /// Sends a value, once there is room for it.
+    ///
+    /// Errors: all receivers are gone; the rank has failed, or waits in a cycle.
+    #[track_caller]
+    pub fn send(&self, value: T) -> Result<()> {
+        let (site, depth) = (Location::caller(), self.0.depth);
+        let mut value = Some(value);
+        let put = |state: &mut State<T>| {
+            if state.receivers == 0 {
+                return Some(false);
+            }
+            let has_room = state.values.len() < depth;
+            has_room.then(|| {
+                state.values.extend(value.take());
+                wake_first(&mut state.empty);
+                true
+            })
+        };
+        match self.0.wait("of room in", site, |state| &mut state.full, put)? {
+            true => Ok(()),
+            false => {
+                let made = self.0.site;
+                Err(Error::argument(format!(
+                    "send at {site}: the receivers of the channel made at {made} are gone"
+                )))
+            }
+        }
+    }
+}
+
+impl<T: Send> Receiver<T> {
+    /// Receives the value that was sent first; `None` if there is none any more, and all senders are gone.
+    ///
+    /// Errors: the rank has failed, or waits in a cycle.
+    #[track_caller]
+    pub fn recv(&self) -> Result<Option<T>> {
+        let take = |state: &mut State<T>| match state.values.pop_front() {
+            Some(value) => {
+                wake_first(&mut state.full);
+                Some(Some(value))
+            }
+            None if state.senders == 0 => Some(None),
+            None => None,
+        };
+        self.0.wait("of a value in", Location::caller(), |state| &mut state.empty, take)
+    }
+
+    /// What is received, until the end, or the first error.
+    #[track_caller]
+    pub fn iter(&self) -> impl Iterator<Item = Result<T>> {
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            let next = if failed { None } else { self.recv().transpose() };
+            failed = matches!(next, Some(Err(_)));
+            next
+        })
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        self.0.state.lock().senders += 1;
+        Sender(self.0.clone())
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Receiver<T> {
+        self.0.state.lock().receivers += 1;
+        Receiver(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.senders -= 1;
+        if state.senders == 0 {
+            state.empty.drain(..).for_each(|waits| waits.wake());
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.receivers -= 1;
+        if state.receivers == 0 {
+            state.full.drain(..).for_each(|waits| waits.wake());
+            // Nobody will have them; freed when it is not locked any more.
+            let values = std::mem::take(&mut state.values);
+            drop(state);
+            drop(values);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("depth", &self.0.depth).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("depth", &self.0.depth).finish_non_exhaustive()
+    }
+}
