@@ -16,8 +16,8 @@ pub use crate::panics::{discard, panic_text};
 pub use crate::plane::Plane;
 pub use crate::resources::{PARTS, Resource, Resources, parts};
 pub use crate::tasks::{
-    HelperThread, ProcessWorkers, RankHook, bind_to_process, cannot_wait, wait_for_any_task,
-    wait_for_borrowers, wait_for_task,
+    HelperThread, ProcessWorkers, RankHook, bind_to_process, cannot_wait, wait_for_borrowers,
+    wait_for_task,
 };
 pub use crate::transport::cluster::Leader;
 pub use crate::transport::cluster::one_sided::Pattern;

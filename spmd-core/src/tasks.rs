@@ -116,29 +116,7 @@ pub fn bind_to_process() {
 /// wait.
 pub fn wait_for_task(
     sleeper: &tasks::Sleeper,
-    call: (&Call<'_>, &dyn Fn() -> String),
-    refused: &dyn Fn() -> Option<Error>,
-    done: &mut dyn FnMut() -> bool,
-) -> Result<()> {
-    wait_for(sleeper, call, true, refused, done)
-}
-
-/// [`wait_for_task`] for something that tasks of any rank in this process may bring about.
-///
-/// Errors: as that.
-pub fn wait_for_any_task(
-    sleeper: &tasks::Sleeper,
-    call: (&Call<'_>, &dyn Fn() -> String),
-    refused: &dyn Fn() -> Option<Error>,
-    done: &mut dyn FnMut() -> bool,
-) -> Result<()> {
-    wait_for(sleeper, call, false, refused, done)
-}
-
-fn wait_for(
-    sleeper: &tasks::Sleeper,
     (call, what): (&Call<'_>, &dyn Fn() -> String),
-    own: bool,
     refused: &dyn Fn() -> Option<Error>,
     done: &mut dyn FnMut() -> bool,
 ) -> Result<()> {
@@ -149,7 +127,7 @@ fn wait_for(
     current::with(|rank| match rank {
         Some(rank) => {
             let comm = ctx::comm_of(rank).internals();
-            comm.wait_for_tasks((call, Some(&what())), own, sleeper, done)
+            comm.wait_for_tasks((call, Some(&what())), sleeper, done)
         }
         None => tasks::until_task(sleeper, refused, done),
     })

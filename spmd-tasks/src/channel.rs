@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use spmd_core::internal::{Call, Kind, Sleeper, wait_for_any_task};
+use spmd_core::internal::{Call, Kind, Sleeper, wait_for_task};
 use spmd_core::{Error, Result};
 
 use crate::group::given_up;
@@ -101,7 +101,7 @@ impl<T> Shared<T> {
         };
         let said = || format!("{what} the channel made at {}", self.site);
         let call = Call::new(Kind::Fetch, site);
-        let waited = wait_for_any_task(&sleeper, (&call, &said), &refused, &mut look);
+        let waited = wait_for_task(&sleeper, (&call, &said), &refused, &mut look);
         let mut state = self.state.lock();
         let list = waits(&mut state);
         let before = list.len();

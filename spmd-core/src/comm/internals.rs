@@ -41,17 +41,14 @@ impl<'a> Internals<'a> {
         &self.0.endpoint
     }
 
-    /// Waits for something that tasks do, of this rank alone or of any in its process, on the communicator
-    /// of its block.
+    /// Waits for something that tasks of this rank do, on the communicator of its block.
     pub(crate) fn wait_for_tasks(
         self,
         call: (&Call<'_>, Option<&str>),
-        own: bool,
         sleeper: &Sleeper,
         done: impl FnMut() -> bool,
     ) -> Result<()> {
-        let whose = own.then_some(self.0.endpoint.rank);
-        self.0.endpoint.wait_for_tasks(&self.0.scope, call, whose, sleeper, done)
+        self.0.endpoint.wait_for_tasks(&self.0.scope, call, sleeper, done)
     }
 }
 

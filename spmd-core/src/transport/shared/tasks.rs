@@ -12,21 +12,20 @@ use crate::group::Scope;
 use crate::wait::{self, tasks::Sleeper};
 
 impl Endpoint {
-    /// Waits for something that tasks do, those of one rank or of any in this process, of its own agent.
+    /// Waits for something that tasks of this rank do, of its own agent.
     ///
     /// Errors: it waits in a cycle; all ranks are stopped. What happens to single ranks ends no task.
     pub(crate) fn wait_for_tasks(
         &self,
         scope: &Scope,
         (call, what): (&Call<'_>, Option<&str>),
-        whose: Option<usize>,
         sleeper: &Sleeper,
         mut done: impl FnMut() -> bool,
     ) -> Result<()> {
         let noted = self.note(call);
         let noted = what.map_or(noted, |what| noted.on(self.number_of(what)));
         let waiter = Waiter::new(self, scope, call, noted).despite_failures();
-        waiter.waits_on(whose);
+        waiter.waits_on(Some(self.rank));
         waiter.ended_by(Agent::ACT);
         self.fetches.fetch_add(1, Relaxed);
         let waited = waiter.until_at(|| sleeper.bell(), || Ok(()), || done().then_some(()));
@@ -43,7 +42,7 @@ impl Endpoint {
                 return Ok(());
             }
             let (call, scope) = (Call::new(Kind::End, site), self.scope_of_the_end(block));
-            self.wait_for_tasks(&scope, (&call, None), Some(self.rank), tasks.sleeper(), over)
+            self.wait_for_tasks(&scope, (&call, None), tasks.sleeper(), over)
         };
         wait_for(&|| tasks.all_over())?;
         tasks.parts();
