@@ -12,6 +12,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::shared_buf::SharedBuf;
+use crate::trace::RankRow;
 use crate::transport::shared::Endpoint;
 
 /// A rank's view of its block: it derefs to the communicator of all its ranks.
@@ -98,13 +99,18 @@ impl Ctx {
 pub(crate) struct Present {
     pub(crate) ctx: Ctx,
     pub(crate) current: Current,
+    _row: Option<RankRow>,
 }
 
 impl Present {
     pub(crate) fn new(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Present {
         let is_thread = endpoint.world.mode == Mode::Threads;
-        let current = Current::new(endpoint.rank, is_thread, Arc::as_ptr(&endpoint).cast());
-        Present { ctx: Ctx::new(endpoint, block, beyond), current }
+        let (world, rank) = (&endpoint.world, endpoint.rank);
+        let beside = if world.mode == Mode::Processes { rank..rank + 1 } else { world.local() };
+        let row = world.tuning.trace.as_ref().map(|trace| trace.rank_row(rank, &beside));
+        let (end, number) = (Arc::as_ptr(&endpoint).cast(), row.as_ref().map(RankRow::number));
+        let current = Current::new(endpoint.rank, is_thread, end, number);
+        Present { ctx: Ctx::new(endpoint, block, beyond), current, _row: row }
     }
 
     /// This rank runs here from now on.

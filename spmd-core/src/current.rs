@@ -15,14 +15,17 @@ pub(crate) struct Current {
     is_thread: bool,
     /// Its end of the arena, which tells it from ranks of other blocks.
     end: *const (),
+    /// Its row in the trace, if there is one.
+    pub(crate) row: Option<u32>,
     pub(crate) locals: Locals,
     /// What the layer of communicators knows of it, while it runs.
     above: Cell<*const ()>,
 }
 
 impl Current {
-    pub(crate) fn new(rank: usize, is_thread: bool, end: *const ()) -> Current {
-        Current { rank, is_thread, end, locals: Locals::new(), above: Cell::new(null()) }
+    pub(crate) fn new(rank: usize, is_thread: bool, end: *const (), row: Option<u32>) -> Current {
+        let (locals, above) = (Locals::new(), Cell::new(null()));
+        Current { rank, is_thread, end, row, locals, above }
     }
 
     /// This is the rank that runs here from now on, as long as what this gives lives.

@@ -19,6 +19,7 @@ pub use crate::tasks::{
     HelperThread, ProcessWorkers, RankHook, bind_to_process, cannot_wait, wait_for_borrowers,
     wait_for_task,
 };
+pub use crate::trace::{Bar, Label, Moment, TaskEnd, Trace, TracedTask, TracedWorker};
 pub use crate::transport::cluster::Leader;
 pub use crate::transport::cluster::one_sided::Pattern;
 pub use crate::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessBlocks};

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::resources::Resources;
 use crate::settings::Settings;
+use crate::trace::Trace;
 use crate::transport::shared::{Common, RankTasks};
 use crate::wait::{self, scheduler, tasks, threads};
 use crate::{affinity, current};
@@ -41,7 +42,7 @@ impl HelperThread {
 }
 
 /// The workers that ranks of a process have for their tasks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProcessWorkers {
     /// How many: the process's share of the cores, and at least one.
     pub number: usize,
@@ -53,6 +54,8 @@ pub struct ProcessWorkers {
     pub spins: u32,
     /// What tasks may ask for besides.
     pub resources: Resources,
+    /// Where they write down what they do, if they do.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// What the ranks of a process have in common for their tasks.
@@ -78,6 +81,11 @@ impl<'a> Internals<'a> {
         if world.mode == Mode::Processes { 0 } else { rank - world.local().start }
     }
 
+    /// Where its calls and tasks are written down, if they are.
+    pub fn trace(self) -> Option<&'a Arc<Trace>> {
+        self.endpoint().world.tuning.trace.as_ref()
+    }
+
     /// What `make` has made for the tasks of all ranks of this process.
     ///
     /// Errors: the environment cannot be used.
@@ -99,7 +107,9 @@ impl<'a> Internals<'a> {
         let number = resources.workers().unwrap_or(share.clamp(1, wait::cores()));
         let stack_size = settings.stack_size.unwrap_or(scheduler::DEFAULT_STACK_SIZE);
         let spins = if number + policy.elsewhere <= policy.cores { scheduler::SPINS } else { 0 };
-        let workers = ProcessWorkers { number, ranks_with_threads, stack_size, spins, resources };
+        let trace = world.tuning.trace.clone();
+        let workers =
+            ProcessWorkers { number, ranks_with_threads, stack_size, spins, resources, trace };
         Ok(Common::of(world, TASKS, || make(workers)))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::request::Asks;
+use crate::watch::Watched;
 
 /// Which tasks workers take first, of those that have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,4 +27,5 @@ pub(crate) struct About {
     pub(crate) asks: Option<Arc<Asks>>,
     /// Where it runs, and why there, once that is chosen.
     pub(crate) runs: OnceLock<String>,
+    pub(crate) watched: Option<Box<Watched>>,
 }

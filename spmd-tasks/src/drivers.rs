@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_deque::Injector;
 use parking_lot::Mutex;
-use spmd_core::internal::{TaskFeed, TaskStacks, TaskWorker, bind_to_process};
+use spmd_core::internal::{TaskFeed, TaskStacks, TaskWorker, Trace, TracedWorker, bind_to_process};
 
 use crate::job::{Job, taken};
 
@@ -21,6 +21,7 @@ pub(crate) struct Drivers {
     queue: Arc<Queue>,
     /// Bytes of the stack of a job.
     stack_size: usize,
+    trace: Option<Arc<Trace>>,
     threads: Mutex<Vec<(Driver, JoinHandle<()>)>>,
 }
 
@@ -39,8 +40,8 @@ struct Driver {
 }
 
 impl Drivers {
-    pub(crate) fn new(stack_size: usize) -> Drivers {
-        Drivers { queue: Arc::default(), stack_size, threads: Mutex::default() }
+    pub(crate) fn new(stack_size: usize, trace: Option<Arc<Trace>>) -> Drivers {
+        Drivers { queue: Arc::default(), stack_size, trace, threads: Mutex::default() }
     }
 
     pub(crate) fn put(&self, job: Job) {
@@ -63,10 +64,12 @@ impl Drivers {
         let (queue, worker) = (self.queue.clone(), TaskWorker::default());
         let driver = Driver { queue, worker, sleeps: Arc::default() };
         let thread = thread::Builder::new().name(format!("spmd-driver-{number}"));
-        let runs = driver.clone();
+        let (runs, trace) = (driver.clone(), self.trace.clone());
         let thread = thread.spawn(move || {
             bind_to_process();
-            runs.worker.run(stacks, 0, &runs);
+            let name = format!("driver {number}");
+            let traced = trace.map(|trace| TracedWorker::enter(&trace, name));
+            runs.worker.run(stacks, 0, &runs, traced);
         });
         Some((driver, thread.ok()?))
     }

@@ -11,6 +11,7 @@ use spmd_core::{Error, Result};
 use crate::failure::Failure;
 use crate::pool::{Here, Queues};
 use crate::remote::service::Service;
+use crate::watch::Watch;
 
 /// A task that may wait for others.
 pub trait Pending: Send + Sync {
@@ -26,6 +27,8 @@ pub(crate) struct Ranks {
     pub(crate) size: usize,
     /// Whether all are of this process.
     pub(crate) one_process: bool,
+    /// Who asks what becomes of its tasks.
+    pub(crate) watch: Arc<Watch>,
     /// What they do for each other where they are not.
     pub(crate) service: OnceLock<Arc<Service>>,
 }
@@ -47,12 +50,15 @@ pub(crate) struct Group {
     ranks: Arc<Ranks>,
     /// That of which this is a scope.
     around: Option<Arc<Group>>,
+    /// Who asks what becomes of its tasks.
+    pub(crate) watch: Arc<Watch>,
     /// Those of a scope that may wait for others, and how many make it look which still do.
     waiting: Mutex<(Vec<Arc<dyn Pending>>, usize)>,
 }
 
 impl Group {
     pub(crate) fn new(pool: Arc<Queues>, ranks: Arc<Ranks>, around: Option<Arc<Group>>) -> Group {
+        let watch = ranks.watch.clone();
         Group {
             pool,
             ranks,
@@ -62,6 +68,7 @@ impl Group {
             unknown: Mutex::new(None),
             refusal: around.as_ref().and_then(|around| around.refusal.clone()),
             around,
+            watch,
             waiting: Mutex::default(),
         }
     }
@@ -112,6 +119,7 @@ impl Group {
         if self.all_over() {
             return Ok(());
         }
+        let _bar = self.watch.begins_wait(call);
         let refused = || self.gives_up().then(given_up);
         let what = || "its tasks".into();
         let waited = wait_for_task(&self.sleeper, (call, &what), &refused, &mut || self.all_over());

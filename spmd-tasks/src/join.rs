@@ -11,7 +11,7 @@ use crate::about::Priority;
 use crate::job::{Ask, Job, NO_STACK};
 use crate::latch::Latch;
 use crate::pool::Here;
-use crate::rank::{group_here, part_here};
+use crate::rank::{group_here, part_begins, part_here};
 
 /// Runs both, at the same time if a worker is free, and gives what they return. In a task or on a
 /// rank; elsewhere one after the other. As a task, neither is a rank itself. It costs as much as a few function calls: no task is made, and
@@ -158,7 +158,10 @@ impl<F: FnOnce() -> R, R> OnStack<F, R> {
                     drop(catch_unwind(AssertUnwindSafe(|| drop(work))));
                     Err(Box::new(NO_STACK) as Box<dyn Any + Send>)
                 }
-                _ => run(this.part, work),
+                _ => run(this.part, || {
+                    let _bar = part_begins();
+                    work()
+                }),
             };
             // SAFETY: who waits reads it once the latch is open.
             unsafe { *this.result.get() = Some(result) };

@@ -47,6 +47,7 @@ mod sequence;
 mod spawn;
 mod stock;
 mod task;
+mod watch;
 mod wide;
 mod work;
 mod workers;

@@ -14,12 +14,12 @@ use spmd_core::internal::{Sleeper, as_task, task};
 use crate::about::{About, Priority};
 use crate::arrivals::Arrivals;
 use crate::failure::Failure;
-use crate::group::{Group, Pending};
-
 use crate::granting;
+use crate::group::{Group, Pending};
 use crate::job::{Ask, Job, NO_STACK};
 use crate::pool::Queues;
 use crate::request::{Asks, listed};
+use crate::watch::Watched;
 
 /// Somebody carries it out, or has.
 const BEGUN: u32 = 1;
@@ -101,16 +101,19 @@ unsafe impl Sync for Header {}
 
 impl Header {
     /// Of a task that the group counts from now on, and that comes to its end by [`Node`].
+    #[inline]
     pub(crate) fn new(
         group: &Arc<Group>,
         site: &'static Location<'static>,
         about: Option<Box<About>>,
     ) -> Header {
         group.begins_one();
+        let about = if group.watch.is_on() { Some(watched(group, about)) } else { about };
         Header::of_rank(group, site, about)
     }
 
     /// What a rank itself has, of which its parts that others carry out are: no task.
+    #[inline]
     pub(crate) fn of_rank(
         group: &Arc<Group>,
         site: &'static Location<'static>,
@@ -145,13 +148,33 @@ impl Header {
         unsafe { self.group.as_ref() }
     }
 
+    pub(crate) fn site(&self) -> &'static Location<'static> {
+        self.site
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.about.as_ref()?.name.as_deref()
+    }
+
     /// The task, with the line that spawned it.
     pub(crate) fn described(&self) -> String {
         let (file, line) = (self.site.file(), self.site.line());
-        match self.about.as_ref().and_then(|about| about.name.as_ref()) {
+        match self.name() {
             Some(name) => format!("the task {name:?} spawned at {file}:{line}"),
             None => format!("the task spawned at {file}:{line}"),
         }
+    }
+
+    /// What is written down of it, if anybody asks for that.
+    #[inline]
+    fn watched(&self) -> Option<&Watched> {
+        self.about.as_ref()?.watched.as_deref()
+    }
+
+    /// It comes into a queue.
+    #[inline]
+    fn is_queued(&self) {
+        self.watched().into_iter().for_each(Watched::is_queued);
     }
 
     pub(crate) fn priority(&self) -> Priority {
@@ -363,6 +386,7 @@ pub(crate) fn has_one_less(task: Arc<dyn Runnable>) {
     if header.state.fetch_or(HELD, AcqRel) & BEGUN == 0 {
         // SAFETY: it had not begun, and whoever ends it waits until it is not held any more.
         let pool = unsafe { header.group() }.pool.clone();
+        header.is_queued();
         header.needs.store(0, Release);
         header.state.fetch_and(!HELD, AcqRel);
         let (priority, asks) = (header.priority(), header.asks().cloned());
@@ -380,12 +404,25 @@ pub(crate) fn needs_one_more(task: &dyn Runnable) {
 
 /// `dependent`, which is being made, needs `task`.
 pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header) {
+    if let Some(task) = task.watched()
+        && let Some(dependent) = dependent.header().watched()
+    {
+        dependent.needs(task);
+    }
     dependent.header().needs.fetch_add(1, Relaxed);
     let is_over = !task.await_end(Awaiting::Dependent(dependent.clone()));
     if is_over {
         is_near(dependent.header(), task);
         dependent.header().needs.fetch_sub(1, AcqRel);
     }
+}
+
+/// What is said of a task that somebody watches.
+#[cold]
+fn watched(group: &Group, about: Option<Box<About>>) -> Box<About> {
+    let mut about = about.unwrap_or_default();
+    about.watched = Some(Box::new(group.watch.watches()));
+    about
 }
 
 /// A task.
@@ -426,7 +463,10 @@ impl<W: Work> Node<W> {
             return;
         }
         match group.refusal() {
-            None => put(&group.pool, self.clone().job(), header.priority(), header.asks().cloned()),
+            None => {
+                header.is_queued();
+                put(&group.pool, self.clone().job(), header.priority(), header.asks().cloned());
+            }
             Some(why) => self.is_refused(why.clone()),
         }
     }
@@ -462,11 +502,29 @@ impl<W: Work> Node<W> {
 
     /// Carries it out, by the one who has begun it.
     fn carry_out(&self) {
+        let outcome = match self.header.watched() {
+            None => self.outcome_of_work(),
+            Some(watched) => self.watched_outcome(watched),
+        };
+        self.ends(outcome);
+    }
+
+    #[cold]
+    fn watched_outcome(&self, watched: &Watched) -> Result<W::Value, Failure> {
+        let bar = watched.begins(self.header.site, self.header.name());
+        let outcome = self.outcome_of_work();
+        watched.ends(bar, outcome.as_ref().err());
+        outcome
+    }
+
+    /// Does its work, by the one who has begun it.
+    #[inline]
+    fn outcome_of_work(&self) -> Result<W::Value, Failure> {
         let header = &self.header;
         // SAFETY: the caller has begun it, and nobody else uses the content before it is over.
         let content = unsafe { replace(&mut *self.content.get(), Content::Nothing) };
         let Content::Work(work) = content else { unreachable!("a task begins once") };
-        let outcome = if header.is_cancelled() {
+        if header.is_cancelled() {
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
             let task = header.described();
             Err(dropped.map_or_else(
@@ -477,8 +535,7 @@ impl<W: Work> Node<W> {
             let run = || catch_unwind(AssertUnwindSafe(|| work.run(header)));
             let outcome = as_task((&raw const *header).cast(), run);
             outcome.unwrap_or_else(|panic| Err(Failure::panicked(header.described(), panic)))
-        };
-        self.ends(outcome);
+        }
     }
 
     fn ends(&self, outcome: Result<W::Value, Failure>) {

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 
 use crossbeam_deque::{Injector, Stealer, Worker};
 use spmd_core::internal::{
-    Resources, TaskFeed, TaskStacks, TaskWorker, bind_to_process, stack_left, task,
+    ProcessWorkers, TaskFeed, TaskStacks, TaskWorker, Trace, TracedWorker, bind_to_process,
+    stack_left, task,
 };
 
 use crate::about::Priority;
@@ -71,23 +72,19 @@ unsafe impl Send for Here {}
 
 impl Queues {
     /// For so many workers, which are yet to be started, and these queues of theirs and of ranks.
-    pub(crate) fn new(
-        workers: usize,
-        own: &[Worker<Job>],
-        resources: &Resources,
-        stack_size: usize,
-    ) -> Arc<Queues> {
+    pub(crate) fn new(workers: &ProcessWorkers, own: &[Worker<Job>]) -> Arc<Queues> {
+        let ProcessWorkers { number, resources, stack_size, trace, .. } = workers;
         Arc::new(Queues {
             urgent: Injector::new(),
             usual: Injector::new(),
             idle: Injector::new(),
-            members: (0..workers).map(|_| TaskWorker::default()).collect(),
+            members: (0..*number).map(|_| TaskWorker::default()).collect(),
             own: own.iter().map(Worker::stealer).collect(),
-            sleeping: (0..workers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            sleeping: (0..number.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             sleepers: AtomicUsize::new(0),
             ranks: AtomicUsize::new(0),
             ledger: Ledger::new(resources),
-            drivers: Drivers::new(stack_size),
+            drivers: Drivers::new(*stack_size, trace.clone()),
             wide: Wide::default(),
             closed: AtomicBool::new(false),
         })
@@ -95,7 +92,7 @@ impl Queues {
 
     /// Without workers.
     pub(crate) fn none() -> Arc<Queues> {
-        Queues::new(0, &[], &Resources::default(), 0)
+        Queues::new(&ProcessWorkers::default(), &[])
     }
 
     /// Why a request can never be met, if so.
@@ -428,11 +425,13 @@ impl TaskFeed for Here {
 
 impl Here {
     /// Is a worker on this thread, until the workers end.
-    pub(crate) fn run(&self, stacks: TaskStacks, spins: u32) {
+    pub(crate) fn run(&self, stacks: TaskStacks, spins: u32, trace: Option<&Arc<Trace>>) {
         bind_to_process();
         HERE.set(self);
         let worker = self.queues.members[self.number].clone();
-        worker.run(stacks, spins, self);
+        let name = format!("worker {}", self.number);
+        let traced = trace.map(|trace| TracedWorker::enter(trace, name));
+        worker.run(stacks, spins, self, traced);
         HERE.set(null());
         // What is left has been done by others before it came to be next.
         while let Some(job) = self.next() {

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
-use spmd_core::internal::{Common, Internals, RankTasks, Sleeper};
+use spmd_core::internal::{Bar, Common, Internals, RankTasks, Sleeper};
 use spmd_core::{Error, Result, with_current};
 
 use crate::failure::Failure;
@@ -11,6 +11,7 @@ use crate::group::{Group, Ranks};
 use crate::node::Header;
 use crate::pool::Here;
 use crate::remote::service::Service;
+use crate::watch::Watch;
 use crate::workers::Pool;
 
 /// All tasks of this rank, whose own agent runs here.
@@ -36,6 +37,22 @@ pub(crate) fn part_here() -> Option<*const Header> {
         Some(task) => Some(task),
         None => with_current(|comm| Ok(&raw const OfRank::of(comm.internals()).main)).ok(),
     }
+}
+
+/// Who asks what becomes of the tasks of whoever runs here.
+pub(crate) fn watch_here() -> Option<Arc<Watch>> {
+    match Header::here() {
+        // SAFETY: it runs here, so it is not over.
+        Some(task) => Some(unsafe { task.group() }.watch.clone()),
+        None => with_current(|comm| Ok(group_of(comm.internals()).watch.clone())).ok(),
+    }
+}
+
+/// A part of what runs here begins on another thread than the rest.
+pub(crate) fn part_begins() -> Option<Bar> {
+    let task = Header::here()?;
+    // SAFETY: it runs here, so it is not over.
+    unsafe { task.group() }.watch.begins_part(task.site())
 }
 
 /// A value whose end panicked belongs to whoever runs here.
@@ -83,6 +100,7 @@ impl OfRank {
             rank: me,
             size,
             one_process: !rank.is_process() && !rank.spans_processes(),
+            watch: Arc::new(Watch::new(rank.trace(), me)),
             service: OnceLock::new(),
         });
         let group = match queues {

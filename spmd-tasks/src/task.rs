@@ -16,7 +16,7 @@ use crate::group::{Group, given_up};
 use crate::input::Input;
 use crate::node::{Header, Node, Valued, Work};
 use crate::pool::run_here;
-use crate::rank::{group_here, note_here};
+use crate::rank::{group_here, note_here, watch_here};
 
 /// A task that was spawned, and its value. See [`Tasks`](crate::Tasks).
 ///
@@ -126,6 +126,8 @@ fn sleep(
     if here.is_some_and(|here| std::ptr::eq(here, task)) {
         return Err(Error::argument(format!("{call}: {} waits for itself", task.described())));
     }
+    let watch = watch_here();
+    let _bar = watch.as_ref().and_then(|watch| watch.begins_wait(&call));
     // SAFETY: the task that runs here is not over.
     let gives_up = || here.is_some_and(|here| unsafe { here.group() }.gives_up());
     let refused = || gives_up().then(given_up);

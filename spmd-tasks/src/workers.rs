@@ -51,8 +51,7 @@ impl Workers {
     fn start(workers: ProcessWorkers) -> Result<Workers> {
         let count = workers.number + workers.ranks_with_threads;
         let mut own: Vec<Worker<Job>> = (0..count).map(|_| Worker::new_lifo()).collect();
-        let ProcessWorkers { resources, stack_size, .. } = &workers;
-        let queues = Queues::new(workers.number, &own, resources, *stack_size);
+        let queues = Queues::new(&workers, &own);
         let of_ranks = own.split_off(workers.number).into_iter().map(Some).collect();
         let of_ranks = Mutex::new(of_ranks);
         let mut started = Workers { queues: queues.clone(), of_ranks, threads: Vec::new() };
@@ -60,7 +59,8 @@ impl Workers {
             let stacks = TaskStacks::reserve(workers.stack_size)?;
             let here = Here::new(queues.clone(), own, number);
             let thread = thread::Builder::new().name(format!("spmd-task-{number}"));
-            let thread = thread.spawn(move || here.run(stacks, workers.spins));
+            let (spins, trace) = (workers.spins, workers.trace.clone());
+            let thread = thread.spawn(move || here.run(stacks, spins, trace.as_ref()));
             started.threads.push(thread.map_err(|error| {
                 Error::user(io::Error::new(error.kind(), format!("a thread for tasks: {error}")))
             })?);

@@ -11,7 +11,7 @@ use crate::environment::variables::*;
 use crate::environment::{NCCL, parsed, positive, variable};
 use crate::error::{Error, Result};
 use crate::mode::Mode;
-use crate::trace_file::TraceFile;
+use crate::trace::{Trace, TraceFile};
 use crate::tuning::{File, Rules, Section, Tuning, path};
 
 /// What a variable says that is 0 or 1.
@@ -104,15 +104,15 @@ pub fn tuned(
 }
 
 /// The file of `SPMD_TRACE`, opened once a process: anew, unless the launcher has made it.
-fn trace() -> Result<Option<Arc<TraceFile>>> {
-    static OPEN: Mutex<Option<Arc<TraceFile>>> = Mutex::new(None);
+fn trace() -> Result<Option<Arc<Trace>>> {
+    static OPEN: Mutex<Option<Arc<Trace>>> = Mutex::new(None);
     // A path may be no text.
     let path = std::env::var_os(TRACE).filter(|path| !path.is_empty());
     let Some(path) = path else { return Ok(None) };
     let mut open = OPEN.lock();
     if open.is_none() {
         let launched = variable(ARENA)?.is_some();
-        *open = Some(Arc::new(TraceFile::open(Path::new(&path), launched)?));
+        *open = Some(Arc::new(Trace::new(TraceFile::open(Path::new(&path), launched)?)));
     }
     Ok(open.clone())
 }

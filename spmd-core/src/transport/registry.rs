@@ -32,8 +32,8 @@ impl Route {
             let (rank, size) = (endpoint.rank, endpoint.world.size());
             transport = Arc::new(Chaos::new(transport, seed, rank, size));
         }
-        if let Some(file) = &tuning.trace {
-            transport = Arc::new(Traced::new(transport, endpoint.rank, file.clone()));
+        if let Some(trace) = &tuning.trace {
+            transport = Arc::new(Traced::new(transport, endpoint.rank, trace.clone()));
         }
         let plain = tuning.chaos.is_none() && tuning.trace.is_none();
         let has_rings = endpoint.world.queue(endpoint.rank).is_none();

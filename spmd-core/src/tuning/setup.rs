@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::rules::{Rules, Section};
-use crate::trace_file::TraceFile;
+use crate::trace::Trace;
 
 /// Bytes of a segment, where nobody asks for another size.
 const SEGMENT: usize = 128 << 10;
@@ -39,8 +39,8 @@ pub(crate) struct Tuning {
     pub(crate) device_plane: Option<&'static str>,
     /// Whether ranks of different processes compare each call before they make it.
     pub(crate) check: bool,
-    /// Where calls are written down.
-    pub(crate) trace: Option<Arc<TraceFile>>,
+    /// Where calls and tasks are written down.
+    pub(crate) trace: Option<Arc<Trace>>,
     /// Whether ranks of one process take each other's buffers for unreachable, as processes must.
     pub(crate) unreachable: bool,
 }

@@ -20,6 +20,7 @@ use super::until::{STUBBORN, until};
 use super::worker::{Drive, Feed, Payload, drive};
 use crate::error::{Error, Result};
 use crate::sync::atomic::AtomicU32;
+use crate::trace::TracedWorker;
 
 /// How many tasks of a worker may be under way at a time, all but one of which wait.
 const SLOTS: usize = 4096;
@@ -93,12 +94,18 @@ impl TaskWorker {
     }
 
     /// Runs tasks on this thread until there are none any more. An idle worker looks `spins` times
-    /// for more before it gives its core away.
-    pub fn run(&self, stacks: TaskStacks, spins: u32, feed: &dyn TaskFeed) {
+    /// for more before it gives its core away. `traced` shows in a trace what it carries out.
+    pub fn run(
+        &self,
+        stacks: TaskStacks,
+        spins: u32,
+        feed: &dyn TaskFeed,
+        traced: Option<TracedWorker>,
+    ) {
         let _counted = Helper::new();
         let drive_with = Drive { worker: self.0.clone(), stacks: stacks.0, spins, slots: SLOTS };
         let busy = Cell::new(Some(Busy::new()));
-        drive(drive_with, &Tasks { feed, busy });
+        drive(drive_with, &Tasks { feed, busy, traced });
     }
 }
 
@@ -106,6 +113,7 @@ struct Tasks<'a> {
     feed: &'a dyn TaskFeed,
     /// The worker needs a core.
     busy: Cell<Option<Busy>>,
+    traced: Option<TracedWorker>,
 }
 
 impl Feed for Tasks<'_> {
@@ -129,6 +137,16 @@ impl Feed for Tasks<'_> {
             crate::fault::print(format_args!("a worker of tasks has panicked; aborting"));
             std::process::abort();
         }
+    }
+
+    #[inline]
+    fn resumes(&self, slot: usize) {
+        self.traced.iter().for_each(|traced| traced.resumes(slot));
+    }
+
+    #[inline]
+    fn suspends(&self, slot: usize) {
+        self.traced.iter().for_each(|traced| traced.suspends(slot));
     }
 
     fn missing(&self, _: usize, _: io::Error) {

@@ -58,6 +58,10 @@ pub(super) trait Feed {
     fn run(&self, slot: usize);
     /// It has ended, by a panic if there is one.
     fn ended(&self, slot: usize, panic: Option<Payload>);
+    /// The coroutine in this slot begins, or goes on.
+    fn resumes(&self, _slot: usize) {}
+    /// It is suspended.
+    fn suspends(&self, _slot: usize) {}
     /// There is no stack for it.
     fn missing(&self, slot: usize, why: io::Error);
     /// Whether nothing begins any more, where so many slots have been in use.
@@ -256,9 +260,14 @@ impl<F: Feed> Runner<'_, F> {
         // A stale wake may come for a coroutine that has ended.
         let Some(entry) = self.coroutines.get_mut(slot) else { return false };
         let Some(coroutine) = entry else { return false };
+        self.feed.resumes(slot);
         let progress = match coroutine.resume(why) {
-            CoroutineResult::Yield(Suspension::Wake) => true,
+            CoroutineResult::Yield(Suspension::Wake) => {
+                self.feed.suspends(slot);
+                true
+            }
             CoroutineResult::Yield(Suspension::Poll) => {
+                self.feed.suspends(slot);
                 self.local.polling.insert(slot);
                 false
             }

@@ -8,7 +8,6 @@
 mod access;
 pub(crate) mod agents;
 mod areas;
-mod clock;
 pub(crate) mod collective;
 mod combining;
 mod common;
@@ -48,7 +47,6 @@ pub(crate) mod waiter;
 pub(crate) mod window;
 mod world;
 
-pub(crate) use clock::clock_ns;
 pub(crate) use combining::{Arrival, CombiningBarrier, FEW, RankSlot, RoundStart};
 pub use common::Common;
 pub(crate) use endpoint::Endpoint;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::clock::clock_ms;
 use super::combining::CombiningBarrier;
 use super::commons::Commons;
 use super::memory::Memory;
 use super::queue::Queue;
 use super::suspicion::Wide;
+use crate::clock::clock_ms;
 use crate::mode::Mode;
 use crate::resources::Resources;
 use crate::transport::fabric::Simulated;

@@ -1,5 +1,4 @@
-//! The file to which the ranks of a job write their calls down. What it holds:
-//! `transport/wrap/trace.rs`.
+//! The file to which the ranks of a job write: a list, to which any process adds.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -79,4 +78,29 @@ fn add(file: &mut File, lines: &str) -> io::Result<()> {
     }
     file.seek(SeekFrom::Start(start))?;
     file.write_all(format!("{before}{lines}{END}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_whole_after_every_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("\"odd\\\n");
+        let read = || std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, "[1").unwrap();
+        let first = TraceFile::open(&path, false).unwrap();
+        assert_eq!(read(), "[\n]\n");
+        first.write("1");
+        let second = TraceFile::open(&path, true).unwrap();
+        second.write("2,\n3");
+        first.write("");
+        first.write("4");
+        assert_eq!(read(), "[\n1,\n2,\n3,\n4\n]\n");
+        // Nothing is added to what is no trace.
+        std::fs::write(&path, "mine").unwrap();
+        first.write("5");
+        assert_eq!(read(), "mine");
+    }
 }
