@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::graph::Need;
 use crate::node::{Runnable, depends};
 
 /// A value that tasks read and write: see [`Tasks::datadeps`](crate::Tasks::datadeps).
@@ -94,7 +95,7 @@ impl Order {
     /// `task`, which is being made, uses the data like this, after those that use them now.
     pub(crate) fn follows(&mut self, task: &Arc<dyn Runnable>, mode: Mode) {
         if let Some(writer) = &self.writer {
-            depends(task.clone(), writer.header());
+            depends(task.clone(), writer.header(), Need::Data);
         }
         if mode == Mode::Read {
             if self.readers.len() >= self.many.max(16) {
@@ -104,7 +105,7 @@ impl Order {
             return self.readers.push(task.clone());
         }
         for reader in self.readers.drain(..) {
-            depends(task.clone(), reader.header());
+            depends(task.clone(), reader.header(), Need::Data);
         }
         self.writer = Some(task.clone());
     }

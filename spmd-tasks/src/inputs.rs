@@ -7,6 +7,7 @@ use spmd_core::Result;
 
 use crate::about::About;
 use crate::failure::Failure;
+use crate::graph::Need;
 use crate::group::Group;
 use crate::input::Input;
 use crate::node::{Header, Node, Work, depends};
@@ -40,7 +41,7 @@ pub(crate) fn put_after<I: Inputs<F, T>, F, T: Send + 'static>(
 ) -> Task<T> {
     let task = Arc::new(Node::new(Header::new(group, site, about), inputs.work(work)));
     if group.refusal().is_none() {
-        inputs.each(&mut |input| depends(task.clone(), input));
+        inputs.each(&mut |input| depends(task.clone(), input, Need::Value));
         group.waits(|| task.clone());
     }
     task.asks(group, || task.clone());

@@ -15,6 +15,7 @@ use crate::about::{About, Priority};
 use crate::arrivals::Arrivals;
 use crate::failure::Failure;
 use crate::granting;
+use crate::graph::Need;
 use crate::group::{Group, Pending};
 use crate::job::{Ask, Job, NO_STACK};
 use crate::pool::Queues;
@@ -108,7 +109,7 @@ impl Header {
         about: Option<Box<About>>,
     ) -> Header {
         group.begins_one();
-        let about = if group.watch.is_on() { Some(watched(group, about)) } else { about };
+        let about = if group.watch.is_on() { Some(watched(group, site, about)) } else { about };
         Header::of_rank(group, site, about)
     }
 
@@ -403,11 +404,11 @@ pub(crate) fn needs_one_more(task: &dyn Runnable) {
 }
 
 /// `dependent`, which is being made, needs `task`.
-pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header) {
+pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header, why: Need) {
     if let Some(task) = task.watched()
         && let Some(dependent) = dependent.header().watched()
     {
-        dependent.needs(task);
+        dependent.needs(task, why);
     }
     dependent.header().needs.fetch_add(1, Relaxed);
     let is_over = !task.await_end(Awaiting::Dependent(dependent.clone()));
@@ -419,9 +420,13 @@ pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header) {
 
 /// What is said of a task that somebody watches.
 #[cold]
-fn watched(group: &Group, about: Option<Box<About>>) -> Box<About> {
+fn watched(
+    group: &Group,
+    site: &'static Location<'static>,
+    about: Option<Box<About>>,
+) -> Box<About> {
     let mut about = about.unwrap_or_default();
-    about.watched = Some(Box::new(group.watch.watches()));
+    about.watched = Some(Box::new(group.watch.watches(about.name.as_deref(), site)));
     about
 }
 
@@ -543,6 +548,7 @@ impl<W: Work> Node<W> {
         if let Err(failure) = &outcome {
             // It is over once.
             let _ = header.failure.set(failure.clone());
+            header.watched().into_iter().for_each(|watched| watched.fails(failure));
         }
         // SAFETY: as above; what was there is `Nothing`.
         unsafe { *self.content.get() = Content::Outcome(outcome) };

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use spmd_core::{Ctx, Result};
 
 use crate::datadeps::{self, DataDeps};
+use crate::graph::TaskGraph;
 use crate::inputs::{Inputs, put_after};
 use crate::node::Header;
 use crate::options::{OfRank, TaskOptions};
@@ -249,6 +250,32 @@ pub trait Tasks {
         &self,
         f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
     ) -> Result<R>;
+
+    /// Records the tasks that this rank spawns from now on, for [`Tasks::task_graph`]: the first `limit` of
+    /// them, with eight times as many arrows, in about 200 bytes each. What was recorded before is
+    /// forgotten. Without this call nothing is recorded, and a task takes no memory for it.
+    fn record_tasks(&self, limit: usize);
+
+    /// The graph of the tasks of this rank that are recorded, in the language of Graphviz: each with its name,
+    /// line and state (waiting, ready, running, over, failed, cancelled), and what it needs.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::Tasks;
+    ///
+    /// spmd(1, |ctx| {
+    ///     ctx.record_tasks(1000);
+    ///     let a = ctx.task().name("a").spawn(|| Ok(1));
+    ///     let b = ctx.spawn_after((&a,), |a| Ok(a + 1));
+    ///     assert_eq!(b.take()?, 2);
+    ///     // For `dot -Tsvg tasks.dot > tasks.svg`.
+    ///     let text = ctx.task_graph().to_string();
+    ///     assert!(text.starts_with("digraph tasks {") && text.contains("t0 -> t1;"), "{text}");
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    fn task_graph(&self) -> TaskGraph;
 }
 
 impl Tasks for Ctx {
@@ -319,6 +346,14 @@ impl Tasks for Ctx {
         f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         datadeps::enter(group_of(self.internals()).clone(), Location::caller(), f)
+    }
+
+    fn record_tasks(&self, limit: usize) {
+        group_of(self.internals()).watch.record(limit);
+    }
+
+    fn task_graph(&self) -> TaskGraph {
+        group_of(self.internals()).watch.graph()
     }
 }
 

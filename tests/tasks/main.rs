@@ -12,6 +12,7 @@ mod edges;
 mod endings;
 mod failing;
 mod graphs;
+mod recording;
 mod remote;
 mod remote_ends;
 mod resources;
