@@ -146,6 +146,9 @@ pub(crate) struct JobOptions {
     /// What a failed rank does to the others
     #[arg(long, value_name = "WHAT", default_value = "end")]
     pub(crate) on_failure: OnFailure,
+    /// Write down what every rank and task does when, for https://ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print what would be started, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -37,8 +37,9 @@ impl Environment {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let port = free.and_then(|socket| socket.local_addr()).map(|address| address.port());
         // Ranks may have another working directory.
-        let trace = std::env::var_os("SPMD_TRACE").filter(|path| !path.is_empty());
-        let trace = trace.map(|path| std::path::absolute(&path).unwrap_or(path.into()));
+        let set = std::env::var_os(boot::variables::TRACE).filter(|path| !path.is_empty());
+        let trace = plan.trace.clone().or_else(|| set.map(PathBuf::from));
+        let trace = trace.map(|path| std::path::absolute(&path).unwrap_or(path));
         let tuning = plan.setting(boot::variables::TUNING);
         let tuning = boot::tuned(tuning.as_deref(), !plan.one_process(), plan.size)?;
         let token = format!("{}-{}", std::process::id(), now.as_nanos());
@@ -48,11 +49,25 @@ impl Environment {
         Ok(Environment { token, alarm, port: port.ok(), trace, tuning })
     }
 
-    /// Begins the file of `SPMD_TRACE` anew, before the ranks add to it.
+    /// Begins the file of the trace anew, before the ranks add to it. Under MPI rank 0 does.
     ///
     /// Errors: it cannot be written.
-    pub(crate) fn begin_trace(&self) -> Result<(), Error> {
-        Ok(self.trace.as_deref().map_or(Ok(()), boot::begin_trace)?)
+    pub(crate) fn begin_trace(&self, plan: &Plan) -> Result<(), Error> {
+        let trace = self.trace.as_deref().filter(|_| plan.under.is_none());
+        Ok(trace.map_or(Ok(()), boot::begin_trace)?)
+    }
+
+    /// Where the trace of a job is that has ended so, if the command line has asked for it.
+    pub(crate) fn trace_line(&self, plan: &Plan, ended_well: bool) -> Option<String> {
+        let path = self.trace.as_ref().filter(|_| plan.trace.is_some())?.display();
+        let there = if hosts::is_this_alone(&plan.hosts) { "" } else { " on the host of rank 0" };
+        let parts = match plan.under.is_some() && !ended_well {
+            true => {
+                format!("; what that lacks is in {path}.rank-N, by the first rank of a process")
+            }
+            false => String::new(),
+        };
+        Some(format!("the trace is in {path}{there}{parts}"))
     }
 
     /// What is set for the process whose first rank is `rank`; the user's own `--env` comes last
@@ -163,7 +178,8 @@ impl Environment {
         }
         let resources = plan.resources.as_ref();
         set.extend(resources.map(|said| (boot::variables::RESOURCES.into(), said.into())));
-        set.extend(self.trace.as_ref().map(|path| ("SPMD_TRACE".into(), path.clone().into())));
+        let trace = self.trace.as_ref();
+        set.extend(trace.map(|path| (boot::variables::TRACE.into(), path.clone().into())));
         set
     }
 

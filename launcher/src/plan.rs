@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) on_failure: OnFailure,
     /// Bytes of shared memory for each process rank, if the user says how many.
     pub(crate) arena_size: Option<usize>,
+    /// Where the trace is to be, if the command line says so.
+    pub(crate) trace: Option<PathBuf>,
     pub(crate) dry_run: bool,
     /// The hosts that were named.
     pub(crate) hosts: Vec<Host>,
@@ -141,6 +143,7 @@ impl Plan {
             grace,
             on_failure: job.on_failure,
             arena_size,
+            trace: job.trace,
             dry_run: job.dry_run,
             hosts,
             ranks_per_process,

@@ -30,7 +30,7 @@ pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Re
     for name in OWN {
         command.env_remove(name);
     }
-    environment.begin_trace()?;
+    environment.begin_trace(plan)?;
     command.envs(environment.of(plan, program, 0, places, job.as_ref(), false));
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
@@ -46,8 +46,7 @@ pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Re
             code: shell_status(status).max(1),
         }),
     };
-    if let Some(line) = outcome.last_line() {
-        say(&line);
-    }
+    let trace = environment.trace_line(plan, outcome.status() == 0);
+    outcome.last_line().into_iter().chain(trace).for_each(|line| say(&line));
     Ok(outcome.status())
 }

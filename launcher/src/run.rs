@@ -40,7 +40,8 @@ pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Re
     let (lines, code, cut) = match supervised(plan, places, environment, &streams, sender, &events)
     {
         Ok((outcome, cut)) => {
-            let (lines, code) = last_words(&outcome, cut, streams.lost());
+            let (mut lines, code) = last_words(&outcome, cut, streams.lost());
+            lines.extend(environment.trace_line(plan, code == 0));
             (lines, code, cut)
         }
         Err(error) => (vec![error.to_string()], error.status(), None),
@@ -62,7 +63,7 @@ fn supervised(
     events: &Receiver<Event>,
 ) -> Result<(Outcome, Option<i32>), Error> {
     alarm::listen(environment, sender.clone())?;
-    environment.begin_trace()?;
+    environment.begin_trace(plan)?;
     // Before the job, whose shared memory it would inherit.
     let watchdog = watchdog::Watchdog::start(&environment.token)?;
     let job = job::create(plan)?;

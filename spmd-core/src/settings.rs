@@ -13,8 +13,8 @@ use crate::resources::Resources;
 use crate::tuning::Tuning;
 #[cfg(target_os = "linux")]
 pub(crate) use tuning::handed_on;
-pub(crate) use tuning::measured;
 pub use tuning::{begin_trace, tuned};
+pub(crate) use tuning::{has_trace, measured, trace, trace_path};
 
 /// What the environment sets.
 #[derive(Clone, Debug, Default)]

@@ -11,18 +11,22 @@
 //! parts (`trace/worker.rs`).
 
 mod bar;
+mod clocks;
 mod event;
 mod file;
 mod label;
 mod observer;
+mod part;
 mod row;
 mod rows;
 mod worker;
 
 pub use bar::Bar;
+pub(crate) use clocks::{Ahead, Alignment, Readings};
 pub use event::{Moment, TaskEnd, TracedTask};
 pub(crate) use file::TraceFile;
 pub use label::Label;
 pub use observer::Trace;
+pub(crate) use part::path_of_part;
 pub(crate) use row::RankRow;
 pub use worker::TracedWorker;

@@ -7,7 +7,7 @@ use std::path::Path;
 use spmd::prelude::*;
 
 use crate::events::Trace;
-use crate::support::{finish, is_process_rank, spmdrun, spmdrun_self};
+use crate::support::{again, finish, is_process_rank, spmdrun, spmdrun_self};
 
 fn calls(ctx: &Ctx) -> Result<()> {
     ctx.barrier()?;
@@ -97,4 +97,23 @@ impl Operation<u32> for Most {
 
 fn odd(ctx: &Ctx) -> Result<()> {
     ctx.allreduce_value(1, Most).map(drop)
+}
+
+#[test]
+fn where_the_command_line_says() {
+    if is_process_rank() {
+        run(calls).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    for mode in ["processes", "threads"] {
+        let mut job = spmdrun(&["-n", "2", "--as", mode, "--trace", "trace.json"]);
+        job.current_dir(folder.path());
+        let ran = finish(&mut again(job, "calls::where_the_command_line_says"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let told = format!("the trace is in {}\n", path.display());
+        assert!(ran.err.ends_with(&told), "{}", ran.err);
+        check(&path, 2);
+    }
 }

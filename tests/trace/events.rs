@@ -28,6 +28,9 @@ pub struct Trace {
     pub processes: BTreeMap<u64, String>,
     /// From row to row, with the times.
     pub arrows: Vec<((Row, u64), (Row, u64))>,
+    /// How well the time of a process is known, and by how much it was shifted, in nanoseconds.
+    pub errors: BTreeMap<u64, u64>,
+    pub shifts: BTreeMap<u64, i64>,
     /// What has gone on beside the bars: by number the names, twice each.
     pub beside: BTreeMap<String, Vec<Bar>>,
 }
@@ -60,6 +63,12 @@ impl Trace {
             };
             match &*text("ph") {
                 "M" => {
+                    if text("name") == "process_labels" {
+                        let error = args["clock_error_ns"].as_u64().expect("an error");
+                        trace.errors.insert(row.0, error);
+                        let shift = args["clock_shift_ns"].as_i64().expect("a shift");
+                        trace.shifts.insert(row.0, shift);
+                    }
                     let named = args["name"].as_str().map(str::to_owned);
                     let before = match &*text("name") {
                         "process_name" => trace.processes.insert(row.0, named.expect("a name")),

@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod across;
 mod calls;
 mod events;
 #[path = "../support/mod.rs"]

@@ -18,7 +18,7 @@ use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
 use crate::panics::{discard, panic_text};
 use crate::plane::Planes;
-use crate::settings::{Settings, measured};
+use crate::settings::{Settings, measured, trace};
 use crate::transport::shared::contexts::RANK_BITS;
 use crate::transport::shared::layout::ArenaLayout;
 use crate::transport::shared::memory::Memory;
@@ -118,6 +118,10 @@ impl Spmd {
             })?;
             tuning.forced.force(kind, forced);
         }
+        tuning.trace = match &cluster {
+            Some(cluster) => cluster.trace().cloned(),
+            None => trace()?,
+        };
         tuning.unreachable = self.unreachable;
         tuning.chaos = self.chaos.or(tuning.chaos);
         let settled = cluster.as_ref().map(|cluster| cluster.window());

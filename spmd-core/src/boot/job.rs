@@ -13,7 +13,7 @@ use crate::environment::{PROTOCOL, parsed, variables};
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
-use crate::settings::{Settings, handed_on};
+use crate::settings::{Settings, handed_on, trace};
 use crate::transport::shared::layout::{Agent, ArenaLayout, MAGIC};
 use crate::transport::shared::memory::{Memory, Writable};
 use crate::transport::shared::{Endpoint, FaultScope, World, state};
@@ -110,7 +110,7 @@ pub(super) fn attach() -> Result<Option<Endpoint>> {
     let policy = policy.progressing(settings.progress);
     let tuned = handed_on()?;
     let built_in = if size > cores { settings.tuning.crowded() } else { settings.tuning };
-    let tuning = built_in.with(tuned.as_ref(), settings.segment);
+    let tuning = Tuning { trace: trace()?, ..built_in.with(tuned.as_ref(), settings.segment) };
     let world = World::new(memory, Mode::Processes, policy, settings.timeout, tuning, None, None);
     let endpoint = Endpoint::new(Arc::new(world), rank);
     crate::shared_alloc::attach(endpoint.heap.clone(), fd, layout.segment_offset(rank));

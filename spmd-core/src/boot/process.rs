@@ -7,7 +7,7 @@ use crate::block::Arena;
 use crate::block::Spmd;
 use crate::ctx::Ctx;
 use crate::error::Result;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::transport::cluster::{Cluster, Joined};
 use crate::transport::fabric::Fabric;
 
@@ -21,7 +21,9 @@ impl Process {
     /// Joins the others, which all do so together, each with so many ranks.
     pub fn join(fabric: Arc<dyn Fabric>, each: usize) -> Result<Process> {
         let window = Settings::from_environment()?.tuning.window;
-        Joined::new(fabric, each, window).map(Process)
+        let joined = Joined::new(fabric, each, window, settings::trace_path().as_deref())?;
+        joined.trace().into_iter().for_each(settings::has_trace);
+        Ok(Process(joined))
     }
 
     /// A block of its ranks, to be set up further.

@@ -1,7 +1,7 @@
 //! The settings that change no result: `SPMD_FORCE`, `SPMD_SEGMENT`, `SPMD_TUNING` and the like.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -33,7 +33,6 @@ pub(crate) fn tuning() -> Result<Tuning> {
         check: switch(CHECK)?.unwrap_or(false),
         chaos: parsed(CHAOS, "a number")?,
         window: positive(WINDOW, "a number of bytes")?.unwrap_or(Tuning::default().window),
-        trace: trace()?,
         ..Tuning::default()
     })
 }
@@ -103,16 +102,26 @@ pub fn tuned(
     Ok(set)
 }
 
+/// What `SPMD_TRACE` names. It may be no text.
+pub(crate) fn trace_path() -> Option<PathBuf> {
+    std::env::var_os(TRACE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// That of this process, once there is one.
+static OPEN: Mutex<Option<Arc<Trace>>> = Mutex::new(None);
+
+/// This process, which is joined to others, has this trace.
+pub(crate) fn has_trace(trace: &Arc<Trace>) {
+    OPEN.lock().get_or_insert_with(|| trace.clone());
+}
+
 /// The file of `SPMD_TRACE`, opened once a process: anew, unless the launcher has made it.
-fn trace() -> Result<Option<Arc<Trace>>> {
-    static OPEN: Mutex<Option<Arc<Trace>>> = Mutex::new(None);
-    // A path may be no text.
-    let path = std::env::var_os(TRACE).filter(|path| !path.is_empty());
-    let Some(path) = path else { return Ok(None) };
+pub(crate) fn trace() -> Result<Option<Arc<Trace>>> {
+    let Some(path) = trace_path() else { return Ok(None) };
     let mut open = OPEN.lock();
     if open.is_none() {
         let launched = variable(ARENA)?.is_some();
-        *open = Some(Arc::new(Trace::new(TraceFile::open(Path::new(&path), launched)?)));
+        *open = Some(Arc::new(Trace::new(TraceFile::open(&path, launched)?, 0)));
     }
     Ok(open.clone())
 }

@@ -194,7 +194,7 @@ impl Event {
 }
 
 /// Nanoseconds in microseconds, exactly.
-fn us(ns: u64) -> String {
+pub(super) fn us(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 

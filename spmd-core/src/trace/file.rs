@@ -9,12 +9,15 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::fault::print;
 
-/// The file that all ranks of a job write to.
+/// The file that all ranks of a job write to, or, where processes do not share their files, those of one.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
     path: PathBuf,
-    /// Locked against other ranks of this process; the file's own lock is against other processes.
-    file: Mutex<File>,
+    /// Another process takes it over.
+    is_part: bool,
+    /// Locked against other ranks of this process; the file's own lock is against other processes. There
+    /// is none when it has been taken over.
+    file: Mutex<Option<File>>,
 }
 
 /// A trace without calls.
@@ -28,18 +31,34 @@ impl TraceFile {
     ///
     /// Errors: it cannot be written.
     pub(crate) fn open(path: &Path, shared: bool) -> Result<TraceFile> {
-        let system = |error| Error::system(format!("writing the trace {}", path.display()), error);
-        let mut options = File::options();
-        let file = options.create(true).truncate(false).read(true).write(true).open(path);
-        let mut file = file.map_err(system)?;
-        locked(&mut file, |file| {
-            if !shared {
-                file.set_len(0)?;
-            }
-            if file.metadata()?.len() == 0 { file.write_all(EMPTY.as_bytes()) } else { Ok(()) }
-        })
-        .map_err(system)?;
-        Ok(TraceFile { path: path.into(), file: Mutex::new(file) })
+        let file = begin(path, shared);
+        let file = file.map_err(|error| {
+            Error::system(format!("writing the trace {}", path.display()), error)
+        })?;
+        Ok(TraceFile { path: path.into(), is_part: false, file: Mutex::new(Some(file)) })
+    }
+
+    /// The same for what one process writes, until another one takes it over.
+    ///
+    /// Errors: as [`TraceFile::open`].
+    pub(crate) fn open_part(path: &Path) -> Result<TraceFile> {
+        Ok(TraceFile { is_part: true, ..TraceFile::open(path, false)? })
+    }
+
+    pub(super) fn is_part(&self) -> bool {
+        self.is_part
+    }
+
+    /// What is there, from the start.
+    pub(super) fn reader(&self) -> Option<File> {
+        File::open(&self.path).ok()
+    }
+
+    /// It is gone, until something is written again.
+    pub(super) fn remove(&self) {
+        *self.file.lock() = None;
+        // If it stays, it is begun anew.
+        let _ = std::fs::remove_file(&self.path);
     }
 
     /// Adds lines to the list, which they take a comma and an end of line between.
@@ -47,10 +66,27 @@ impl TraceFile {
         if lines.is_empty() {
             return;
         }
-        if let Err(error) = locked(&mut self.file.lock(), |file| add(file, lines)) {
+        let mut file = self.file.lock();
+        let file = match &mut *file {
+            Some(file) => Ok(file),
+            none => begin(&self.path, false).map(|file| none.insert(file)),
+        };
+        if let Err(error) = file.and_then(|file| locked(file, |file| add(file, lines))) {
             print(format_args!("the trace {} is not complete: {error}", self.path.display()));
         }
     }
+}
+
+fn begin(path: &Path, shared: bool) -> io::Result<File> {
+    let mut options = File::options();
+    let mut file = options.create(true).truncate(false).read(true).write(true).open(path)?;
+    locked(&mut file, |file| {
+        if !shared {
+            file.set_len(0)?;
+        }
+        if file.metadata()?.len() == 0 { file.write_all(EMPTY.as_bytes()) } else { Ok(()) }
+    })?;
+    Ok(file)
 }
 
 /// Does something with the file that other processes must not do meanwhile, where the file system

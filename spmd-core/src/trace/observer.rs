@@ -16,7 +16,7 @@ const BATCH: usize = 4096;
 
 /// Where ranks and workers of a process write down what they do.
 pub struct Trace {
-    file: TraceFile,
+    pub(super) file: TraceFile,
     /// The process, as the file calls it.
     pid: u32,
     pub(super) rows: Rows,
@@ -32,8 +32,10 @@ impl fmt::Debug for Trace {
 }
 
 impl Trace {
-    pub(crate) fn new(file: TraceFile) -> Trace {
-        let pid = std::process::id();
+    /// Of this process, which is on the host of this number among those of its job.
+    pub(crate) fn new(file: TraceFile, host: u32) -> Trace {
+        // Numbers of processes have 22 bits, and those of several hosts are in one file.
+        let pid = std::process::id().wrapping_add(host << 22);
         let events = Default::default();
         Trace { file, pid, rows: Rows::new(pid), events, numbers: AtomicU64::new(0) }
     }

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-use super::event::escaped;
+use super::clocks::Alignment;
+use super::event::{escaped, us};
 
 /// Rows that are no rank's have numbers from here on.
 const OTHERS: u32 = 1 << 24;
@@ -68,6 +69,14 @@ impl Rows {
             let sorted = format!("\"sort_index\":{first}");
             state.lines.push(self.line("process_sort_index", 0, &sorted));
         }
+    }
+
+    /// Says how well the time of the process is known.
+    pub(super) fn label(&self, alignment: &Alignment) -> String {
+        let (error, shift) = alignment.error_and_shift_ns();
+        let label = format!("its host's clock is aligned to within {} us", us(error));
+        let numbers = format!("\"clock_error_ns\":{error},\"clock_shift_ns\":{shift}");
+        self.line("process_labels", 0, &format!("\"labels\":\"{label}\",{numbers}"))
     }
 
     fn line(&self, what: &str, row: u32, args: &str) -> String {

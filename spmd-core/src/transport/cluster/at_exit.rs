@@ -88,6 +88,7 @@ impl AtExit {
             first_report.report(&fault);
             detector.iter().for_each(|detector| detector.fail(&fault));
         }
+        first_report.last_events();
         wait::pause(HEARD);
         self.fabric.abort(if status == 0 { 1 } else { status })
     }
@@ -98,6 +99,7 @@ impl AtExit {
         let _ = std::io::Write::flush(&mut std::io::stdout());
         self.detector.iter().for_each(|detector| detector.end(fault));
         // The failure detector ends it when it has told the others.
+        self.first_report.last_events();
         wait::pause(NOTICE);
         self.fabric.end(End::Kill)
     }

@@ -68,6 +68,7 @@ impl Cluster {
         found.iter_mut().for_each(cut_fault);
         // SAFETY: as above.
         let all = exchange(processes, &found, |step| unsafe { self.make_with_all(step) })?;
+        self.merge_trace()?;
         Ok(differ.or_else(|| all.into_iter().flatten().next()))
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::trace::Trace;
 use crate::transport::fabric::Fabric;
 
 /// The number of the block in its world: each block that spans processes has a world of its own.
@@ -14,11 +15,17 @@ pub(super) const BLOCK: u32 = 1;
 pub(super) struct FirstReport {
     fabric: Arc<dyn Fabric>,
     first_report: AtomicBool,
+    trace: Option<Arc<Trace>>,
 }
 
 impl FirstReport {
-    pub(super) fn new(fabric: Arc<dyn Fabric>) -> FirstReport {
-        FirstReport { fabric, first_report: AtomicBool::new(false) }
+    pub(super) fn new(fabric: Arc<dyn Fabric>, trace: Option<Arc<Trace>>) -> FirstReport {
+        FirstReport { fabric, first_report: AtomicBool::new(false), trace }
+    }
+
+    /// The process is about to be ended, whatever its ranks do: what is known of them is written.
+    pub(super) fn last_events(&self) {
+        self.trace.iter().for_each(|trace| trace.flush());
     }
 
     /// Says in words what has stopped the job, once.

@@ -16,6 +16,8 @@ const WORDS: usize = 16;
 struct JoinInfo {
     cores: Cores,
     window: u64,
+    /// Whether it has a trace.
+    traced: u64,
 }
 
 /// What this process knows from all.
@@ -27,6 +29,8 @@ pub(super) struct JoinExchange {
     /// The least window for which any of them has been set. A receiver that knew a larger one than
     /// its sender would tell too late what it has received.
     pub(super) window: usize,
+    /// Whether all have a trace.
+    pub(super) traced: bool,
 }
 
 impl JoinExchange {
@@ -35,8 +39,10 @@ impl JoinExchange {
         fabric: &dyn Fabric,
         all: &dyn ProcessGroup,
         window: usize,
+        traced: bool,
     ) -> Result<JoinExchange> {
-        let mut mine = JoinInfo { window: window as u64, ..JoinInfo::default() };
+        let (window_told, traced) = (window as u64, u64::from(traced));
+        let mut mine = JoinInfo { window: window_told, traced, ..JoinInfo::default() };
         for core in allowed_cores().into_iter().filter(|core| *core < 64 * WORDS) {
             mine.cores[core / 64] |= 1 << (core % 64);
         }
@@ -55,6 +61,7 @@ impl JoinExchange {
         };
         let beside = (0..fabric.processes()).filter(beside).count();
         let windows = theirs.iter().map(|told| told.window as usize);
-        Ok(JoinExchange { beside, window: windows.fold(window, usize::min) })
+        let traced = theirs.iter().all(|told| told.traced == 1);
+        Ok(JoinExchange { beside, window: windows.fold(window, usize::min), traced })
     }
 }

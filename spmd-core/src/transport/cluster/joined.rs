@@ -1,6 +1,7 @@
 //! What one process knows of a world that lives in several.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,11 +19,13 @@ use super::one_sided;
 use super::outcomes::Outcomes;
 use super::packet::Packet;
 use super::texts::Texts;
+use super::traced::{Traced, compare_clocks};
 use super::window::Windows;
 use crate::error::{Error, Result};
 use crate::fault::{Cause, Fault};
 use crate::panics::error_text;
-use crate::transport::fabric::{Fabric, ProcessGroup};
+use crate::trace::Trace;
+use crate::transport::fabric::{Fabric, NativeCollective, ProcessGroup};
 use crate::wait;
 
 /// What joins this process to others, for its life.
@@ -36,26 +39,44 @@ pub(crate) struct Joined {
     /// All processes, for what the library itself has to settle.
     control: Arc<dyn ProcessGroup>,
     join_exchange: JoinExchange,
+    traced: Option<Traced>,
 }
 
 impl Joined {
-    /// All processes call it together, each for so many ranks and with the window for which it has
-    /// been set.
-    pub(crate) fn new(fabric: Arc<dyn Fabric>, each: usize, window: usize) -> Result<Joined> {
-        let first_report = Arc::new(FirstReport::new(fabric.clone()));
+    /// All processes call it together, each for so many ranks, with the window for which it has been
+    /// set, and with the file for the trace of all.
+    pub(crate) fn new(
+        fabric: Arc<dyn Fabric>,
+        each: usize,
+        window: usize,
+        trace: Option<&Path>,
+    ) -> Result<Joined> {
+        let mut traced = trace.map(|path| Traced::open(path, &*fabric, each)).transpose()?;
+        let trace = traced.as_ref().map(|traced| traced.trace.clone());
+        let first_report = Arc::new(FirstReport::new(fabric.clone(), trace));
         let detector = FailureDetector::start(&fabric, &first_report, each)?.map(Arc::new);
         let first = fabric.process() * each;
         let at_exit = AtExit::new(fabric.clone(), detector.clone(), first_report.clone(), first);
         let at_exit = Arc::new(at_exit);
         let all: Vec<usize> = (0..fabric.processes()).collect();
         let control = fabric.world().subset(&all, 0)?;
-        let join_exchange = JoinExchange::new(&*fabric, &*control, window)?;
-        Ok(Joined { fabric, each, detector, first_report, at_exit, control, join_exchange })
+        let join_exchange = JoinExchange::new(&*fabric, &*control, window, traced.is_some())?;
+        if let Some(traced) = traced.as_mut().filter(|_| join_exchange.traced) {
+            // SAFETY: memory that the step names is held while it is made.
+            let step = |step: NativeCollective<'_>| unsafe { control.run(step) };
+            traced.start = Some(compare_clocks(fabric.processes(), &step)?);
+        }
+        Ok(Joined { fabric, each, detector, first_report, at_exit, control, join_exchange, traced })
     }
 
     /// Ranks of each process.
     pub(crate) fn each(&self) -> usize {
         self.each
+    }
+
+    /// Where this process writes its events to.
+    pub(crate) fn trace(&self) -> Option<&Arc<Trace>> {
+        self.traced.as_ref().map(|traced| &traced.trace)
     }
 
     /// What ends with this process.
@@ -72,6 +93,7 @@ pub(crate) struct Cluster {
     pub(super) at_exit: Arc<AtExit>,
     pub(super) control: Arc<dyn ProcessGroup>,
     pub(super) join_exchange: JoinExchange,
+    pub(super) traced: Option<Traced>,
     /// No rank of this process is in the block any more.
     pub(super) ended: AtomicBool,
     /// Ranks of each process.
@@ -99,8 +121,9 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(joined: &Joined) -> Cluster {
-        let Joined { fabric, each, detector, first_report, at_exit, control, join_exchange } =
-            joined.clone();
+        let joined = joined.clone();
+        let Joined { fabric, each, detector, first_report, .. } = joined;
+        let Joined { at_exit, control, join_exchange, traced, .. } = joined;
         let processes = fabric.processes();
         let counters = || (0..processes).map(|_| AtomicU64::new(0)).collect();
         let first = fabric.process() * each;
@@ -118,6 +141,7 @@ impl Cluster {
             at_exit,
             control,
             join_exchange,
+            traced,
             ended,
             each,
             survives,

@@ -33,6 +33,8 @@ mod peer_status;
 mod rounds;
 pub(crate) mod survive;
 mod texts;
+mod trace_merge;
+mod traced;
 mod window;
 
 pub use detector::{Alarm, NOT_STARTED, raise_alarm};

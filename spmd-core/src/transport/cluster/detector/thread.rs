@@ -372,6 +372,7 @@ impl DetectorThread {
     fn end_if_failed(&self) {
         let Some((_, since)) = &self.failed else { return };
         if since.elapsed() >= GRACE && (self.joins() || self.shared.ranks.lock().is_some()) {
+            self.first_report.last_events();
             if self.survives {
                 self.fabric.abort(1);
             }
