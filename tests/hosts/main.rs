@@ -7,6 +7,8 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "../trace/events.rs"]
+mod events;
 mod failures;
 mod gpus;
 mod matrix;
@@ -16,4 +18,5 @@ mod net;
 mod programs;
 #[path = "../support/mod.rs"]
 mod support;
+mod traces;
 mod world;

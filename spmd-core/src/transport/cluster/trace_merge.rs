@@ -4,6 +4,7 @@
 //! when all have left it, the first process takes what these hold, a piece of each at a time. If the job
 //! fails, the files stay where they are.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::compare::exchange;
@@ -13,8 +14,9 @@ use crate::error::Result;
 use crate::trace::{Alignment, Trace};
 use crate::transport::fabric::{BlockLayout, NativeCollective, ProcessBlocks};
 
-/// Most bytes that a process brings at a time.
-const PIECE: usize = 64 << 10;
+/// Most bytes that the first process takes at a time, of all together; and those that another one brings.
+const PIECES: usize = 4 << 20;
+const PIECE: RangeInclusive<usize> = 4 << 10..=64 << 10;
 
 impl Cluster {
     /// Where this process writes its events to.
@@ -35,23 +37,27 @@ impl Cluster {
         let alignment =
             traced.start.filter(|_| !traced.same_clock).map(|start| Alignment { start, end });
         let mut part = trace.part(alignment.as_ref());
+        let most = (PIECES / processes).clamp(*PIECE.start(), *PIECE.end());
         loop {
-            let piece = part.piece(PIECE);
+            let piece = part.piece(most);
             let lengths = exchange(processes, &(piece.len() as u64), step)?;
             if lengths.iter().all(|length| *length == 0) {
                 break;
             }
-            let bytes: Vec<usize> = lengths.iter().map(|it| (*it as usize).min(PIECE)).collect();
-            let mut pieces = vec![0u8; bytes.iter().sum()];
+            let bytes: Vec<usize> = lengths.iter().map(|it| (*it as usize).min(most)).collect();
             let displacements: Vec<usize> = bytes
                 .iter()
                 .scan(0, |end, bytes| Some(std::mem::replace(end, *end + bytes)))
                 .collect();
+            let takes = self.fabric.process() == 0;
+            let mut pieces = vec![0u8; if takes { bytes.iter().sum() } else { 0 }];
             let layout = BlockLayout::Listed { bytes: &bytes, displacements: &displacements };
-            let recv = ProcessBlocks { memory: pieces.as_mut_ptr(), layout };
-            // All know the lengths, so that all could name the same blocks.
+            let recv = match takes {
+                true => ProcessBlocks { memory: pieces.as_mut_ptr(), layout },
+                false => ProcessBlocks::elsewhere(false),
+            };
             step(NativeCollective::Gather { root: 0, send: (piece.as_ptr(), piece.len()), recv })?;
-            if self.fabric.process() == 0 {
+            if takes {
                 let each = displacements.iter().zip(&bytes);
                 each.for_each(|(at, bytes)| trace.add(&pieces[*at..at + bytes]));
             }

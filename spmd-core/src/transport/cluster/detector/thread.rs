@@ -296,6 +296,8 @@ impl DetectorThread {
         self.first_report.leave_to_others();
         self.shared.ranks.lock().iter().for_each(|ranks| ranks.stop(&fault));
         self.failed = Some((fault, Instant::now()));
+        // Whoever ends the job may leave no time for it later.
+        self.first_report.last_events();
     }
 
     fn state(&self) -> ProcessState {
