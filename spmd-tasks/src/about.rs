@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::request::Asks;
+use crate::turns::Turn;
 use crate::watch::Watched;
 
 /// Which tasks workers take first, of those that have not begun.
@@ -28,4 +29,6 @@ pub(crate) struct About {
     /// Where it runs, and why there, once that is chosen.
     pub(crate) runs: OnceLock<String>,
     pub(crate) watched: Option<Box<Watched>>,
+    /// With data that it shares with others in any order.
+    pub(crate) turn: Option<Turn>,
 }

@@ -2,12 +2,14 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::graph::Need;
-use crate::node::{Runnable, depends};
+use crate::inner::Act;
+use crate::order::Order;
+use crate::place::{Mode, Place, Use};
+use crate::region::Region;
+use crate::view::sealed::{Lends, View};
 
 /// A value that tasks read and write: see [`Tasks::datadeps`](crate::Tasks::datadeps).
 ///
@@ -39,12 +41,34 @@ impl<T> Data<T> {
         self.value.into_inner()
     }
 
-    pub(crate) fn order(&self) -> &Mutex<Order> {
-        &self.order
+    /// That of a task that uses the value like this.
+    pub(crate) fn place<'d>(&'d self, mode: Mode, fold: Act<'d>) -> Place<'d> {
+        Place { order: &self.order, how: Use { mode, region: Region::WHOLE }, fold, wrong: None }
     }
 
     pub(crate) fn value(&self) -> *mut T {
         self.value.get()
+    }
+}
+
+impl<'d, T: Send + Sync> View<'d> for &'d Data<T> {
+    fn place(&self, mode: Mode) -> Place<'d> {
+        Data::place(self, mode, None)
+    }
+}
+
+impl<'a, T> Lends<'a> for &Data<T> {
+    type Shared = &'a T;
+    type Exclusive = &'a mut T;
+
+    unsafe fn shared(&'a self) -> &'a T {
+        // SAFETY: this function's contract.
+        unsafe { &*self.value() }
+    }
+
+    unsafe fn exclusive(&'a self) -> &'a mut T {
+        // SAFETY: this function's contract.
+        unsafe { &mut *self.value() }
     }
 }
 
@@ -57,56 +81,5 @@ impl<T> From<T> for Data<T> {
 impl<T> fmt::Debug for Data<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Data").finish_non_exhaustive()
-    }
-}
-
-/// How a task uses data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    Read,
-    /// It reads what was there, too.
-    Write,
-    /// What was there does not matter.
-    Overwrite,
-}
-
-/// Whom the next task waits for that uses some data.
-#[derive(Default)]
-#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct Order {
-    /// The last one that writes them.
-    writer: Option<Arc<dyn Runnable>>,
-    /// Those that read what that has written.
-    readers: Vec<Arc<dyn Runnable>>,
-    /// When there are so many, it is looked which are over.
-    many: usize,
-}
-
-impl Order {
-    const fn new() -> Order {
-        Order { writer: None, readers: Vec::new(), many: 0 }
-    }
-
-    /// The task that must have gone well before the data can be used like this.
-    pub(crate) fn needed(&self, mode: Mode) -> Option<Arc<dyn Runnable>> {
-        self.writer.as_ref().filter(|_| mode != Mode::Overwrite).cloned()
-    }
-
-    /// `task`, which is being made, uses the data like this, after those that use them now.
-    pub(crate) fn follows(&mut self, task: &Arc<dyn Runnable>, mode: Mode) {
-        if let Some(writer) = &self.writer {
-            depends(task.clone(), writer.header(), Need::Data);
-        }
-        if mode == Mode::Read {
-            if self.readers.len() >= self.many.max(16) {
-                self.readers.retain(|reader| !reader.header().is_over());
-                self.many = 2 * self.readers.len();
-            }
-            return self.readers.push(task.clone());
-        }
-        for reader in self.readers.drain(..) {
-            depends(task.clone(), reader.header(), Need::Data);
-        }
-        self.writer = Some(task.clone());
     }
 }

@@ -2,17 +2,24 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::transmute;
 use std::panic::Location;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use spmd_core::{Error, Result};
 
-use crate::accesses::{Accesses, Entry, Read, Write};
-use crate::data::{Data, Mode};
+use crate::about::About;
+use crate::access::{Read, ReadAll, Write, WriteAll};
+use crate::accesses::Accesses;
+use crate::data::Data;
 use crate::group::Group;
-use crate::node::{Header, Node, unbound};
+use crate::inner::{AnyTask, Making};
+use crate::node::follows;
+use crate::place::{Mode, Ordered, Place};
+use crate::reduce::Reduce;
 use crate::scope::{ScopedTask, until_over};
+use crate::turns::Turn;
+use crate::view::View;
 
 /// Where tasks are spawned that say which data they use: see
 /// [`Tasks::datadeps`](crate::Tasks::datadeps).
@@ -30,20 +37,134 @@ impl fmt::Debug for DataDeps<'_, '_> {
 }
 
 impl<'scope> DataDeps<'scope, '_> {
-    /// The task reads these data (Dagger's `In`).
-    pub fn read<T>(&self, data: &'scope Data<T>) -> Read<'scope, T> {
-        Read(data)
+    /// The task reads this (Dagger's `In`).
+    pub fn read<V: View<'scope>>(&self, view: V) -> Read<V> {
+        Read(view)
     }
 
-    /// The task reads and writes these data (Dagger's `InOut`).
-    pub fn write<T>(&self, data: &'scope Data<T>) -> Write<'scope, T> {
-        Write(data, Mode::Write)
+    /// The task reads and writes this (Dagger's `InOut`).
+    pub fn write<V: View<'scope>>(&self, view: V) -> Write<V> {
+        Write(view, Mode::Write)
     }
 
-    /// The task writes these data without a look at what was there (Dagger's `Out`): it runs although
-    /// the task before has failed that was to write them.
-    pub fn overwrite<T>(&self, data: &'scope Data<T>) -> Write<'scope, T> {
-        Write(data, Mode::Overwrite)
+    /// The task writes this without a look at what was there (Dagger's `Out`): it runs although the task
+    /// before has failed that was to write it.
+    pub fn overwrite<V: View<'scope>>(&self, view: V) -> Write<V> {
+        Write(view, Mode::Overwrite)
+    }
+
+    /// The task reads all of these, of which there may be any number. It gets a `Vec`.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Data, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let (parts, sum) = (vec![Data::new(1), Data::new(2), Data::new(3)], Data::new(0));
+    ///     ctx.datadeps(|d| {
+    ///         d.spawn((d.write_all(&parts),), |parts| {
+    ///             parts.into_iter().for_each(|part| *part *= 10);
+    ///             Ok(())
+    ///         });
+    ///         d.spawn((d.read_all(&parts[1..]), d.write(&sum)), |parts, sum| {
+    ///             *sum = parts.into_iter().sum();
+    ///             Ok(())
+    ///         });
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(sum.into_inner(), 50);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn read_all<V: View<'scope>>(&self, views: impl IntoIterator<Item = V>) -> ReadAll<V> {
+        ReadAll(views.into_iter().collect())
+    }
+
+    /// The task reads and writes all of these, of which there may be any number.
+    pub fn write_all<V: View<'scope>>(&self, views: impl IntoIterator<Item = V>) -> WriteAll<V> {
+        WriteAll(views.into_iter().collect(), Mode::Write)
+    }
+
+    /// The task writes all of these without a look at what was there.
+    pub fn overwrite_all<V: View<'scope>>(
+        &self,
+        views: impl IntoIterator<Item = V>,
+    ) -> WriteAll<V> {
+        WriteAll(views.into_iter().collect(), Mode::Overwrite)
+    }
+
+    /// The task reads and writes these data, and those that are spawned one after the other and all say
+    /// so may do it in any order, one at a time (StarPU's `STARPU_COMMUTE`). A task may say so of several
+    /// data. It begins when nobody has any of them, and no worker waits for that.
+    ///
+    /// The result is the same every time only where the order of the tasks does not matter; of floating
+    /// point numbers the order of a sum does: [`DataDeps::reduce`]. If one fails, those that have not
+    /// begun do not run.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Data, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let found = Data::new(Vec::new());
+    ///     ctx.datadeps(|d| {
+    ///         for i in 0..10 {
+    ///             d.spawn((d.commute(&found),), move |found| Ok(found.push(i)));
+    ///         }
+    ///         // After all of them.
+    ///         d.spawn((d.write(&found),), |found| Ok(found.sort()));
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(found.into_inner(), Vec::from_iter(0..10));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn commute<T: Send + Sync>(&self, data: &'scope Data<T>) -> Write<&'scope Data<T>> {
+        Write(data, Mode::Commute)
+    }
+
+    /// The task adds to these data: it gets a `&mut T` to what `identity` gives, when it begins, and waits
+    /// for nobody who uses the data. `combine` adds what it has left there to the data, when it is its
+    /// turn to write them (StarPU's `STARPU_REDUX`). So the data get the same bits whatever the order in
+    /// which tasks are over: the parts are added one by one, in the order in which the tasks were
+    /// spawned.
+    ///
+    /// A part is kept until those before it are added; of 256 at most for the same data: the task after
+    /// them begins when the first one is added. If the task fails, it counts as one that was to write the
+    /// data; a panic of `combine` is an error at the end.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Data, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let sum = Data::new(0.0);
+    ///     ctx.datadeps(|d| {
+    ///         for i in 1..=100 {
+    ///             let part = d.reduce(&sum, || 0.0, |sum, part| *sum += part);
+    ///             d.spawn((part,), move |part| Ok(*part = 1.0 / f64::from(i)));
+    ///         }
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(sum.into_inner(), (1..=100).fold(0.0, |sum, i| sum + 1.0 / f64::from(i)));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn reduce<T, I, C>(
+        &self,
+        data: &'scope Data<T>,
+        identity: I,
+        combine: C,
+    ) -> Reduce<'scope, T, I, C>
+    where
+        T: Send + Sync,
+        I: FnOnce() -> T + Send,
+        C: FnOnce(&mut T, T) + Send + 'scope,
+    {
+        Reduce::new(data, identity, combine)
     }
 
     /// Spawns a task that uses data, of which it gets references in this order.
@@ -52,57 +173,100 @@ impl<'scope> DataDeps<'scope, '_> {
     /// with its own: several may read, one alone writes. If a task has failed that was to write what this
     /// one reads, it fails with that one's cause, without being carried out.
     ///
-    /// Errors, of [`ScopedTask::fetch`]: as of other tasks; some data are named twice, and written.
+    /// Errors, of [`ScopedTask::fetch`]: as of other tasks; some data are named twice, and written; a
+    /// part of an array is not there.
     #[track_caller]
-    pub fn spawn<A, F, T>(&'scope self, accesses: A, work: F) -> ScopedTask<'scope, T>
+    pub fn spawn<A, F, T>(&'scope self, mut accesses: A, work: F) -> ScopedTask<'scope, T>
     where
-        A: Accesses<F, T> + 'scope,
+        A: Accesses<'scope, F, T> + 'scope,
         F: Send + 'scope,
         T: Send + 'scope,
         A::Work: 'scope,
     {
         let site = Location::caller();
-        // Whoever spawns a task on some of the same data at this time comes before it, or after it, on
-        // all of them: places are locked in one order.
-        let places = accesses.entries();
-        // SAFETY: the type stays the same but for a lifetime: the places lie in data that live for
-        // `'scope`, not in `accesses`, which is moved while they are in use.
-        let mut places = unsafe { transmute::<Vec<Entry<'_>>, Vec<Entry<'scope>>>(places) };
-        places.sort_by_key(|(order, _)| (&raw const **order).addr());
-        let refused = twice(&places).then(|| {
-            Error::argument(format!("datadeps at {site}: a task names data twice, and writes them"))
-        });
-        places.dedup_by_key(|(order, _)| (&raw const **order).addr());
+        let mut places = accesses.places();
+        places.sort_by_key(|place| (place.address(), place.how.region.rows.start));
+        let refused = refusal(&mut places)
+            .map(|why| Error::argument(format!("datadeps at {site}: a task {why}")));
+        let making = Making::new(&self.group, site);
         if refused.is_some() || self.group.refusal().is_some() {
-            // It is not carried out, and so has no turn.
-            places.clear();
+            let task = making.task(None, accesses.work(Vec::new(), refused, work));
+            task.is_made(&self.group);
+            return ScopedTask::new(task);
         }
-        let mut orders: Vec<_> = places.iter().map(|(order, mode)| (order.lock(), *mode)).collect();
-        let needed = orders.iter().filter_map(|(order, mode)| order.needed(*mode)).collect();
-        let work = accesses.work(needed, refused, work);
-        let task = Arc::new(Node::new(Header::new(&self.group, site, None), work));
-        // SAFETY: places keep the task when it is over, and the scope has been left. Then its work is gone,
-        // and its value, which its handle's end, or its own, has freed; where the handle is forgotten, the
-        // task is never freed.
-        let erased = unsafe { unbound(task.clone()) };
-        for (order, mode) in &mut orders {
-            order.follows(&erased, *mode);
+        // Whoever spawns a task on some of the same data at this time comes before it, or after it, on
+        // all of them: orders are locked in one order.
+        let mut orders: Vec<Locked<'_, '_>> = Vec::with_capacity(places.len());
+        for places in places.chunk_by_mut(|a, b| a.is_of_same(b)) {
+            orders.push((places[0].order.lock(), places));
+        }
+        let (mut well, mut queues) = (Vec::new(), Vec::new());
+        for (order, places) in &mut orders {
+            for place in places.iter().filter(|place| place.fold.is_none()) {
+                let before = order.before(&place.how, &making);
+                well.extend(before.well);
+                queues.extend(before.queue);
+            }
+        }
+        let turn = Turn::of(queues);
+        let about = turn.map(|turn| Box::new(About { turn: Some(turn), ..About::default() }));
+        let task = making.task(about, accesses.work(well, None, work));
+        // SAFETY: it borrows for `'scope`, and is of the group whose end is waited for before that.
+        let shared = unsafe { making.shared(&task) };
+        for (order, places) in &mut orders {
+            for place in places.iter_mut() {
+                uses(&shared, &mut **order, place, &making);
+            }
         }
         drop(orders);
-        self.group.waits(|| erased);
-        task.is_made(&self.group);
+        making.done();
         ScopedTask::new(task)
     }
 }
 
-/// Whether one of these, which are sorted, is there twice, and written.
-fn twice(places: &[Entry<'_>]) -> bool {
-    let same = |pair: &[Entry<'_>]| std::ptr::eq(pair[0].0, pair[1].0);
-    let written = |pair: &[Entry<'_>]| pair.iter().any(|(_, mode)| *mode != Mode::Read);
-    // Three of one place lie beside each other, too, of which any may be the one that writes.
-    let runs = places.chunk_by(|a, b| std::ptr::eq(a.0, b.0));
-    debug_assert!(places.is_sorted_by_key(|(order, _)| (&raw const **order).addr()));
-    runs.filter(|run| run.len() > 1).any(|run| same(&run[..2]) && written(run))
+/// An order, and the places of a task there.
+type Locked<'l, 'd> = (MutexGuard<'l, dyn Ordered + 'd>, &'l mut [Place<'d>]);
+
+/// The task uses data after those that do now; or what it has made is added after them.
+fn uses<'scope>(
+    task: &AnyTask,
+    order: &mut (dyn Ordered + 'scope),
+    place: &mut Place<'scope>,
+    making: &Making<'_>,
+) {
+    let Some(fold) = place.fold.take() else {
+        return order.follows(task, &place.how);
+    };
+    let before = order.before(&place.how, making);
+    if let Some(over) = before.over {
+        follows(task, over.header());
+    }
+    let well = [vec![task.clone()], before.well].concat();
+    // SAFETY: it borrows for `'scope`, and is of the group whose end is waited for before that.
+    let fold = unsafe { making.inner(well, Some(fold)) };
+    follows(&fold, task.header());
+    order.follows(&fold, &place.how);
+}
+
+/// Why a task cannot use these, which are sorted.
+fn refusal(places: &mut [Place<'_>]) -> Option<String> {
+    let wrong = places.iter_mut().find_map(|place| place.wrong.take());
+    wrong.or_else(|| has_twice(places).then(|| "names data twice, and writes them".into()))
+}
+
+/// Whether something is there twice, and written.
+fn has_twice(places: &[Place<'_>]) -> bool {
+    let meet = |a: &Place<'_>, b: &Place<'_>| {
+        let written = a.how.mode != Mode::Read || b.how.mode != Mode::Read;
+        written && a.how.region.common(&b.how.region).is_some()
+    };
+    places.chunk_by(|a, b| a.is_of_same(b)).any(|places| {
+        places.iter().enumerate().any(|(i, a)| {
+            // Those behind begin in later rows.
+            let may = |b: &&Place<'_>| b.how.region.rows.start < a.how.region.rows.end;
+            places[i + 1..].iter().take_while(may).any(|b| meet(a, b))
+        })
+    })
 }
 
 /// Runs `f` with a place for such tasks, and waits for their end.

@@ -21,6 +21,7 @@
 //! task is its outcome: what needs it does not run, and [`Task::fetch`] tells what came first.
 
 mod about;
+mod access;
 mod accesses;
 mod arrivals;
 mod channel;
@@ -31,6 +32,7 @@ mod failure;
 mod granting;
 mod graph;
 mod group;
+mod inner;
 mod input;
 mod inputs;
 mod job;
@@ -39,8 +41,12 @@ mod latch;
 mod ledger;
 mod node;
 mod options;
+mod order;
+mod place;
 mod pool;
 mod rank;
+mod reduce;
+mod region;
 mod remote;
 mod request;
 mod scope;
@@ -48,13 +54,16 @@ mod sequence;
 mod spawn;
 mod stock;
 mod task;
+mod turns;
+mod view;
 mod watch;
 mod wide;
 mod work;
 mod workers;
 
 pub use about::Priority;
-pub use accesses::{Accesses, Read, Write};
+pub use access::{Read, ReadAll, Write, WriteAll};
+pub use accesses::Accesses;
 pub use channel::{Receiver, Sender, channel};
 pub use data::Data;
 pub use datadeps::DataDeps;
@@ -62,6 +71,7 @@ pub use graph::TaskGraph;
 pub use inputs::Inputs;
 pub use join::join;
 pub use options::{OfRank, RetriedTask, TaskOptions, resource_ids};
+pub use reduce::Reduce;
 pub use remote::function::RemoteFn;
 pub use scope::{Scope, ScopedTask};
 pub use sequence::Sequence;
@@ -70,6 +80,7 @@ pub use spawn::{
     spawn_sequential, task,
 };
 pub use task::{Completed, Task};
+pub use view::View;
 
 /// What [`remote!`] needs where it is used.
 #[doc(hidden)]

@@ -20,6 +20,7 @@ use crate::group::{Group, Pending};
 use crate::job::{Ask, Job, NO_STACK};
 use crate::pool::Queues;
 use crate::request::{Asks, listed};
+use crate::turns::{InTurn, Turn};
 use crate::watch::Watched;
 
 /// Somebody carries it out, or has.
@@ -71,10 +72,12 @@ enum Awaiting {
     Arrivals(Arc<Arrivals>, usize),
     /// A task that needs it.
     Dependent(Arc<dyn Runnable>),
+    /// A task whose turn with some data comes after this one's.
+    Follower(Arc<dyn Runnable>),
 }
 
 /// Something to be carried out.
-pub trait Runnable: Pending {
+pub trait Runnable: Pending + InTurn {
     fn header(&self) -> &Header;
     fn job(self: Arc<Self>) -> Job;
 }
@@ -240,15 +243,28 @@ impl Header {
         !begun && self.state.fetch_or(BEGUN, AcqRel) & BEGUN == 0
     }
 
+    /// What it waits for when it needs nothing else.
+    pub(crate) fn turn(&self) -> Option<&Turn> {
+        self.about.as_ref()?.turn.as_ref()
+    }
+
     fn await_end(&self, who: Awaiting) -> bool {
         let mut awaiting = self.awaiting.lock();
+        let follows = matches!(who, Awaiting::Follower(_));
         awaiting.push(who);
         // Whoever ends it sees that, and then takes the lock; or has ended it before.
         let over = self.state.fetch_or(AWAITED, AcqRel) & OVER != 0;
+        let over = over && !(follows && self.gave_up_early());
         if over {
             awaiting.pop();
         }
         !over
+    }
+
+    /// Whether it is over although it still needs others, as its scope has given up: those who follow it
+    /// by what data they use go on when these are over, too.
+    fn gave_up_early(&self) -> bool {
+        self.needs.load(Acquire) != 0
     }
 
     /// Has this one woken at the end of the task; not, if it is over.
@@ -274,7 +290,14 @@ impl Header {
     }
 
     fn tell_all(&self) {
-        for who in take(&mut *self.awaiting.lock()) {
+        let mut awaiting = self.awaiting.lock();
+        let mut told = take(&mut *awaiting);
+        if self.gave_up_early() {
+            let follows = |who: &mut Awaiting| matches!(who, Awaiting::Follower(_));
+            awaiting.extend(told.extract_if(.., follows));
+        }
+        drop(awaiting);
+        for who in told {
             match who {
                 Awaiting::Sleeper(sleeper) => sleeper.wake(),
                 Awaiting::Arrivals(arrivals, number) => arrivals.tell(number),
@@ -282,6 +305,7 @@ impl Header {
                     is_near(task.header(), self);
                     has_one_less(task);
                 }
+                Awaiting::Follower(task) => has_one_less(task),
             }
         }
     }
@@ -373,7 +397,7 @@ fn is_near(dependent: &Header, task: &Header) {
     }
 }
 
-/// One of the tasks that this one needs is over: it is carried out after the last.
+/// One of the tasks that this one needs is over, or it is made: it is carried out after the last.
 pub(crate) fn has_one_less(task: Arc<dyn Runnable>) {
     let header = task.header();
     let mut needs = header.needs.load(Acquire);
@@ -383,18 +407,32 @@ pub(crate) fn has_one_less(task: Arc<dyn Runnable>) {
             Err(now) => needs = now,
         }
     }
-    // The last, which nobody else counts. The task may be over: if its scope has given up.
-    if header.state.fetch_or(HELD, AcqRel) & BEGUN == 0 {
-        // SAFETY: it had not begun, and whoever ends it waits until it is not held any more.
-        let pool = unsafe { header.group() }.pool.clone();
+    // The last, which nobody else counts.
+    match header.turn() {
+        None => needs_nothing(task),
+        Some(_) => Turn::take(task),
+    }
+}
+
+/// The task is carried out now. It may be over: if its scope has given up.
+fn needs_nothing<R: Runnable + ?Sized>(task: Arc<R>) {
+    let header = task.header();
+    let has_begun = header.state.fetch_or(HELD, AcqRel) & BEGUN != 0;
+    // SAFETY: it had not begun, and whoever ends it waits until it is not held any more.
+    let pool = (!has_begun).then(|| unsafe { header.group() }.pool.clone());
+    if pool.is_some() {
         header.is_queued();
-        header.needs.store(0, Release);
-        header.state.fetch_and(!HELD, AcqRel);
-        let (priority, asks) = (header.priority(), header.asks().cloned());
-        put(&pool, task.job(), priority, asks);
-    } else {
-        header.needs.store(0, Release);
-        header.state.fetch_and(!HELD, AcqRel);
+    }
+    header.needs.store(0, Release);
+    // Whoever ends it sees that, or has before: then those who follow it are told here.
+    let is_over = header.state.fetch_and(!HELD, AcqRel) & OVER != 0;
+    match pool {
+        Some(pool) => {
+            let (priority, asks) = (header.priority(), header.asks().cloned());
+            put(&pool, task.job(), priority, asks);
+        }
+        None if is_over => header.tell_all(),
+        None => {}
     }
 }
 
@@ -405,16 +443,30 @@ pub(crate) fn needs_one_more(task: &dyn Runnable) {
 
 /// `dependent`, which is being made, needs `task`.
 pub(crate) fn depends(dependent: Arc<dyn Runnable>, task: &Header, why: Need) {
-    if let Some(task) = task.watched()
-        && let Some(dependent) = dependent.header().watched()
-    {
-        dependent.needs(task, why);
+    note_need(dependent.header(), task, why);
+    needs(dependent, task, Awaiting::Dependent);
+}
+
+/// `follower`, which is being made, has its turn with some data when `task`, and all whose turn comes
+/// before that one's, are over.
+pub(crate) fn follows(follower: &Arc<dyn Runnable>, task: &Header) {
+    note_need(follower.header(), task, Need::Data);
+    needs(follower.clone(), task, Awaiting::Follower);
+}
+
+/// For who looks at them.
+fn note_need(needy: &Header, task: &Header, why: Need) {
+    if let (Some(task), Some(needy)) = (task.watched(), needy.watched()) {
+        needy.needs(task, why);
     }
-    dependent.header().needs.fetch_add(1, Relaxed);
-    let is_over = !task.await_end(Awaiting::Dependent(dependent.clone()));
+}
+
+fn needs(needy: Arc<dyn Runnable>, task: &Header, kind: fn(Arc<dyn Runnable>) -> Awaiting) {
+    needy.header().needs.fetch_add(1, Relaxed);
+    let is_over = !task.await_end(kind(needy.clone()));
     if is_over {
-        is_near(dependent.header(), task);
-        dependent.header().needs.fetch_sub(1, AcqRel);
+        is_near(needy.header(), task);
+        needy.header().needs.fetch_sub(1, AcqRel);
     }
 }
 
@@ -561,6 +613,9 @@ impl<W: Work> Node<W> {
             // SAFETY: the group counts the task until `ends_one`.
             granting::give_back(&unsafe { header.group() }.pool, asks);
         }
+        if let Some(turn) = header.turn() {
+            turn.ends(header.failure());
+        }
         if before & AWAITED != 0 {
             header.tell_all();
         }
@@ -609,6 +664,16 @@ impl<W: Work> Pending for Node<W> {
 
     fn is_over(&self) -> bool {
         self.header.is_over()
+    }
+}
+
+impl<W: Work> InTurn for Node<W> {
+    fn turn(&self) -> Option<&Turn> {
+        self.header.turn()
+    }
+
+    fn has_turn(self: Arc<Self>) {
+        needs_nothing(self);
     }
 }
 

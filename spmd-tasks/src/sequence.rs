@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use spmd_core::Result;
 
+use crate::graph::Need;
 use crate::group::Group;
 use crate::node::{Header, Node, Runnable, depends};
 use crate::task::Task;
@@ -45,7 +46,7 @@ impl Sequence {
         // Who comes next waits for this one, which waits for the one before.
         let mut last = self.0.lock();
         if let Some(before) = last.replace(task.clone()).filter(|_| group.refusal().is_none()) {
-            depends(task.clone(), before.header());
+            depends(task.clone(), before.header(), Need::Order);
         }
         drop(last);
         group.waits(|| task.clone());

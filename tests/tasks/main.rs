@@ -7,12 +7,15 @@ mod support;
 
 mod channels;
 mod communicating;
+mod commuting;
 mod data;
 mod edges;
 mod endings;
 mod failing;
 mod graphs;
 mod recording;
+mod many;
+mod reducing;
 mod remote;
 mod remote_ends;
 mod resources;
