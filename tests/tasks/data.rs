@@ -7,67 +7,6 @@ use spmd::tasks::{datadeps, spawn};
 
 use crate::support::World;
 
-/// Any program has the effect that it has in order.
-#[test]
-fn random_programs() -> Result<()> {
-    World::default().everywhere("data::random_programs", &[1, 2], |ctx| {
-        for seed in 0..40 {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut expected = [0u64; 8];
-            let mut data: [Data<u64>; 8] = Default::default();
-            ctx.datadeps(|d| {
-                for step in 1..=300u64 {
-                    let [a, b, c] = [0; 3].map(|_| random.usize(0..8));
-                    if a == b || b == c || a == c {
-                        continue;
-                    }
-                    match random.u8(0..5) {
-                        0 => {
-                            expected[b] = expected[a] ^ step;
-                            d.spawn((d.read(&data[a]), d.overwrite(&data[b])), move |a, b| {
-                                *b = a ^ step;
-                                Ok(())
-                            });
-                        }
-                        1 => {
-                            expected[c] ^= expected[a].wrapping_add(expected[b]).wrapping_mul(31);
-                            let uses = (d.read(&data[a]), d.read(&data[b]), d.write(&data[c]));
-                            d.spawn(uses, |a, b, c| {
-                                *c ^= a.wrapping_add(*b).wrapping_mul(31);
-                                Ok(())
-                            });
-                        }
-                        2 => {
-                            expected.swap(a, b);
-                            d.spawn((d.write(&data[a]), d.write(&data[b])), |a, b| {
-                                std::mem::swap(a, b);
-                                Ok(())
-                            });
-                        }
-                        3 => {
-                            expected[a] = expected[a].wrapping_add(1);
-                            d.spawn((d.write(&data[a]),), |a| {
-                                *a = a.wrapping_add(1);
-                                Ok(())
-                            });
-                        }
-                        _ => {
-                            let (task, now) =
-                                (d.spawn((d.read(&data[a]),), |a| Ok(*a)), expected[a]);
-                            if step % 16 == 0 {
-                                assert_eq!(task.take()?, now);
-                            }
-                        }
-                    }
-                }
-                Ok(())
-            })?;
-            assert_eq!(data.each_mut().map(|it| *it.get_mut()), expected);
-        }
-        Ok(())
-    })
-}
-
 /// Those that read run at the same time; who writes is alone.
 #[test]
 fn readers_share_and_writers_do_not() -> Result<()> {

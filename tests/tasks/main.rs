@@ -6,6 +6,7 @@ mod mistakes;
 mod support;
 
 mod channels;
+mod arrays;
 mod communicating;
 mod commuting;
 mod data;
@@ -15,6 +16,7 @@ mod failing;
 mod graphs;
 mod recording;
 mod many;
+mod programs;
 mod reducing;
 mod remote;
 mod remote_ends;

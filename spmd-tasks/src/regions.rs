@@ -1,0 +1,73 @@
+//! Who uses which parts of an array after whom.
+
+use crate::inner::{AnyTask, Making};
+use crate::node::follows;
+use crate::place::{Before, Mode, Ordered, Use};
+use crate::region::Region;
+
+/// Who uses which parts of an array: tasks that are not over, and what those that have failed were to
+/// write. No two parts of those who write have anything in common: each element has one who writes it
+/// last. Each task looks at all that are here; a part from which others have cut theirs is up to four.
+#[derive(Default)]
+pub(crate) struct Regions {
+    parts: Vec<Part>,
+    /// When there are so many, it is looked which are of use.
+    many: usize,
+}
+
+/// A part of the array that a task uses.
+struct Part {
+    region: Region,
+    task: AnyTask,
+    writes: bool,
+}
+
+impl Regions {
+    pub(crate) const fn new() -> Regions {
+        Regions { parts: Vec::new(), many: 0 }
+    }
+
+    fn forget(&mut self) {
+        self.parts.retain(|part| {
+            let header = part.task.header();
+            !header.is_over() || part.writes && header.failure().is_some()
+        });
+        self.many = 2 * self.parts.len();
+    }
+}
+
+impl Ordered for Regions {
+    fn before(&mut self, how: &Use, _: &Making<'_>) -> Before {
+        let read = |part: &&Part| part.writes && part.region.common(&how.region).is_some();
+        let well = match how.mode {
+            Mode::Overwrite => Vec::new(),
+            _ => self.parts.iter().filter(read).map(|part| part.task.clone()).collect(),
+        };
+        Before { well, ..Before::default() }
+    }
+
+    fn follows(&mut self, task: &AnyTask, how: &Use) {
+        if self.parts.len() >= self.many.max(16) {
+            self.forget();
+        }
+        let writes = how.mode != Mode::Read;
+        let mut left = Vec::new();
+        self.parts.retain(|part| {
+            let goes_with = !writes && !part.writes;
+            if goes_with || part.region.common(&how.region).is_none() {
+                return true;
+            }
+            follows(task, part.task.header());
+            if writes {
+                // Who uses these elements next waits for this task, and with it for that one.
+                let cut = part.region.without(&how.region);
+                left.extend(cut.map(|region| Part { region, task: part.task.clone(), ..*part }));
+            }
+            !writes
+        });
+        self.parts.extend(left);
+        if !how.region.is_empty() {
+            self.parts.push(Part { region: how.region.clone(), task: task.clone(), writes });
+        }
+    }
+}
