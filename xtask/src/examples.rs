@@ -7,7 +7,7 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo};
 
 /// Name and arguments; small enough for a build without all optimisations.
-const EXAMPLES: [(&str, &[&str]); 18] = [
+const EXAMPLES: [(&str, &[&str]); 21] = [
     ("hello", &[]),
     ("pi", &[]),
     ("digits", &[]),
@@ -19,6 +19,9 @@ const EXAMPLES: [(&str, &[&str]); 18] = [
     ("histogram", &["200000", "50000"]),
     ("mandelbrot", &["120", "200"]),
     ("index_gather", &["200000", "50000"]),
+    ("cholesky", &["200", "32"]),
+    ("lu", &["200", "32"]),
+    ("tree_sum", &["300", "300"]),
     ("prk_stencil", &["10", "1000"]),
     ("prk_transpose", &["10", "2000", "64"]),
     ("prk_p2p", &["10", "1000", "100"]),
