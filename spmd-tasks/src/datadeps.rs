@@ -15,7 +15,7 @@ use crate::data::Data;
 use crate::group::Group;
 use crate::inner::{AnyTask, Making};
 use crate::node::follows;
-use crate::place::{Mode, Ordered, Place};
+use crate::place::{Before, Mode, Ordered, Place};
 use crate::reduce::Reduce;
 use crate::scope::{ScopedTask, until_over};
 use crate::turns::Turn;
@@ -200,17 +200,15 @@ impl<'scope> DataDeps<'scope, '_> {
         for places in places.chunk_by_mut(|a, b| a.is_of_same(b)) {
             orders.push((places[0].order.lock(), places));
         }
-        let (mut well, mut queues) = (Vec::new(), Vec::new());
+        let mut before = Before::default();
         for (order, places) in &mut orders {
             for place in places.iter().filter(|place| place.fold.is_none()) {
-                let before = order.before(&place.how, &making);
-                well.extend(before.well);
-                queues.extend(before.queue);
+                order.before(&place.how, &mut before, &making);
             }
         }
-        let turn = Turn::of(queues);
+        let turn = Turn::of(before.queues);
         let about = turn.map(|turn| Box::new(About { turn: Some(turn), ..About::default() }));
-        let task = making.task(about, accesses.work(well, None, work));
+        let task = making.task(about, accesses.work(before.well, None, work));
         // SAFETY: it borrows for `'scope`, and is of the group whose end is waited for before that.
         let shared = unsafe { making.shared(&task) };
         for (order, places) in &mut orders {
@@ -219,7 +217,7 @@ impl<'scope> DataDeps<'scope, '_> {
             }
         }
         drop(orders);
-        making.done();
+        making.done(shared);
         ScopedTask::new(task)
     }
 }
@@ -237,13 +235,13 @@ fn uses<'scope>(
     let Some(fold) = place.fold.take() else {
         return order.follows(task, &place.how);
     };
-    let before = order.before(&place.how, making);
+    let mut before = Before { well: vec![task.clone()], ..Before::default() };
+    order.before(&place.how, &mut before, making);
     if let Some(over) = before.over {
         follows(task, over.header());
     }
-    let well = [vec![task.clone()], before.well].concat();
     // SAFETY: it borrows for `'scope`, and is of the group whose end is waited for before that.
-    let fold = unsafe { making.inner(well, Some(fold)) };
+    let fold = unsafe { making.inner(before.well, Some(fold)) };
     follows(&fold, task.header());
     order.follows(&fold, &place.how);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::about::About;
 use crate::failure::Failure;
 use crate::group::Group;
-use crate::node::{Header, Node, Runnable, Work, has_one_less, unbound};
+use crate::node::{Header, Node, Runnable, Work, is_made, unbound};
 
 /// A task, whatever it does.
 pub(crate) type AnyTask = Arc<dyn Runnable>;
@@ -16,12 +16,13 @@ pub(crate) type AnyTask = Arc<dyn Runnable>;
 pub struct Making<'g> {
     group: &'g Arc<Group>,
     site: &'static Location<'static>,
-    made: RefCell<Vec<AnyTask>>,
+    /// Those of nobody's.
+    inner: RefCell<Vec<AnyTask>>,
 }
 
 impl<'g> Making<'g> {
     pub(crate) fn new(group: &'g Arc<Group>, site: &'static Location<'static>) -> Making<'g> {
-        Making { group, site, made: RefCell::default() }
+        Making { group, site, inner: RefCell::default() }
     }
 
     pub(crate) fn task<W: Work>(&self, about: Option<Box<About>>, work: W) -> Arc<Node<W>> {
@@ -36,9 +37,7 @@ impl<'g> Making<'g> {
         // SAFETY: once the task is over (this function's contract has that soon enough) its work is gone, and
         // its value, which its handle's end, or its own, has freed; where the handle is forgotten, the task
         // is never freed.
-        let shared = unsafe { unbound(task.clone()) };
-        self.made.borrow_mut().push(shared.clone());
-        shared
+        unsafe { unbound(task.clone()) }
     }
 
     /// A task of nobody's that does this, if these have gone well.
@@ -50,14 +49,16 @@ impl<'g> Making<'g> {
         // Nobody asks for it: its failure is told at the end.
         task.header().is_left_early();
         // SAFETY: this function's contract.
-        unsafe { self.shared(&task) }
+        let shared = unsafe { self.shared(&task) };
+        self.inner.borrow_mut().push(shared.clone());
+        shared
     }
 
-    /// All is known that these tasks need, and nothing is locked.
-    pub(crate) fn done(self) {
-        for task in self.made.into_inner() {
+    /// All is known that this task and those of nobody's need, and nothing is locked.
+    pub(crate) fn done(self, task: AnyTask) {
+        for task in self.inner.into_inner().into_iter().chain([task]) {
             self.group.waits(|| task.clone());
-            has_one_less(task);
+            is_made(task, &self.group.pool);
         }
     }
 }

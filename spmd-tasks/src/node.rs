@@ -243,6 +243,18 @@ impl Header {
         !begun && self.state.fetch_or(BEGUN, AcqRel) & BEGUN == 0
     }
 
+    /// It needs one less. Whether that was the last, which nobody counts.
+    fn needs_no_other(&self) -> bool {
+        let mut needs = self.needs.load(Acquire);
+        while needs > 1 {
+            match self.needs.compare_exchange_weak(needs, needs - 1, AcqRel, Acquire) {
+                Ok(_) => return false,
+                Err(now) => needs = now,
+            }
+        }
+        true
+    }
+
     /// What it waits for when it needs nothing else.
     pub(crate) fn turn(&self) -> Option<&Turn> {
         self.about.as_ref()?.turn.as_ref()
@@ -397,20 +409,33 @@ fn is_near(dependent: &Header, task: &Header) {
     }
 }
 
-/// One of the tasks that this one needs is over, or it is made: it is carried out after the last.
+/// One of the tasks that this one needs is over: it is carried out after the last.
 pub(crate) fn has_one_less(task: Arc<dyn Runnable>) {
     let header = task.header();
-    let mut needs = header.needs.load(Acquire);
-    while needs > 1 {
-        match header.needs.compare_exchange_weak(needs, needs - 1, AcqRel, Acquire) {
-            Ok(_) => return,
-            Err(now) => needs = now,
+    if header.needs_no_other() {
+        match header.turn() {
+            None => needs_nothing(task),
+            Some(_) => Turn::take(task),
         }
     }
-    // The last, which nobody else counts.
-    match header.turn() {
-        None => needs_nothing(task),
-        Some(_) => Turn::take(task),
+}
+
+/// All is known that the task needs, whose group has this pool and is there, and asks for nothing.
+pub(crate) fn is_made(task: Arc<dyn Runnable>, pool: &Arc<Queues>) {
+    let header = task.header();
+    if !header.needs_no_other() {
+        return;
+    }
+    if header.turn().is_some() {
+        return Turn::take(task);
+    }
+    header.needs.store(0, Release);
+    // As in `needs_nothing`.
+    let state = header.state.fetch_or(0, AcqRel);
+    if state & BEGUN == 0 {
+        pool.put(task.job(), Priority::Usual);
+    } else if state & OVER != 0 {
+        header.tell_all();
     }
 }
 

@@ -63,7 +63,7 @@ impl Order {
 }
 
 impl Ordered for Order {
-    fn before(&mut self, how: &Use, making: &Making<'_>) -> Before {
+    fn before(&mut self, how: &Use, before: &mut Before, making: &Making<'_>) {
         match how.mode {
             Mode::Read if self.queue.is_some() => self.join(making),
             Mode::Commute if self.queue.is_none() => {
@@ -75,14 +75,18 @@ impl Ordered for Order {
             }
             _ => {}
         }
-        let well = match how.mode {
-            Mode::Overwrite => Vec::new(),
-            Mode::Write | Mode::Fold if self.queue.is_some() => self.users.clone(),
-            _ => Vec::from_iter(self.writer.clone()),
-        };
-        let queue = self.queue.clone().filter(|_| how.mode == Mode::Commute);
-        let is_full = how.mode == Mode::Fold && self.folds.len() == PRIVATE;
-        Before { well, queue, over: self.folds.front().filter(|_| is_full).cloned() }
+        match how.mode {
+            Mode::Overwrite => {}
+            Mode::Write | Mode::Fold if self.queue.is_some() => {
+                before.well.extend_from_slice(&self.users);
+            }
+            _ => before.well.extend(self.writer.clone()),
+        }
+        match how.mode {
+            Mode::Commute => before.queues.extend(self.queue.clone()),
+            Mode::Fold if self.folds.len() == PRIVATE => before.over = self.folds.front().cloned(),
+            _ => {}
+        }
     }
 
     fn follows(&mut self, task: &AnyTask, how: &Use) {

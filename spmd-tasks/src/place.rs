@@ -1,11 +1,12 @@
 //! Whose order a task enters, and how.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use crate::inner::{Act, AnyTask, Making};
 use crate::region::Region;
 use crate::turns::Queue;
-use std::sync::Arc;
 
 /// How a task uses data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +51,21 @@ impl Place<'_> {
     }
 }
 
-/// What must be before a task uses data.
+/// What must be before a task uses its data.
 #[derive(Default)]
 pub struct Before {
     /// Tasks that have gone well.
     pub(crate) well: Vec<AnyTask>,
-    /// It has its turn here.
-    pub(crate) queue: Option<Arc<Queue>>,
+    /// It has its turn in these.
+    pub(crate) queues: Vec<Arc<Queue>>,
     /// A task that is over before something is made to be added.
     pub(crate) over: Option<AnyTask>,
 }
 
 /// Knows who uses some data after whom.
 pub trait Ordered: Send {
-    /// What must be before the next task uses them like this.
-    fn before(&mut self, how: &Use, making: &Making<'_>) -> Before;
+    /// Adds what must be before the next task uses them like this.
+    fn before(&mut self, how: &Use, before: &mut Before, making: &Making<'_>);
     /// `task`, which is being made, uses them like this, after those that use them now.
     fn follows(&mut self, task: &AnyTask, how: &Use);
 }

@@ -37,13 +37,11 @@ impl Regions {
 }
 
 impl Ordered for Regions {
-    fn before(&mut self, how: &Use, _: &Making<'_>) -> Before {
-        let read = |part: &&Part| part.writes && part.region.common(&how.region).is_some();
-        let well = match how.mode {
-            Mode::Overwrite => Vec::new(),
-            _ => self.parts.iter().filter(read).map(|part| part.task.clone()).collect(),
-        };
-        Before { well, ..Before::default() }
+    fn before(&mut self, how: &Use, before: &mut Before, _: &Making<'_>) {
+        if how.mode != Mode::Overwrite {
+            let read = |part: &&Part| part.writes && part.region.common(&how.region).is_some();
+            before.well.extend(self.parts.iter().filter(read).map(|part| part.task.clone()));
+        }
     }
 
     fn follows(&mut self, task: &AnyTask, how: &Use) {
