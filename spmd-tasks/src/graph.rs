@@ -16,6 +16,8 @@ pub enum Need {
     Value,
     /// Both use some data.
     Data,
+    /// Both are in a sequence.
+    Order,
 }
 
 /// How far a task is.
@@ -98,7 +100,7 @@ impl Log {
 ///
 /// Displayed, it is a graph in the language of Graphviz, for `dot -Tsvg` and its like. An arrow leads
 /// from a task to one that needs it: a solid one if that gets its value, a dashed one if both use some
-/// data.
+/// data, a dotted one if both are in a sequence.
 #[derive(Clone, Debug)]
 pub struct TaskGraph {
     rank: usize,
@@ -145,6 +147,7 @@ impl fmt::Display for TaskGraph {
             let style = match why {
                 Need::Value => "",
                 Need::Data => " [style=dashed]",
+                Need::Order => " [style=dotted]",
             };
             writeln!(f, "  t{from} -> t{to}{style};")?;
         }

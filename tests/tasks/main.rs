@@ -5,8 +5,8 @@ mod mistakes;
 #[path = "../support/mod.rs"]
 mod support;
 
-mod channels;
 mod arrays;
+mod channels;
 mod communicating;
 mod commuting;
 mod data;
@@ -14,9 +14,9 @@ mod edges;
 mod endings;
 mod failing;
 mod graphs;
-mod recording;
 mod many;
 mod programs;
+mod recording;
 mod reducing;
 mod remote;
 mod remote_ends;

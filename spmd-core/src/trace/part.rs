@@ -89,7 +89,7 @@ impl<'a> TracePart<'a> {
     }
 
     /// All of it is in the file of all.
-    pub(crate) fn is_taken(self) {
+    pub(crate) fn remove(self) {
         if self.lines.is_some() {
             self.file.remove();
         }

@@ -40,39 +40,6 @@ functions!(A a, B b, C c, D d);
 functions!(A a, B b, C c, D d, E e);
 functions!(A a, B b, C c, D d, E e, G g);
 
-/// Makes functions known to all ranks of the program, so that one may have another one run them:
-/// [`Tasks::spawn_on`](crate::Tasks::spawn_on). It stands where items stand, once for each function.
-///
-/// ```
-/// use spmd_tasks::remote;
-/// # use spmd_core::Result;
-///
-/// fn square(x: f64) -> Result<f64> {
-///     Ok(x * x)
-/// }
-///
-/// fn hypotenuse(a: f64, b: f64) -> Result<f64> {
-///     Ok(a.hypot(b))
-/// }
-///
-/// remote!(square, hypotenuse);
-/// # fn main() {}
-/// ```
-#[macro_export]
-macro_rules! remote {
-    ($($function:path),+ $(,)?) => {
-        $(
-            $crate::internal::submit! {
-                $crate::internal::Known::new(
-                    || $crate::internal::name_of($function),
-                    |args| $crate::internal::run($function, args),
-                )
-            }
-        )+
-        $crate::internal::submit! { $crate::internal::HOOK }
-    };
-}
-
 /// A function that all ranks know.
 #[derive(Debug)]
 pub struct Known {

@@ -22,6 +22,39 @@ use crate::scope::enter;
 use crate::task::Task;
 use crate::work::Once;
 
+/// Makes functions known to all ranks of the program, so that one may have another one run them:
+/// [`Tasks::spawn_on`](crate::Tasks::spawn_on). It stands where items stand, once for each function.
+///
+/// ```
+/// use spmd_tasks::remote;
+/// # use spmd_core::Result;
+///
+/// fn square(x: f64) -> Result<f64> {
+///     Ok(x * x)
+/// }
+///
+/// fn hypotenuse(a: f64, b: f64) -> Result<f64> {
+///     Ok(a.hypot(b))
+/// }
+///
+/// remote!(square, hypotenuse);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! remote {
+    ($($function:path),+ $(,)?) => {
+        $(
+            $crate::internal::submit! {
+                $crate::internal::Known::new(
+                    || $crate::internal::name_of($function),
+                    |args| $crate::internal::run($function, args),
+                )
+            }
+        )+
+        $crate::internal::submit! { $crate::internal::HOOK }
+    };
+}
+
 /// What ranks of a program with remote functions do first: those that are processes of one host make what
 /// they ask each other by.
 pub const HOOK: RankHook = RankHook(begin);

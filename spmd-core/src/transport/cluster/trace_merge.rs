@@ -62,7 +62,7 @@ impl Cluster {
                 each.for_each(|(at, bytes)| trace.add(&pieces[*at..at + bytes]));
             }
         }
-        part.is_taken();
+        part.remove();
         Ok(())
     }
 }
