@@ -429,6 +429,9 @@ pub(crate) fn is_made(task: Arc<dyn Runnable>, pool: &Arc<Queues>) {
     if header.turn().is_some() {
         return Turn::take(task);
     }
+    if header.state.load(Relaxed) & BEGUN == 0 {
+        header.is_queued();
+    }
     header.needs.store(0, Release);
     // As in `needs_nothing`.
     let state = header.state.fetch_or(0, AcqRel);

@@ -12,8 +12,8 @@ use crate::turns::Queue;
 /// How many tasks have made something at most that is yet to be added to the value.
 pub(crate) const PRIVATE: usize = 256;
 
-/// Whom the next task waits for that uses a value. Those who use it together, or in any order, are as
-/// many as are not over, and one in two looks which are.
+/// Whom the next task waits for that uses a value. Of those who use it together, or in any order, it
+/// knows at most 16, or twice as many as were not over when it last looked.
 #[derive(Default)]
 pub(crate) struct Order {
     /// The last one that writes the value, or comes after all that did.

@@ -7,7 +7,8 @@ use crate::region::Region;
 
 /// Who uses which parts of an array: tasks that are not over, and what those that have failed were to
 /// write. No two parts of those who write have anything in common: each element has one who writes it
-/// last. Each task looks at all that are here; a part from which others have cut theirs is up to four.
+/// last. Each task is compared with all parts; there are at most 16, or twice as many as were of use when it
+/// was last looked. What is left of a part from which another one was cut is up to four parts.
 #[derive(Default)]
 pub(crate) struct Regions {
     parts: Vec<Part>,
