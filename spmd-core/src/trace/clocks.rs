@@ -36,15 +36,28 @@ impl Ahead {
     }
 }
 
-/// What is known of two clocks at the start and at the end of a job; in between they are taken to drift
-/// evenly.
+/// What is known of two clocks at the start and at the end of a job. If both can be true of clocks that
+/// differ by the same all the time, they do; else they drift evenly in between.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Alignment {
-    pub(crate) start: Ahead,
-    pub(crate) end: Ahead,
+    start: Ahead,
+    end: Ahead,
 }
 
 impl Alignment {
+    pub(crate) fn new(start: Ahead, end: Ahead) -> Alignment {
+        let bound =
+            |of: Ahead, sign: i64| of.by_ns.saturating_add(sign * of.error_ns.cast_signed());
+        let least = bound(start, -1).max(bound(end, -1));
+        let most = bound(start, 1).min(bound(end, 1));
+        if least > most {
+            return Alignment { start, end };
+        }
+        let half = (most - least) / 2;
+        let both = Ahead { by_ns: least + half, error_ns: half.unsigned_abs() + 1, ..start };
+        Alignment { start: both, end: Ahead { at_ns: end.at_ns, ..both } }
+    }
+
     /// The time that the other clock showed when the one that is ahead showed this.
     pub(crate) fn aligned(&self, ns: u64) -> u64 {
         let (start, end) = (self.start, self.end);
@@ -97,7 +110,7 @@ mod tests {
                 &readings(ahead, 20_000, at, 300, 2_000),
                 &readings(0, never, at, 5_000, 100),
             );
-            let both = Alignment { start: first, end: later };
+            let both = Alignment::new(first, later);
             for time in [at, at + hour / 3, at + hour] {
                 let shown = (time + time / 20_000).saturating_add_signed(ahead);
                 let error = both.aligned(shown).abs_diff(time);
@@ -106,9 +119,20 @@ mod tests {
         }
     }
 
+    /// What the meetings leave open is no drift.
+    #[test]
+    fn what_may_be_the_same_is_the_same() {
+        let found = |at_ns, by_ns, error_ns| Ahead { at_ns, by_ns, error_ns };
+        let both = Alignment::new(found(1_000_000, 500, 600), found(2_000_000, -200, 300));
+        for time in [0, 1_500_000, 3_000_000] {
+            assert_eq!(both.aligned(time), time);
+        }
+        assert_eq!(both.error_and_shift_ns(), (101, 0));
+    }
+
     #[test]
     fn without_meetings_nothing_is_shifted() {
-        let both = Alignment { start: Ahead::of(&[], &[]), end: Ahead::default() };
+        let both = Alignment::new(Ahead::of(&[], &[]), Ahead::default());
         assert_eq!([0, 7, u64::MAX].map(|ns| both.aligned(ns)), [0, 7, u64::MAX]);
     }
 }

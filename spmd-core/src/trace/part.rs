@@ -12,6 +12,15 @@ use super::observer::Trace;
 /// Begins every line.
 const TIME: &str = "{\"ts\":";
 
+/// Comes next in the line of a bar.
+const BAR: &str = "\"ph\":\"X\",\"dur\":";
+
+/// The nanoseconds of a time.
+fn ns(time: &str) -> Option<u64> {
+    let (whole, part) = time.split_once('.')?;
+    Some(whole.parse::<u64>().ok()? * 1000 + part.parse::<u64>().ok()?)
+}
+
 /// Where the process whose first rank this is writes, if what the others have is to be in `path`: beside
 /// that, or, on a host that has no such folder, among its temporary files.
 pub(crate) fn path_of_part(path: &Path, first_rank: usize) -> PathBuf {
@@ -81,15 +90,21 @@ impl<'a> TracePart<'a> {
     fn aligned(&self, line: &str) -> String {
         let shifted = || {
             let (time, rest) = line.strip_prefix(TIME)?.split_once(',')?;
-            let (whole, part) = time.split_once('.')?;
-            let ns = whole.parse::<u64>().ok()? * 1000 + part.parse::<u64>().ok()?;
-            Some(format!("{TIME}{},{rest}", us(self.alignment?.aligned(ns))))
+            let (start, aligned) = (ns(time)?, |ns| self.alignment.map(|clock| clock.aligned(ns)));
+            let at = aligned(start)?;
+            let Some(bar) = rest.strip_prefix(BAR) else {
+                return Some(format!("{TIME}{},{rest}", us(at)));
+            };
+            // Its end as well, or bars that follow each other would overlap.
+            let (time, rest) = bar.split_once(',')?;
+            let took = aligned(start.saturating_add(ns(time)?))?.saturating_sub(at);
+            Some(format!("{TIME}{},{BAR}{},{rest}", us(at), us(took)))
         };
         shifted().unwrap_or_else(|| line.into())
     }
 
     /// All of it is in the file of all.
-    pub(crate) fn remove(self) {
+    pub(crate) fn taken(self) {
         if self.lines.is_some() {
             self.file.remove();
         }

@@ -35,7 +35,7 @@ impl Cluster {
         let step = |step: NativeCollective<'_>| unsafe { self.make_with_all(step) };
         let end = compare_clocks(processes, &step)?;
         let alignment =
-            traced.start.filter(|_| !traced.same_clock).map(|start| Alignment { start, end });
+            traced.start.filter(|_| !traced.same_clock).map(|start| Alignment::new(start, end));
         let mut part = trace.part(alignment.as_ref());
         let most = (PIECES / processes).clamp(*PIECE.start(), *PIECE.end());
         loop {
@@ -62,7 +62,7 @@ impl Cluster {
                 each.for_each(|(at, bytes)| trace.add(&pieces[*at..at + bytes]));
             }
         }
-        part.remove();
+        part.taken();
         Ok(())
     }
 }
