@@ -7,6 +7,7 @@
 
 #![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "these tests use a part of it")]
 #[path = "../trace/events.rs"]
 mod events;
 mod failures;

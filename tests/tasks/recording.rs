@@ -59,6 +59,11 @@ fn drawn(text: &str) {
     assert_eq!(String::from_utf8_lossy(&drawn.stdout).matches("class=\"node\"").count(), tasks);
 }
 
+fn add_one(x: &mut i32) -> Result<()> {
+    *x += 1;
+    Ok(())
+}
+
 #[test]
 fn states_and_needs() -> Result<()> {
     World::default().everywhere("recording::states_and_needs", &[1, 2], |ctx| {
@@ -77,7 +82,7 @@ fn states_and_needs() -> Result<()> {
         let fails = named("fails").spawn(|| Err::<u32, _>("no".into()));
         let after = named("after").spawn_after((&gate, &before, &fails), |a, b, c| Ok(a + b + c));
         let cancelled = named("cancelled").spawn_after((&gate,), |_| Ok(()));
-        let quoted = named("\"quoted\"\\").spawn(|| Ok(spawn(|| Ok(1)).take()?));
+        let quoted = named("\"quoted\"\\").spawn(|| spawn(|| Ok(1)).take());
         quoted.fetch()?;
         assert!(fails.fetch().is_err());
         while !opened.load(Acquire) {
@@ -112,10 +117,10 @@ fn data_order_tasks() -> Result<()> {
         let data = Data::new(0);
         let lines = ctx.datadeps(|d| {
             let first = line!() + 1;
-            d.spawn((d.write(&data),), |x| Ok(*x += 1));
+            d.spawn((d.write(&data),), |x| add_one(x));
             d.spawn((d.read(&data),), |_| Ok(()));
             d.spawn((d.read(&data),), |_| Ok(()));
-            d.spawn((d.write(&data),), |x| Ok(*x += 1));
+            d.spawn((d.write(&data),), |x| add_one(x));
             Ok([0, 1, 2, 3].map(|more| format!("tests/tasks/recording.rs:{}", first + more)))
         })?;
         let shown = shown(ctx);

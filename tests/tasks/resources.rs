@@ -23,11 +23,12 @@ struct Inside {
 }
 
 impl Inside {
-    fn run(&self, time: Duration) {
+    fn run(&self, time: Duration) -> Result<()> {
         let now = self.now.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(now, SeqCst);
         sleep(time);
         self.now.fetch_sub(1, SeqCst);
+        Ok(())
     }
 
     fn most(&self) -> usize {
@@ -49,14 +50,15 @@ fn two_stages_overlap() -> Result<()> {
                 let from = begin.elapsed();
                 sleep(milliseconds(40));
                 spans.lock().expect("no panic").push((which, chain, from, begin.elapsed()));
+                Ok(())
             }
         };
         let chains = (0..CHAINS).map(|chain| {
             let (prepare, on_gpu) = (stage(chain, 0), stage(chain, 1));
-            let prepared = ctx.spawn(move || Ok(prepare()));
+            let prepared = ctx.spawn(prepare);
             ctx.task().cpu(0).gpu(1).spawn_after((&prepared,), move |()| {
                 assert_eq!(resource_ids("gpu"), [0]);
-                Ok(on_gpu())
+                on_gpu()
             })
         });
         let chains: Vec<_> = chains.collect();
@@ -119,7 +121,7 @@ fn amounts_are_shared() -> Result<()> {
         let inside = Arc::new(Inside::default());
         let spawn_one = |_| {
             let inside = inside.clone();
-            ctx.task().resource("license", 0.5).spawn(move || Ok(inside.run(milliseconds(2))))
+            ctx.task().resource("license", 0.5).spawn(move || inside.run(milliseconds(2)))
         };
         Task::wait_all((0..20).map(spawn_one).collect())?;
         assert!(inside.most() <= 2, "{}", inside.most());
@@ -138,7 +140,7 @@ fn tasks_that_take_no_worker() -> Result<()> {
             let (inside, gate) = (inside.clone(), gate.clone());
             ctx.task().cpu(0).spawn(move || {
                 while !gate.load(Acquire) {
-                    inside.run(milliseconds(1));
+                    inside.run(milliseconds(1))?;
                 }
                 Ok(())
             })
@@ -219,7 +221,10 @@ fn what_nobody_has() -> Result<()> {
             let error = task.take().expect_err(why).to_string();
             assert!(error.contains(why), "{error}");
         }
-        let nobody_asks = ctx.scope(|s| Ok(drop(s.task().gpu(3).spawn(|| Ok(())))));
+        let nobody_asks = ctx.scope(|s| {
+            s.task().gpu(3).spawn(|| Ok(()));
+            Ok(())
+        });
         assert!(nobody_asks.is_err());
         gate.store(true, Release);
         slow.take()
@@ -242,7 +247,10 @@ fn who_comes_first_is_served_first() -> Result<()> {
         });
         let put = |what: &'static str| {
             let order = order.clone();
-            move || Ok(order.lock().expect("no panic").push(what))
+            move || {
+                order.lock().expect("no panic").push(what);
+                Ok(())
+            }
         };
         let both = ctx.task().gpu(2).spawn(put("both"));
         let one = ctx.task().gpu(1).spawn(put("one"));
@@ -289,7 +297,7 @@ fn a_rank_fails_meanwhile() {
             for i in 0..20 {
                 let inside = inside.clone();
                 let driven = ctx.task().cpu(i % 3).gpu(1);
-                std::mem::drop(driven.spawn(move || Ok(inside.run(Duration::from_micros(50)))));
+                std::mem::drop(driven.spawn(move || inside.run(Duration::from_micros(50))));
             }
             if ctx.rank() == 1 { Err("enough".into()) } else { ctx.barrier() }
         });

@@ -47,7 +47,7 @@ pub struct Known {
     run: Run,
 }
 
-/// Runs a function with the bytes of its arguments; gives those of its value.
+/// [`run`] of a function.
 pub(crate) type Run = fn(&[u8]) -> Result<Vec<u8>>;
 
 inventory::collect!(Known);
@@ -64,7 +64,7 @@ pub fn name_of<F: RemoteFn<A, R>, A, R>(_: F) -> &'static str {
     type_name::<F>()
 }
 
-/// See [`Run`].
+/// Runs a function with the bytes of its arguments, and gives those of its value.
 ///
 /// Errors: the function's; there are other bytes than its arguments have.
 pub fn run<F, A, R>(function: F, args: &[u8]) -> Result<Vec<u8>>
