@@ -17,7 +17,8 @@ fn body(ctx: &Ctx) -> Result<()> {
         ctx.barrier()?;
         assert_eq!(ctx.allreduce_value(round, Max)?, round);
     }
-    Ok(assert_eq!(sum, ctx.size() * (ctx.size() + 1) / 2))
+    assert_eq!(sum, ctx.size() * (ctx.size() + 1) / 2);
+    Ok(())
 }
 
 /// All is in this file, in one time: nobody leaves a barrier before all have entered it, but for what the
@@ -36,9 +37,11 @@ fn check(path: &Path, (processes, each): (usize, usize), blocks: usize) {
     let all: Vec<_> = (0..ranks).map(barriers).collect();
     assert!(all.iter().all(|its| its.len() == 200 * blocks));
     let error = |bar: &crate::events::Bar| trace.errors.get(&bar.row.0).copied().unwrap_or(0);
+    let at = |rank: usize, round: usize| &all[rank][round];
+    let pairs = || (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other)));
     for round in 0..200 * blocks {
-        for (one, other) in (0..ranks).flat_map(|one| (0..ranks).map(move |other| (one, other))) {
-            let (one, other) = (all[one][round], all[other][round]);
+        for (one, other) in pairs() {
+            let (one, other) = (at(one, round), at(other, round));
             assert!(one.start <= other.end + error(one) + error(other), "{one:?} {other:?}");
         }
     }

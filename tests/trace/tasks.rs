@@ -80,7 +80,10 @@ fn arrows_come_from_what_they_need() {
         let data = Data::new(0);
         ctx.datadeps(|d| {
             d.spawn((d.write(&data),), |x| nap(1).map(|_| *x += 1));
-            d.spawn((d.read(&data),), |x| Ok(assert_eq!(*x, 1)));
+            d.spawn((d.read(&data),), |x| {
+                assert_eq!(*x, 1);
+                Ok(())
+            });
             Ok(())
         })
     }
