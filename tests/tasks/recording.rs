@@ -117,10 +117,10 @@ fn data_order_tasks() -> Result<()> {
         let data = Data::new(0);
         let lines = ctx.datadeps(|d| {
             let first = line!() + 1;
-            d.spawn((d.write(&data),), |x| add_one(x));
+            d.spawn((d.write(&data),), add_one);
             d.spawn((d.read(&data),), |_| Ok(()));
             d.spawn((d.read(&data),), |_| Ok(()));
-            d.spawn((d.write(&data),), |x| add_one(x));
+            d.spawn((d.write(&data),), add_one);
             Ok([0, 1, 2, 3].map(|more| format!("tests/tasks/recording.rs:{}", first + more)))
         })?;
         let shown = shown(ctx);
