@@ -53,8 +53,10 @@ impl Alignment {
         if least > most {
             return Alignment { start, end };
         }
-        let half = (most - least) / 2;
-        let both = Ahead { by_ns: least + half, error_ns: half.unsigned_abs() + 1, ..start };
+        // What another process says may be anything.
+        let half = most.saturating_sub(least) / 2;
+        let both =
+            Ahead { by_ns: least.saturating_add(half), error_ns: half.unsigned_abs() + 1, ..start };
         Alignment { start: both, end: Ahead { at_ns: end.at_ns, ..both } }
     }
 
@@ -63,8 +65,10 @@ impl Alignment {
         let (start, end) = (self.start, self.end);
         let span = end.at_ns.saturating_sub(start.at_ns).max(1);
         let passed = ns.saturating_sub(start.at_ns).min(span);
-        let drift = i128::from(end.by_ns - start.by_ns) * i128::from(passed) / i128::from(span);
-        ns.saturating_add_signed(-(start.by_ns + drift as i64))
+        let gained = i128::from(end.by_ns) - i128::from(start.by_ns);
+        let drift = gained.saturating_mul(passed.into()) / i128::from(span);
+        let ahead = i128::from(start.by_ns) + drift;
+        (i128::from(ns) - ahead).clamp(0, u64::MAX.into()) as u64
     }
 
     /// By how much that may be wrong, and by how much it is less than what the clock shows at the end.
@@ -128,6 +132,19 @@ mod tests {
             assert_eq!(both.aligned(time), time);
         }
         assert_eq!(both.error_and_shift_ns(), (101, 0));
+    }
+
+    /// A process that says what cannot be.
+    #[test]
+    fn nonsense_is_no_panic() {
+        let values = [0, 1, 1 << 62, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX];
+        let pairs = || values.into_iter().flat_map(|a| values.map(|b| (a, b)));
+        for (own, other) in pairs().flat_map(|own| pairs().map(move |other| (own, other))) {
+            let (start, end) = (Ahead::of(&[own], &[other]), Ahead::of(&[other], &[own]));
+            let both = Alignment::new(start, end);
+            values.iter().for_each(|ns| drop(std::hint::black_box(both.aligned(*ns))));
+            both.error_and_shift_ns();
+        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl TracedWorker {
         let open = with(|here| {
             let mut open = std::mem::take(&mut here.open);
             for open in &mut open {
-                if here.has_acted || now - open.start_ns > LOOK_NS {
+                if here.has_acted || now.saturating_sub(open.start_ns) > LOOK_NS {
                     here.push(open, now, false);
                     open.part += 1;
                 }
