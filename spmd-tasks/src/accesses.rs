@@ -4,8 +4,9 @@ use spmd_core::{Error, Result};
 
 use crate::access::{Access, Gives};
 use crate::failure::Failure;
+use crate::header::Header;
 use crate::inner::{AnyTask, first_failure};
-use crate::node::{Header, Work};
+use crate::node::Work;
 use crate::place::Place;
 
 /// How a task uses all data that it does: a tuple of up to eight of [`Read`](crate::Read),

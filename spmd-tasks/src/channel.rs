@@ -10,7 +10,7 @@ use spmd_core::internal::{Call, Kind, Sleeper, wait_for_task};
 use spmd_core::{Error, Result};
 
 use crate::group::given_up;
-use crate::node::Header;
+use crate::header::Header;
 
 /// A queue between tasks of one process that holds so many values at most: who sends one more waits
 /// until one has been received, as crossbeam's `bounded` has it for threads. A task that waits is

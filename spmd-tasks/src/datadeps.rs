@@ -12,9 +12,10 @@ use crate::about::About;
 use crate::access::{Read, ReadAll, Write, WriteAll};
 use crate::accesses::Accesses;
 use crate::data::Data;
+use crate::graph::Need;
 use crate::group::Group;
+use crate::header::follows;
 use crate::inner::{AnyTask, Making};
-use crate::node::follows;
 use crate::place::{Before, Mode, Ordered, Place};
 use crate::reduce::Reduce;
 use crate::scope::{ScopedTask, until_over};
@@ -238,11 +239,11 @@ fn uses<'scope>(
     let mut before = Before { well: vec![task.clone()], ..Before::default() };
     order.before(&place.how, &mut before, making);
     if let Some(over) = before.over {
-        follows(task, over.header());
+        follows(task, over.header(), Need::Data);
     }
     // SAFETY: it borrows for `'scope`, and is of the group whose end is waited for before that.
     let fold = unsafe { making.inner(before.well, Some(fold)) };
-    follows(&fold, task.header());
+    follows(&fold, task.header(), Need::Data);
     order.follows(&fold, &place.how);
 }
 

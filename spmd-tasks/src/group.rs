@@ -1,8 +1,8 @@
 //! The tasks of a rank, all together.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use spmd_core::internal::{Call, Sleeper, wait_for_borrowers, wait_for_task};
@@ -30,7 +30,7 @@ pub(crate) struct Ranks {
     /// Who asks what becomes of its tasks.
     pub(crate) watch: Arc<Watch>,
     /// What they do for each other where they are not.
-    pub(crate) service: OnceLock<Arc<Service>>,
+    pub(crate) service: Mutex<Option<Arc<Service>>>,
 }
 
 /// Tasks of a rank that are waited for together: all, or those of a scope.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::about::About;
 use crate::failure::Failure;
 use crate::group::Group;
-use crate::node::{Header, Node, Runnable, Work, is_made, unbound};
+use crate::header::{Header, Runnable, is_made};
+use crate::node::{Node, Work, unbound};
 
 /// A task, whatever it does.
 pub(crate) type AnyTask = Arc<dyn Runnable>;

@@ -9,8 +9,9 @@ use crate::about::About;
 use crate::failure::Failure;
 use crate::graph::Need;
 use crate::group::Group;
+use crate::header::{Header, depends};
 use crate::input::Input;
-use crate::node::{Header, Node, Work, depends};
+use crate::node::{Node, Work};
 use crate::task::Task;
 
 /// The tasks that a task needs: a tuple of up to eight `&Task`, or a slice of tasks of one type. `F` is

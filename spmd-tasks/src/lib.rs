@@ -33,6 +33,7 @@ mod failure;
 mod granting;
 mod graph;
 mod group;
+mod header;
 mod inner;
 mod input;
 mod inputs;

@@ -9,8 +9,8 @@ use spmd_core::internal::{PARTS, parts};
 
 use crate::about::{About, Priority};
 use crate::group::Group;
+use crate::header::Header;
 use crate::inputs::{Inputs, put_after};
-use crate::node::Header;
 use crate::rank::group_here;
 use crate::request::{Asks, Request};
 use crate::task::Task;

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::mem::{replace, take};
 use std::sync::Arc;
 
+use crate::graph::Need;
+use crate::header::follows;
 use crate::inner::{AnyTask, Making};
-use crate::node::follows;
 use crate::place::{Before, Mode, Ordered, Use};
 use crate::turns::Queue;
 
@@ -45,7 +46,7 @@ impl Order {
         // SAFETY: it borrows nothing.
         let join = unsafe { making.inner(well, None) };
         for task in self.writer.iter().chain(&users) {
-            follows(&join, task.header());
+            follows(&join, task.header(), Need::Data);
         }
         self.writer = Some(join);
     }
@@ -91,7 +92,7 @@ impl Ordered for Order {
 
     fn follows(&mut self, task: &AnyTask, how: &Use) {
         if let Some(writer) = &self.writer {
-            follows(task, writer.header());
+            follows(task, writer.header(), Need::Data);
         }
         if matches!(how.mode, Mode::Read | Mode::Commute) {
             if self.users.len() >= self.many.max(16) {
@@ -100,7 +101,7 @@ impl Ordered for Order {
             return self.users.push(task.clone());
         }
         for user in self.users.drain(..) {
-            follows(task, user.header());
+            follows(task, user.header(), Need::Data);
         }
         self.queue = None;
         self.writer = Some(task.clone());

@@ -1,14 +1,16 @@
 //! What a rank has of its tasks, and whose tasks those are that are spawned here.
 
 use std::panic::Location;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use spmd_core::internal::{Bar, Common, Internals, RankTasks, Sleeper};
 use spmd_core::{Error, Result, with_current};
 
 use crate::failure::Failure;
 use crate::group::{Group, Ranks};
-use crate::node::Header;
+use crate::header::Header;
 use crate::pool::Here;
 use crate::remote::service::Service;
 use crate::watch::Watch;
@@ -101,7 +103,7 @@ impl OfRank {
             size,
             one_process: !rank.is_process() && !rank.spans_processes(),
             watch: Arc::new(Watch::new(rank.trace(), me)),
-            service: OnceLock::new(),
+            service: Mutex::default(),
         });
         let group = match queues {
             Ok(queues) => Group::new(queues, ranks, None),
@@ -121,16 +123,18 @@ pub(crate) fn serves(
     start: impl FnOnce(&Arc<Group>) -> Result<Arc<Service>>,
 ) -> Result<()> {
     let group = group_of(rank);
-    let service = &group.ranks().service;
-    if service.get().is_none() {
-        let _ = service.set(start(group)?);
+    if group.ranks().service.lock().is_none() {
+        // Not locked meanwhile: the rank's own waits look there.
+        let started = start(group)?;
+        *group.ranks().service.lock() = Some(started);
     }
     Ok(())
 }
 
 impl OfRank {
-    fn service(&self) -> Option<&Arc<Service>> {
-        self.group.ranks().service.get()
+    /// What this rank and others do for each other in this block.
+    fn service(&self) -> Option<Arc<Service>> {
+        self.group.ranks().service.lock().clone()
     }
 }
 
@@ -148,7 +152,8 @@ impl RankTasks for OfRank {
     }
 
     fn ends(&self) {
-        self.service().iter().for_each(|service| service.end());
+        let service = self.group.ranks().service.lock().take();
+        service.iter().for_each(|service| service.end());
         self.own.iter().for_each(|own| own.leaves_thread());
     }
 

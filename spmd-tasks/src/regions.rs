@@ -1,7 +1,8 @@
 //! Who uses which parts of an array after whom.
 
+use crate::graph::Need;
+use crate::header::follows;
 use crate::inner::{AnyTask, Making};
-use crate::node::follows;
 use crate::place::{Before, Mode, Ordered, Use};
 use crate::region::Region;
 
@@ -56,7 +57,7 @@ impl Ordered for Regions {
             if goes_with || part.region.common(&how.region).is_none() {
                 return true;
             }
-            follows(task, part.task.header());
+            follows(task, part.task.header(), Need::Data);
             if writes {
                 // Who uses these elements next waits for this task, and with it for that one.
                 let cut = part.region.without(&how.region);

@@ -10,7 +10,8 @@ use spmd_core::{Error, Result};
 
 use crate::about::About;
 use crate::group::Group;
-use crate::node::{Header, Node, Valued, Work, unbound};
+use crate::header::Header;
+use crate::node::{Node, Valued, Work, unbound};
 use crate::options::{RetriedTask, TaskOptions};
 use crate::task::Handle;
 use crate::work::Once;

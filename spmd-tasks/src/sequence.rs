@@ -9,7 +9,8 @@ use spmd_core::Result;
 
 use crate::graph::Need;
 use crate::group::Group;
-use crate::node::{Header, Node, Runnable, depends};
+use crate::header::{Header, Runnable, follows, is_made};
+use crate::node::Node;
 use crate::task::Task;
 use crate::work::Once;
 
@@ -43,14 +44,20 @@ impl Sequence {
         T: Send + 'static,
     {
         let task = Arc::new(Node::new(Header::new(group, site, None), Once(work)));
+        if group.refusal().is_some() {
+            task.is_made(group);
+            return Task::new(task);
+        }
+        let erased: Arc<dyn Runnable> = task.clone();
         // Who comes next waits for this one, which waits for the one before.
         let mut last = self.0.lock();
-        if let Some(before) = last.replace(task.clone()).filter(|_| group.refusal().is_none()) {
-            depends(task.clone(), before.header(), Need::Order);
+        if let Some(before) = last.replace(erased.clone()) {
+            follows(&erased, before.header(), Need::Order);
         }
         drop(last);
         group.waits(|| task.clone());
-        task.is_made(group);
+        // Whoever follows is told, also if the scope has given up meanwhile.
+        is_made(erased, &group.pool);
         Task::new(task)
     }
 }

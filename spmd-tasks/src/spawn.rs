@@ -8,8 +8,8 @@ use spmd_core::{Ctx, Result};
 
 use crate::datadeps::{self, DataDeps};
 use crate::graph::TaskGraph;
+use crate::header::Header;
 use crate::inputs::{Inputs, put_after};
-use crate::node::Header;
 use crate::options::{OfRank, TaskOptions};
 use crate::rank::{group_here, group_of};
 use crate::remote::function::RemoteFn;

@@ -13,8 +13,9 @@ use crate::about::About;
 use crate::arrivals::Arrivals;
 use crate::failure::Failure;
 use crate::group::{Group, given_up};
+use crate::header::Header;
 use crate::input::Input;
-use crate::node::{Header, Node, Valued, Work};
+use crate::node::{Node, Valued, Work};
 use crate::pool::run_here;
 use crate::rank::{group_here, note_here, watch_here};
 

@@ -6,7 +6,8 @@ use spmd_core::Result;
 use spmd_core::internal::discard;
 
 use crate::failure::Failure;
-use crate::node::{Header, Work};
+use crate::header::Header;
+use crate::node::Work;
 
 /// Work that is done once.
 pub(crate) struct Once<F>(pub(crate) F);

@@ -116,3 +116,31 @@ fn one_after_the_other() -> Result<()> {
         Ok(())
     })
 }
+
+/// A task that is cancelled, or whose scope gives up, does not let the next one pass the one before.
+#[test]
+fn a_cancelled_one_in_between() -> Result<()> {
+    World::default().everywhere("channels::a_cancelled_one_in_between", &[1], |ctx| {
+        let sequence = Sequence::new();
+        let inside = Arc::new(AtomicUsize::new(0));
+        let one = || {
+            let inside = inside.clone();
+            move || {
+                assert_eq!(inside.fetch_add(1, SeqCst), 0, "two at a time");
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                inside.fetch_sub(1, SeqCst);
+                Ok(())
+            }
+        };
+        for _ in 0..20 {
+            let first = ctx.spawn_sequential(&sequence, one());
+            let second = ctx.spawn_sequential(&sequence, one());
+            let third = ctx.spawn_sequential(&sequence, one());
+            second.cancel();
+            third.take()?;
+            first.take()?;
+            assert!(matches!(second.take(), Err(Error::Cancelled { .. })));
+        }
+        Ok(())
+    })
+}

@@ -195,6 +195,25 @@ fn failures_that_nobody_asks_for() {
     }
 }
 
+/// A process rank may run several blocks, one after the other.
+#[test]
+fn in_every_block() -> Result<()> {
+    let body = |ctx: &Ctx| {
+        let other = (ctx.rank() + 1) % ctx.size();
+        assert_eq!(ctx.spawn_on(other, add, (1, 2)).take()?, 3);
+        assert_eq!(ctx.spawn_any(add, (3, 4)).take()?, 7);
+        Ok(())
+    };
+    if crate::support::is_process_rank() {
+        return (0..5).try_for_each(|_| spmd::run(body).map(drop));
+    }
+    (0..5).try_for_each(|_| spmd(3, body).map(drop))?;
+    let ran =
+        crate::support::finish(&mut crate::support::spmdrun_self("remote::in_every_block", 3));
+    assert_eq!(ran.out.matches("1 passed").count(), 3, "{}\n{}", ran.out, ran.err);
+    Ok(())
+}
+
 /// Tasks that any rank may run: all are, and both ranks take some.
 #[test]
 fn on_any_rank() -> Result<()> {

@@ -42,7 +42,8 @@ pub(crate) struct Service {
 #[derive(Default)]
 struct Pending {
     next: u64,
-    waiting: BTreeMap<u64, Answered>,
+    /// With the rank that was asked.
+    waiting: BTreeMap<u64, (usize, Answered)>,
     /// Why none is answered any more.
     over: Option<Arc<Error>>,
 }
@@ -132,7 +133,7 @@ impl Service {
         }
         let id = pending.next;
         pending.next += 1;
-        pending.waiting.insert(id, answered);
+        pending.waiting.insert(id, (to, answered));
         drop(pending);
         match to == self.rank {
             true => (self.serve)(self, (to, id), (name, args)),
@@ -148,7 +149,7 @@ impl Service {
         ran: Duration,
     ) {
         if to == self.rank {
-            return self.is_answered(id, outcome.map_err(|text| Arc::new(text.into())), ran);
+            return self.is_answered((to, id), outcome.map_err(|text| Arc::new(text.into())), ran);
         }
         let outcome = outcome.as_deref().map_err(String::as_str);
         self.put(to, &Message::Answer { id, ran: ran.as_nanos() as u64, outcome });
@@ -235,7 +236,7 @@ impl Service {
                     let rank = status.source();
                     let outcome =
                         outcome.map_err(|text| Arc::new(format!("on rank {rank}: {text}").into()));
-                    self.is_answered(id, outcome, Duration::from_nanos(ran));
+                    self.is_answered((rank, id), outcome, Duration::from_nanos(ran));
                 }
                 Some(Message::Done) if self.rank == 0 => {
                     done += 1;
@@ -243,10 +244,10 @@ impl Service {
                         (0..self.size).for_each(|rank| self.put(rank, &Message::End));
                     }
                 }
-                Some(Message::End) => {
+                Some(Message::End) if status.source() == 0 => {
                     return self.is_over("all ranks have come to their end".into());
                 }
-                Some(Message::Done) | None => {
+                Some(Message::Done | Message::End) | None => {
                     let rank = status.source();
                     return self.is_over(format!("rank {rank} has sent what is no message").into());
                 }
@@ -254,10 +255,14 @@ impl Service {
         }
     }
 
-    fn is_answered(&self, id: u64, outcome: Answer, ran: Duration) {
-        let answered = self.pending.lock().waiting.remove(&id);
-        // What was not asked needs no answer.
-        if let Some(answered) = answered {
+    fn is_answered(&self, (by, id): (usize, u64), outcome: Answer, ran: Duration) {
+        let answered = {
+            let waiting = &mut self.pending.lock().waiting;
+            // What was not asked, or of another rank, needs no answer.
+            let was_asked = waiting.get(&id).is_some_and(|(rank, _)| *rank == by);
+            was_asked.then(|| waiting.remove(&id)).flatten()
+        };
+        if let Some((_, answered)) = answered {
             answered(outcome, ran);
         }
     }
@@ -271,7 +276,7 @@ impl Service {
         drop(pending);
         let unasked = self.spread.lock().take();
         unasked.into_iter().for_each(|offer| (offer.what.answered)(Err(why.clone())));
-        waiting.into_values().for_each(|answered| answered(Err(why.clone()), Duration::ZERO));
+        waiting.into_values().for_each(|(_, answered)| answered(Err(why.clone()), Duration::ZERO));
         self.parted.store(true, Release);
         (self.tell)();
     }

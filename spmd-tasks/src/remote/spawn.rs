@@ -16,14 +16,17 @@ use super::service::{Answer, OfAny, Service};
 use crate::about::About;
 use crate::failure::Failure;
 use crate::group::Group;
-use crate::node::{Header, Node, Runnable, Work, has_one_less, needs_one_more};
+use crate::header::{Header, Runnable, has_one_less, needs_one_more};
+use crate::node::{Node, Work};
 use crate::rank::{group_here, serves};
 use crate::scope::enter;
 use crate::task::Task;
 use crate::work::Once;
 
 /// Makes functions known to all ranks of the program, so that one may have another one run them:
-/// [`Tasks::spawn_on`](crate::Tasks::spawn_on). It stands where items stand, once for each function.
+/// [`Tasks::spawn_on`](crate::Tasks::spawn_on). It stands where items stand, once for each function. Of several
+/// programs in one job (`spmdrun ./a : ./b`) all have such functions, or none: their ranks begin with a call
+/// (`dup`) that those of the others would not make.
 ///
 /// ```
 /// use spmd_tasks::remote;
@@ -62,8 +65,8 @@ pub const HOOK: RankHook = RankHook(begin);
 fn begin(ctx: &Ctx) -> Result<()> {
     let rank = ctx.internals();
     if rank.is_process() && !rank.spans_processes() && ctx.size() > 1 {
-        let comm = ctx.dup()?;
         serves(rank, |group| {
+            let comm = ctx.dup()?;
             let (mine, told) = (Arc::downgrade(group), Arc::downgrade(group));
             let serve = move |service: &Arc<Service>, by: (usize, u64), call: (&str, &[u8])| {
                 mine.upgrade().iter().for_each(|group| serve(service, group, by, call));
@@ -163,7 +166,7 @@ where
         return refused(Error::argument(why));
     }
     let is_here = ranks.one_process || ranks.size == 1 || rank == Some(ranks.rank);
-    let service = match ranks.service.get() {
+    let service = match ranks.service.lock().clone() {
         _ if is_here => {
             let run = move || from_bytes(&carry_out(run, &args).map_err(Error::from)?);
             return Task::put(group, (site, about), Once(run));
