@@ -63,6 +63,8 @@ impl Comm {
             }
             let poller = polls.poller.iter_mut();
             poller.for_each(|it| self.endpoint.still_polls(it, pattern.source, &mut ready));
+            drop(polls);
+            hopeless.polled_until(Instant::now(), end);
         }
         self.let_others_run();
         hopeless.goes_on(Instant::now());

@@ -45,8 +45,8 @@ impl Comm {
     /// left at any time: a cycle of such loops is not found.
     ///
     /// Errors: as [`Comm::probe`]. But that it could come from nobody any more, as they have left,
-    /// is an error for a rank alone that has done nothing but poll for such a message and spent
-    /// three seconds within `iprobe`: one that looks between steps of its work gets `None`. So does
+    /// is an error for a rank alone that has polled for such a message for three seconds, most of
+    /// its time within `iprobe`: one that looks between steps of its work gets `None`. So does
     /// one that may wait for something else, as its process has threads besides ranks, or another
     /// rank there may have a communicator of it. Where ranks of other processes could send it over
     /// MPI, it is an error some seconds later, and with `ANY` only if all other ranks of the world

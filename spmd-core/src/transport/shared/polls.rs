@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
-/// After how much time within polls a loop is looked at. The second look in a row that finds that
-/// it can but poll ends it: what somebody did before the first one, the loop has seen by then.
+/// After how much time a loop is looked at. The second look in a row that finds that it can but poll
+/// ends it: what somebody did before the first one, the loop has seen by then.
 const STRETCH: Duration = Duration::from_millis(1500);
+
+/// How many polls show what a loop does, though most of the time others ran: on a busy machine all of
+/// that lies between polls, and a loop would be looked at after minutes.
+const ENOUGH: u32 = 10_000;
 
 /// A poll may take as little as the loop around it. No step of a program's work takes less than
 /// this.
@@ -39,6 +43,8 @@ pub(crate) struct Loop {
     between: Duration,
     /// How many there were.
     polls: u32,
+    /// The last look at the loop.
+    looked: Instant,
     /// The end of the last poll, after others were let run.
     last: Instant,
     /// Whether it was found once that it can but poll.
@@ -66,6 +72,7 @@ impl Loop {
             polling: Duration::ZERO,
             between: Duration::ZERO,
             polls: 0,
+            looked: now,
             last: now,
             suspect: false,
             elsewhere: false,
@@ -75,13 +82,14 @@ impl Loop {
 
     /// What the time since the last look shows, if it was long enough.
     fn look(&mut self, end: Instant, alone: impl FnOnce() -> bool) -> Option<Found> {
-        if self.polling < STRETCH {
+        let since = end.saturating_duration_since(self.looked);
+        if self.polling < STRETCH && (since < STRETCH || self.polls < ENOUGH) {
             return None;
         }
         let suspect = self.does_little_else() && alone();
         let before = std::mem::replace(&mut self.suspect, suspect);
         (self.polling, self.between, self.polls) = (Duration::ZERO, Duration::ZERO, 0);
-        self.last = end;
+        (self.last, self.looked) = (end, end);
         Some(match (suspect && before, self.elsewhere) {
             (true, false) => Found::Hopeless,
             (true, true) => Found::LeftToOthers,
@@ -95,11 +103,13 @@ impl Loop {
         let since = begin.saturating_duration_since(self.last);
         self.between += since.saturating_sub(look_at_the_clock());
         self.polling += end.saturating_duration_since(begin);
-        self.polls += 1;
+        self.polls = self.polls.saturating_add(1);
     }
 
+    /// Less time lies between its polls than within them: where a program is compiled without
+    /// optimisation, that is as long as several hundred nanoseconds, and so is a poll.
     fn does_little_else(&self) -> bool {
-        self.polling > self.between * 3 || self.between < NOTHING * self.polls
+        self.polling > self.between || self.between < NOTHING * self.polls
     }
 }
 
@@ -114,6 +124,13 @@ impl Hopeless {
     #[inline]
     pub(crate) fn begins(&self) -> Option<Instant> {
         self.some.load(Relaxed).then(Instant::now)
+    }
+
+    /// What a poll does besides, before others are let run, belongs to it.
+    pub(crate) fn polled_until(&self, now: Instant, end: Instant) {
+        if let Some(found) = &mut *self.loops.lock() {
+            found.polling += now.saturating_duration_since(end);
+        }
     }
 
     /// A poll ends for those who have gone, or live elsewhere. Gives the loop, and what it is found

@@ -3,7 +3,9 @@
 //! Where a processor has AVX, an aligned load or store of 16 bytes is atomic (Intel SDM volume 3,
 //! section 10.1.1; AMD64 volume 2, section 7.3.2). So it does what aligned relaxed atomic accesses of
 //! the words in it do, of whichever size, and a block of assembly that makes such accesses does
-//! nothing that a loop over atomics could not.
+//! nothing that a loop over atomics could not. `rep movsq` is a row of moves of 8 bytes, in any order
+//! (Intel SDM volume 3, sections 10.1.1 and 10.2.4), which a processor makes of whole lines where it
+//! can, and then reads none of those that it writes.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) use assembly::{read, split, write};
@@ -19,6 +21,9 @@ mod assembly {
 
     /// What is shorter is copied word by word.
     const LEAST: usize = 256;
+
+    /// From so many lines on the processor copies them in its own way, which takes some time to begin.
+    const MANY: usize = 128;
 
     /// How many bytes come before the first line of a part's memory that is aligned, and how many
     /// lines follow.
@@ -57,10 +62,32 @@ mod assembly {
     }
 
     /// # Safety
+    /// The lines can be read and written, and do not overlap; one of both begins at a multiple of 8,
+    /// if others access it at the same time.
+    #[inline]
+    unsafe fn copy_many(from: *const u8, into: *mut u8, lines: usize) {
+        // SAFETY: reads and writes the lines that the caller vouches for, forwards, as the direction
+        // flag is clear where assembly begins. Each move is an access of 8 bytes, aligned in the part,
+        // so atomic for words of 8 bytes and less.
+        unsafe {
+            std::arch::asm!(
+                "rep movsq",
+                inout("rcx") lines * (LINE / 8) => _,
+                inout("rsi") from => _,
+                inout("rdi") into => _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// # Safety
     /// As [`super::super::read`] for so many lines, the first of which is aligned in the part.
     #[inline]
     pub(in super::super) unsafe fn read(from: *const u8, into: *mut u8, lines: usize) {
-        if lines > 0 {
+        if lines >= MANY {
+            // SAFETY: the caller vouches for the lines, which are aligned in the part.
+            unsafe { copy_many(from, into, lines) };
+        } else if lines > 0 {
             // SAFETY: reads and writes the lines that the caller vouches for, and registers that it
             // names; there is one at least. `split` has seen that the processor has AVX.
             unsafe { copy_lines!(from, into, lines, "movdqa", "movdqu") };
@@ -71,7 +98,10 @@ mod assembly {
     /// As [`super::super::write`] for so many lines, the first of which is aligned in the part.
     #[inline]
     pub(in super::super) unsafe fn write(from: *const u8, into: *mut u8, lines: usize) {
-        if lines > 0 {
+        if lines >= MANY {
+            // SAFETY: the caller vouches for the lines, which are aligned in the part.
+            unsafe { copy_many(from, into, lines) };
+        } else if lines > 0 {
             // SAFETY: as in `read`.
             unsafe { copy_lines!(from, into, lines, "movdqu", "movdqa") };
         }
