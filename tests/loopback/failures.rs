@@ -10,8 +10,9 @@ use spmd_loopback::{Job, Outcome};
 use crate::mistakes::{MISTAKES, Mistake, is_last};
 use crate::{Shape, quiet};
 
-/// Five seconds are promised, to which comes what a machine takes on which much else runs.
-const BOUND: Duration = Duration::from_secs(8);
+/// Five seconds are promised, to which comes what a machine takes on which much else runs, and what a
+/// sanitizer does, with which all takes several times as long.
+const BOUND: Duration = Duration::from_secs(if cfg!(sanitizer) { 40 } else { 8 });
 
 /// It failed, and said why in these words, each of which may be one of several.
 #[track_caller]

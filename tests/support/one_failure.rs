@@ -7,8 +7,8 @@ use spmd::prelude::*;
 
 use crate::use_all::use_all;
 
-/// How long a survivor may take to learn of a failure.
-pub const BOUND: Duration = Duration::from_secs(5);
+/// How long a survivor may take to learn of a failure; with a sanitizer all takes several times as long.
+pub const BOUND: Duration = Duration::from_secs(if cfg!(sanitizer) { 25 } else { 5 });
 
 /// Makes communicators of all ranks until that fails.
 pub fn split_for_ever(ctx: &Ctx) -> Result<Infallible> {
