@@ -38,7 +38,16 @@ use crate::header::Header;
 /// ```
 #[track_caller]
 pub fn channel<T>(depth: usize) -> (Sender<T>, Receiver<T>) {
-    let (depth, site) = (depth.max(1), Location::caller());
+    channel_of("the channel", depth, Location::caller())
+}
+
+/// A channel that is told of in these words, and where it was made.
+pub(crate) fn channel_of<T>(
+    what: &'static str,
+    depth: usize,
+    site: &'static Location<'static>,
+) -> (Sender<T>, Receiver<T>) {
+    let depth = depth.max(1);
     let state = State {
         values: VecDeque::new(),
         senders: 1,
@@ -46,7 +55,7 @@ pub fn channel<T>(depth: usize) -> (Sender<T>, Receiver<T>) {
         full: Vec::new(),
         empty: Vec::new(),
     };
-    let shared = Arc::new(Shared { depth, site, state: Mutex::new(state) });
+    let shared = Arc::new(Shared { what, depth, site, state: Mutex::new(state) });
     (Sender(shared.clone()), Receiver(shared))
 }
 
@@ -57,6 +66,8 @@ pub struct Sender<T>(Arc<Shared<T>>);
 pub struct Receiver<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
+    /// What it is to its users.
+    what: &'static str,
     depth: usize,
     /// Where it was made.
     site: &'static Location<'static>,
@@ -76,7 +87,7 @@ impl<T> Shared<T> {
     /// Waits until `done` says so, of which those are told who are in the list that `waits` names.
     fn wait<R>(
         &self,
-        what: &'static str,
+        of: &'static str,
         site: &'static Location<'static>,
         waits: impl Fn(&mut State<T>) -> &mut Vec<Arc<Sleeper>>,
         mut done: impl FnMut(&mut State<T>) -> Option<R>,
@@ -99,7 +110,7 @@ impl<T> Shared<T> {
             result = done(&mut state);
             result.is_some()
         };
-        let said = || format!("{what} the channel made at {}", self.site);
+        let said = || format!("{of} {} made at {}", self.what, self.site);
         let call = Call::new(Kind::Fetch, site);
         let waited = wait_for_task(&sleeper, (&call, &said), &refused, &mut look);
         let mut state = self.state.lock();
@@ -144,9 +155,9 @@ impl<T: Send> Sender<T> {
         match self.0.wait("of room in", site, |state| &mut state.full, put)? {
             true => Ok(()),
             false => {
-                let made = self.0.site;
+                let (what, made) = (self.0.what, self.0.site);
                 Err(Error::argument(format!(
-                    "send at {site}: the receivers of the channel made at {made} are gone"
+                    "send at {site}: the receivers of {what} made at {made} are gone"
                 )))
             }
         }
@@ -159,6 +170,11 @@ impl<T: Send> Receiver<T> {
     /// Errors: the rank has failed, or waits in a cycle.
     #[track_caller]
     pub fn recv(&self) -> Result<Option<T>> {
+        self.recv_at(Location::caller())
+    }
+
+    /// [`Receiver::recv`] at this line.
+    pub(crate) fn recv_at(&self, site: &'static Location<'static>) -> Result<Option<T>> {
         let take = |state: &mut State<T>| match state.values.pop_front() {
             Some(value) => {
                 wake_first(&mut state.full);
@@ -167,7 +183,7 @@ impl<T: Send> Receiver<T> {
             None if state.senders == 0 => Some(None),
             None => None,
         };
-        self.0.wait("of a value in", Location::caller(), |state| &mut state.empty, take)
+        self.0.wait("of a value in", site, |state| &mut state.empty, take)
     }
 
     /// What is received, until the end, or the first error.

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
 use parking_lot::Mutex;
 use spmd_core::internal::{Call, Sleeper, wait_for_borrowers, wait_for_task};
@@ -31,6 +31,17 @@ pub(crate) struct Ranks {
     pub(crate) watch: Arc<Watch>,
     /// What they do for each other where they are not.
     pub(crate) service: Mutex<Option<Arc<Service>>>,
+    /// How many numbers of objects are taken.
+    pub(crate) objects: AtomicU64,
+}
+
+impl Ranks {
+    /// As another rank of this process has them.
+    fn of_neighbour(&self, rank: usize) -> Ranks {
+        let Ranks { size, one_process, .. } = *self;
+        let (service, objects) = Default::default();
+        Ranks { rank, size, one_process, watch: self.watch.clone(), service, objects }
+    }
 }
 
 /// Tasks of a rank that are waited for together: all, or those of a scope.
@@ -90,8 +101,22 @@ impl Group {
 
     /// That of a scope, for which the group around it counts one task until [`Group::leave`].
     pub(crate) fn within(around: Arc<Group>) -> Arc<Group> {
+        let ranks = around.ranks.clone();
+        Group::within_of(around, ranks)
+    }
+
+    /// [`Group::within`] for what runs on this rank of the process.
+    pub(crate) fn within_on(around: Arc<Group>, rank: usize) -> Arc<Group> {
+        let ranks = match around.ranks.rank == rank {
+            true => around.ranks.clone(),
+            false => Arc::new(around.ranks.of_neighbour(rank)),
+        };
+        Group::within_of(around, ranks)
+    }
+
+    fn within_of(around: Arc<Group>, ranks: Arc<Ranks>) -> Arc<Group> {
         around.begins_one();
-        Arc::new(Group::new(around.pool.clone(), around.ranks.clone(), Some(around)))
+        Arc::new(Group::new(around.pool.clone(), ranks, Some(around)))
     }
 
     /// The scope is left, whose tasks are over.

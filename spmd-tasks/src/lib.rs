@@ -41,7 +41,9 @@ mod job;
 mod join;
 mod latch;
 mod ledger;
+mod mutable;
 mod node;
+mod objects;
 mod options;
 mod order;
 mod place;
@@ -55,6 +57,7 @@ mod request;
 mod scope;
 mod sequence;
 mod spawn;
+mod spawn_here;
 mod stock;
 mod task;
 mod turns;
@@ -74,14 +77,15 @@ pub use datadeps::DataDeps;
 pub use graph::TaskGraph;
 pub use inputs::Inputs;
 pub use join::join;
+pub use mutable::{Mutable, Shard};
 pub use options::{OfRank, RetriedTask, TaskOptions, resource_ids};
 pub use reduce::Reduce;
 pub use remote::function::RemoteFn;
 pub use scope::{Scope, ScopedTask};
 pub use sequence::Sequence;
-pub use spawn::{
-    Tasks, datadeps, is_cancelled, scope, spawn, spawn_after, spawn_any, spawn_on,
-    spawn_sequential, task,
+pub use spawn::Tasks;
+pub use spawn_here::{
+    datadeps, is_cancelled, scope, spawn, spawn_after, spawn_any, spawn_on, spawn_sequential, task,
 };
 pub use task::{Completed, Task};
 pub use view::View;

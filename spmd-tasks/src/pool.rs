@@ -22,6 +22,7 @@ use crate::about::Priority;
 use crate::drivers::Drivers;
 use crate::job::{Job, taken};
 use crate::ledger::Ledger;
+use crate::objects::Objects;
 use crate::request::Request;
 use crate::wide::{Turn, Wide};
 
@@ -44,6 +45,8 @@ pub(crate) struct Queues {
     /// Jobs that take no worker, and those that take several.
     pub(crate) drivers: Drivers,
     wide: Wide,
+    /// What lives on the ranks of this process.
+    pub(crate) objects: Objects,
     closed: AtomicBool,
 }
 
@@ -86,6 +89,7 @@ impl Queues {
             ledger: Ledger::new(resources),
             drivers: Drivers::new(*stack_size, trace.clone()),
             wide: Wide::default(),
+            objects: Objects::default(),
             closed: AtomicBool::new(false),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 
@@ -104,6 +105,7 @@ impl OfRank {
             one_process: !rank.is_process() && !rank.spans_processes(),
             watch: Arc::new(Watch::new(rank.trace(), me)),
             service: Mutex::default(),
+            objects: AtomicU64::new(0),
         });
         let group = match queues {
             Ok(queues) => Group::new(queues, ranks, None),
@@ -154,6 +156,11 @@ impl RankTasks for OfRank {
     fn ends(&self) {
         let service = self.group.ranks().service.lock().take();
         service.iter().for_each(|service| service.end());
+        // Where ranks are threads, others may have tasks here still; these objects end with the workers.
+        let Ranks { rank, size, one_process, .. } = **self.group.ranks();
+        if !one_process || size == 1 {
+            self.group.pool.objects.forget(rank);
+        }
         self.own.iter().for_each(|own| own.leaves_thread());
     }
 

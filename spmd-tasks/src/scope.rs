@@ -154,7 +154,15 @@ pub(crate) fn enter<'env, R>(
     site: &'static Location<'static>,
     f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
-    let group = Group::within(around);
+    enter_group(Group::within(around), site, f)
+}
+
+/// [`enter`] with this group of the scope's.
+pub(crate) fn enter_group<'env, R>(
+    group: Arc<Group>,
+    site: &'static Location<'static>,
+    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+) -> Result<R> {
     let scope = Scope { group: group.clone(), _scope: PhantomData, _env: PhantomData };
     until_over(&group, site, || f(&scope))
 }

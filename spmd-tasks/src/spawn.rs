@@ -8,10 +8,10 @@ use spmd_core::{Ctx, Result};
 
 use crate::datadeps::{self, DataDeps};
 use crate::graph::TaskGraph;
-use crate::header::Header;
 use crate::inputs::{Inputs, put_after};
+use crate::mutable::{Mutable, Shard, make_mutable, make_shard};
 use crate::options::{OfRank, TaskOptions};
-use crate::rank::{group_here, group_of};
+use crate::rank::group_of;
 use crate::remote::function::RemoteFn;
 use crate::remote::spawn::put_on;
 use crate::scope::{Scope, enter};
@@ -20,9 +20,10 @@ use crate::task::Task;
 use crate::work::Once;
 
 /// Tasks of a rank, for its [`Ctx`]. A task itself spawns others by the functions of the same names
-/// ([`spawn`], [`spawn_after`], [`task`], [`scope`]).
+/// ([`spawn`](crate::spawn()), [`spawn_after`](crate::spawn_after), [`task`](crate::task()),
+/// [`scope`](crate::scope())).
 ///
-/// All of them are calls of one rank, in which the others have no part. A task takes with it what it
+/// But for [`Tasks::mutable`] and [`Tasks::shard`], they are calls of one rank, in which the others have no part. A task takes with it what it
 /// needs (`move`), and may return anything that is `Send`, or an error. When the rank's closure has
 /// returned, its tasks are still completed; an error or a panic of one that nobody has asked for is
 /// then an error of the rank. If the rank fails, those that have not begun are cancelled.
@@ -191,6 +192,67 @@ pub trait Tasks {
         A: Serialize,
         R: DeserializeOwned + Send + 'static;
 
+    /// Makes an object that lives on one rank: `make` runs there alone. All ranks call it, with the same
+    /// `rank`, and get its name. The rank itself uses it by [`Mutable::with`], and so do tasks that are sent there
+    /// ([`Tasks::spawn_on`]) with the name among their arguments: the object never moves. It ends
+    /// with the block, when no task of any rank is left.
+    ///
+    /// Errors: as those of a broadcast from that rank.
+    ///
+    /// ```
+    /// # use spmd_collectives::Barrier;
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Mutable, Tasks, remote};
+    ///
+    /// fn push(list: Mutable<Vec<u64>>, value: u64) -> Result<usize> {
+    ///     list.with(|list| {
+    ///         list.push(value);
+    ///         list.len()
+    ///     })
+    /// }
+    /// remote!(push);
+    ///
+    /// # fn main() -> Result<()> {
+    /// spmd(3, |ctx| {
+    ///     let list = ctx.mutable(1, Vec::new)?;
+    ///     ctx.spawn_on(list.rank(), push, (list, ctx.rank() as u64)).take()?;
+    ///     ctx.barrier()?;
+    ///     if ctx.rank() == 1 {
+    ///         assert_eq!(list.with(|list| list.iter().sum::<u64>())?, 3);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    fn mutable<T: Send + 'static>(
+        &self,
+        rank: usize,
+        make: impl FnOnce() -> T,
+    ) -> Result<Mutable<T>>;
+
+    /// Makes an object on each rank, of which tasks use that of the rank that they run on
+    /// ([`Shard::with`]): a cache, a file, a count. All ranks call it. It ends as [`Tasks::mutable`]'s does.
+    ///
+    /// Errors: as those of a barrier.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Task, Tasks};
+    ///
+    /// let counts = spmd(2, |ctx| {
+    ///     let count = ctx.shard(|| 0)?;
+    ///     let tasks = (0..10).map(|_| ctx.spawn(move || count.with(|n| *n += 1)));
+    ///     Task::wait_all(tasks.collect())?;
+    ///     count.with(|n| *n)
+    /// })?;
+    /// assert_eq!(counts, [10, 10]);
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn shard<T: Send + 'static>(&self, make: impl FnOnce() -> T) -> Result<Shard<T>>;
+
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
     ///
@@ -333,6 +395,20 @@ impl Tasks for Ctx {
     }
 
     #[track_caller]
+    fn mutable<T: Send + 'static>(
+        &self,
+        rank: usize,
+        make: impl FnOnce() -> T,
+    ) -> Result<Mutable<T>> {
+        make_mutable(self, rank, make, Location::caller())
+    }
+
+    #[track_caller]
+    fn shard<T: Send + 'static>(&self, make: impl FnOnce() -> T) -> Result<Shard<T>> {
+        make_shard(self, make, Location::caller())
+    }
+
+    #[track_caller]
     fn scope<'env, R>(
         &self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
@@ -355,102 +431,4 @@ impl Tasks for Ctx {
     fn task_graph(&self) -> TaskGraph {
         group_of(self.internals()).watch.graph()
     }
-}
-
-/// [`Tasks::spawn`], in a task, or in code of a rank that has no `ctx`.
-///
-/// ```
-/// # use spmd_core::{Result, spmd};
-/// use spmd_tasks::{Tasks, spawn};
-///
-/// let found = spmd(1, |ctx| {
-///     let outer = ctx.spawn(|| {
-///         let inner = spawn(|| Ok(20));
-///         Ok(inner.take()? + 1)
-///     });
-///     outer.take()
-/// })?;
-/// assert_eq!(found, [21]);
-/// # Ok::<(), spmd_core::Error>(())
-/// ```
-#[track_caller]
-pub fn spawn<T, F>(work: F) -> Task<T>
-where
-    F: FnOnce() -> Result<T> + Send + 'static,
-    T: Send + 'static,
-{
-    Task::put(&group_here(), (Location::caller(), None), Once(work))
-}
-
-/// [`Tasks::spawn_after`], in a task, or in code of a rank that has no `ctx`.
-#[track_caller]
-pub fn spawn_after<I, F, T>(inputs: I, work: F) -> Task<T>
-where
-    I: Inputs<F, T>,
-    T: Send + 'static,
-{
-    put_after(&group_here(), (Location::caller(), None), inputs, work)
-}
-
-/// [`Tasks::spawn_sequential`], in a task, or in code of a rank that has no `ctx`.
-#[track_caller]
-pub fn spawn_sequential<T, F>(sequence: &Sequence, work: F) -> Task<T>
-where
-    F: FnOnce() -> Result<T> + Send + 'static,
-    T: Send + 'static,
-{
-    sequence.put(&group_here(), Location::caller(), work)
-}
-
-/// [`Tasks::spawn_on`], in a task, or in code of a rank that has no `ctx`.
-#[track_caller]
-pub fn spawn_on<F, A, R>(rank: usize, function: F, args: A) -> Task<R>
-where
-    F: RemoteFn<A, R>,
-    A: Serialize,
-    R: DeserializeOwned + Send + 'static,
-{
-    put_on(&group_here(), Location::caller(), Some(rank), (function, args))
-}
-
-/// [`Tasks::spawn_any`], in a task, or in code of a rank that has no `ctx`.
-#[track_caller]
-pub fn spawn_any<F, A, R>(function: F, args: A) -> Task<R>
-where
-    F: RemoteFn<A, R>,
-    A: Serialize,
-    R: DeserializeOwned + Send + 'static,
-{
-    put_on(&group_here(), Location::caller(), None, (function, args))
-}
-
-/// [`Tasks::task`], in a task, or in code of a rank that has no `ctx`.
-pub fn task() -> TaskOptions<OfRank<'static>> {
-    TaskOptions::new(None)
-}
-
-/// [`Tasks::scope`], in a task, or in code of a rank that has no `ctx`.
-///
-/// Errors: as [`Tasks::scope`].
-#[track_caller]
-pub fn scope<'env, R>(
-    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
-) -> Result<R> {
-    enter(group_here(), Location::caller(), f)
-}
-
-/// [`Tasks::datadeps`], in a task, or in code of a rank that has no `ctx`.
-///
-/// Errors: as [`Tasks::scope`].
-#[track_caller]
-pub fn datadeps<'env, R>(
-    f: impl for<'scope> FnOnce(&'scope DataDeps<'scope, 'env>) -> Result<R>,
-) -> Result<R> {
-    datadeps::enter(group_here(), Location::caller(), f)
-}
-
-/// Whether the task that runs here has been cancelled, or its rank has failed: a long one asks now and
-/// then, and returns.
-pub fn is_cancelled() -> bool {
-    Header::here().is_some_and(Header::is_cancelled)
 }

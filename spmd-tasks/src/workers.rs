@@ -79,5 +79,6 @@ impl Drop for Workers {
             }
         }
         self.queues.drain();
+        self.queues.objects.end_all();
     }
 }

@@ -122,6 +122,18 @@ pub(crate) fn parts_of_a_rank() {
 }
 
 /// Tasks that wait for what they have themselves.
+pub(crate) fn an_object_that_a_task_has() {
+    mistake(2, |ctx| {
+        let object = ctx.mutable(0, || 1)?; // <1>
+        let waits = ctx.spawn(move || object.with(|_| object.with(|n| *n))?); // <2>
+        if ctx.rank() == 0 { waits.take().map(drop) } else { ctx.recv(&mut [0u8], 0, 0).map(drop) } // <3>
+    })
+    .deadlock(
+        &[0, 1],
+        &["rank 1: recv of 1 u8 from rank 0 with tag 0 at <3>", "object made at <1>"],
+    );
+}
+
 pub(crate) fn resources_that_a_task_has() {
     let block = || Spmd::new(1).resources("cpu=2;gpu=1");
     for block in [block().threads(), block().virtual_ranks()] {

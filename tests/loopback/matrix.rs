@@ -37,6 +37,15 @@ fn everywhere(
     }
 }
 
+/// Of networks that are slow; with a sanitizer each takes a quarter of a minute.
+fn slow_seeds() -> std::ops::Range<u64> {
+    0..match (full(), cfg!(sanitizer)) {
+        (true, _) => 20,
+        (false, true) => 1,
+        (false, false) => 2,
+    }
+}
+
 #[test]
 fn every_collective() {
     everywhere(quiet, |ctx| cases(ctx, if full() { ALL } else { ONE_TYPE }));
@@ -67,7 +76,7 @@ fn every_call_of_windows() {
 
 #[test]
 fn windows_over_a_slow_network() {
-    for seed in 0..if full() { 20 } else { 2 } {
+    for seed in slow_seeds() {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).run(windows::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
@@ -86,7 +95,7 @@ fn messages_as_requests() {
     everywhere(|shape| quiet(shape).with_other_threads(), requests::all);
     let two = quiet((2, 1, false)).with_other_threads().run(requests::all);
     two.results().expect("two ranks send to each other");
-    for seed in 0..if full() { 20 } else { 2 } {
+    for seed in slow_seeds() {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).with_other_threads().run(requests::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
@@ -96,7 +105,7 @@ fn messages_as_requests() {
 #[test]
 fn collectives_as_requests() {
     everywhere(quiet, started::all);
-    for seed in 0..if full() { 20 } else { 2 } {
+    for seed in slow_seeds() {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).run(started::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));
@@ -109,7 +118,7 @@ fn collectives_beside_their_ranks() {
     let seeds = if full() {
         0..20
     } else if cfg!(sanitizer) {
-        1..3
+        1..2
     } else {
         0..4
     };
@@ -162,7 +171,7 @@ fn persistent_calls() {
 
 #[test]
 fn messages_that_overtake_each_other() {
-    for seed in 0..if full() { 20 } else { 2 } {
+    for seed in slow_seeds() {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).with_other_threads().run(messages::all);
         ran.results().unwrap_or_else(|error| panic!("seed {seed}, {shape:?}: {error}"));

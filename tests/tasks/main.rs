@@ -15,6 +15,7 @@ mod endings;
 mod failing;
 mod graphs;
 mod many;
+mod objects;
 mod programs;
 mod recording;
 mod reducing;

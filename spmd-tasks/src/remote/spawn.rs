@@ -19,7 +19,7 @@ use crate::group::Group;
 use crate::header::{Header, Runnable, has_one_less, needs_one_more};
 use crate::node::{Node, Work};
 use crate::rank::{group_here, serves};
-use crate::scope::enter;
+use crate::scope::enter_group;
 use crate::task::Task;
 use crate::work::Once;
 
@@ -87,7 +87,7 @@ fn serve(service: &Arc<Service>, group: &Arc<Group>, by: (usize, u64), call: (&s
     let run = move || {
         let start = Instant::now();
         let outcome = match known(&name) {
-            Some(run) => carry_out(run, &args),
+            Some(run) => carry_out(run, &args, None),
             None => Err(format!("this rank runs another program, which has no {name}")),
         };
         service.answer(by, outcome, start.elapsed());
@@ -96,10 +96,12 @@ fn serve(service: &Arc<Service>, group: &Arc<Group>, by: (usize, u64), call: (&s
     drop(Task::put(group, (site, Some(about)), Once(run)));
 }
 
-/// Runs a function, and waits for the end of all that it spawns. What came of it, or what went wrong.
-fn carry_out(run: Run, args: &[u8]) -> Result<Vec<u8>, String> {
-    let site = Location::caller();
-    let outcome = enter(group_here(), site, |scope| {
+/// Runs a function, as on this rank of the process, if it is one for a certain rank, and waits for the end
+/// of all that it spawns. What came of it, or what went wrong.
+fn carry_out(run: Run, args: &[u8], rank: Option<usize>) -> Result<Vec<u8>, String> {
+    let (site, around) = (Location::caller(), group_here());
+    let rank = rank.unwrap_or(around.ranks().rank);
+    let outcome = enter_group(Group::within_on(around, rank), site, |scope| {
         let run = || Ok(catch_unwind(AssertUnwindSafe(|| run(args))));
         scope.spawn(run).take()
     });
@@ -168,7 +170,7 @@ where
     let is_here = ranks.one_process || ranks.size == 1 || rank == Some(ranks.rank);
     let service = match ranks.service.lock().clone() {
         _ if is_here => {
-            let run = move || from_bytes(&carry_out(run, &args).map_err(Error::from)?);
+            let run = move || from_bytes(&carry_out(run, &args, rank).map_err(Error::from)?);
             return Task::put(group, (site, about), Once(run));
         }
         Some(service) => service,

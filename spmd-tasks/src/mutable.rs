@@ -1,0 +1,195 @@
+//! Objects that stay on a rank, and that tasks there use.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde::{Deserialize, Serialize};
+use spmd_collectives::{Allreduce, Barrier, Broadcast};
+use spmd_core::{Ctx, Error, Max, Result};
+
+use crate::channel::{Receiver, Sender, channel_of};
+use crate::rank::{group_here, group_of};
+
+/// An object that lives on one rank, made by [`Tasks::mutable`](crate::Tasks::mutable), and used by what
+/// runs there: the rank itself and the tasks that are sent to it (Dagger's `@mutable`). This is its name,
+/// which may be copied, captured, and given to functions of other ranks.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Mutable<T> {
+    rank: usize,
+    number: u64,
+    #[serde(skip)]
+    of: PhantomData<fn() -> T>,
+}
+
+/// An object of each rank, made by [`Tasks::shard`](crate::Tasks::shard): whoever uses it gets that of the
+/// rank that it runs on (Dagger's `@shard`). This is its name, as [`Mutable`] is one.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Shard<T> {
+    number: u64,
+    #[serde(skip)]
+    of: PhantomData<fn() -> T>,
+}
+
+/// What is there: the value, when nobody has it.
+struct Object<T> {
+    out: Receiver<Box<T>>,
+    back: Sender<Box<T>>,
+}
+
+/// A value that goes back when this ends.
+struct Lent<'a, T: Send> {
+    value: Option<Box<T>>,
+    back: &'a Sender<Box<T>>,
+}
+
+impl<T: Send> Drop for Lent<'_, T> {
+    fn drop(&mut self) {
+        // There is room for it: it was there, and nobody else puts one back.
+        let _ = self.value.take().map(|value| self.back.send(value));
+    }
+}
+
+impl<T: Send + 'static> Mutable<T> {
+    /// The rank on which it lives.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Uses it, on its rank: waits until nobody else does; a task is suspended meanwhile. It is used by one at
+    /// a time, in any order, and stays as it is if `f` panics.
+    ///
+    /// Errors: this runs on another rank, or where no rank is; the object's block is over; the rank has
+    /// failed, or waits in a cycle, as one does that uses the object within `f` again.
+    #[track_caller]
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R> {
+        let site = Location::caller();
+        use_object(site, self.number, f, |here| match here == self.rank {
+            true => Ok(()),
+            false => Err(format!(
+                "the object lives on rank {}, and this runs on rank {here}: send a task there \
+                 (`spawn_on`)",
+                self.rank
+            )),
+        })
+    }
+}
+
+impl<T: Send + 'static> Shard<T> {
+    /// Uses that of the rank that this runs on: as [`Mutable::with`].
+    ///
+    /// Errors: as those of that, but that every rank has one.
+    #[track_caller]
+    pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R> {
+        use_object(Location::caller(), self.number, f, |_| Ok(()))
+    }
+}
+
+/// Uses the object of this number of the rank that this runs on, if `may` allows it there.
+fn use_object<T: Send + 'static, R>(
+    site: &'static Location<'static>,
+    number: u64,
+    f: impl FnOnce(&mut T) -> R,
+    may: impl FnOnce(usize) -> Result<(), String>,
+) -> Result<R> {
+    let group = group_here();
+    let refused = |why: &str| Error::argument(format!("with at {site}: {why}"));
+    if let Some(why) = group.refusal() {
+        return Err(refused(&why.to_string()));
+    }
+    let here = group.ranks().rank;
+    may(here).map_err(|why| refused(&why))?;
+    let found = group.pool.objects.get((here, number));
+    let found = found.ok_or_else(|| refused("there is no such object, or its block is over"))?;
+    let object = found.downcast::<Object<T>>().map_err(|_| refused("it has another type"))?;
+    let value = object.out.recv_at(site)?;
+    let mut lent = Lent { value, back: &object.back };
+    let value = lent.value.as_mut().ok_or_else(|| refused("it is gone"))?;
+    Ok(f(value))
+}
+
+/// [`Tasks::mutable`](crate::Tasks::mutable) of this rank.
+#[track_caller]
+pub(crate) fn make_mutable<T: Send + 'static>(
+    ctx: &Ctx,
+    rank: usize,
+    make: impl FnOnce() -> T,
+    site: &'static Location<'static>,
+) -> Result<Mutable<T>> {
+    let number = next_number(ctx)?;
+    let owner = ctx.rank() == rank;
+    if owner {
+        insert(ctx, number, make(), site)?;
+    }
+    // Nobody has its name before it is there.
+    ctx.broadcast_value(owner.then_some(number), rank)?;
+    Ok(Mutable { rank, number, of: PhantomData })
+}
+
+/// [`Tasks::shard`](crate::Tasks::shard) of this rank.
+#[track_caller]
+pub(crate) fn make_shard<T: Send + 'static>(
+    ctx: &Ctx,
+    make: impl FnOnce() -> T,
+    site: &'static Location<'static>,
+) -> Result<Shard<T>> {
+    let number = next_number(ctx)?;
+    insert(ctx, number, make(), site)?;
+    ctx.barrier()?;
+    Ok(Shard { number, of: PhantomData })
+}
+
+/// A number that no object has on any rank.
+#[track_caller]
+fn next_number(ctx: &Ctx) -> Result<u64> {
+    let made = &group_of(ctx.internals()).ranks().objects;
+    let number = ctx.allreduce_value(made.load(Relaxed), Max)?;
+    made.store(number + 1, Relaxed);
+    Ok(number)
+}
+
+fn insert<T: Send + 'static>(
+    ctx: &Ctx,
+    number: u64,
+    value: T,
+    site: &'static Location<'static>,
+) -> Result<()> {
+    let (back, out) = channel_of("the object", 1, site);
+    back.send(Box::new(value))?;
+    let place = (ctx.rank(), number);
+    group_of(ctx.internals()).pool.objects.insert(place, Arc::new(Object { out, back }));
+    Ok(())
+}
+
+impl<T> Clone for Mutable<T> {
+    fn clone(&self) -> Mutable<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Mutable<T> {}
+
+impl<T> fmt::Debug for Mutable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mutable { rank, number, .. } = self;
+        f.debug_struct("Mutable").field("rank", rank).field("number", number).finish()
+    }
+}
+
+impl<T> Clone for Shard<T> {
+    fn clone(&self) -> Shard<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Shard<T> {}
+
+impl<T> fmt::Debug for Shard<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard").field("number", &self.number).finish()
+    }
+}
