@@ -148,7 +148,9 @@ pub(crate) fn make_shard<T: Send + 'static>(
 fn next_number(ctx: &Ctx) -> Result<u64> {
     let made = &group_of(ctx.internals()).ranks().objects;
     let number = ctx.allreduce_value(made.load(Relaxed), Max)?;
-    made.store(number + 1, Relaxed);
+    // Others say it.
+    let next = number.checked_add(1).ok_or("another rank counts more objects than there can be")?;
+    made.store(next, Relaxed);
     Ok(number)
 }
 

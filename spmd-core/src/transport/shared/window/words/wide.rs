@@ -119,3 +119,36 @@ mod none {
 
     pub(in super::super) unsafe fn write(_: *const u8, _: *mut u8, _: usize) {}
 }
+
+#[cfg(all(test, target_arch = "x86_64", not(miri), not(loom)))]
+mod tests {
+    use super::super::{WordSize, read, write};
+
+    /// Pieces that are copied word by word, by lines, and as the processor does, from places of any
+    /// alignment, with a rest on both sides of the lines.
+    #[test]
+    fn every_way_copies_all_and_no_more() {
+        const ALL: usize = 40_000;
+        let mut part = vec![0u64; ALL / 8];
+        let source: Vec<u8> = (0..ALL + 100).map(|at| (at * 7 % 251) as u8).collect();
+        let mut back = vec![0u8; ALL + 100];
+        for bytes in [0, 8, 248, 256, 4096, 8184, 8192, 8256, 8264, 16_384, 30_000 / 8 * 8] {
+            for (at, shift) in [(0, 0), (8, 1), (24, 13), (64, 64), (1000, 3)] {
+                part.fill(!0);
+                back.fill(255);
+                let place = part.as_mut_ptr().cast::<u8>();
+                // SAFETY: the piece lies in the vector, which nobody else uses, at a whole number of
+                // words; source and target are long enough, and apart from it.
+                unsafe {
+                    write(source.as_ptr().add(shift), place.add(at), bytes, WordSize::of(8));
+                    read(place.add(at), back.as_mut_ptr().add(shift), bytes, WordSize::of(8));
+                }
+                let (before, rest) = back.split_at(shift);
+                assert_eq!(rest[..bytes], source[shift..shift + bytes], "{bytes} at {at}");
+                assert!(before.iter().chain(&rest[bytes..]).all(|byte| *byte == 255));
+                let outside = part[..at / 8].iter().chain(&part[(at + bytes) / 8..]);
+                assert!(outside.copied().all(|word| word == !0), "{bytes} at {at}");
+            }
+        }
+    }
+}
