@@ -210,7 +210,7 @@ fn survivors_among_very_many() {
 /// Half of all fail; the others go on without them.
 #[test]
 fn half_of_very_many_fail() {
-    const RANKS: usize = 40_000;
+    const RANKS: usize = 20_000;
     if !in_a_process_of_its_own("half_of_very_many_fail") {
         return;
     }
@@ -238,7 +238,7 @@ fn half_of_very_many_fail() {
 /// Of data that are too large for areas each rank would have a few bytes to fold of all others.
 #[test]
 fn large_reductions_of_very_many() {
-    const RANKS: usize = 20_000;
+    const RANKS: usize = 8_000;
     if !in_a_process_of_its_own("large_reductions_of_very_many") {
         return;
     }

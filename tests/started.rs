@@ -93,7 +93,7 @@ fn every_collective() -> Result<()> {
 #[test]
 fn persistent_calls() -> Result<()> {
     let (test, all) = ("persistent_calls", spmd_conformance::persistent::all);
-    everywhere(test, World::default(), &RANKS, all)?;
+    everywhere(test, World::default(), &[1, 2, 5], all)?;
     let delayed = World { segment: Some(256), chaos: Some(3), ..World::default() };
     everywhere(test, delayed, &[3], all)
 }
@@ -101,7 +101,7 @@ fn persistent_calls() -> Result<()> {
 #[test]
 fn three_calls_end_in_another_order() -> Result<()> {
     let test = "three_calls_end_in_another_order";
-    everywhere(test, World::default(), &RANKS, |ctx| in_another_order(ctx, LARGE))?;
+    everywhere(test, World::default(), &[1, 3], |ctx| in_another_order(ctx, LARGE))?;
     let small = World { segment: Some(256), ..World::default() };
     everywhere(test, small, &RANKS, |ctx| {
         [0, 1, 5, 600, 3000].into_iter().try_for_each(|count| in_another_order(ctx, count))

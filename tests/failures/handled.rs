@@ -107,7 +107,7 @@ fn shrinking_after_each() {
 #[test]
 fn blocks_that_fail() {
     for place in PLACES {
-        for turn in 0..MANY / 10 {
+        for turn in 0..MANY / 20 {
             let result = place(Spmd::new(4)).run(|ctx| {
                 match turn % 4 {
                     0 if ctx.rank() == turn / 4 % 4 => return Err("deliberate".into()),

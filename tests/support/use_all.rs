@@ -7,7 +7,7 @@ use spmd::prelude::*;
 pub fn use_all(comm: &Comm) -> Result<()> {
     let (me, n) = (comm.rank(), comm.size());
     let (right, left) = ((me + 1) % n, (me + n - 1) % n);
-    for len in [1, 1000, 60_000] {
+    for len in [1, 1000, 20_000] {
         comm.barrier()?;
         let mut sum = vec![me as u64; len];
         comm.allreduce_in_place(&mut sum, Sum)?;

@@ -36,6 +36,7 @@ pub(crate) fn build() -> Option<Command> {
     libraries(false);
     let mpi = open_mpi().filter(|_| has_libclang())?;
     let mut build = cargo(&["test", "--no-run"]);
+    tools::unoptimised(&mut build);
     build.args(options(is_full()));
     mpi.prepare(&mut build);
     Some(build)
@@ -105,6 +106,7 @@ impl OpenMpi {
     /// Cargo with the feature.
     fn build(&self, arguments: &[&str], last: &[&str]) -> Command {
         let mut command = cargo(arguments);
+        tools::unoptimised(&mut command);
         command.args(["--features", "mpi"]).args(last);
         self.prepare(&mut command);
         command
@@ -116,6 +118,7 @@ impl OpenMpi {
         if runner::has_nextest() {
             let mut tests = cargo(&["nextest", "run", "--no-fail-fast"]);
             tests.args(["--success-output", "immediate"]).args(options);
+            tools::unoptimised(&mut tests);
             if !full {
                 let others = LONG.map(|name| format!("not test({name})")).join(" and ");
                 tests.args(["-E", &others]);

@@ -8,7 +8,7 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command};
 
 /// Members of the workspace that are not published, and so have no archive.
-const NOT_PUBLISHED: [&str; 10] = [
+const NOT_PUBLISHED: [&str; 11] = [
     "xtask",
     "spmd-layers",
     "spmd-surface",
@@ -17,6 +17,7 @@ const NOT_PUBLISHED: [&str; 10] = [
     "spmd-matrix",
     "spmd-forbidden",
     "spmd-examples",
+    "spmd-cholesky",
     "spmd-tests",
     "spmd-benches",
 ];

@@ -114,6 +114,12 @@ fn long() -> &'static [&'static str] {
     if is_full() { &[] } else { &LONG }
 }
 
+/// Those of the loopback fabric that are to be run without a sanitizer: all where [`races`] runs none.
+pub(crate) fn left_to_others() -> Option<&'static [&'static str]> {
+    let runs = tools::host().is_some_and(|host| has_runtime(&host, "tsan"));
+    (runs && !is_full()).then_some(&LONG)
+}
+
 /// Runs the tests of the loopback fabric, and of device buffers, under ThreadSanitizer. The standard
 /// library as it comes is not built for it, so that what it orders by fences is not seen (`tsan.supp`).
 pub(crate) fn races() -> Outcome {
