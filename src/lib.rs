@@ -59,10 +59,11 @@ pub use spmd_collectives::{
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
     ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mode, NoOp, Op, Operation,
-    Persistent, Prod, Progress, RankLocal, Replace, Request, RequestScope, Requests, Result,
-    SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println, spmd,
-    strided, strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some, with_current,
+    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mirror, Mode, NoOp, Op,
+    Operation, Persistent, Prod, Progress, RankLocal, Replace, Request, RequestScope, Requests,
+    Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println,
+    spmd, strided, strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some,
+    with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 #[cfg(feature = "gpu")]

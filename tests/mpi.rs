@@ -214,7 +214,7 @@ fn communicators_held_for_different_times() -> Result<()> {
 
 #[test]
 fn agents() -> Result<()> {
-    let places = [(2, 2, "threads"), (2, 2, "virtual"), (2, 1, "threads")];
+    let places = [(2, 1, "threads"), (2, 2, "virtual"), (2, 2, "threads")];
     everywhere("agents", most(&places), &[], communicators::agents)
 }
 

@@ -33,6 +33,7 @@ mod hash;
 #[doc(hidden)]
 pub mod internal;
 mod locals;
+mod mirror;
 mod mode;
 pub mod op;
 mod panics;
@@ -65,6 +66,7 @@ pub use comm::{
 pub use ctx::{Ctx, with_current};
 pub use element::{DType, Element, Located};
 pub use error::{Error, Result};
+pub use mirror::Mirror;
 pub use mode::Mode;
 pub use op::{
     BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, Max, MaxLoc, Min, MinLoc, NoOp, Op, Operation,

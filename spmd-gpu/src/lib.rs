@@ -48,6 +48,7 @@ mod library;
 mod listed;
 mod local;
 mod memory;
+mod mirror;
 mod nccl;
 mod nvrtc;
 mod peers;

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::choice::Either;
+use crate::placement::Scope;
 use crate::request::Asks;
 use crate::turns::Turn;
 use crate::watch::Watched;
@@ -26,6 +28,12 @@ pub(crate) struct About {
     pub(crate) priority: Priority,
     /// If it asks for more than one worker.
     pub(crate) asks: Option<Arc<Asks>>,
+    /// Where it, and what it spawns, may run.
+    pub(crate) scope: Option<Arc<Scope>>,
+    /// The rank that runs it, if that is not the one that spawns it.
+    pub(crate) rank: Option<usize>,
+    /// If it has code for the host and for GPUs.
+    pub(crate) either: Option<Box<Either>>,
     /// Where it runs, and why there, once that is chosen.
     pub(crate) runs: OnceLock<String>,
     pub(crate) watched: Option<Box<Watched>>,

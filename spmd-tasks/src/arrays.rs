@@ -213,7 +213,7 @@ impl<'d, T: Send + Sync> View<'d> for DataRange<'d, T> {
     fn place(&self, mode: Mode) -> Place<'d> {
         let region = Region { rows: self.range.clone(), columns: 0..1 };
         let how = Use { mode, region };
-        Place { order: self.order, how, fold: None, wrong: self.wrong.clone() }
+        Place { order: self.order, how, fold: None, wrong: self.wrong.clone(), home: None }
     }
 }
 
@@ -244,7 +244,7 @@ impl<T> DataTile<'_, T> {
 impl<'d, T: Send + Sync> View<'d> for DataTile<'d, T> {
     fn place(&self, mode: Mode) -> Place<'d> {
         let how = Use { mode, region: self.region.clone() };
-        Place { order: self.order, how, fold: None, wrong: self.wrong.clone() }
+        Place { order: self.order, how, fold: None, wrong: self.wrong.clone(), home: None }
     }
 }
 

@@ -2,12 +2,16 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use spmd_core::Mirror;
 
 use crate::inner::Act;
 use crate::order::Order;
 use crate::place::{Mode, Place, Use};
+use crate::placed::Placed;
+use crate::processor::Home;
 use crate::region::Region;
 use crate::view::sealed::{Lends, View};
 
@@ -18,6 +22,8 @@ use crate::view::sealed::{Lends, View};
 #[derive(Default)]
 pub struct Data<T> {
     order: Mutex<Order>,
+    /// Where the value is, if on the host or on GPUs.
+    home: Option<Arc<Home>>,
     value: UnsafeCell<T>,
 }
 
@@ -28,7 +34,7 @@ unsafe impl<T: Send + Sync> Sync for Data<T> {}
 impl<T> Data<T> {
     /// Data that tasks may read and write.
     pub const fn new(value: T) -> Data<T> {
-        Data { order: Mutex::new(Order::new()), value: UnsafeCell::new(value) }
+        Data { order: Mutex::new(Order::new()), home: None, value: UnsafeCell::new(value) }
     }
 
     /// The value. No task uses it, as nobody else has the data.
@@ -43,11 +49,22 @@ impl<T> Data<T> {
 
     /// That of a task that uses the value like this.
     pub(crate) fn place<'d>(&'d self, mode: Mode, fold: Act<'d>) -> Place<'d> {
-        Place { order: &self.order, how: Use { mode, region: Region::WHOLE }, fold, wrong: None }
+        let (how, home) = (Use { mode, region: Region::WHOLE }, self.home.clone());
+        Place { order: &self.order, how, fold, wrong: None, home }
     }
 
     pub(crate) fn value(&self) -> *mut T {
         self.value.get()
+    }
+}
+
+impl<H> Data<H> {
+    /// Data that tasks may use on the host and on GPUs, where they have the form `D`: they get a [`Placed`]. It is
+    /// on the host at first, and comes by itself where a task asks for it; tasks of
+    /// [`TaskOptions::host_or_gpu`](crate::TaskOptions::host_or_gpu) run where it is if that is worth it.
+    pub fn placed<D: Mirror<H>>(value: H) -> Data<Placed<H, D>> {
+        let value = Placed::new(value);
+        Data { home: Some(value.home.clone()), ..Data::new(value) }
     }
 }
 

@@ -16,7 +16,10 @@ use crate::graph::Need;
 use crate::group::Group;
 use crate::header::follows;
 use crate::inner::{AnyTask, Making};
+use crate::options::TaskOptions;
 use crate::place::{Before, Mode, Ordered, Place};
+use crate::placing::placed;
+use crate::processor::Home;
 use crate::reduce::Reduce;
 use crate::scope::{ScopedTask, until_over};
 use crate::turns::Turn;
@@ -26,7 +29,7 @@ use crate::view::View;
 /// [`Tasks::datadeps`](crate::Tasks::datadeps).
 pub struct DataDeps<'scope, 'env: 'scope> {
     group: Arc<Group>,
-    /// As in [`Scope`](crate::Scope).
+    /// As in [`TaskScope`](crate::TaskScope).
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
@@ -177,21 +180,62 @@ impl<'scope> DataDeps<'scope, '_> {
     /// Errors, of [`ScopedTask::fetch`]: as of other tasks; some data are named twice, and written; a
     /// part of an array is not there.
     #[track_caller]
-    pub fn spawn<A, F, T>(&'scope self, mut accesses: A, work: F) -> ScopedTask<'scope, T>
+    pub fn spawn<A, F, T>(&'scope self, accesses: A, work: F) -> ScopedTask<'scope, T>
     where
         A: Accesses<'scope, F, T> + 'scope,
         F: Send + 'scope,
         T: Send + 'scope,
         A::Work: 'scope,
     {
-        let site = Location::caller();
+        self.put((Location::caller(), None), accesses, work)
+    }
+
+    /// As [`Tasks::task`](crate::Tasks::task), for a task that uses data.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, Spmd};
+    /// use spmd_tasks::{Data, Priority, Tasks, resource_ids};
+    ///
+    /// Spmd::new(1).resources("gpu=2").run(|ctx| {
+    ///     let used = Data::new(Vec::new());
+    ///     ctx.datadeps(|d| {
+    ///         let task = d.task().name("first").priority(Priority::High).gpu(1);
+    ///         task.spawn((d.write(&used),), |used| Ok(used.extend(resource_ids("gpu"))));
+    ///         Ok(())
+    ///     })?;
+    ///     assert_eq!(used.into_inner(), [0]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    pub fn task(&'scope self) -> TaskOptions<&'scope Self> {
+        TaskOptions::of(self)
+    }
+
+    fn put<A, F, T>(
+        &'scope self,
+        (site, about): (&'static Location<'static>, Option<Box<About>>),
+        mut accesses: A,
+        work: F,
+    ) -> ScopedTask<'scope, T>
+    where
+        A: Accesses<'scope, F, T> + 'scope,
+        F: Send + 'scope,
+        T: Send + 'scope,
+        A::Work: 'scope,
+    {
+        let mut about = placed(&self.group, about);
+        let either = about.as_mut().and_then(|about| about.either.as_mut());
         let mut places = accesses.places();
+        either.into_iter().for_each(|it| it.homes = homes(&places));
         places.sort_by_key(|place| (place.address(), place.how.region.rows.start));
         let refused = refusal(&mut places)
             .map(|why| Error::argument(format!("datadeps at {site}: a task {why}")));
         let making = Making::new(&self.group, site);
         if refused.is_some() || self.group.refusal().is_some() {
-            let task = making.task(None, accesses.work(Vec::new(), refused, work));
+            // It asks for nothing any more.
+            let about = about.map(|about| Box::new(About { asks: None, ..*about }));
+            let task = making.task(about, accesses.work(Vec::new(), refused, work));
             task.is_made(&self.group);
             return ScopedTask::new(task);
         }
@@ -207,8 +251,9 @@ impl<'scope> DataDeps<'scope, '_> {
                 order.before(&place.how, &mut before, &making);
             }
         }
-        let turn = Turn::of(before.queues);
-        let about = turn.map(|turn| Box::new(About { turn: Some(turn), ..About::default() }));
+        if let Some(turn) = Turn::of(before.queues) {
+            about.get_or_insert_default().turn = Some(turn);
+        }
         let task = making.task(about, accesses.work(before.well, None, work));
         // SAFETY: it borrows for `'scope`, and is of the group whose end is waited for before that.
         let shared = unsafe { making.shared(&task) };
@@ -218,8 +263,29 @@ impl<'scope> DataDeps<'scope, '_> {
             }
         }
         drop(orders);
+        task.asks(&self.group, || shared.clone());
         making.done(shared);
         ScopedTask::new(task)
+    }
+}
+
+/// Where the data of a task are that are on the host or on GPUs.
+fn homes(places: &[Place<'_>]) -> Vec<Arc<Home>> {
+    places.iter().filter_map(|place| place.home.clone()).collect()
+}
+
+impl<'scope> TaskOptions<&'scope DataDeps<'scope, '_>> {
+    /// Spawns the task: [`DataDeps::spawn`].
+    #[track_caller]
+    pub fn spawn<A, F, T>(self, accesses: A, work: F) -> ScopedTask<'scope, T>
+    where
+        A: Accesses<'scope, F, T> + 'scope,
+        F: Send + 'scope,
+        T: Send + 'scope,
+        A::Work: 'scope,
+    {
+        let (deps, about) = self.parts();
+        deps.put((Location::caller(), about), accesses, work)
     }
 }
 

@@ -25,10 +25,13 @@ pub(crate) fn give_back(queues: &Arc<Queues>, asks: &Asks) {
 fn begin(queues: &Arc<Queues>, granted: Vec<Waiting>) {
     for Waiting { job, asks, priority, .. } in granted {
         let cpu = asks.request.cpu;
-        let job = Granted { job, asks, queues: queues.clone() }.job();
+        let job = Granted { job, asks: asks.clone(), queues: queues.clone() }.job();
         match cpu {
             0 => queues.drivers.put(job),
-            1 => queues.put_for_all(job, priority),
+            1 => match &asks.request.workers {
+                None => queues.put_for_all(job, priority),
+                Some(workers) => queues.put_pinned(job, workers),
+            },
             _ => queues.put_wide(job, cpu),
         }
     }

@@ -11,11 +11,13 @@ use spmd_core::internal::{Sleeper, task};
 
 use crate::about::{About, Priority};
 use crate::arrivals::Arrivals;
+use crate::choice::Either;
 use crate::failure::Failure;
 use crate::granting;
 use crate::graph::Need;
 use crate::group::{Group, Pending};
 use crate::job::Job;
+use crate::placement::Scope;
 use crate::pool::Queues;
 use crate::request::{Asks, listed};
 use crate::turns::{InTurn, Turn};
@@ -163,7 +165,25 @@ impl Header {
 
     /// What it asks for, if that is more than one worker.
     pub(crate) fn asks(&self) -> Option<&Arc<Asks>> {
-        self.about.as_ref()?.asks.as_ref()
+        let about = self.about.as_ref()?;
+        about.either.as_ref().and_then(|either| either.asks()).or(about.asks.as_ref())
+    }
+
+    /// What there is to choose, if it has code for the host and for GPUs.
+    #[inline]
+    pub(crate) fn either(&self) -> Option<&Either> {
+        self.about.as_ref()?.either.as_deref()
+    }
+
+    /// What others with the same code are known by.
+    pub(crate) fn known_as(&self) -> String {
+        self.name().map_or_else(|| self.site.to_string(), str::to_owned)
+    }
+
+    /// Where it, and what it spawns, may run.
+    #[inline]
+    pub(crate) fn scope(&self) -> Option<&Arc<Scope>> {
+        self.about.as_ref()?.scope.as_ref()
     }
 
     /// Where it runs, and why there, has been chosen.
@@ -361,10 +381,25 @@ impl Header {
 }
 
 /// Has a task carried out that needs no other one any more.
-pub(crate) fn put(pool: &Arc<Queues>, job: Job, priority: Priority, asks: Option<Arc<Asks>>) {
-    match asks {
-        None => pool.put(job, priority),
-        Some(asks) => granting::put(pool, job, asks, priority),
+pub(crate) fn put(pool: &Arc<Queues>, task: &Header, job: Job) {
+    if let Some(either) = task.either() {
+        choose(pool, task, either);
+    }
+    match task.asks().cloned() {
+        None => pool.put(job, task.priority()),
+        Some(asks) => granting::put(pool, job, asks, task.priority()),
+    }
+}
+
+/// Chooses where the task runs.
+#[cold]
+fn choose(pool: &Queues, task: &Header, either: &Either) {
+    let (name, gpus) = (task.known_as(), pool.ledger.units("gpu"));
+    let why = pool.choices.choose(either, &name, (pool.workers(), &gpus));
+    why.into_iter().for_each(|why| task.runs(why));
+    // Ended by somebody who gave it up meanwhile.
+    if task.is_over() {
+        pool.choices.is_over(either, &name);
     }
 }
 
@@ -386,7 +421,7 @@ pub(crate) fn has_one_less(task: Arc<dyn Runnable>) {
     }
 }
 
-/// All is known that the task needs, whose group has this pool and is there, and asks for nothing.
+/// All is known that the task needs, whose group has this pool and is there.
 pub(crate) fn is_made(task: Arc<dyn Runnable>, pool: &Arc<Queues>) {
     let header = task.header();
     if !header.needs_no_other() {
@@ -402,7 +437,7 @@ pub(crate) fn is_made(task: Arc<dyn Runnable>, pool: &Arc<Queues>) {
     // As in `needs_nothing`.
     let state = header.state.fetch_or(0, AcqRel);
     if state & BEGUN == 0 {
-        pool.put(task.job(), Priority::Usual);
+        put(pool, header, task.clone().job());
     } else if state & OVER != 0 {
         header.tell_all();
     }
@@ -422,8 +457,7 @@ pub(crate) fn needs_nothing<R: Runnable + ?Sized>(task: Arc<R>) {
     let is_over = header.state.fetch_and(!HELD, AcqRel) & OVER != 0;
     match pool {
         Some(pool) => {
-            let (priority, asks) = (header.priority(), header.asks().cloned());
-            put(&pool, task.job(), priority, asks);
+            put(&pool, header, task.clone().job());
         }
         None if is_over => header.tell_all(),
         None => {}

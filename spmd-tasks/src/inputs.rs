@@ -12,6 +12,7 @@ use crate::group::Group;
 use crate::header::{Header, depends};
 use crate::input::Input;
 use crate::node::{Node, Work};
+use crate::placing::placed;
 use crate::task::Task;
 
 /// The tasks that a task needs: a tuple of up to eight `&Task`, or a slice of tasks of one type. `F` is
@@ -40,6 +41,7 @@ pub(crate) fn put_after<I: Inputs<F, T>, F, T: Send + 'static>(
     inputs: I,
     work: F,
 ) -> Task<T> {
+    let about = placed(group, about);
     let task = Arc::new(Node::new(Header::new(group, site, about), inputs.work(work)));
     if group.refusal().is_none() {
         inputs.each(&mut |input| depends(task.clone(), input, Need::Value));
@@ -126,6 +128,23 @@ where
 
     fn work(&self, work: F) -> Self::Work {
         After { inputs: self.iter().map(Task::input).collect(), work }
+    }
+
+    fn each(&self, see: &mut dyn FnMut(&Header)) {
+        self.iter().for_each(|task| see(task.header()));
+    }
+}
+
+impl<A, F, T> sealed::Sealed<F, T> for &[&Task<A>]
+where
+    A: Send + Sync + 'static,
+    F: for<'a> FnOnce(&'a [&'a A]) -> Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    type Work = After<Box<[Input<A>]>, F>;
+
+    fn work(&self, work: F) -> Self::Work {
+        After { inputs: self.iter().map(|task| task.input()).collect(), work }
     }
 
     fn each(&self, see: &mut dyn FnMut(&Header)) {

@@ -45,6 +45,11 @@ impl Ledger {
         self.0.lock().stock.lacks(request)
     }
 
+    /// The units that a resource has, lowest first.
+    pub(crate) fn units(&self, name: &str) -> Vec<u32> {
+        self.0.lock().stock.units(name)
+    }
+
     /// A job asks for something. Gives those that have what they ask for now.
     pub(crate) fn asks(&self, job: Job, asks: Arc<Asks>, priority: Priority) -> Vec<Waiting> {
         let mut state = self.0.lock();

@@ -26,6 +26,7 @@ mod accesses;
 mod arrays;
 mod arrivals;
 mod channel;
+mod choice;
 mod data;
 mod datadeps;
 mod drivers;
@@ -47,7 +48,11 @@ mod objects;
 mod options;
 mod order;
 mod place;
+mod placed;
+mod placement;
+mod placing;
 mod pool;
+mod processor;
 mod rank;
 mod reduce;
 mod region;
@@ -59,6 +64,7 @@ mod sequence;
 mod spawn;
 mod spawn_here;
 mod stock;
+mod stream;
 mod task;
 mod turns;
 mod view;
@@ -78,15 +84,20 @@ pub use graph::TaskGraph;
 pub use inputs::Inputs;
 pub use join::join;
 pub use mutable::{Mutable, Shard};
-pub use options::{OfRank, RetriedTask, TaskOptions, resource_ids};
+pub use options::{OfRank, RetriedTask, TaskOptions, processor_here, resource_ids};
+pub use placed::Placed;
+pub use placement::Scope;
+pub use processor::Processor;
 pub use reduce::Reduce;
 pub use remote::function::RemoteFn;
-pub use scope::{Scope, ScopedTask};
+pub use scope::{ScopedTask, TaskScope};
 pub use sequence::Sequence;
 pub use spawn::Tasks;
 pub use spawn_here::{
-    datadeps, is_cancelled, scope, spawn, spawn_after, spawn_any, spawn_on, spawn_sequential, task,
+    datadeps, is_cancelled, rank_here, scope, spawn, spawn_after, spawn_any, spawn_on,
+    spawn_sequential, task, with_scope,
 };
+pub use stream::{StreamReceiver, StreamSender};
 pub use task::{Completed, Task};
 pub use view::View;
 

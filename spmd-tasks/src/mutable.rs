@@ -26,7 +26,7 @@ pub struct Mutable<T> {
 }
 
 /// An object of each rank, made by [`Tasks::shard`](crate::Tasks::shard): whoever uses it gets that of the
-/// rank that it runs on (Dagger's `@shard`). This is its name, as [`Mutable`] is one.
+/// rank, or worker, that it runs on (Dagger's `@shard`). This is its name, as [`Mutable`] is one.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Shard<T> {
@@ -40,6 +40,9 @@ struct Object<T> {
     out: Receiver<Box<T>>,
     back: Sender<Box<T>>,
 }
+
+/// An object for each worker of the process, and one for what runs elsewhere on the rank.
+struct PerWorker<T>(Box<[Object<T>]>);
 
 /// A value that goes back when this ends.
 struct Lent<'a, T: Send> {
@@ -105,7 +108,11 @@ fn use_object<T: Send + 'static, R>(
     may(here).map_err(|why| refused(&why))?;
     let found = group.pool.objects.get((here, number));
     let found = found.ok_or_else(|| refused("there is no such object, or its block is over"))?;
-    let object = found.downcast::<Object<T>>().map_err(|_| refused("it has another type"))?;
+    let object = match (found.downcast_ref(), found.downcast_ref::<PerWorker<T>>()) {
+        (Some(object), _) => object,
+        (None, Some(each)) => &each.0[group.pool.worker_here()],
+        (None, None) => return Err(refused("it has another type")),
+    };
     let value = object.out.recv_at(site)?;
     let mut lent = Lent { value, back: &object.back };
     let value = lent.value.as_mut().ok_or_else(|| refused("it is gone"))?;
@@ -143,6 +150,21 @@ pub(crate) fn make_shard<T: Send + 'static>(
     Ok(Shard { number, of: PhantomData })
 }
 
+/// [`Tasks::shard_per_worker`](crate::Tasks::shard_per_worker) of this rank.
+#[track_caller]
+pub(crate) fn make_shard_per_worker<T: Send + 'static>(
+    ctx: &Ctx,
+    mut make: impl FnMut() -> T,
+    site: &'static Location<'static>,
+) -> Result<Shard<T>> {
+    let number = next_number(ctx)?;
+    let pool = &group_of(ctx.internals()).pool;
+    let each = (0..=pool.workers()).map(|_| object(make(), site)).collect::<Result<_>>()?;
+    pool.objects.insert((ctx.rank(), number), Arc::new(PerWorker::<T>(each)));
+    ctx.barrier()?;
+    Ok(Shard { number, of: PhantomData })
+}
+
 /// A number that no object has on any rank.
 #[track_caller]
 fn next_number(ctx: &Ctx) -> Result<u64> {
@@ -160,11 +182,15 @@ fn insert<T: Send + 'static>(
     value: T,
     site: &'static Location<'static>,
 ) -> Result<()> {
+    let object = object(value, site)?;
+    group_of(ctx.internals()).pool.objects.insert((ctx.rank(), number), Arc::new(object));
+    Ok(())
+}
+
+fn object<T: Send>(value: T, site: &'static Location<'static>) -> Result<Object<T>> {
     let (back, out) = channel_of("the object", 1, site);
     back.send(Box::new(value))?;
-    let place = (ctx.rank(), number);
-    group_of(ctx.internals()).pool.objects.insert(place, Arc::new(Object { out, back }));
-    Ok(())
+    Ok(Object { out, back })
 }
 
 impl<T> Clone for Mutable<T> {

@@ -6,10 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use std::time::Instant;
 
 use spmd_core::Error;
 use spmd_core::internal::as_task;
 
+use crate::choice::Either;
 use crate::failure::Failure;
 use crate::granting;
 use crate::group::{Group, Pending};
@@ -92,7 +94,7 @@ impl<W: Work> Node<W> {
         match group.refusal() {
             None => {
                 header.is_queued();
-                put(&group.pool, self.clone().job(), header.priority(), header.asks().cloned());
+                put(&group.pool, header, self.clone().job());
             }
             Some(why) => self.is_refused(why.clone()),
         }
@@ -108,8 +110,12 @@ impl<W: Work> Node<W> {
     /// It is being made. What it asks for may wait for the end of its scope; what nobody has it cannot
     /// get.
     pub(crate) fn asks(&self, group: &Group, itself: impl FnOnce() -> Arc<dyn Runnable>) {
-        let Some(asks) = self.header.asks() else { return };
-        match group.pool.lacks(&asks.request).filter(|_| group.refusal().is_none()) {
+        let why = match self.header.asks() {
+            Some(asks) => group.pool.lacks(&asks.request).filter(|_| group.refusal().is_none()),
+            None if self.header.either().is_some() => None,
+            None => return,
+        };
+        match why {
             Some(why) => self.is_refused(Arc::new(Error::argument(why))),
             None => group.waits(|| itself()),
         }
@@ -129,18 +135,28 @@ impl<W: Work> Node<W> {
 
     /// Carries it out, by the one who has begun it.
     fn carry_out(&self) {
-        let outcome = match self.header.watched() {
-            None => self.outcome_of_work(),
-            Some(watched) => self.watched_outcome(watched),
+        let outcome = match (self.header.watched(), self.header.either()) {
+            (None, None) => self.outcome_of_work(),
+            (watched, either) => self.watched_outcome(watched, either),
         };
         self.ends(outcome);
     }
 
     #[cold]
-    fn watched_outcome(&self, watched: &Watched) -> Result<W::Value, Failure> {
-        let bar = watched.begins(self.header.site(), self.header.name());
+    fn watched_outcome(
+        &self,
+        watched: Option<&Watched>,
+        either: Option<&Either>,
+    ) -> Result<W::Value, Failure> {
+        let bar = watched.and_then(|it| it.begins(self.header.site(), self.header.name()));
+        let start = Instant::now();
         let outcome = self.outcome_of_work();
-        watched.ends(bar, outcome.as_ref().err());
+        // What has failed says nothing of how long it takes.
+        let either = either.filter(|_| outcome.is_ok());
+        either.into_iter().for_each(|either| either.has_run(start.elapsed()));
+        if let Some(watched) = watched {
+            watched.ends(bar, outcome.as_ref().err());
+        }
         outcome
     }
 
@@ -182,6 +198,10 @@ impl<W: Work> Node<W> {
             // Before those that need the task, which may ask for the same.
             // SAFETY: the group counts the task until `ends_one`.
             granting::give_back(&unsafe { header.group() }.pool, asks);
+        }
+        if let Some(either) = header.either() {
+            // SAFETY: as above.
+            unsafe { header.group() }.pool.choices.is_over(either, &header.known_as());
         }
         if let Some(turn) = header.turn() {
             turn.ends(header.failure());

@@ -8,16 +8,18 @@ use spmd_core::Result;
 use spmd_core::internal::{PARTS, parts};
 
 use crate::about::{About, Priority};
+use crate::choice::Either;
 use crate::group::Group;
 use crate::header::Header;
 use crate::inputs::{Inputs, put_after};
+use crate::processor::Processor;
 use crate::rank::group_here;
 use crate::request::{Asks, Request};
 use crate::task::Task;
 use crate::work::{Once, Retried};
 
 /// A task that is about to be spawned. See [`Tasks::task`](crate::Tasks::task), and
-/// [`Scope::task`](crate::Scope::task) for one that borrows: `W` is where it will be.
+/// [`TaskScope::task`](crate::TaskScope::task) for one that borrows: `W` is where it will be.
 ///
 /// It is spawned before its rank ends:
 ///
@@ -32,6 +34,8 @@ pub struct TaskOptions<W> {
     name: Option<Box<str>>,
     priority: Priority,
     request: Request,
+    /// Whether it has code for the host and for GPUs.
+    has_both: bool,
 }
 
 /// A task of the rank: see [`TaskOptions`].
@@ -62,8 +66,8 @@ impl<'r> TaskOptions<OfRank<'r>> {
 
 impl<W> TaskOptions<W> {
     pub(crate) fn of(whose: W) -> TaskOptions<W> {
-        let (name, priority, request) = Default::default();
-        TaskOptions { whose, name, priority, request }
+        let (name, priority, request, has_both) = Default::default();
+        TaskOptions { whose, name, priority, request, has_both }
     }
 
     /// What reports call the task, besides the line that spawns it.
@@ -158,6 +162,59 @@ impl<W> TaskOptions<W> {
         self
     }
 
+    /// The task has code for the host and for a GPU, and asks [`processor_here`] which of it is to run (StarPU's
+    /// codelets). When all is there that it needs, that is chosen where it should be over first: by what waits
+    /// there, what its [`Data::placed`](crate::Data::placed) take to come there, and how long tasks of its
+    /// name have taken there; one that has not been tried is tried. With a GPU it has one for itself, as by
+    /// [`TaskOptions::gpu`]; a process that has none leaves it to the host. [`Task::explain`] says why.
+    ///
+    /// Its code is over when it returns: what it puts into a stream of the device counts for nobody.
+    ///
+    /// ```
+    /// # use spmd_core::{Mirror, Result, Spmd};
+    /// use spmd_tasks::{Data, Processor, Scope, Tasks, processor_here};
+    ///
+    /// # struct DeviceBuffer(Vec<f64>);
+    /// # impl Mirror<Vec<f64>> for DeviceBuffer {
+    /// #     fn to_gpu(host: &Vec<f64>, _: u32) -> Result<DeviceBuffer> {
+    /// #         Ok(DeviceBuffer(host.clone()))
+    /// #     }
+    /// #     fn to_host(&self) -> Result<Vec<f64>> {
+    /// #         Ok(self.0.clone())
+    /// #     }
+    /// #     fn bytes(host: &Vec<f64>) -> usize {
+    /// #         8 * host.len()
+    /// #     }
+    /// # }
+    /// # fn sum_on_device(numbers: &DeviceBuffer) -> Result<f64> {
+    /// #     Ok(numbers.0.iter().sum())
+    /// # }
+    /// Spmd::new(1).resources("gpu=1").run(|ctx| {
+    ///     let numbers = Data::placed::<DeviceBuffer>(vec![0.5; 1000]);
+    ///     ctx.datadeps(|d| {
+    ///         let sum = |numbers: &spmd_tasks::Placed<Vec<f64>, DeviceBuffer>| match processor_here() {
+    ///             Processor::Host => Ok(numbers.host()?.iter().sum::<f64>()),
+    ///             Processor::Gpu(gpu) => sum_on_device(&*numbers.gpu(gpu)?),
+    ///         };
+    ///         let chosen = d.task().name("sum").host_or_gpu().spawn((d.read(&numbers),), sum);
+    ///         assert_eq!(chosen.take()?, 500.0);
+    ///         // As Dagger's `scope=Dagger.scope(cuda_gpu=1)`.
+    ///         let on_gpu = ctx.with_scope(Scope::gpu(0), || {
+    ///             Ok(d.task().name("sum").host_or_gpu().spawn((d.read(&numbers),), sum))
+    ///         })?;
+    ///         assert_eq!(on_gpu.take()?, 500.0);
+    ///         Ok(())
+    ///     })
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    ///
+    /// Errors, of [`Task::fetch`]: its scope has GPUs that the process has not, where it has others.
+    pub fn host_or_gpu(mut self) -> TaskOptions<W> {
+        self.has_both = true;
+        self
+    }
+
     /// Tries the task again, so many times at most, after an error or a panic. The last one counts. It keeps
     /// what it has asked for meanwhile.
     ///
@@ -182,9 +239,18 @@ impl<W> TaskOptions<W> {
 
     /// Where the task will be, and what is said of it.
     pub(crate) fn parts(self) -> (W, Option<Box<About>>) {
-        let asks = (self.request != Request::default()).then(|| Arc::new(Asks::new(self.request)));
-        let about = About { name: self.name, priority: self.priority, asks, ..About::default() };
-        (self.whose, Some(Box::new(about)))
+        let TaskOptions { whose, name, priority, request, has_both } = self;
+        let mut about = About { name, priority, ..About::default() };
+        if has_both {
+            let mut with_gpu = request.clone();
+            if !with_gpu.amounts.iter().any(|(name, _)| **name == *"gpu") {
+                with_gpu.add("gpu", PARTS);
+            }
+            about.either = Some(Box::new(Either::new(Some(request), Some(with_gpu))));
+        } else if request != Request::default() {
+            about.asks = Some(Arc::new(Asks::new(request)));
+        }
+        (whose, Some(Box::new(about)))
     }
 }
 
@@ -245,6 +311,11 @@ impl RetriedTask<OfRank<'_>> {
         let (whose, about, work) = self.parts(work);
         Task::put(&whose.group(), (Location::caller(), about), work)
     }
+}
+
+/// Which code the task that runs here is to run: see [`TaskOptions::host_or_gpu`]. `Host` of all others.
+pub fn processor_here() -> Processor {
+    Header::here().and_then(Header::either).map_or(Processor::Host, Either::processor)
 }
 
 /// The numbers of the units that the task which runs here has been given of a resource, lowest first: none

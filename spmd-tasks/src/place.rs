@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::inner::{Act, AnyTask, Making};
+use crate::processor::Home;
 use crate::region::Region;
 use crate::turns::Queue;
 
@@ -38,6 +39,8 @@ pub struct Place<'d> {
     pub(crate) fold: Act<'d>,
     /// Why it cannot be used like this.
     pub(crate) wrong: Option<String>,
+    /// Where they are, if on the host or on GPUs.
+    pub(crate) home: Option<Arc<Home>>,
 }
 
 impl Place<'_> {

@@ -19,6 +19,7 @@ use spmd_core::internal::{
 };
 
 use crate::about::Priority;
+use crate::choice::Choices;
 use crate::drivers::Drivers;
 use crate::job::{Job, taken};
 use crate::ledger::Ledger;
@@ -31,6 +32,8 @@ pub(crate) struct Queues {
     urgent: Injector<Job>,
     usual: Injector<Job>,
     idle: Injector<Job>,
+    /// What one worker alone may do, by its number.
+    pinned: Box<[Injector<Job>]>,
     /// The workers.
     members: Box<[TaskWorker]>,
     /// What they, and then ranks with threads of their own, have put into queues of their own.
@@ -42,6 +45,8 @@ pub(crate) struct Queues {
     ranks: AtomicUsize,
     /// Jobs that wait for resources.
     pub(crate) ledger: Ledger,
+    /// What is known of tasks that may run on the host and with a GPU.
+    pub(crate) choices: Choices,
     /// Jobs that take no worker, and those that take several.
     pub(crate) drivers: Drivers,
     wide: Wide,
@@ -81,12 +86,14 @@ impl Queues {
             urgent: Injector::new(),
             usual: Injector::new(),
             idle: Injector::new(),
+            pinned: (0..*number).map(|_| Injector::new()).collect(),
             members: (0..*number).map(|_| TaskWorker::default()).collect(),
             own: own.iter().map(Worker::stealer).collect(),
             sleeping: (0..number.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             sleepers: AtomicUsize::new(0),
             ranks: AtomicUsize::new(0),
             ledger: Ledger::new(resources),
+            choices: Choices::default(),
             drivers: Drivers::new(*stack_size, trace.clone()),
             wide: Wide::default(),
             objects: Objects::default(),
@@ -104,12 +111,25 @@ impl Queues {
         let workers = self.members.len();
         let few = (request.cpu > workers)
             .then(|| format!("it asks for {} cpu, and this process has {workers}", request.cpu));
-        few.or_else(|| self.ledger.lacks(request))
+        let scope = || {
+            let of = request.workers.as_ref()?;
+            let wide = (request.cpu != 1).then(|| format!("it takes {} cpu", request.cpu));
+            let none = of.iter().all(|worker| *worker >= workers);
+            let none = none.then(|| format!("this process has {workers}"));
+            Some(format!("its scope is worker {of:?}, and {}", wide.or(none)?))
+        };
+        let never = request.never.clone();
+        never.or(few).or_else(scope).or_else(|| self.ledger.lacks(request))
     }
 
     /// How many workers there are.
     pub(crate) fn workers(&self) -> usize {
         self.members.len()
+    }
+
+    /// The number of the worker that this thread is, or that of workers if it is none.
+    pub(crate) fn worker_here(self: &Arc<Queues>) -> usize {
+        Here::of(self).map_or(usize::MAX, |here| here.number).min(self.members.len())
     }
 
     /// Has a job done.
@@ -128,6 +148,19 @@ impl Queues {
             Priority::Low => self.idle.push(job),
         }
         self.call_one();
+    }
+
+    /// Has a job done by one of these workers, of which one is there: the one with the fewest such jobs.
+    pub(crate) fn put_pinned(&self, job: Job, workers: &[usize]) {
+        let there = workers.iter().filter(|worker| **worker < self.pinned.len());
+        let Some(worker) = there.copied().min_by_key(|worker| self.pinned[*worker].len()) else {
+            return job.fail();
+        };
+        self.pinned[worker].push(job);
+        fence(SeqCst);
+        if self.wakes(worker) {
+            self.members[worker].call();
+        }
     }
 
     /// Has a job done that takes so many workers.
@@ -176,9 +209,10 @@ impl Queues {
     pub(crate) fn may_act(&self) -> bool {
         // A worker says that it is not idle before it takes a job, and that it is after it has found none.
         let works = || self.members.iter().any(|member| !member.is_idle());
-        let found = self.has_any();
+        let has_any = || self.has_any() || self.pinned.iter().any(|queue| !queue.is_empty());
+        let found = has_any();
         fence(SeqCst);
-        found || works() || self.has_any() || self.drivers.may_act()
+        found || works() || has_any() || self.drivers.may_act()
     }
 
     fn has_any(&self) -> bool {
@@ -186,6 +220,11 @@ impl Queues {
         queues.iter().any(|queue| !queue.is_empty())
             || self.own.iter().any(|queue| !queue.is_empty())
             || self.wide.waits()
+    }
+
+    /// Whether this worker has jobs that are for it alone.
+    fn has_pinned(&self, worker: usize) -> bool {
+        self.pinned.get(worker).is_some_and(|queue| !queue.is_empty())
     }
 
     /// Has the workers end once there is nothing more to do.
@@ -200,7 +239,8 @@ impl Queues {
         let any = || {
             let queues = [&self.urgent, &self.usual, &self.idle];
             let common = queues.iter().find_map(|queue| taken(|| queue.steal()));
-            common.or_else(|| self.drivers.pop()).or_else(|| self.wide.pop())
+            let pinned = || self.pinned.iter().find_map(|queue| taken(|| queue.steal()));
+            common.or_else(pinned).or_else(|| self.drivers.pop()).or_else(|| self.wide.pop())
         };
         while let Some(job) = any() {
             job.run();
@@ -372,10 +412,17 @@ impl Here {
         }
         let urgent = if queues.urgent.is_empty() { None } else { taken(|| queues.urgent.steal()) };
         urgent
+            .or_else(|| self.pinned())
             .or_else(|| self.own.pop())
             .or_else(|| taken(|| queues.usual.steal()))
             .or_else(|| self.stolen())
             .or_else(|| taken(|| queues.idle.steal()))
+    }
+
+    /// A job that is for this worker alone.
+    fn pinned(&self) -> Option<Job> {
+        let queue = self.queues.pinned.get(self.number).filter(|queue| !queue.is_empty())?;
+        taken(|| queue.steal())
     }
 
     /// A job that somebody else has put into a queue of its own.
@@ -390,7 +437,7 @@ impl TaskFeed for Here {
     fn has_work(&self) -> bool {
         match self.is_lent.get() {
             true => self.queues.wide.has_turn(),
-            false => self.queues.has_any(),
+            false => self.queues.has_any() || self.queues.has_pinned(self.number),
         }
     }
 

@@ -10,11 +10,16 @@ use spmd_core::internal::PARTS;
 pub(crate) struct Request {
     pub(crate) cpu: usize,
     pub(crate) amounts: Vec<(Box<str>, u64)>,
+    /// The workers of which it needs one, and the GPUs of which those are that it asks for, if not all do.
+    pub(crate) workers: Option<Vec<usize>>,
+    pub(crate) gpus: Option<Vec<u32>>,
+    /// Why it cannot run where it would have to.
+    pub(crate) never: Option<String>,
 }
 
 impl Default for Request {
     fn default() -> Request {
-        Request { cpu: 1, amounts: Vec::new() }
+        Request { cpu: 1, amounts: Vec::new(), workers: None, gpus: None, never: None }
     }
 }
 
@@ -46,6 +51,13 @@ impl fmt::Display for Request {
         for (name, parts) in &self.amounts {
             write!(f, "{before}{} {name}", amount(*parts))?;
             before = ", ";
+            if let Some(gpus) = self.gpus.as_ref().filter(|_| **name == *"gpu") {
+                write!(f, " of {gpus:?}")?;
+            }
+        }
+        if let Some(workers) = &self.workers {
+            let workers: Vec<String> = workers.iter().map(usize::to_string).collect();
+            write!(f, "{before}worker {}", workers.join(" or "))?;
         }
         Ok(())
     }
@@ -86,6 +98,11 @@ impl Asks {
     pub(crate) fn is_near(&self, other: &Asks) {
         let units = other.state.lock().granted.clone();
         self.state.lock().near.extend(units.into_iter().flatten());
+    }
+
+    /// Its data are with this unit.
+    pub(crate) fn would_be_on(&self, name: &str, unit: u32) {
+        self.state.lock().near.push((name.into(), vec![unit]));
     }
 
     /// Whether such a task had this unit.

@@ -13,20 +13,21 @@ use crate::group::Group;
 use crate::header::Header;
 use crate::node::{Node, Valued, Work, unbound};
 use crate::options::{RetriedTask, TaskOptions};
+use crate::placing::placed;
 use crate::task::Handle;
 use crate::work::Once;
 
 /// Where tasks are spawned that borrow: see [`Tasks::scope`](crate::Tasks::scope).
-pub struct Scope<'scope, 'env: 'scope> {
+pub struct TaskScope<'scope, 'env: 'scope> {
     group: Arc<Group>,
     /// As in `std::thread::Scope`: neither lifetime may become another one.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-impl fmt::Debug for Scope<'_, '_> {
+impl fmt::Debug for TaskScope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").finish_non_exhaustive()
+        f.debug_struct("TaskScope").finish_non_exhaustive()
     }
 }
 
@@ -46,7 +47,7 @@ impl<T> fmt::Debug for ScopedTask<'_, T> {
     }
 }
 
-impl<'scope> Scope<'scope, '_> {
+impl<'scope> TaskScope<'scope, '_> {
     /// Spawns a task that is over before the scope is left.
     #[track_caller]
     pub fn spawn<T, F>(&'scope self, work: F) -> ScopedTask<'scope, T>
@@ -85,6 +86,7 @@ impl<'scope> Scope<'scope, '_> {
         (site, about): (&'static Location<'static>, Option<Box<About>>),
         work: W,
     ) -> ScopedTask<'scope, W::Value> {
+        let about = placed(&self.group, about);
         let task = Arc::new(Node::new(Header::new(&self.group, site, about), work));
         // SAFETY: the group forgets it at the end of the scope. Then its work is gone, and its value, which
         // its handle's end, or its own, has freed; where the handle is forgotten, the task is never freed.
@@ -94,8 +96,8 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-impl<'scope> TaskOptions<&'scope Scope<'scope, '_>> {
-    /// Spawns the task: [`Scope::spawn`].
+impl<'scope> TaskOptions<&'scope TaskScope<'scope, '_>> {
+    /// Spawns the task: [`TaskScope::spawn`].
     #[track_caller]
     pub fn spawn<T, F>(self, work: F) -> ScopedTask<'scope, T>
     where
@@ -107,7 +109,7 @@ impl<'scope> TaskOptions<&'scope Scope<'scope, '_>> {
     }
 }
 
-impl<'scope> RetriedTask<&'scope Scope<'scope, '_>> {
+impl<'scope> RetriedTask<&'scope TaskScope<'scope, '_>> {
     /// Spawns the task, which may be carried out several times, one after the other.
     #[track_caller]
     pub fn spawn<T, F>(self, work: F) -> ScopedTask<'scope, T>
@@ -142,6 +144,11 @@ impl<T> ScopedTask<'_, T> {
         self.0.header().is_over()
     }
 
+    /// As [`Task::explain`](crate::Task::explain).
+    pub fn explain(&self) -> String {
+        self.0.header().explained()
+    }
+
     /// As [`Task::cancel`](crate::Task::cancel).
     pub fn cancel(&self) {
         self.0.cancel();
@@ -152,7 +159,7 @@ impl<T> ScopedTask<'_, T> {
 pub(crate) fn enter<'env, R>(
     around: Arc<Group>,
     site: &'static Location<'static>,
-    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    f: impl for<'scope> FnOnce(&'scope TaskScope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
     enter_group(Group::within(around), site, f)
 }
@@ -161,9 +168,9 @@ pub(crate) fn enter<'env, R>(
 pub(crate) fn enter_group<'env, R>(
     group: Arc<Group>,
     site: &'static Location<'static>,
-    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    f: impl for<'scope> FnOnce(&'scope TaskScope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
-    let scope = Scope { group: group.clone(), _scope: PhantomData, _env: PhantomData };
+    let scope = TaskScope { group: group.clone(), _scope: PhantomData, _env: PhantomData };
     until_over(&group, site, || f(&scope))
 }
 

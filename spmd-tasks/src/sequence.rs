@@ -11,6 +11,7 @@ use crate::graph::Need;
 use crate::group::Group;
 use crate::header::{Header, Runnable, follows, is_made};
 use crate::node::Node;
+use crate::placing::placed;
 use crate::task::Task;
 use crate::work::Once;
 
@@ -43,7 +44,8 @@ impl Sequence {
         F: FnOnce() -> Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let task = Arc::new(Node::new(Header::new(group, site, None), Once(work)));
+        let about = placed(group, None);
+        let task = Arc::new(Node::new(Header::new(group, site, about), Once(work)));
         if group.refusal().is_some() {
             task.is_made(group);
             return Task::new(task);
@@ -55,6 +57,7 @@ impl Sequence {
             follows(&erased, before.header(), Need::Order);
         }
         drop(last);
+        task.asks(group, || task.clone());
         group.waits(|| task.clone());
         // Whoever follows is told, also if the scope has given up meanwhile.
         is_made(erased, &group.pool);

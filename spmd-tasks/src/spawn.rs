@@ -9,13 +9,16 @@ use spmd_core::{Ctx, Result};
 use crate::datadeps::{self, DataDeps};
 use crate::graph::TaskGraph;
 use crate::inputs::{Inputs, put_after};
-use crate::mutable::{Mutable, Shard, make_mutable, make_shard};
+use crate::mutable::{Mutable, Shard, make_mutable, make_shard, make_shard_per_worker};
 use crate::options::{OfRank, TaskOptions};
+use crate::placement::Scope;
+use crate::placing::enter_scope;
 use crate::rank::group_of;
 use crate::remote::function::RemoteFn;
 use crate::remote::spawn::put_on;
-use crate::scope::{Scope, enter};
+use crate::scope::{TaskScope, enter};
 use crate::sequence::Sequence;
+use crate::stream::{StreamReceiver, StreamSender, make_stream};
 use crate::task::Task;
 use crate::work::Once;
 
@@ -23,8 +26,8 @@ use crate::work::Once;
 /// ([`spawn`](crate::spawn()), [`spawn_after`](crate::spawn_after), [`task`](crate::task()),
 /// [`scope`](crate::scope())).
 ///
-/// But for [`Tasks::mutable`] and [`Tasks::shard`], they are calls of one rank, in which the others have no part. A task takes with it what it
-/// needs (`move`), and may return anything that is `Send`, or an error. When the rank's closure has
+/// But for [`Tasks::mutable`], [`Tasks::shard`], [`Tasks::shard_per_worker`] and [`Tasks::stream`], they are calls of one rank, in which
+/// the others have no part. A task takes with it what it needs (`move`), and may return anything that is `Send`, or an error. When the rank's closure has
 /// returned, its tasks are still completed; an error or a panic of one that nobody has asked for is
 /// then an error of the rank. If the rank fails, those that have not begun are cancelled.
 ///
@@ -56,7 +59,7 @@ pub trait Tasks {
         T: Send + 'static;
 
     /// Spawns a task that needs the values of others, up to eight in a tuple or any number of one type
-    /// in a slice: it is carried out when they are there. If one of them has none, it fails with that
+    /// in a slice (of tasks, or of references to them): it is carried out when they are there. If one of them has none, it fails with that
     /// one's cause, without being carried out.
     ///
     /// ```
@@ -192,6 +195,40 @@ pub trait Tasks {
         A: Serialize,
         R: DeserializeOwned + Send + 'static;
 
+    /// Runs `f`, in which what is spawned runs in this scope alone, with all that it spawns in turn: on these
+    /// ranks, workers, GPUs ([`Scope`]). A scope within a scope is where both are. Not for other threads that `f`
+    /// starts.
+    ///
+    /// Errors: the scope is empty, by itself or within the one around it; what `f` returns. A task that cannot run
+    /// anywhere in it fails at once, and says why.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, Spmd};
+    /// use spmd_tasks::{Scope, Task, Tasks, remote, resource_ids};
+    ///
+    /// fn rank() -> Result<usize> {
+    ///     Ok(spmd_tasks::rank_here())
+    /// }
+    /// remote!(rank);
+    ///
+    /// # fn main() -> Result<()> {
+    /// Spmd::new(3).resources("gpu=4").run(|ctx| {
+    ///     let ranks = ctx.with_scope(Scope::rank(1) | Scope::rank(2), || {
+    ///         Task::wait_all((0..4).map(|_| ctx.spawn_any(rank, ())).collect())
+    ///     })?;
+    ///     assert!(ranks.iter().all(|rank| [1, 2].contains(rank)));
+    ///     let gpu = ctx.with_scope(Scope::gpu(3), || {
+    ///         ctx.task().gpu(1).spawn(|| Ok(resource_ids("gpu"))).take()
+    ///     })?;
+    ///     assert_eq!(gpu, [3]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    fn with_scope<R>(&self, scope: Scope, f: impl FnOnce() -> Result<R>) -> Result<R>;
+
     /// Makes an object that lives on one rank: `make` runs there alone. All ranks call it, with the same
     /// `rank`, and get its name. The rank itself uses it by [`Mutable::with`], and so do tasks that are sent there
     /// ([`Tasks::spawn_on`]) with the name among their arguments: the object never moves. It ends
@@ -253,6 +290,75 @@ pub trait Tasks {
     #[track_caller]
     fn shard<T: Send + 'static>(&self, make: impl FnOnce() -> T) -> Result<Shard<T>>;
 
+    /// Makes an object for each worker of this rank's process, of which a task uses that of the worker that it
+    /// runs on: scratch memory, a generator of random numbers. One more is for code that runs on none: the rank's
+    /// own, and tasks without a worker. `make` runs here so many times. All ranks call it; otherwise it is as
+    /// [`Tasks::shard`].
+    ///
+    /// Errors: as those of a barrier.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::{Task, Tasks};
+    ///
+    /// spmd(1, |ctx| {
+    ///     let scratch = ctx.shard_per_worker(|| Vec::with_capacity(1000))?;
+    ///     let sum = |i| {
+    ///         ctx.spawn(move || {
+    ///             scratch.with(|numbers| {
+    ///                 numbers.clear();
+    ///                 numbers.extend(0..i);
+    ///                 numbers.iter().sum::<u64>()
+    ///             })
+    ///         })
+    ///     };
+    ///     assert_eq!(Task::wait_all((0..5).map(sum).collect())?, [0, 0, 1, 3, 6]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    fn shard_per_worker<T: Send + 'static>(&self, make: impl FnMut() -> T) -> Result<Shard<T>>;
+
+    /// Makes a stream from one rank to another, for pipelines that go on: as a
+    /// [`channel`](crate::channel()), but between ranks. All ranks call it, with the same ends and depth; the rank
+    /// `from` gets the end where values go in, `to` that where they come out, and the others none. Values travel
+    /// as bytes (serde). `depth` of them are on the way at most, and one more waits at each end: who sends more
+    /// waits until some have been received. When all senders are gone, what is still there is received, and then
+    /// the end: `None`. When all receivers are, sending is an error, once that is known.
+    ///
+    /// Errors: as those of an allreduce and a split; the ranks name different ends; there is no such rank.
+    ///
+    /// ```
+    /// # use spmd_core::{Result, spmd};
+    /// use spmd_tasks::Tasks;
+    ///
+    /// spmd(3, |ctx| {
+    ///     // Each rank is a stage.
+    ///     let (numbers, inbox) = ctx.stream::<u64>(0, 1, 8)?;
+    ///     let (squares, outbox) = ctx.stream::<u64>(1, 2, 8)?;
+    ///     if let Some(numbers) = numbers {
+    ///         (0..100).try_for_each(|x| numbers.send(x))?;
+    ///     }
+    ///     if let (Some(inbox), Some(squares)) = (inbox, squares) {
+    ///         inbox.iter().try_for_each(|x| x.and_then(|x| squares.send(x * x)))?;
+    ///     }
+    ///     if let Some(outbox) = outbox {
+    ///         assert_eq!(outbox.iter().sum::<Result<u64>>()?, 328_350);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), spmd_core::Error>(())
+    /// ```
+    #[track_caller]
+    #[expect(clippy::type_complexity, reason = "an end or none, of each kind")]
+    fn stream<T: Serialize + DeserializeOwned + Send + 'static>(
+        &self,
+        from: usize,
+        to: usize,
+        depth: usize,
+    ) -> Result<(Option<StreamSender<T>>, Option<StreamReceiver<T>>)>;
+
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
     ///
@@ -278,7 +384,7 @@ pub trait Tasks {
     #[track_caller]
     fn scope<'env, R>(
         &self,
-        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+        f: impl for<'scope> FnOnce(&'scope TaskScope<'scope, 'env>) -> Result<R>,
     ) -> Result<R>;
 
     /// Tasks that say which [`Data`](crate::Data) they read and write: they have the effect that they would have one after the
@@ -395,6 +501,11 @@ impl Tasks for Ctx {
     }
 
     #[track_caller]
+    fn with_scope<R>(&self, scope: Scope, f: impl FnOnce() -> Result<R>) -> Result<R> {
+        enter_scope(Location::caller(), scope, f)
+    }
+
+    #[track_caller]
     fn mutable<T: Send + 'static>(
         &self,
         rank: usize,
@@ -409,9 +520,24 @@ impl Tasks for Ctx {
     }
 
     #[track_caller]
+    fn shard_per_worker<T: Send + 'static>(&self, make: impl FnMut() -> T) -> Result<Shard<T>> {
+        make_shard_per_worker(self, make, Location::caller())
+    }
+
+    #[track_caller]
+    fn stream<T: Serialize + DeserializeOwned + Send + 'static>(
+        &self,
+        from: usize,
+        to: usize,
+        depth: usize,
+    ) -> Result<(Option<StreamSender<T>>, Option<StreamReceiver<T>>)> {
+        make_stream(self, (from, to, depth), Location::caller())
+    }
+
+    #[track_caller]
     fn scope<'env, R>(
         &self,
-        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+        f: impl for<'scope> FnOnce(&'scope TaskScope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         enter(group_of(self.internals()).clone(), Location::caller(), f)
     }

@@ -10,10 +10,12 @@ use crate::datadeps::{self, DataDeps};
 use crate::header::Header;
 use crate::inputs::{Inputs, put_after};
 use crate::options::{OfRank, TaskOptions};
+use crate::placement::Scope;
+use crate::placing::enter_scope;
 use crate::rank::group_here;
 use crate::remote::function::RemoteFn;
 use crate::remote::spawn::put_on;
-use crate::scope::{Scope, enter};
+use crate::scope::{TaskScope, enter};
 use crate::sequence::Sequence;
 use crate::task::Task;
 use crate::work::Once;
@@ -90,12 +92,26 @@ pub fn task() -> TaskOptions<OfRank<'static>> {
     TaskOptions::new(None)
 }
 
+/// [`Tasks::with_scope`](crate::Tasks::with_scope), in a task, or in code of a rank that has no `ctx`.
+///
+/// Errors: as [`Tasks::with_scope`](crate::Tasks::with_scope); no rank is here.
+#[track_caller]
+pub fn with_scope<R>(scope: Scope, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    enter_scope(Location::caller(), scope, f)
+}
+
+/// The rank whose code runs here, or for which a task does: of a function that runs for another rank
+/// ([`spawn_on`], [`spawn_any`]) the one that runs it. 0 where no rank is.
+pub fn rank_here() -> usize {
+    group_here().ranks().rank
+}
+
 /// [`Tasks::scope`](crate::Tasks::scope), in a task, or in code of a rank that has no `ctx`.
 ///
 /// Errors: as [`Tasks::scope`](crate::Tasks::scope).
 #[track_caller]
 pub fn scope<'env, R>(
-    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
+    f: impl for<'scope> FnOnce(&'scope TaskScope<'scope, 'env>) -> Result<R>,
 ) -> Result<R> {
     enter(group_here(), Location::caller(), f)
 }

@@ -58,13 +58,27 @@ impl Stock {
                     Some(format!("it asks for {asked} {name}, which has whole units"))
                 }
                 Some(Kept::Units(groups)) => {
+                    let only = only(groups, name, request);
+                    let groups = only.as_ref().unwrap_or(groups);
                     let all: usize = groups.iter().map(|group| group.0.len()).sum();
-                    (parts / PARTS > all as u64)
-                        .then(|| format!("it asks for {asked} {name}, and this process has {all}"))
+                    let of = request.gpus.as_ref().filter(|_| only.is_some());
+                    let of = of.map(|gpus| format!(" of {gpus:?}, its scope")).unwrap_or_default();
+                    (parts / PARTS > all as u64).then(|| {
+                        format!("it asks for {asked} {name}{of}, and this process has {all}")
+                    })
                 }
                 Some(Kept::Amount { .. }) => None,
             }
         })
+    }
+
+    /// The units of a resource, lowest first.
+    pub(crate) fn units(&self, name: &str) -> Vec<u32> {
+        let Some(Kept::Units(groups)) = self.0.get(name) else { return Vec::new() };
+        let mut units: Vec<u32> =
+            groups.iter().flat_map(|group| &group.0).map(|(unit, _)| *unit).collect();
+        units.sort_unstable();
+        units
     }
 
     /// Takes what a task asks for, if all of that is free. Gives the units that it takes.
@@ -76,8 +90,12 @@ impl Stock {
                 Kept::Amount { free, .. } if parts > free => return None,
                 Kept::Amount { .. } => {}
                 Kept::Units(groups) => {
-                    let units = pick(groups, (parts / PARTS) as usize, |unit| prefers(name, unit))?;
-                    taken.push((name.clone(), units));
+                    let (count, prefers) = ((parts / PARTS) as usize, |unit| prefers(name, unit));
+                    let units = match only(groups, name, &asks.request) {
+                        None => pick(groups, count, prefers),
+                        Some(groups) => pick(&groups, count, prefers),
+                    };
+                    taken.push((name.clone(), units?));
                 }
             }
         }
@@ -106,6 +124,15 @@ impl Stock {
             }
         }
     }
+}
+
+/// Those of a resource's units that the request's scope has, if it has not all.
+fn only(groups: &[Group], name: &str, request: &Request) -> Option<Vec<Group>> {
+    let gpus = request.gpus.as_ref().filter(|_| name == "gpu")?;
+    let of_scope = |group: &Group| {
+        Group(group.0.iter().filter(|(unit, _)| gpus.contains(unit)).copied().collect())
+    };
+    Some(groups.iter().map(of_scope).filter(|group| !group.0.is_empty()).collect())
 }
 
 /// So many free units: of one group, if one is large enough, of the one with the most preferred units

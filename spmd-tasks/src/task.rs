@@ -16,6 +16,7 @@ use crate::group::{Group, given_up};
 use crate::header::Header;
 use crate::input::Input;
 use crate::node::{Node, Valued, Work};
+use crate::placing::placed;
 use crate::pool::run_here;
 use crate::rank::{group_here, note_here, watch_here};
 
@@ -59,6 +60,7 @@ impl<'a, T> Handle<'a, T> {
         }
         if task.is_ready()
             && task.asks().is_none()
+            && task.either().is_none()
             && run_here(|| self.task.run())
             && task.is_over()
         {
@@ -165,6 +167,15 @@ impl<T: 'static> Task<T> {
 
     /// Spawns a task that needs no other one.
     pub(crate) fn put<W: Work<Value = T> + 'static>(
+        group: &Arc<Group>,
+        (site, about): (&'static Location<'static>, Option<Box<About>>),
+        work: W,
+    ) -> Task<T> {
+        Task::put_anywhere(group, (site, placed(group, about)), work)
+    }
+
+    /// The same, whatever the scope is here.
+    pub(crate) fn put_anywhere<W: Work<Value = T> + 'static>(
         group: &Arc<Group>,
         (site, about): (&'static Location<'static>, Option<Box<About>>),
         work: W,

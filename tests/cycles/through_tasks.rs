@@ -134,6 +134,22 @@ pub(crate) fn an_object_that_a_task_has() {
     );
 }
 
+/// One rank waits for the end of a stream, that only the other one could end.
+pub(crate) fn a_stream_that_nobody_ends() {
+    mistake(2, |ctx| {
+        let (sender, receiver) = ctx.stream::<u64>(0, 1, 2)?; // <1>
+        if let Some(receiver) = receiver {
+            receiver.iter().try_for_each(|value| value.map(drop))?; // <2>
+        }
+        if let Some(sender) = sender {
+            sender.send(1)?;
+            ctx.recv(&mut [0u8], 1, 0)?; // <3>
+        }
+        Ok(())
+    })
+    .deadlock(&[0, 1], &["rank 0: recv of 1 u8 from rank 1 with tag 0 at <3>", "made at <1>"]);
+}
+
 pub(crate) fn resources_that_a_task_has() {
     let block = || Spmd::new(1).resources("cpu=2;gpu=1");
     for block in [block().threads(), block().virtual_ranks()] {

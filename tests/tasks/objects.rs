@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use spmd::prelude::*;
-use spmd::tasks::{Mutable, Shard, remote, spawn};
+use spmd::tasks::{Mutable, Scope, Shard, remote, spawn};
 
 use crate::support::{World, finish, is_process_rank, spmdrun_self};
 
@@ -184,4 +184,28 @@ fn a_rank_fails_meanwhile() {
     });
     let error = ended.expect_err("a rank fails").to_string();
     assert!(error.contains("no more data"), "{error}");
+}
+
+/// Each worker has its own, and what runs on none has another one.
+#[test]
+fn shards_of_workers() -> Result<()> {
+    let world = World { resources: "cpu=3", ..World::default() };
+    world.everywhere("objects::shards_of_workers", &[1, 2], |ctx| {
+        let mut made = 0;
+        let counts = ctx.shard_per_worker(|| {
+            made += 1;
+            0
+        })?;
+        assert_eq!(made, 4);
+        for number in 0..3 {
+            let seen = ctx.with_scope(Scope::worker(number), || {
+                let count = move || counts.with(|n| std::mem::replace(n, *n + number + 1));
+                Task::wait_all((0..10).map(|_| ctx.spawn(count)).collect())
+            })?;
+            assert_eq!(seen, (0..10).map(|i| i * (number + 1)).collect::<Vec<_>>());
+        }
+        let elsewhere = ctx.task().cpu(0).spawn(move || counts.with(|n| *n));
+        assert_eq!(elsewhere.take()?, 0);
+        ctx.barrier()
+    })
 }

@@ -7,7 +7,7 @@ use crate::steps::Outcome;
 use crate::tools::{self, built, cargo};
 
 /// Name and arguments; small enough for a build without all optimisations.
-const EXAMPLES: [(&str, &[&str]); 21] = [
+const EXAMPLES: [(&str, &[&str]); 22] = [
     ("hello", &[]),
     ("pi", &[]),
     ("digits", &[]),
@@ -22,6 +22,7 @@ const EXAMPLES: [(&str, &[&str]); 21] = [
     ("cholesky", &["200", "32"]),
     ("lu", &["200", "32"]),
     ("tree_sum", &["300", "300"]),
+    ("sum_anywhere", &["8", "1000"]),
     ("prk_stencil", &["10", "1000"]),
     ("prk_transpose", &["10", "2000", "64"]),
     ("prk_p2p", &["10", "1000", "100"]),

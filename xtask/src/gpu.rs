@@ -138,6 +138,7 @@ fn examples(folder: &Path) -> Vec<Command> {
         command
     };
     let (heat, digits) = (["heat_gpu", "96", "40"], ["digits", "--gpu"]);
+    let sums = ["sum_anywhere", "8", "1000"];
     vec![
         build,
         run(&["-n", "3", "--as", "threads"], "1", &heat),
@@ -146,6 +147,8 @@ fn examples(folder: &Path) -> Vec<Command> {
         run(&["-n", "3", "--as", "gpus"], "3", &heat),
         run(&["-n", "3", "--as", "threads"], "1", &digits),
         run(&["-n", "2", "--as", "gpus"], "2", &digits),
+        run(&["-n", "2", "--as", "threads", "--resources", "gpu=2"], "2", &sums),
+        run(&["-n", "2", "--as", "gpus"], "2", &sums),
     ]
 }
 

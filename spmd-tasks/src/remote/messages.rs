@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::placement::Scope;
+
 /// A message from one rank to another.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Message<'a> {
-    /// Run a function of this name, and answer by this number.
-    Run { id: u64, name: &'a str, args: &'a [u8] },
+    /// Run a function of this name, where it may run, and answer by this number.
+    Run { id: u64, name: &'a str, args: &'a [u8], scope: Option<Scope> },
     /// What came of it, after so many nanoseconds: its value's bytes, or why there is none.
     Answer { id: u64, ran: u64, outcome: Result<&'a [u8], &'a str> },
     /// The sender's own tasks are over, and no more come from it. To the first rank.

@@ -14,6 +14,8 @@ use spmd_core::{ANY, Comm, Error, Result};
 
 use super::messages::Message;
 use super::spread::{Offer, Spread};
+use crate::placement::Scope;
+
 /// Messages that wait for the thread that sends: who has more waits until there is room.
 const OUTGOING: usize = 1024;
 
@@ -30,7 +32,7 @@ pub(crate) struct Service {
     unsent: AtomicUsize,
     pending: Mutex<Pending>,
     /// Tasks that any rank may run.
-    spread: Mutex<Spread<OfAny>>,
+    spread: Mutex<Spread<(Limits, OfAny)>>,
     parted: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     serve: Serve,
@@ -63,9 +65,12 @@ pub(crate) struct OfAny {
 /// Messages, with the rank that each is for.
 type Outgoing = (usize, Vec<u8>);
 
-/// What is done with what comes for this rank: by whom and with which number, which function, and its
-/// arguments.
-type Serve = Box<dyn Fn(&Arc<Service>, (usize, u64), (&str, &[u8])) + Send + Sync>;
+/// What is done with what comes for this rank: by whom and with which number, which function, its
+/// arguments, and where it may run.
+type Serve = Box<dyn Fn(&Arc<Service>, (usize, u64), (&str, &[u8]), Limits) + Send + Sync>;
+
+/// Where something may run, if not everywhere.
+pub(crate) type Limits = Option<Arc<Scope>>;
 
 impl Service {
     /// Of a rank that has this communicator for it alone.
@@ -124,6 +129,7 @@ impl Service {
         self: &Arc<Self>,
         to: usize,
         (name, args): (&str, &[u8]),
+        limits: Limits,
         answered: Answered,
     ) {
         let mut pending = self.pending.lock();
@@ -136,8 +142,11 @@ impl Service {
         pending.waiting.insert(id, (to, answered));
         drop(pending);
         match to == self.rank {
-            true => (self.serve)(self, (to, id), (name, args)),
-            false => self.put(to, &Message::Run { id, name, args }),
+            true => (self.serve)(self, (to, id), (name, args), limits),
+            false => {
+                let scope = limits.as_deref().cloned();
+                self.put(to, &Message::Run { id, name, args, scope });
+            }
         }
     }
 
@@ -156,8 +165,14 @@ impl Service {
     }
 
     /// Has a function run by any rank.
-    pub(crate) fn spread(self: &Arc<Self>, (name, args): (&str, Vec<u8>), what: OfAny) {
-        self.spread.lock().push(Offer { name: name.into(), args, what });
+    pub(crate) fn spread(
+        self: &Arc<Self>,
+        (name, args): (&str, Vec<u8>),
+        limits: Limits,
+        what: OfAny,
+    ) {
+        let ranks = limits.as_ref().and_then(|scope| scope.ranks(self.size));
+        self.spread.lock().push(Offer { name: name.into(), args, ranks, what: (limits, what) });
         self.go_on();
     }
 
@@ -165,7 +180,8 @@ impl Service {
     fn go_on(self: &Arc<Self>) {
         loop {
             let next = self.spread.lock().next();
-            let Some((Offer { name, args, what }, asked, why)) = next else { return };
+            let Some((offer, asked, why)) = next else { return };
+            let Offer { name, args, what: (limits, what), .. } = offer;
             (what.told)(why);
             let (service, to) = (self.clone(), asked.rank);
             let answered = move |came: Answer, ran: Duration| {
@@ -173,7 +189,7 @@ impl Service {
                 (what.answered)(came);
                 service.go_on();
             };
-            self.ask(to, (&name, &args), Box::new(answered));
+            self.ask(to, (&name, &args), limits, Box::new(answered));
         }
     }
 
@@ -228,8 +244,9 @@ impl Service {
                 Err(why) => return self.is_over(why),
             };
             match Message::from_bytes(&bytes) {
-                Some(Message::Run { id, name, args }) => {
-                    (self.serve)(self, (status.source(), id), (name, args));
+                Some(Message::Run { id, name, args, scope }) => {
+                    let limits = scope.map(Arc::new);
+                    (self.serve)(self, (status.source(), id), (name, args), limits);
                 }
                 Some(Message::Answer { id, ran, outcome }) => {
                     let outcome = outcome.map(<[u8]>::to_vec);
@@ -275,7 +292,7 @@ impl Service {
         let waiting = std::mem::take(&mut pending.waiting);
         drop(pending);
         let unasked = self.spread.lock().take();
-        unasked.into_iter().for_each(|offer| (offer.what.answered)(Err(why.clone())));
+        unasked.into_iter().for_each(|offer| (offer.what.1.answered)(Err(why.clone())));
         waiting.into_values().for_each(|(_, answered)| answered(Err(why.clone()), Duration::ZERO));
         self.parted.store(true, Release);
         (self.tell)();

@@ -12,12 +12,13 @@ use spmd_core::internal::{RankHook, discard, panic_text};
 use spmd_core::{Ctx, Error, Result};
 
 use super::function::{RemoteFn, Run, from_bytes, known, to_bytes};
-use super::service::{Answer, OfAny, Service};
+use super::service::{Answer, Limits, OfAny, Service};
 use crate::about::About;
 use crate::failure::Failure;
 use crate::group::Group;
 use crate::header::{Header, Runnable, has_one_less, needs_one_more};
 use crate::node::{Node, Work};
+use crate::placing::scope_here;
 use crate::rank::{group_here, serves};
 use crate::scope::enter_group;
 use crate::task::Task;
@@ -68,9 +69,12 @@ fn begin(ctx: &Ctx) -> Result<()> {
         serves(rank, |group| {
             let comm = ctx.dup()?;
             let (mine, told) = (Arc::downgrade(group), Arc::downgrade(group));
-            let serve = move |service: &Arc<Service>, by: (usize, u64), call: (&str, &[u8])| {
-                mine.upgrade().iter().for_each(|group| serve(service, group, by, call));
-            };
+            let serve =
+                move |service: &Arc<Service>, by: (usize, u64), call: (&str, &[u8]), limits| {
+                    if let Some(group) = mine.upgrade() {
+                        serve(service, &group, by, call, limits);
+                    }
+                };
             let tell = move || told.upgrade().iter().for_each(|group| group.sleeper().wake());
             let workers = group.pool.workers();
             Service::start(comm, workers, Box::new(serve), Box::new(tell))
@@ -80,10 +84,16 @@ fn begin(ctx: &Ctx) -> Result<()> {
 }
 
 /// Runs a function for another rank, as a task of this one.
-fn serve(service: &Arc<Service>, group: &Arc<Group>, by: (usize, u64), call: (&str, &[u8])) {
+fn serve(
+    service: &Arc<Service>,
+    group: &Arc<Group>,
+    by: (usize, u64),
+    call: (&str, &[u8]),
+    limits: Limits,
+) {
     let (name, args) = (call.0.to_owned(), call.1.to_vec());
     let service = service.clone();
-    let (site, about) = (Location::caller(), named(&name));
+    let (site, about) = (Location::caller(), named(&name, limits, None));
     let run = move || {
         let start = Instant::now();
         let outcome = match known(&name) {
@@ -115,8 +125,9 @@ fn carry_out(run: Run, args: &[u8], rank: Option<usize>) -> Result<Vec<u8>, Stri
     }
 }
 
-fn named(name: &str) -> Box<About> {
-    Box::new(About { name: Some(name.into()), ..About::default() })
+/// Of a task that runs such a function, within these limits, on this rank if it is another one.
+fn named(name: &str, limits: Limits, rank: Option<usize>) -> Box<About> {
+    Box::new(About { name: Some(name.into()), scope: limits, rank, ..About::default() })
 }
 
 /// What a task does whose function another rank runs: it has the answer when it begins.
@@ -152,8 +163,11 @@ where
     R: DeserializeOwned + Send + 'static,
 {
     let name = type_name::<F>();
-    let about = Some(named(name));
-    let refused = |why: Error| Task::put(group, (site, Some(named(name))), Once(|| Err(why)));
+    let refused = |why: Error| {
+        // It runs nowhere.
+        let about = About { name: Some(name.into()), ..About::default() };
+        Task::put_anywhere(group, (site, Some(Box::new(about))), Once(|| Err(why)))
+    };
     let Some(run) = known(name) else {
         let why = format!("no rank knows the function {name}; write `spmd::tasks::remote!` for it");
         return refused(Error::argument(why));
@@ -167,9 +181,27 @@ where
         let why = format!("spawn_on at {site}: there is no rank {rank} among {}", ranks.size);
         return refused(Error::argument(why));
     }
+    let limits = scope_here();
+    let among = limits.as_ref().and_then(|scope| scope.ranks(ranks.size));
+    if let Some(scope) = limits.as_ref() {
+        let why = match rank {
+            Some(rank) if !scope.has_rank(rank) => Some(format!("spawn_on rank {rank}")),
+            None if among.as_ref().is_some_and(Vec::is_empty) => {
+                Some(format!("spawn_any among {} ranks", ranks.size))
+            }
+            _ => None,
+        };
+        if let Some(what) = why {
+            return refused(Error::argument(format!("{what} at {site}: the scope is {scope}")));
+        }
+    }
     let is_here = ranks.one_process || ranks.size == 1 || rank == Some(ranks.rank);
     let service = match ranks.service.lock().clone() {
         _ if is_here => {
+            // Its own rank, if it may.
+            let first = || among.filter(|among| !among.contains(&ranks.rank))?.first().copied();
+            let rank = rank.or_else(first);
+            let about = Some(named(name, limits, rank));
             let run = move || from_bytes(&carry_out(run, &args, rank).map_err(Error::from)?);
             return Task::put(group, (site, about), Once(run));
         }
@@ -181,7 +213,8 @@ where
     };
     let answer = Arc::<OnceLock<Answer>>::default();
     let work = Remote { answer: answer.clone(), decode: from_bytes::<R> };
-    let task = Arc::new(Node::new(Header::new(group, site, about), work));
+    let about = About { name: Some(name.into()), ..About::default() };
+    let task = Arc::new(Node::new(Header::new(group, site, Some(Box::new(about))), work));
     needs_one_more(&*task);
     group.waits(|| task.clone());
     task.is_made(group);
@@ -194,13 +227,13 @@ where
     match rank {
         Some(rank) => {
             let answered = move |came: Answer, _: Duration| answered(came);
-            service.ask(rank, (name, &args), Box::new(answered));
+            service.ask(rank, (name, &args), limits, Box::new(answered));
         }
         None => {
             let explained = task.clone();
             let told = move |why: String| explained.header().runs(why);
             let of_any = OfAny { answered: Box::new(answered), told: Box::new(told) };
-            service.spread((name, args), of_any);
+            service.spread((name, args), limits, of_any);
         }
     }
     Task::new(task)

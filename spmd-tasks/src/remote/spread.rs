@@ -20,6 +20,8 @@ const BYTE: f64 = 0.5;
 pub(crate) struct Offer<T> {
     pub(crate) name: String,
     pub(crate) args: Vec<u8>,
+    /// The ranks that may, if not all: there is one.
+    pub(crate) ranks: Option<Vec<usize>>,
     pub(crate) what: T,
 }
 
@@ -30,7 +32,8 @@ pub(crate) struct Spread<T> {
     room: usize,
     /// How many each of them runs, or has been asked to.
     under_way: Vec<usize>,
-    waiting: VecDeque<Offer<T>>,
+    /// By the ranks that may run them: those whose ranks have enough hold up no others.
+    waiting: BTreeMap<Option<Vec<usize>>, VecDeque<Offer<T>>>,
     costs: Costs,
 }
 
@@ -53,38 +56,50 @@ pub(crate) struct Asked {
 impl<T> Spread<T> {
     pub(crate) fn new(me: usize, ranks: usize, workers: usize) -> Spread<T> {
         let costs = Costs { way: WAY, byte: BYTE, runs: BTreeMap::new() };
-        let (under_way, waiting) = (vec![0; ranks], VecDeque::new());
+        let (under_way, waiting) = (vec![0; ranks], BTreeMap::new());
         Spread { me, room: 2 * workers.max(1), under_way, waiting, costs }
     }
 
     pub(crate) fn push(&mut self, offer: Offer<T>) {
-        self.waiting.push_back(offer);
+        self.waiting.entry(offer.ranks.clone()).or_default().push_back(offer);
     }
 
     /// All that wait.
-    pub(crate) fn take(&mut self) -> VecDeque<Offer<T>> {
-        std::mem::take(&mut self.waiting)
+    pub(crate) fn take(&mut self) -> Vec<Offer<T>> {
+        std::mem::take(&mut self.waiting).into_values().flatten().collect()
     }
 
     /// The next one with the rank that runs it, and why that one does; `None` while all have enough.
     pub(crate) fn next(&mut self) -> Option<(Offer<T>, Asked, String)> {
-        let first = self.waiting.front()?;
-        let (rank, why) = self.choose(&first.name, first.args.len())?;
-        let offer = self.waiting.pop_front()?;
+        let (ranks, (rank, why)) = self.waiting.iter().find_map(|(ranks, offers)| {
+            let first = offers.front()?;
+            Some((ranks, self.choose(&first.name, first.args.len(), ranks.as_deref())?))
+        })?;
+        let ranks = ranks.clone();
+        let offers = self.waiting.get_mut(&ranks)?;
+        let offer = offers.pop_front()?;
+        if offers.is_empty() {
+            self.waiting.remove(&ranks);
+        }
         self.under_way[rank] += 1;
         let (name, bytes, at) = (offer.name.clone(), offer.args.len(), Instant::now());
         Some((offer, Asked { rank, name, bytes, at }, why))
     }
 
-    fn choose(&self, name: &str, bytes: usize) -> Option<(usize, String)> {
+    fn choose(&self, name: &str, bytes: usize, among: Option<&[usize]>) -> Option<(usize, String)> {
         let (me, room) = (self.me, self.room);
         let mine = self.under_way[me];
         // The one with the least, and this one among equals.
-        let ranks = 0..self.under_way.len();
-        let least = ranks.min_by_key(|rank| (self.under_way[*rank], *rank != me))?;
+        let load = |rank: &usize| (self.under_way[*rank], *rank != me);
+        let least = match among {
+            None => (0..self.under_way.len()).min_by_key(load)?,
+            Some(among) => among.iter().copied().min_by_key(load)?,
+        };
         let fewest = self.under_way[least];
         let moves = Duration::from_nanos(self.costs.moves(bytes) as u64);
+        let may_stay = among.is_none_or(|among| among.contains(&me));
         let worth = self.costs.runs.get(name).is_none_or(|runs| *runs > self.costs.moves(bytes));
+        let worth = worth || !may_stay;
         if least != me && fewest < room && worth {
             let runs = match self.costs.runs.get(name) {
                 Some(runs) => format!("runs for {:?}", Duration::from_nanos(*runs as u64)),
@@ -103,7 +118,7 @@ impl<T> Spread<T> {
                  than {name} runs"
             ),
         };
-        (mine < room).then_some((me, why))
+        (may_stay && mine < room).then_some((me, why))
     }
 
     /// A rank has answered, after it has run what was asked for so long.
@@ -139,7 +154,7 @@ mod tests {
     use super::*;
 
     fn offer(name: &str, bytes: usize) -> Offer<()> {
-        Offer { name: name.into(), args: vec![0; bytes], what: () }
+        Offer { name: name.into(), args: vec![0; bytes], ranks: None, what: () }
     }
 
     #[test]
@@ -154,6 +169,23 @@ mod tests {
         assert_eq!(spread.next().map(|it| it.1.rank), Some(asked[2].rank));
         assert!(spread.next().is_none());
         assert_eq!(spread.take().len(), 7);
+    }
+
+    #[test]
+    fn some_ranks_alone() {
+        let mut spread = Spread::new(0, 3, 1);
+        let of = |ranks: &[usize]| Offer { ranks: Some(ranks.to_vec()), ..offer("f", 8) };
+        (0..5).for_each(|_| spread.push(of(&[1])));
+        (0..3).for_each(|_| spread.push(of(&[0, 2])));
+        let mut asked: Vec<usize> =
+            std::iter::from_fn(|| spread.next()).map(|it| it.1.rank).collect();
+        asked.sort_unstable();
+        assert_eq!(asked, [0, 0, 1, 1, 2], "rank 1 has enough, and holds up nobody");
+        // Also what is not worth its way goes where it must.
+        let mut spread = Spread::new(0, 2, 1);
+        spread.costs.runs.insert("f".into(), 1.0);
+        spread.push(Offer { ranks: Some(vec![1]), ..offer("f", 1 << 20) });
+        assert_eq!(spread.next().map(|it| it.1.rank), Some(1));
     }
 
     #[test]

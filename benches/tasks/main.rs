@@ -4,17 +4,25 @@
 //! METG(50 %) is that of Task Bench (Slaughter et al., SC20): the length of a task at which half of the
 //! time of all workers goes into tasks, in grids of tasks each of which needs some of the row before.
 
+mod across;
+mod graphs;
+
 use std::hint::black_box;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use spmd::prelude::*;
 use spmd::tasks::{join, spawn};
 
+use graphs::{GRAPHS, Graph, STEPS, WIDTHS, metg, work};
+
 const MANY: usize = 100_000;
 const ROUNDS: usize = 11;
-const STEPS: usize = 1000;
 
 fn main() -> Result<()> {
+    if std::env::var_os("SPMD_RANK").is_some() {
+        return spmd::run(across::run);
+    }
     spmd(1, |ctx| {
         println!("medians of {ROUNDS} rounds, each of which measures both in turn");
         beside_rayon("spawn and fetch of 100,000 empty tasks", || all_at_once(ctx), rayon_scope)?;
@@ -26,14 +34,14 @@ fn main() -> Result<()> {
             || rayon_fibonacci(20),
         )?;
         for graph in GRAPHS {
-            for width in [2, 8, 64] {
-                let metg = metg(ctx, &graph, width)?;
+            for width in WIDTHS {
+                let metg = metg_alone(ctx, &graph, width)?;
                 println!("METG of {:<16} {width:2} wide: {:6.2} µs", graph.name, metg * 1e6);
             }
         }
         Ok(())
-    })
-    .map(drop)
+    })?;
+    as_processes()
 }
 
 fn beside_rayon(
@@ -117,50 +125,6 @@ fn rayon_fibonacci(whole: u64) -> Result<()> {
     Ok(())
 }
 
-/// Which tasks of the row before the one in place `at` of a row needs.
-struct Graph {
-    name: &'static str,
-    needs: fn(step: usize, at: usize, width: usize) -> Vec<usize>,
-}
-
-const GRAPHS: [Graph; 5] = [
-    Graph { name: "trivial", needs: |_, _, _| Vec::new() },
-    Graph {
-        name: "stencil_1d",
-        needs: |_, at, width| (at.saturating_sub(1)..=(at + 1).min(width - 1)).collect(),
-    },
-    Graph {
-        name: "fft",
-        needs: |step, at, width| {
-            let stride = 1 << ((step - 1) % width.ilog2().max(1) as usize);
-            let places = [at.checked_sub(stride), Some(at), Some(at + stride)];
-            places.into_iter().flatten().filter(|place| *place < width).collect()
-        },
-    },
-    Graph { name: "tree", needs: |_, at, _| vec![at / 2] },
-    Graph {
-        name: "random_nearest",
-        needs: |step, at, width| {
-            let near = at.saturating_sub(1)..=(at + 1).min(width - 1);
-            near.filter(|place| hash(step, at, *place).is_multiple_of(2)).collect()
-        },
-    },
-];
-
-fn hash(step: usize, at: usize, place: usize) -> u64 {
-    let seed = (step << 16 | at << 8 | place) as u64;
-    (seed ^ seed >> 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
-}
-
-/// The work of a task.
-fn work(rounds: u64) {
-    let mut x = black_box(rounds);
-    for _ in 0..rounds {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    }
-    black_box(x);
-}
-
 /// Rows of tasks, each of which looks whether it has got what it needs.
 fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration> {
     let start = Instant::now();
@@ -191,24 +155,23 @@ fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration>
 }
 
 /// The shortest task, in seconds, at which half of the workers' time goes into tasks.
-fn metg(ctx: &Ctx, graph: &Graph, width: usize) -> Result<f64> {
+fn metg_alone(ctx: &Ctx, graph: &Graph, width: usize) -> Result<f64> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(width);
-    let (start, trial) = (Instant::now(), 20_000_000);
-    work(trial);
-    let round = start.elapsed().as_secs_f64() / trial as f64;
-    let (mut rounds, mut shortest) = (40_000u64, f64::NAN);
-    while rounds > 100 {
-        // What comes in between on the machine takes time from some of them.
-        let times = (0..5).map(|_| grid(ctx, graph, width, rounds));
-        let times: Vec<Duration> = times.collect::<Result<_>>()?;
-        let best = times.into_iter().min().expect("there are five").as_secs_f64();
-        let ideal = round * (rounds as usize * width * STEPS) as f64 / cores as f64;
-        if ideal < 0.5 * best {
-            break;
-        }
-        shortest = round * rounds as f64;
-        rounds = rounds * 5 / 6;
-    }
+    let metg = metg(width, cores, |rounds| grid(ctx, graph, width, rounds))?;
     black_box(spawn(|| Ok(())).take()?);
-    Ok(shortest)
+    Ok(metg)
+}
+
+/// Two processes, if the launcher has been built.
+fn as_processes() -> Result<()> {
+    let program = std::env::current_exe().map_err(Error::user)?;
+    // Of `target/release/deps`.
+    let launcher = program.parent().and_then(|deps| Some(deps.parent()?.join("spmdrun")));
+    let Some(launcher) = launcher.filter(|launcher| launcher.exists()) else {
+        println!("METG across processes: `cargo build --release --package spmd-launcher` first");
+        return Ok(());
+    };
+    let mut run = Command::new(launcher);
+    let ended = run.args(["--ranks", "2"]).arg(program).status().map_err(Error::user)?;
+    if ended.success() { Ok(()) } else { Err("the ranks of two processes have failed".into()) }
 }
