@@ -42,7 +42,7 @@ fn main() -> Result<()> {
         ctx.datadeps(|d| {
             let spawn = |i: usize| {
                 let task = d.task().name("sum").host_or_gpu();
-                task.spawn((d.read(&data[i]),), |vector| sum(vector))
+                task.spawn((d.read(&data[i]),), sum)
             };
             if vectors > 0 {
                 let first = ctx.with_scope(Scope::gpu(0), || Ok(spawn(0)))?;

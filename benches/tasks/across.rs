@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use spmd::prelude::*;
 use spmd::tasks::{Sequence, StreamReceiver, StreamSender};
 
-use crate::graphs::{GRAPHS, Graph, STEPS, WIDTHS, metg, work};
+use crate::graphs::{GRAPHS, Graph, STEPS, WIDTHS, metg, round, work};
 
 /// A task of a grid, by step and place.
 type Place = (usize, usize);
@@ -18,8 +18,9 @@ type Row = (usize, Vec<Place>);
 pub(crate) fn run(ctx: &Ctx) -> Result<()> {
     for graph in GRAPHS {
         for width in WIDTHS {
-            // All ranks find the same time, and so take as many steps.
-            let metg = metg(width, ctx.size(), |rounds| {
+            // All ranks find the same times, and so take the same steps.
+            let round = ctx.allreduce_value(round(), Min)?;
+            let metg = metg((width, ctx.size(), round), 400_000, |rounds| {
                 let mine = grid(ctx, &graph, width, rounds)?;
                 ctx.allreduce_value(mine.as_nanos() as u64, Max).map(Duration::from_nanos)
             });
@@ -85,9 +86,10 @@ fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration>
     ctx.barrier()?;
     let start = Instant::now();
     let in_order = Sequence::new();
-    let mut row: Vec<Task<Vec<Place>>> = Vec::new();
+    let mut all: Vec<Task<Vec<Place>>> = Vec::with_capacity(STEPS * mine.len());
     let mut sent = Vec::new();
     for step in 0..STEPS {
+        let row = &all[all.len().saturating_sub(mine.len())..];
         let crosses = |to, from| match step {
             0 => Vec::new(),
             _ => crossing(graph, step, width, (to, from)),
@@ -116,9 +118,10 @@ fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration>
                 Ok(vec![(step, at)])
             })
         };
-        row = mine.clone().map(place).collect();
+        let next: Vec<Task<_>> = mine.clone().map(place).collect();
+        all.extend(next);
     }
-    Task::wait_all(row)?;
+    Task::wait_all(all)?;
     Task::wait_all(sent)?;
     Ok(start.elapsed())
 }

@@ -52,17 +52,21 @@ pub(crate) fn work(rounds: u64) {
     black_box(x);
 }
 
-/// The shortest task, in seconds, of a grid of this width at which half of the time of so many cores goes
-/// into tasks; `grid` makes one of tasks of so many rounds.
-pub(crate) fn metg(
-    width: usize,
-    cores: usize,
-    grid: impl Fn(u64) -> Result<Duration>,
-) -> Result<f64> {
+/// What a round of the work of a task takes, in seconds.
+pub(crate) fn round() -> f64 {
     let (start, trial) = (Instant::now(), 20_000_000);
     work(trial);
-    let round = start.elapsed().as_secs_f64() / trial as f64;
-    let (mut rounds, mut shortest) = (40_000u64, f64::NAN);
+    start.elapsed().as_secs_f64() / trial as f64
+}
+
+/// The shortest task, in seconds, of a grid of this width at which half of the time of so many cores goes
+/// into tasks; `grid` makes one of tasks of so many rounds, of which each takes `round`.
+pub(crate) fn metg(
+    (width, cores, round): (usize, usize, f64),
+    mut rounds: u64,
+    grid: impl Fn(u64) -> Result<Duration>,
+) -> Result<f64> {
+    let mut shortest = f64::NAN;
     while rounds > 100 {
         // What comes in between on the machine takes time from some of them.
         let times = (0..5).map(|_| grid(rounds));

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use spmd::prelude::*;
 use spmd::tasks::{join, spawn};
 
-use graphs::{GRAPHS, Graph, STEPS, WIDTHS, metg, work};
+use graphs::{GRAPHS, Graph, STEPS, WIDTHS, metg, round, work};
 
 const MANY: usize = 100_000;
 const ROUNDS: usize = 11;
 
 fn main() -> Result<()> {
     if std::env::var_os("SPMD_RANK").is_some() {
-        return spmd::run(across::run);
+        return spmd::run(across::run).map(drop);
     }
     spmd(1, |ctx| {
         println!("medians of {ROUNDS} rounds, each of which measures both in turn");
@@ -129,8 +129,10 @@ fn rayon_fibonacci(whole: u64) -> Result<()> {
 fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration> {
     let start = Instant::now();
     type Place = (usize, usize);
-    let mut row: Vec<Task<Place>> = Vec::new();
+    // All are waited for: of the trivial graph the last row may be over first.
+    let mut all: Vec<Task<Place>> = Vec::with_capacity(STEPS * width);
     for step in 0..STEPS {
+        let row = &all[all.len().saturating_sub(width)..];
         let place = |at: usize| {
             let needs = if step == 0 { Vec::new() } else { (graph.needs)(step, at, width) };
             let done = move |seen: &[Place], needs: &[usize]| {
@@ -148,16 +150,17 @@ fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration>
                 }),
             }
         };
-        row = (0..width).map(place).collect();
+        let next: Vec<Task<Place>> = (0..width).map(place).collect();
+        all.extend(next);
     }
-    Task::wait_all(row)?;
+    Task::wait_all(all)?;
     Ok(start.elapsed())
 }
 
 /// The shortest task, in seconds, at which half of the workers' time goes into tasks.
 fn metg_alone(ctx: &Ctx, graph: &Graph, width: usize) -> Result<f64> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(width);
-    let metg = metg(width, cores, |rounds| grid(ctx, graph, width, rounds))?;
+    let metg = metg((width, cores, round()), 40_000, |rounds| grid(ctx, graph, width, rounds))?;
     black_box(spawn(|| Ok(())).take()?);
     Ok(metg)
 }

@@ -97,7 +97,7 @@ pub use spawn_here::{
     datadeps, is_cancelled, rank_here, scope, spawn, spawn_after, spawn_any, spawn_on,
     spawn_sequential, task, with_scope,
 };
-pub use stream::{StreamReceiver, StreamSender};
+pub use stream::{StreamEnds, StreamReceiver, StreamSender};
 pub use task::{Completed, Task};
 pub use view::View;
 

@@ -18,7 +18,7 @@ use crate::remote::function::RemoteFn;
 use crate::remote::spawn::put_on;
 use crate::scope::{TaskScope, enter};
 use crate::sequence::Sequence;
-use crate::stream::{StreamReceiver, StreamSender, make_stream};
+use crate::stream::{StreamEnds, make_stream};
 use crate::task::Task;
 use crate::work::Once;
 
@@ -351,13 +351,12 @@ pub trait Tasks {
     /// # Ok::<(), spmd_core::Error>(())
     /// ```
     #[track_caller]
-    #[expect(clippy::type_complexity, reason = "an end or none, of each kind")]
     fn stream<T: Serialize + DeserializeOwned + Send + 'static>(
         &self,
         from: usize,
         to: usize,
         depth: usize,
-    ) -> Result<(Option<StreamSender<T>>, Option<StreamReceiver<T>>)>;
+    ) -> Result<StreamEnds<T>>;
 
     /// Tasks that borrow: all that `f` spawns in the scope are over when this returns, whatever `f`
     /// does.
@@ -530,7 +529,7 @@ impl Tasks for Ctx {
         from: usize,
         to: usize,
         depth: usize,
-    ) -> Result<(Option<StreamSender<T>>, Option<StreamReceiver<T>>)> {
+    ) -> Result<StreamEnds<T>> {
         make_stream(self, (from, to, depth), Location::caller())
     }
 

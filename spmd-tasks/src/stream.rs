@@ -40,6 +40,9 @@ pub struct StreamReceiver<T> {
     carrier: Option<Arc<Task<()>>>,
 }
 
+/// The ends of a stream that a rank has: where values go in, and where they come out.
+pub type StreamEnds<T> = (Option<StreamSender<T>>, Option<StreamReceiver<T>>);
+
 impl<T: Send> StreamSender<T> {
     /// Sends a value, once there is room for it; a task is suspended meanwhile.
     ///
@@ -89,7 +92,7 @@ pub(crate) fn make_stream<T>(
     ctx: &Ctx,
     (from, to, depth): (usize, usize, usize),
     site: &'static Location<'static>,
-) -> Result<(Option<StreamSender<T>>, Option<StreamReceiver<T>>)>
+) -> Result<StreamEnds<T>>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
 {
