@@ -117,8 +117,9 @@ impl<T> Shared<T> {
         let list = waits(&mut state);
         let before = list.len();
         list.retain(|it| !Arc::ptr_eq(it, &sleeper));
-        // It was woken for something that it has not taken, as it gives up: the next one is.
-        if waited.is_err() && list.len() == before {
+        // It was woken for something that it does not take, as it gives up, or had what it waited for just
+        // before: the next one is.
+        if list.len() == before {
             list.first().into_iter().for_each(|next| next.wake());
         }
         drop(state);

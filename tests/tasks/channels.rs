@@ -55,6 +55,29 @@ fn many_ends() -> Result<()> {
     })
 }
 
+/// Who waits is woken, also if another one was that had its turn already.
+#[test]
+fn nobody_is_forgotten() -> Result<()> {
+    let world = World { resources: "cpu=4", ..World::default() };
+    world.everywhere("channels::nobody_is_forgotten", &[1], |ctx| {
+        for _ in 0..400 {
+            let (sender, receiver) = channel::<usize>(1);
+            let send = |_| {
+                let sender = sender.clone();
+                ctx.spawn(move || (0..2).try_for_each(|value| sender.send(value)))
+            };
+            let senders: Vec<_> = (0..4).map(send).collect();
+            let receive = |_| {
+                let receiver = receiver.clone();
+                ctx.spawn(move || (0..4).try_for_each(|_| receiver.recv().map(drop)))
+            };
+            Task::wait_all((0..2).map(receive).collect())?;
+            Task::wait_all(senders)?;
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn the_other_end_is_gone() -> Result<()> {
     World::default().everywhere("channels::the_other_end_is_gone", &[1], |ctx| {
