@@ -118,53 +118,25 @@ where
     }
 }
 
-impl<A, F, T> sealed::Sealed<F, T> for &[Task<A>]
-where
-    A: Send + Sync + 'static,
-    F: for<'a> FnOnce(&'a [&'a A]) -> Result<T> + Send + 'static,
-    T: Send + 'static,
-{
-    type Work = After<Box<[Input<A>]>, F>;
+macro_rules! slices {
+    ($($slice:ty),*) => {
+        $(impl<A, F, T> sealed::Sealed<F, T> for $slice
+        where
+            A: Send + Sync + 'static,
+            F: for<'a> FnOnce(&'a [&'a A]) -> Result<T> + Send + 'static,
+            T: Send + 'static,
+        {
+            type Work = After<Box<[Input<A>]>, F>;
 
-    fn work(&self, work: F) -> Self::Work {
-        After { inputs: self.iter().map(Task::input).collect(), work }
-    }
+            fn work(&self, work: F) -> Self::Work {
+                After { inputs: self.iter().map(|task| task.input()).collect(), work }
+            }
 
-    fn each(&self, see: &mut dyn FnMut(&Header)) {
-        self.iter().for_each(|task| see(task.header()));
-    }
+            fn each(&self, see: &mut dyn FnMut(&Header)) {
+                self.iter().for_each(|task| see(task.header()));
+            }
+        })*
+    };
 }
 
-impl<A, F, T> sealed::Sealed<F, T> for &[&Task<A>]
-where
-    A: Send + Sync + 'static,
-    F: for<'a> FnOnce(&'a [&'a A]) -> Result<T> + Send + 'static,
-    T: Send + 'static,
-{
-    type Work = After<Box<[Input<A>]>, F>;
-
-    fn work(&self, work: F) -> Self::Work {
-        After { inputs: self.iter().map(|task| task.input()).collect(), work }
-    }
-
-    fn each(&self, see: &mut dyn FnMut(&Header)) {
-        self.iter().for_each(|task| see(task.header()));
-    }
-}
-
-impl<A, F, T> sealed::Sealed<F, T> for &Vec<Task<A>>
-where
-    A: Send + Sync + 'static,
-    F: for<'a> FnOnce(&'a [&'a A]) -> Result<T> + Send + 'static,
-    T: Send + 'static,
-{
-    type Work = After<Box<[Input<A>]>, F>;
-
-    fn work(&self, work: F) -> Self::Work {
-        self.as_slice().work(work)
-    }
-
-    fn each(&self, see: &mut dyn FnMut(&Header)) {
-        sealed::Sealed::<F, T>::each(&self.as_slice(), see);
-    }
-}
+slices!(&[Task<A>], &[&Task<A>], &Vec<Task<A>>);
