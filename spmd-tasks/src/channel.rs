@@ -165,6 +165,26 @@ impl<T: Send> Sender<T> {
     }
 }
 
+impl<T: Send> Sender<T> {
+    /// Waits for room for so many values at least; gives for how many there is, and `None` if all receivers
+    /// are gone.
+    ///
+    /// Errors: the rank has failed, or waits in a cycle.
+    pub(crate) fn room_at(
+        &self,
+        at_least: usize,
+        site: &'static Location<'static>,
+    ) -> Result<Option<usize>> {
+        let depth = self.0.depth;
+        let room = |state: &mut State<T>| {
+            let room = depth.saturating_sub(state.values.len());
+            let gone = state.receivers == 0;
+            (gone || room >= at_least.min(depth)).then_some((!gone).then_some(room))
+        };
+        self.0.wait("of room in", site, |state| &mut state.full, room)
+    }
+}
+
 impl<T: Send> Receiver<T> {
     /// Receives the value that was sent first; `None` if there is none any more, and all senders are gone.
     ///

@@ -305,7 +305,8 @@ impl Header {
             awaiting.extend(told.extract_if(.., follows));
         }
         drop(awaiting);
-        for who in told {
+        // A worker does first what it has put into its queue last: that is to be what was spawned first.
+        for who in told.into_iter().rev() {
             match who {
                 Awaiting::Sleeper(sleeper) => sleeper.wake(),
                 Awaiting::Arrivals(arrivals, number) => arrivals.tell(number),

@@ -42,6 +42,7 @@ mod job;
 mod join;
 mod latch;
 mod ledger;
+mod lock;
 mod mutable;
 mod node;
 mod objects;

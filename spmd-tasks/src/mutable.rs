@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use spmd_collectives::{Allreduce, Barrier, Broadcast};
 use spmd_core::{Ctx, Error, Max, Result};
 
-use crate::channel::{Receiver, Sender, channel_of};
+use crate::lock::Lock;
 use crate::rank::{group_here, group_of};
 
 /// An object that lives on one rank, made by [`Tasks::mutable`](crate::Tasks::mutable), and used by what
@@ -35,27 +35,11 @@ pub struct Shard<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// What is there: the value, when nobody has it.
-struct Object<T> {
-    out: Receiver<Box<T>>,
-    back: Sender<Box<T>>,
-}
+/// What reports call one.
+const OBJECT: &str = "the object";
 
 /// An object for each worker of the process, and one for what runs elsewhere on the rank.
-struct PerWorker<T>(Box<[Object<T>]>);
-
-/// A value that goes back when this ends.
-struct Lent<'a, T: Send> {
-    value: Option<Box<T>>,
-    back: &'a Sender<Box<T>>,
-}
-
-impl<T: Send> Drop for Lent<'_, T> {
-    fn drop(&mut self) {
-        // There is room for it: it was there, and nobody else puts one back.
-        let _ = self.value.take().map(|value| self.back.send(value));
-    }
-}
+struct PerWorker<T>(Box<[Lock<T>]>);
 
 impl<T: Send + 'static> Mutable<T> {
     /// The rank on which it lives.
@@ -113,10 +97,8 @@ fn use_object<T: Send + 'static, R>(
         (None, Some(each)) => &each.0[group.pool.worker_here()],
         (None, None) => return Err(refused("it has another type")),
     };
-    let value = object.out.recv_at(site)?;
-    let mut lent = Lent { value, back: &object.back };
-    let value = lent.value.as_mut().ok_or_else(|| refused("it is gone"))?;
-    Ok(f(value))
+    let mut locked = object.lock_at(site)?;
+    Ok(f(&mut locked))
 }
 
 /// [`Tasks::mutable`](crate::Tasks::mutable) of this rank.
@@ -159,7 +141,8 @@ pub(crate) fn make_shard_per_worker<T: Send + 'static>(
 ) -> Result<Shard<T>> {
     let number = next_number(ctx)?;
     let pool = &group_of(ctx.internals()).pool;
-    let each = (0..=pool.workers()).map(|_| object(make(), site)).collect::<Result<_>>()?;
+    let each =
+        (0..=pool.workers()).map(|_| Lock::new(OBJECT, site, make())).collect::<Result<_>>()?;
     pool.objects.insert((ctx.rank(), number), Arc::new(PerWorker::<T>(each)));
     ctx.barrier()?;
     Ok(Shard { number, of: PhantomData })
@@ -182,15 +165,9 @@ fn insert<T: Send + 'static>(
     value: T,
     site: &'static Location<'static>,
 ) -> Result<()> {
-    let object = object(value, site)?;
+    let object = Lock::new(OBJECT, site, value)?;
     group_of(ctx.internals()).pool.objects.insert((ctx.rank(), number), Arc::new(object));
     Ok(())
-}
-
-fn object<T: Send>(value: T, site: &'static Location<'static>) -> Result<Object<T>> {
-    let (back, out) = channel_of("the object", 1, site);
-    back.send(Box::new(value))?;
-    Ok(Object { out, back })
 }
 
 impl<T> Clone for Mutable<T> {

@@ -323,9 +323,9 @@ pub trait Tasks {
     /// Makes a stream from one rank to another, for pipelines that go on: as a
     /// [`channel`](crate::channel()), but between ranks. All ranks call it, with the same ends and depth; the rank
     /// `from` gets the end where values go in, `to` that where they come out, and the others none. Values travel
-    /// as bytes (serde). `depth` of them are on the way at most, and one more waits at each end: who sends more
-    /// waits until some have been received. When all senders are gone, what is still there is received, and then
-    /// the end: `None`. When all receivers are, sending is an error, once that is known.
+    /// as bytes (serde). `depth` of them at most have been sent and not received: who sends more waits. When all senders
+    /// are gone, what is still there is received, and then the end: `None`. When all receivers are, sending is an
+    /// error, once that is known.
     ///
     /// Errors: as those of an allreduce and a split; the ranks name different ends; there is no such rank.
     ///

@@ -1,7 +1,8 @@
 //! Streams between ranks: channels of which each end is on a rank of its own.
 //!
-//! Each of the two ranks has a task that carries values between the channel of its end and the other rank.
-//! The receiver says how many it has taken, by which the sender knows how many are on the way.
+//! Who sends a value sends a message, while there is room for it at the other end: a task carries it from there to
+//! the channel of who receives, and says how many have been taken. Another task sends the end, when all senders
+//! are gone.
 
 use std::fmt;
 use std::panic::Location;
@@ -14,6 +15,7 @@ use spmd_core::{ANY, Comm, Ctx, Error, Max, Result};
 
 use crate::about::About;
 use crate::channel::{Receiver, Sender, channel_of};
+use crate::lock::Lock;
 use crate::rank::group_of;
 use crate::remote::function::{from_bytes, to_bytes};
 use crate::task::Task;
@@ -23,37 +25,132 @@ use crate::work::Once;
 const VALUE: u32 = 0;
 const END: u32 = 1;
 const BROKEN: u32 = 2;
-/// So many values have been taken; none of them: nobody takes any more.
+/// So many values have been taken; none of them: nobody takes any more; `OVER`: this is the last such message.
 const TAKEN: u32 = 3;
+const OVER: u64 = u64::MAX;
 
 /// Where values go into a stream: see [`Tasks::stream`](crate::Tasks::stream). It may be cloned, and moved into
 /// tasks of its rank; the stream ends when all are gone.
-pub struct StreamSender<T> {
-    values: Sender<T>,
-    /// None within one rank.
-    carrier: Option<Arc<Task<()>>>,
+pub struct StreamSender<T>(Out<T>);
+
+enum Out<T> {
+    /// Within one rank.
+    Here(Sender<Result<T>>),
+    There(Arc<Mouth>),
+}
+
+/// What the senders of a stream to another rank have.
+struct Mouth {
+    wire: Arc<Lock<Wire>>,
+    /// The task that sends the end waits for that of this.
+    _open: Sender<()>,
+    _closes: Task<()>,
+}
+
+/// The way to the other rank.
+struct Wire {
+    comm: Comm,
+    /// Where the stream was made.
+    site: &'static Location<'static>,
+    /// For so many values there is room there.
+    room: usize,
+    /// No value goes there any more, for this reason.
+    closed: Option<String>,
+    /// The other rank has been told that there are no more.
+    ended: bool,
 }
 
 /// Where they come out. It may be cloned, and moved into tasks of its rank; each value comes to one.
 pub struct StreamReceiver<T> {
-    values: Receiver<T>,
+    values: Receiver<Result<T>>,
+    /// None within one rank.
     carrier: Option<Arc<Task<()>>>,
 }
 
 /// The ends of a stream that a rank has: where values go in, and where they come out.
 pub type StreamEnds<T> = (Option<StreamSender<T>>, Option<StreamReceiver<T>>);
 
-impl<T: Send> StreamSender<T> {
+impl<T: Serialize + Send> StreamSender<T> {
     /// Sends a value, once there is room for it; a task is suspended meanwhile.
     ///
-    /// Errors: all receivers are gone, of which a sender may hear some values later; a value cannot be
-    /// serialized, which is told by the next call; what the receiving rank could not make of the bytes; a rank has
-    /// failed, or waits in a cycle.
+    /// Errors: all receivers are gone, or cannot make a value of the bytes, of which a sender may hear some values
+    /// later; a value cannot be serialized, now or before; a rank has failed, or waits in a cycle.
     #[track_caller]
     pub fn send(&self, value: T) -> Result<()> {
-        let sent = self.values.send(value);
-        sent.or_else(|error| end_of(&self.carrier).and(Err(error)))
+        match &self.0 {
+            Out::Here(values) => values.send(Ok(value)),
+            Out::There(mouth) => {
+                let bytes = to_bytes(&value);
+                drop(value);
+                let site = Location::caller();
+                mouth.wire.lock_at(site)?.send(bytes, site)
+            }
+        }
     }
+}
+
+impl Wire {
+    #[track_caller]
+    fn send(&mut self, bytes: Result<Vec<u8>>, site: &'static Location<'static>) -> Result<()> {
+        let bytes = match (&self.closed, bytes) {
+            (None, Ok(bytes)) => bytes,
+            (Some(why), _) => return Err(Error::argument(format!("send at {site}: {why}"))),
+            (None, Err(why)) => {
+                self.closed = Some(format!("the stream made at {} has ended: {why}", self.site));
+                self.end(BROKEN, why.to_string().as_bytes())?;
+                return Err(why);
+            }
+        };
+        while self.room == 0 {
+            match self.taken()? {
+                0 => {
+                    let gone =
+                        format!("the receivers of the stream made at {} are gone", self.site);
+                    let told = Error::argument(format!("send at {site}: {gone}"));
+                    self.closed = Some(gone);
+                    return Err(told);
+                }
+                taken => self.room = taken as usize,
+            }
+        }
+        self.comm.send(&bytes, self.other(), VALUE)?;
+        self.room -= 1;
+        Ok(())
+    }
+
+    #[track_caller]
+    fn end(&mut self, how: u32, why: &[u8]) -> Result<()> {
+        self.ended = true;
+        self.comm.send(why, self.other(), how)
+    }
+
+    /// How many values the other rank has taken since it last said so.
+    #[track_caller]
+    fn taken(&self) -> Result<u64> {
+        let mut taken = [0];
+        self.comm.recv(&mut taken, self.other(), TAKEN)?;
+        Ok(taken[0])
+    }
+
+    fn other(&self) -> usize {
+        1 - self.comm.rank()
+    }
+}
+
+/// Sends the end, when all senders are gone. If that is because their rank waited in a cycle, it was not for the
+/// program to end, and the other rank is told of that.
+fn close(open: &Receiver<()>, wire: &Lock<Wire>, cycles: u64) -> Result<()> {
+    let site = Location::caller();
+    open.recv_at(site)?;
+    let mut wire = wire.lock_at(site)?;
+    if wire.comm.internals().stop_after_cycle(cycles) {
+        return Ok(());
+    }
+    if !wire.ended {
+        wire.end(END, &[])?;
+    }
+    while wire.taken()? != OVER {}
+    Ok(())
 }
 
 impl<T: Send> StreamReceiver<T> {
@@ -64,8 +161,10 @@ impl<T: Send> StreamReceiver<T> {
     #[track_caller]
     pub fn recv(&self) -> Result<Option<T>> {
         match self.values.recv()? {
-            None => end_of(&self.carrier).map(|()| None),
-            value => Ok(value),
+            Some(value) => value.map(Some),
+            None => {
+                self.carrier.as_ref().map_or(Ok(()), |task| task.fetch().copied()).and(Ok(None))
+            }
         }
     }
 
@@ -81,9 +180,55 @@ impl<T: Send> StreamReceiver<T> {
     }
 }
 
-/// How it has come to an end.
-fn end_of(carrier: &Option<Arc<Task<()>>>) -> Result<()> {
-    carrier.as_ref().map_or(Ok(()), |carrier| carrier.fetch().copied())
+/// Carries values from the other rank to who takes them here, where there is room for so many.
+fn carry<T: DeserializeOwned + Send>(
+    values: Sender<Result<T>>,
+    (comm, depth, site): (&Comm, usize, &'static Location<'static>),
+) -> Result<()> {
+    let (other, some) = (1 - comm.rank(), depth.div_ceil(2));
+    let mut values = Some(values);
+    let mut outcome = Ok(());
+    // What the sender knows of.
+    let mut room = depth;
+    loop {
+        if let Some(takers) = &values {
+            // Without room it says nothing before it is told of some.
+            match takers.room_at(if room == 0 { some } else { 0 }, site)? {
+                None => values = None,
+                Some(free) if free - room >= some => {
+                    comm.send(&[(free - room) as u64], other, TAKEN)?;
+                    room = free;
+                }
+                Some(_) => {}
+            }
+            if values.is_none() {
+                comm.send(&[0u64], other, TAKEN)?;
+            }
+        }
+        let (bytes, status) = comm.recv_vec::<u8>(other, ANY)?;
+        match (status.tag(), &values) {
+            // Nobody has them: they come, and go.
+            (VALUE, None) => {}
+            (VALUE, Some(takers)) => {
+                room = room.saturating_sub(1);
+                let value = from_bytes(&bytes);
+                outcome = value.as_ref().map(drop).map_err(|why: &Error| why.to_string().into());
+                // Who is gone meanwhile is missed above.
+                let _ = takers.send(value);
+                if outcome.is_err() {
+                    comm.send(&[0u64], other, TAKEN)?;
+                    values = None;
+                }
+            }
+            (BROKEN, _) => {
+                outcome = Err(String::from_utf8_lossy(&bytes).into_owned().into());
+                break;
+            }
+            _ => break,
+        }
+    }
+    comm.send(&[OVER], other, TAKEN)?;
+    outcome
 }
 
 /// [`Tasks::stream`](crate::Tasks::stream) of this rank.
@@ -110,110 +255,37 @@ where
     let ends = (from != to && (me == from || me == to)).then_some(0);
     let Some(comm) = ctx.split(ends, i32::from(me == to))? else {
         let both = (me == from && me == to).then(|| channel_of("the stream", depth, site));
-        let ends = both.map(|(sender, receiver)| {
-            let sender = StreamSender { values: sender, carrier: None };
-            (sender, StreamReceiver { values: receiver, carrier: None })
+        let ends = both.map(|(put, take)| {
+            (StreamSender(Out::Here(put)), StreamReceiver { values: take, carrier: None })
         });
         return Ok(ends.unzip());
     };
     let about =
         |name: String| Some(Box::new(About { name: Some(name.into()), ..About::default() }));
     let (group, depth) = (group_of(ctx.internals()), depth.max(1));
-    let (put, take) = channel_of("the stream", 1, site);
     if me == from {
-        let carry = Once(move || send(&take, &comm, depth));
-        let carrier = Task::put(group, (site, about(format!("stream to rank {to}"))), carry);
-        return Ok((Some(StreamSender { values: put, carrier: Some(Arc::new(carrier)) }), None));
+        let cycles = comm.internals().cycles_told();
+        let wire = Wire { comm, site, room: depth, closed: None, ended: false };
+        let wire = Arc::new(Lock::new("the stream", site, wire)?);
+        let (open, closed) = channel_of("the stream", 1, site);
+        let its = wire.clone();
+        let closes = Once(move || close(&closed, &its, cycles));
+        let closes = Task::put(group, (site, about(format!("stream to rank {to}"))), closes);
+        let mouth = Mouth { wire, _open: open, _closes: closes };
+        return Ok((Some(StreamSender(Out::There(Arc::new(mouth)))), None));
     }
-    let carry = Once(move || receive(put, &comm, depth));
-    let carrier = Task::put(group, (site, about(format!("stream from rank {from}"))), carry);
+    let (put, take) = channel_of("the stream", depth, site);
+    let carries = Once(move || carry(put, (&comm, depth, site)));
+    let carrier = Task::put(group, (site, about(format!("stream from rank {from}"))), carries);
     Ok((None, Some(StreamReceiver { values: take, carrier: Some(Arc::new(carrier)) })))
-}
-
-/// Carries values to the other rank, of which so many are on the way at most.
-fn send<T: Serialize + Send>(values: &Receiver<T>, comm: &Comm, depth: usize) -> Result<()> {
-    let to = comm.size() - 1;
-    let mut on_the_way = 0;
-    loop {
-        // Before it takes one: what waits here is in the channel.
-        if on_the_way == depth {
-            match taken(comm, to)? {
-                0 => return comm.send::<[u8]>(&[], to, END),
-                taken => on_the_way -= taken.min(on_the_way),
-            }
-        }
-        let Some(value) = values.recv()? else { break };
-        let bytes = match to_bytes(&value) {
-            Ok(bytes) => bytes,
-            Err(why) => {
-                comm.send(why.to_string().as_bytes(), to, BROKEN)?;
-                all_taken(comm, to, on_the_way)?;
-                return Err(why);
-            }
-        };
-        comm.send(&bytes, to, VALUE)?;
-        on_the_way += 1;
-    }
-    comm.send::<[u8]>(&[], to, END)?;
-    all_taken(comm, to, on_the_way)
-}
-
-/// Waits until the other rank has taken all.
-fn all_taken(comm: &Comm, to: usize, mut on_the_way: usize) -> Result<()> {
-    while on_the_way > 0 {
-        match taken(comm, to)? {
-            0 => return Ok(()),
-            taken => on_the_way -= taken.min(on_the_way),
-        }
-    }
-    Ok(())
-}
-
-/// How many values the other rank has taken since it last said so.
-fn taken(comm: &Comm, to: usize) -> Result<usize> {
-    let mut taken = [0u64];
-    comm.recv(&mut taken, to, TAKEN)?;
-    Ok(taken[0] as usize)
-}
-
-/// Carries values from the other rank to who takes them here.
-fn receive<T: DeserializeOwned + Send>(values: Sender<T>, comm: &Comm, depth: usize) -> Result<()> {
-    let mut values = Some(values);
-    let mut outcome = Ok(());
-    let (mut taken, some) = (0, depth.div_ceil(2) as u64);
-    loop {
-        let (bytes, status) = comm.recv_vec::<u8>(0, ANY)?;
-        match status.tag() {
-            VALUE => {
-                // Nobody has them: they come, and go.
-                let Some(takers) = &values else { continue };
-                let put = from_bytes(&bytes).map(|value| takers.send(value));
-                taken += 1;
-                match put {
-                    Ok(Ok(())) if taken < some => continue,
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) => (values, taken) = (None, 0),
-                    Err(why) => (values, taken, outcome) = (None, 0, Err(why)),
-                }
-                comm.send(&[taken], 0, TAKEN)?;
-                taken = 0;
-            }
-            BROKEN => {
-                outcome = Err(String::from_utf8_lossy(&bytes).into_owned().into());
-                break;
-            }
-            _ => break,
-        }
-    }
-    if taken > 0 {
-        comm.send(&[taken], 0, TAKEN)?;
-    }
-    outcome
 }
 
 impl<T> Clone for StreamSender<T> {
     fn clone(&self) -> StreamSender<T> {
-        StreamSender { values: self.values.clone(), carrier: self.carrier.clone() }
+        StreamSender(match &self.0 {
+            Out::Here(values) => Out::Here(values.clone()),
+            Out::There(mouth) => Out::There(mouth.clone()),
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tasks that need each other: values, order, shapes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex};
 
 use spmd::prelude::*;
 use spmd::tasks::{Priority, join, spawn};
@@ -42,6 +42,36 @@ fn tasks_need_others() -> Result<()> {
         assert_eq!((sum.take()?, zero.take()?), (4950, 0));
         assert_eq!(c.take()?, "12");
         assert_eq!(Task::wait_all(many)?, (0..100).collect::<Vec<_>>());
+        Ok(())
+    })
+}
+
+/// Of what a task makes ready, a worker does first what was spawned first: that which others wait for, say.
+#[test]
+fn what_was_spawned_first_is_first() -> Result<()> {
+    let world = World { resources: "cpu=1", ..World::default() };
+    world.everywhere("graphs::what_was_spawned_first_is_first", &[1], |ctx| {
+        let all_are_there = Arc::new(AtomicBool::new(false));
+        let (wait, order) = (all_are_there.clone(), Arc::new(Mutex::new(Vec::new())));
+        let first = ctx.spawn(move || {
+            while !wait.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            Ok(())
+        });
+        let after = (0..20).map(|i| {
+            let order = order.clone();
+            ctx.spawn_after((&first,), move |()| {
+                order.lock().expect("no panic").push(i);
+                Ok(())
+            })
+        });
+        let after: Vec<_> = after.collect();
+        let last = ctx.spawn_after(&after[..], |_| Ok(()));
+        all_are_there.store(true, SeqCst);
+        // It has begun on the worker by then, and this only waits.
+        last.take()?;
+        assert_eq!(*order.lock().expect("no panic"), (0..20).collect::<Vec<_>>());
         Ok(())
     })
 }

@@ -53,6 +53,20 @@ impl<'a> Internals<'a> {
 }
 
 impl<'a> Internals<'a> {
+    /// How many cycles of waits this rank has been told that it is in.
+    pub fn cycles_told(self) -> u64 {
+        self.endpoint().cycles_told().0
+    }
+
+    /// Stops this communicator if this rank has been told of another one since there were `before`: what it
+    /// says then may be no more than how a rank ends that has failed. Whether it has.
+    pub fn stop_after_cycle(self, before: u64) -> bool {
+        let (told, last) = self.endpoint().cycles_told();
+        let last = last.filter(|_| told > before);
+        last.iter().for_each(|fault| self.endpoint().stop(&self.0.scope, fault));
+        last.is_some()
+    }
+
     /// Runs a collective on the shared arena: what algorithms of `spmd-collectives` are made of.
     ///
     /// All ranks of the communicator call it, in the same order, with calls of equal

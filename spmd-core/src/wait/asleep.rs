@@ -138,6 +138,7 @@ fn suspended<T>(
     let at_home = bell.is_home();
     let mut start: Option<Instant> = None;
     let mut asleep = false;
+    let mut again = false;
     let outcome = loop {
         if at_home
             && bell.announce_coroutine()
@@ -149,13 +150,14 @@ fn suspended<T>(
             break poll().ok_or(error);
         }
         if !at_home {
-            hooks.serve();
+            again &= !hooks.serve();
             if !asleep && is_task() {
                 hooks.asleep();
                 asleep = true;
             }
         }
-        let what = if at_home && !polls() { Suspension::Wake } else { Suspension::Poll };
+        let what = if at_home && !polls() { Suspension::Wake } else { Suspension::Poll { again } };
+        again = true;
         let why = current::kept_over(|| scheduler::suspend_for(what));
         if let Some(value) = poll() {
             break Ok(value);

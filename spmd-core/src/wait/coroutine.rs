@@ -30,8 +30,9 @@ pub enum Suspension {
     /// A wake.
     Wake,
     /// Nothing that would tell it, such as what another process does: it looks again on every
-    /// pass. Its worker meanwhile sleeps for no longer than about 50 µs at a time.
-    Poll,
+    /// pass. Its worker meanwhile sleeps for no longer than about 50 µs at a time. `again`: it has done
+    /// nothing since it did so last.
+    Poll { again: bool },
 }
 
 type RankYielder = Yielder<Resumed, Suspension>;

@@ -217,7 +217,7 @@ impl StartedEntry {
         match paused {
             None => Progress::default(),
             Some(CoroutineResult::Yield(what)) => {
-                self.polls.set(matches!(what, Suspension::Poll));
+                self.polls.set(matches!(what, Suspension::Poll { .. }));
                 Progress { ended: false, went_on: WENT_ON.get() }
             }
             Some(CoroutineResult::Return(outcome)) => {

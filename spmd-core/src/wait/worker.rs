@@ -266,10 +266,10 @@ impl<F: Feed> Runner<'_, F> {
                 self.feed.suspends(slot);
                 true
             }
-            CoroutineResult::Yield(Suspension::Poll) => {
+            CoroutineResult::Yield(Suspension::Poll { again }) => {
                 self.feed.suspends(slot);
                 self.local.polling.insert(slot);
-                false
+                !again
             }
             CoroutineResult::Return(panic) => {
                 if let Some(ended) = entry.take() {

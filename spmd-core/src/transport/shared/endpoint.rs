@@ -1,6 +1,5 @@
 //! One rank's end of its world's arena.
 
-use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
@@ -11,6 +10,7 @@ use super::agents::{Agents, Wait};
 use super::combining::CombiningBarrier;
 use super::contexts::Contexts;
 use super::departed::Departed;
+use super::faults::told::Told;
 use super::member::Member;
 use super::polls::Hopeless;
 use super::rank_tasks::RankTasks;
@@ -19,7 +19,6 @@ use super::single_copy::Paces;
 use super::unexpected::UnexpectedMessages;
 use super::window::Retired;
 use super::world::World;
-use crate::fault::Fault;
 use crate::group::Scope;
 use crate::wait::{Bell, HasBell, HelperThread};
 
@@ -37,8 +36,8 @@ pub(crate) struct Endpoint {
     pub(super) paces: Paces,
     pub(super) contexts: Mutex<Contexts>,
     pub(super) departed: Mutex<Departed>,
-    /// The last faults that have stopped communicators of this rank.
-    pub(super) told: Mutex<VecDeque<Fault>>,
+    /// The faults that it has been told of.
+    pub(super) told: Mutex<Told>,
     /// Waits of others that this rank has ended, as long as they do not know.
     pub(super) condemned: Mutex<Vec<Wait>>,
     /// What carries out the calls that the rank has started in its block, if something does.

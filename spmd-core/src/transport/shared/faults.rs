@@ -39,6 +39,7 @@
 mod notices;
 mod place;
 mod stops;
+pub(super) mod told;
 
 use super::contexts::{BLOCK_AREAS, area_of};
 use super::layout::{FAULT_BYTES, FaultPlace};

@@ -182,7 +182,7 @@ impl<'a> Waiter<'a> {
     fn stopped_by(&self, now: u32) -> Option<Error> {
         let endpoint = self.endpoint;
         if let Some(fault) = self.verdict() {
-            return Some(self.stop(&fault));
+            return Some(self.condemned(&fault));
         }
         let found = match self.steadfast {
             true => endpoint.world.fault_of_all(),
@@ -211,6 +211,14 @@ impl<'a> Waiter<'a> {
         self.endpoint.stop(self.scope, fault);
         let first = self.endpoint.first_fault(self.scope).filter(|_| !self.steadfast);
         Error::stopped(first.unwrap_or_else(|| fault.clone()), self.call)
+    }
+
+    /// The error of a verdict on this wait. Others may have ended because of it, and said so first: that is
+    /// no news to this rank.
+    fn condemned(&self, fault: &Fault) -> Error {
+        self.stop(fault);
+        self.endpoint.is_told(fault);
+        Error::stopped(fault.clone(), self.call)
     }
 
     /// Runs code of the program's own. If that panics, the others are stopped; gives what it
@@ -425,7 +433,7 @@ impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
             }
             // One that it cannot tell to the others now is found again.
             Err(cycle) if !ready() && waiter.endpoint.condemn(&cycle.others, &cycle.fault) => {
-                Err(waiter.stop(&cycle.fault))
+                Err(waiter.condemned(&cycle.fault))
             }
             Err(_) => Ok(()),
         }

@@ -202,18 +202,20 @@ fn panics_come_back_by_rank() {
     struct WaitsInDrop<'a>(&'a AtomicUsize);
     impl Drop for WaitsInDrop<'_> {
         fn drop(&mut self) {
-            if suspend() == Resumed::Refused && suspend_for(Suspension::Poll) == Resumed::Refused {
+            if suspend() == Resumed::Refused
+                && suspend_for(Suspension::Poll { again: true }) == Resumed::Refused
+            {
                 self.0.fetch_add(1, SeqCst);
             }
         }
     }
     let body = |rank: usize| {
-        suspend_for(Suspension::Poll);
+        suspend_for(Suspension::Poll { again: true });
         if rank % 3 == 1 {
             let _waits = WaitsInDrop(&refusals);
             panic::resume_unwind(Box::new(rank));
         }
-        suspend_for(Suspension::Poll);
+        suspend_for(Suspension::Poll { again: true });
         assert!(!thread::panicking());
     };
     let panics = run(&SchedulerOptions::new(8, 2), &body, &|| (), |_| ()).unwrap();
@@ -307,7 +309,7 @@ fn polling_sees_what_no_wake_tells() {
         run_simply(3, 1, &|rank| {
             while !flags[rank].load(SeqCst) {
                 polls.fetch_add(1, SeqCst);
-                suspend_for(Suspension::Poll);
+                suspend_for(Suspension::Poll { again: true });
             }
         });
     });

@@ -1,6 +1,7 @@
 //! What stops a communicator, or a wait.
 
 use super::notices::{EVERYBODY, Look, look_at};
+use super::told::is_cycle;
 use crate::fault::Fault;
 use crate::group::Scope;
 use crate::sync::atomic::Ordering::*;
@@ -11,9 +12,6 @@ use crate::transport::shared::world::World;
 
 /// How often to look for a fault that is being written.
 const PATIENCE: u32 = 10_000;
-
-/// Faults that a rank remembers to have been told of.
-const TOLD: usize = 16;
 
 impl World {
     /// Looks at the faults after number `examined`, in their order.
@@ -101,9 +99,7 @@ impl Endpoint {
         };
         let fault = scope.fault_of_others().or_else(look)?;
         scope.has_stopped(&fault);
-        let mut told = self.told.lock();
-        told.truncate(TOLD - 1);
-        told.push_front(fault.clone());
+        self.is_told(&fault);
         if scope.held {
             let page = self.world.memory.area(self.rank, scope.area);
             page.told.0.store(1, Release);
@@ -111,13 +107,23 @@ impl Endpoint {
         Some(fault)
     }
 
-    /// Whether this is one of the last faults that have stopped communicators of this rank.
+    /// Remembers that this rank has learnt of it.
+    pub(in crate::transport::shared) fn is_told(&self, fault: &Fault) {
+        self.told.lock().add(fault);
+    }
+
+    /// Whether this is one of the last faults that this rank has been told of.
     pub(crate) fn was_told(&self, fault: &Fault) -> bool {
         self.told.lock().contains(fault)
     }
 
+    /// How many cycles of waits this rank has been told of, and the last one.
+    pub(crate) fn cycles_told(&self) -> (u64, Option<Fault>) {
+        self.told.lock().cycles()
+    }
+
     /// Stops a communicator that this rank has, and wakes everybody.
-    pub(in crate::transport::shared) fn stop(&self, scope: &Scope, fault: &Fault) {
+    pub(crate) fn stop(&self, scope: &Scope, fault: &Fault) {
         if !scope.held {
             return;
         }
@@ -167,8 +173,7 @@ impl Endpoint {
             let rank = Some(by as usize).filter(|rank| *rank < world.size())?;
             let written = world.memory.verdict(rank).get()?;
             let (waits, fault): (Vec<Wait>, Fault) = postcard::from_bytes(&written.text).ok()?;
-            let is_verdict = matches!(fault, Fault::Deadlock { .. });
-            (is_verdict && waits.contains(&wait)).then_some(fault)
+            (is_cycle(&fault) && waits.contains(&wait)).then_some(fault)
         };
         // Faults that come later, of which there may be one for each rank, are no verdicts.
         let last = world.memory.header().faults.verdict.load(Acquire);
