@@ -69,7 +69,7 @@ pub(crate) fn metg(
     let mut shortest = f64::NAN;
     while rounds > 100 {
         let ideal = round * (rounds as usize * width * STEPS) as f64 / cores as f64;
-        let mut is_worth_while = || {
+        let is_worth_while = || {
             let times = (0..5).map(|_| grid(rounds));
             let times: Vec<Duration> = times.collect::<Result<_>>()?;
             let best = times.into_iter().min().expect("there are five").as_secs_f64();

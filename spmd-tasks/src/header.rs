@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use spmd_core::internal::{Sleeper, task};
 
 use crate::about::{About, Priority};
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Countdown};
 use crate::choice::Either;
 use crate::failure::Failure;
 use crate::granting;
@@ -64,6 +64,8 @@ enum Awaiting {
     Sleeper(Arc<Sleeper>),
     /// Where it is known by this number.
     Arrivals(Arc<Arrivals>, usize),
+    /// Where it counts as one.
+    Countdown(Arc<Countdown>),
     /// A task that needs it.
     Dependent(Arc<dyn Runnable>),
     /// A task whose turn with some data comes after this one's.
@@ -285,6 +287,17 @@ impl Header {
         self.await_end(Awaiting::Arrivals(arrivals.clone(), number))
     }
 
+    /// Has this one told of the end of the task; not, if it is over.
+    pub(crate) fn counts_for(&self, countdown: &Arc<Countdown>) -> bool {
+        self.await_end(Awaiting::Countdown(countdown.clone()))
+    }
+
+    pub(crate) fn forget_countdown(&self, countdown: &Arc<Countdown>) {
+        let is =
+            |who: &Awaiting| matches!(who, Awaiting::Countdown(it) if Arc::ptr_eq(it, countdown));
+        self.awaiting.lock().retain(|who| !is(who));
+    }
+
     /// Forgets who waits there.
     pub(crate) fn forget_sleeper(&self, sleeper: &Arc<Sleeper>) {
         let is = |who: &Awaiting| matches!(who, Awaiting::Sleeper(it) if Arc::ptr_eq(it, sleeper));
@@ -305,11 +318,11 @@ impl Header {
             awaiting.extend(told.extract_if(.., follows));
         }
         drop(awaiting);
-        // A worker does first what it has put into its queue last: that is to be what was spawned first.
-        for who in told.into_iter().rev() {
+        for who in told {
             match who {
                 Awaiting::Sleeper(sleeper) => sleeper.wake(),
                 Awaiting::Arrivals(arrivals, number) => arrivals.tell(number),
+                Awaiting::Countdown(countdown) => countdown.tell(self.failure().is_some()),
                 Awaiting::Dependent(task) => {
                     is_near(task.header(), self);
                     has_one_less(task);
@@ -381,13 +394,18 @@ impl Header {
     }
 }
 
-/// Has a task carried out that needs no other one any more.
-pub(crate) fn put(pool: &Arc<Queues>, task: &Header, job: Job) {
+/// Has a task carried out that needs no other one any more; `put` puts one that asks for nothing where others
+/// find it.
+pub(crate) fn put(
+    pool: &Arc<Queues>,
+    (task, job): (&Header, Job),
+    put: fn(&Arc<Queues>, Job, Priority),
+) {
     if let Some(either) = task.either() {
         choose(pool, task, either);
     }
     match task.asks().cloned() {
-        None => pool.put(job, task.priority()),
+        None => put(pool, job, task.priority()),
         Some(asks) => granting::put(pool, job, asks, task.priority()),
     }
 }
@@ -438,7 +456,7 @@ pub(crate) fn is_made(task: Arc<dyn Runnable>, pool: &Arc<Queues>) {
     // As in `needs_nothing`.
     let state = header.state.fetch_or(0, AcqRel);
     if state & BEGUN == 0 {
-        put(pool, header, task.clone().job());
+        put(pool, (header, task.clone().job()), Queues::put);
     } else if state & OVER != 0 {
         header.tell_all();
     }
@@ -458,7 +476,7 @@ pub(crate) fn needs_nothing<R: Runnable + ?Sized>(task: Arc<R>) {
     let is_over = header.state.fetch_and(!HELD, AcqRel) & OVER != 0;
     match pool {
         Some(pool) => {
-            put(&pool, header, task.clone().job());
+            put(&pool, (header, task.clone().job()), Queues::release);
         }
         None if is_over => header.tell_all(),
         None => {}

@@ -19,6 +19,7 @@ use crate::header::{
     AWAITED, BEGUN, DROPPED, HELD, Header, KNOWN, OVER, Runnable, UNUSED, needs_nothing, put,
 };
 use crate::job::{Ask, Job, NO_STACK};
+use crate::pool::Queues;
 use crate::turns::{InTurn, Turn};
 use crate::watch::Watched;
 
@@ -94,7 +95,7 @@ impl<W: Work> Node<W> {
         match group.refusal() {
             None => {
                 header.is_queued();
-                put(&group.pool, header, self.clone().job());
+                put(&group.pool, (header, self.clone().job()), Queues::put);
             }
             Some(why) => self.is_refused(why.clone()),
         }

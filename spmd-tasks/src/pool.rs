@@ -37,7 +37,7 @@ pub(crate) struct Queues {
     /// The workers.
     members: Box<[TaskWorker]>,
     /// What they, and then ranks with threads of their own, have put into queues of their own.
-    own: Box<[Stealer<Job>]>,
+    own: Box<[[Stealer<Job>; 2]]>,
     /// Which of them sleep, a bit each.
     sleeping: Box<[AtomicU64]>,
     sleepers: AtomicUsize,
@@ -61,10 +61,19 @@ thread_local! {
     static HERE: Cell<*const Here> = const { Cell::new(null()) };
 }
 
+/// The queues that a worker, or a rank, has for itself.
+pub(crate) struct Own {
+    /// What it has spawned: the last first, as that is what it waits for, and what fits into its caches.
+    spawned: Worker<Job>,
+    /// What has waited for others: in the order in which it came to be ready. Another order would have a
+    /// worker follow one chain to its end while other ranks wait for what lies beside it.
+    released: Worker<Job>,
+}
+
 /// A worker, or a rank, on its thread.
 pub(crate) struct Here {
     queues: Arc<Queues>,
-    own: Worker<Job>,
+    own: Own,
     /// Which queue is its own.
     number: usize,
     /// Of a rank, what it has in place of a task.
@@ -73,14 +82,20 @@ pub(crate) struct Here {
     is_lent: Cell<bool>,
     /// How many others are lent to the job that runs here.
     borrows: Cell<usize>,
+    /// How many jobs it has looked for.
+    turn: Cell<u32>,
 }
+
+/// A worker that always has jobs that it has spawned takes one of somebody else's, or one that has waited, each time
+/// that it has taken so many: somebody may wait for it.
+const TURN: u32 = 64;
 
 // SAFETY: all of it may be used on another thread, by one at a time; what `main` points to by several.
 unsafe impl Send for Here {}
 
 impl Queues {
     /// For so many workers, which are yet to be started, and these queues of theirs and of ranks.
-    pub(crate) fn new(workers: &ProcessWorkers, own: &[Worker<Job>]) -> Arc<Queues> {
+    pub(crate) fn new(workers: &ProcessWorkers, own: &[Own]) -> Arc<Queues> {
         let ProcessWorkers { number, resources, stack_size, trace, .. } = workers;
         Arc::new(Queues {
             urgent: Injector::new(),
@@ -88,7 +103,7 @@ impl Queues {
             idle: Injector::new(),
             pinned: (0..*number).map(|_| Injector::new()).collect(),
             members: (0..*number).map(|_| TaskWorker::default()).collect(),
-            own: own.iter().map(Worker::stealer).collect(),
+            own: own.iter().map(|own| [own.released.stealer(), own.spawned.stealer()]).collect(),
             sleeping: (0..number.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             sleepers: AtomicUsize::new(0),
             ranks: AtomicUsize::new(0),
@@ -132,10 +147,21 @@ impl Queues {
         Here::of(self).map_or(usize::MAX, |here| here.number).min(self.members.len())
     }
 
-    /// Has a job done.
+    /// Has a job done that was spawned just now.
     pub(crate) fn put(self: &Arc<Queues>, job: Job, priority: Priority) {
         match (priority == Priority::Usual).then(|| Here::of(self)).flatten() {
             Some(here) => here.push(job),
+            None => self.put_for_all(job, priority),
+        }
+    }
+
+    /// Has a job done that has waited for others.
+    pub(crate) fn release(self: &Arc<Queues>, job: Job, priority: Priority) {
+        match (priority == Priority::Usual).then(|| Here::of(self)).flatten() {
+            Some(here) => {
+                here.own.released.push(job);
+                self.call_one();
+            }
             None => self.put_for_all(job, priority),
         }
     }
@@ -218,7 +244,7 @@ impl Queues {
     fn has_any(&self) -> bool {
         let queues = [&self.urgent, &self.usual, &self.idle];
         queues.iter().any(|queue| !queue.is_empty())
-            || self.own.iter().any(|queue| !queue.is_empty())
+            || self.own.iter().flatten().any(|queue| !queue.is_empty())
             || self.wide.waits()
     }
 
@@ -278,6 +304,12 @@ pub(crate) fn run_here(task: impl FnOnce()) -> bool {
         }
     }
     true
+}
+
+impl Default for Own {
+    fn default() -> Own {
+        Own { spawned: Worker::new_lifo(), released: Worker::new_fifo() }
+    }
 }
 
 impl Here {
@@ -346,14 +378,14 @@ impl Here {
     /// Has a job done by whoever comes first.
     #[inline]
     pub(crate) fn push(&self, job: Job) {
-        self.own.push(job);
+        self.own.spawned.push(job);
         self.queues.call_one();
     }
 
     /// The last job that was put here and is still there.
     #[inline]
     pub(crate) fn pop(&self) -> Option<Job> {
-        self.own.pop()
+        self.own.spawned.pop()
     }
 
     /// Carries out here what this one has put into its own queue last, as far as it is of this group,
@@ -371,7 +403,7 @@ impl Here {
     }
 
     /// A worker, or a rank's part, before it is where it belongs.
-    pub(crate) fn new(queues: Arc<Queues>, own: Worker<Job>, number: usize) -> Here {
+    pub(crate) fn new(queues: Arc<Queues>, own: Own, number: usize) -> Here {
         Here {
             queues,
             own,
@@ -379,6 +411,7 @@ impl Here {
             main: Cell::new(null()),
             is_lent: Cell::new(false),
             borrows: Cell::new(0),
+            turn: Cell::new(0),
         }
     }
 
@@ -413,10 +446,27 @@ impl Here {
         let urgent = if queues.urgent.is_empty() { None } else { taken(|| queues.urgent.steal()) };
         urgent
             .or_else(|| self.pinned())
-            .or_else(|| self.own.pop())
+            .or_else(|| self.in_turn())
+            .or_else(|| self.own.spawned.pop())
+            .or_else(|| self.own.released.pop())
             .or_else(|| taken(|| queues.usual.steal()))
             .or_else(|| self.stolen())
             .or_else(|| taken(|| queues.idle.steal()))
+    }
+
+    /// A job of others, or one that has waited, if it is their turn.
+    fn in_turn(&self) -> Option<Job> {
+        let turn = self.turn.get().wrapping_add(1);
+        self.turn.set(turn);
+        if !turn.is_multiple_of(TURN) {
+            return None;
+        }
+        let released = || self.own.released.pop();
+        let others = || taken(|| self.queues.usual.steal()).or_else(|| self.stolen());
+        match (turn / TURN).is_multiple_of(2) {
+            true => others().or_else(released),
+            false => released().or_else(others),
+        }
     }
 
     /// A job that is for this worker alone.
@@ -428,7 +478,7 @@ impl Here {
     /// A job that somebody else has put into a queue of its own.
     fn stolen(&self) -> Option<Job> {
         let (before, after) = self.queues.own.split_at(self.number);
-        let others = after[1..].iter().chain(before);
+        let others = after[1..].iter().chain(before).flatten();
         others.filter(|queue| !queue.is_empty()).find_map(|queue| taken(|| queue.steal()))
     }
 }

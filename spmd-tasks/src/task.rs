@@ -10,7 +10,7 @@ use spmd_core::internal::{Call, Kind, Sleeper, wait_for_task, worker_is_full};
 use spmd_core::{Error, Result};
 
 use crate::about::About;
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Countdown};
 use crate::failure::Failure;
 use crate::group::{Group, given_up};
 use crate::header::Header;
@@ -54,23 +54,12 @@ impl<'a, T> Handle<'a, T> {
 
     /// Waits until the task is over: carries it out here, if nobody has begun it.
     pub(crate) fn wait(&self, site: &'static Location<'static>) -> Result<()> {
+        if self.is_over_here() {
+            return Ok(());
+        }
         let task = self.task.header();
-        if task.is_over() {
-            return Ok(());
-        }
-        if task.is_ready()
-            && task.asks().is_none()
-            && task.either().is_none()
-            && run_here(|| self.task.run())
-            && task.is_over()
-        {
-            return Ok(());
-        }
         let sleeper = Arc::new(Sleeper::here());
-        if worker_is_full() {
-            let why = "4,096 tasks of its worker wait already; wait for fewer at a time";
-            return Err(Error::argument(format!("fetch at {site}: {why}")));
-        }
+        may_sleep(site)?;
         if !task.wakes(&sleeper) {
             return Ok(());
         }
@@ -79,6 +68,19 @@ impl<'a, T> Handle<'a, T> {
             task.forget_sleeper(&sleeper);
         }
         if task.is_over() { Ok(()) } else { waited }
+    }
+
+    /// Whether it is over. It is carried out here, if nobody has begun it and it needs nothing more.
+    fn is_over_here(&self) -> bool {
+        let task = self.task.header();
+        if task.is_over() {
+            return true;
+        }
+        task.is_ready()
+            && task.asks().is_none()
+            && task.either().is_none()
+            && run_here(|| self.task.run())
+            && task.is_over()
     }
 
     pub(crate) fn fetch(&self, site: &'static Location<'static>) -> Result<&T> {
@@ -115,6 +117,44 @@ impl<'a, T> Handle<'a, T> {
             self.task.run();
         }
     }
+}
+
+/// Errors: too many wait on this worker.
+fn may_sleep(site: &'static Location<'static>) -> Result<()> {
+    if worker_is_full() {
+        let why = "4,096 tasks of its worker wait already; wait for fewer at a time";
+        return Err(Error::argument(format!("fetch at {site}: {why}")));
+    }
+    Ok(())
+}
+
+/// For so many tasks at a time one waits that waits for all: it is woken once, not for each.
+const TOGETHER: usize = 64;
+
+/// Waits until all of these are over, or one has failed.
+fn wait_for_some<T: 'static>(tasks: &[Task<T>], site: &'static Location<'static>) -> Result<()> {
+    // Behind one that has failed nobody waits.
+    let headers = tasks.iter().map(|task| task.0.header());
+    let before = headers.take_while(|task| task.failure().is_none());
+    let left: Vec<&Header> = before.filter(|task| !task.is_over()).collect();
+    // One that waits for itself is told so in its turn.
+    let itself = |task: &&Header| Header::here().is_some_and(|here| std::ptr::eq(here, *task));
+    let several = left.len() > 1 && !left.iter().any(itself);
+    let Some(first) = left.first().filter(|_| several) else { return Ok(()) };
+    may_sleep(site)?;
+    let countdown = Arc::new(Countdown::here());
+    // Not over before all are counted.
+    countdown.add();
+    for task in &left {
+        countdown.add();
+        if !task.counts_for(&countdown) {
+            countdown.tell(task.failure().is_some());
+        }
+    }
+    countdown.tell(false);
+    let waited = sleep(first, countdown.sleeper(), site, &mut || countdown.is_over());
+    left.iter().filter(|task| !task.is_over()).for_each(|task| task.forget_countdown(&countdown));
+    waited
 }
 
 /// Waits for something of a task that this one is told of.
@@ -265,7 +305,15 @@ impl<T: 'static> Task<T> {
     #[track_caller]
     pub fn wait_all(tasks: Vec<Task<T>>) -> Result<Vec<T>> {
         let site = Location::caller();
-        tasks.into_iter().map(|task| task.0.take(site)).collect()
+        let (mut values, mut left) = (Vec::with_capacity(tasks.len()), tasks.into_iter());
+        while let Some(first) = left.as_slice().first() {
+            if !first.0.is_over_here() {
+                let some = &left.as_slice()[..left.len().min(TOGETHER)];
+                wait_for_some(some, site)?;
+            }
+            values.extend(left.next().map(|task| task.0.take(site)).transpose()?);
+        }
+        Ok(values)
     }
 
     /// Waits for one of them, takes it out, and gives its place and value. Those behind it move up.

@@ -4,13 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use crossbeam_deque::Worker;
 use parking_lot::Mutex;
 use spmd_core::internal::{ProcessWorkers, TaskStacks};
 use spmd_core::{Error, Result};
 
-use crate::job::Job;
-use crate::pool::{Here, Queues};
+use crate::pool::{Here, Own, Queues};
 
 /// The workers of a process, until this is dropped: no task is live then.
 pub(crate) struct Pool(Result<Workers, Mutex<Option<Error>>>);
@@ -18,7 +16,7 @@ pub(crate) struct Pool(Result<Workers, Mutex<Option<Error>>>);
 struct Workers {
     queues: Arc<Queues>,
     /// The queues of ranks that have not taken them.
-    of_ranks: Mutex<Vec<Option<Worker<Job>>>>,
+    of_ranks: Mutex<Vec<Option<Own>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -50,7 +48,7 @@ impl Pool {
 impl Workers {
     fn start(workers: ProcessWorkers) -> Result<Workers> {
         let count = workers.number + workers.ranks_with_threads;
-        let mut own: Vec<Worker<Job>> = (0..count).map(|_| Worker::new_lifo()).collect();
+        let mut own: Vec<Own> = (0..count).map(|_| Own::default()).collect();
         let queues = Queues::new(&workers, &own);
         let of_ranks = own.split_off(workers.number).into_iter().map(Some).collect();
         let of_ranks = Mutex::new(of_ranks);

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use spmd::prelude::*;
-use spmd::tasks::{Priority, join, spawn};
+use spmd::tasks::{Priority, channel, join, spawn};
 
 use crate::support::World;
 
@@ -97,6 +98,56 @@ fn several_are_waited_for() -> Result<()> {
         assert_eq!(later, (0..500).collect::<Vec<_>>());
         assert!(Task::wait_any(&mut Vec::<Task<()>>::new()).is_err());
         Ok(())
+    })
+}
+
+/// Who waits for all is told of a failure although others never end, and waits for what comes before that one.
+#[test]
+fn one_of_all_fails() -> Result<()> {
+    World::default().everywhere("graphs::one_of_all_fails", &[1, 2], |ctx| {
+        for failing in [0, 7, 19] {
+            let (open, opened) = channel::<()>(1);
+            let tasks = (0..20).map(|i| {
+                let opened = opened.clone();
+                ctx.spawn(move || match i {
+                    i if i < failing => Ok(std::thread::sleep(Duration::from_millis(3))),
+                    i if i == failing => Err(format!("number {i}").into()),
+                    _ => opened.recv().map(drop),
+                })
+            });
+            let tasks: Vec<_> = tasks.collect();
+            let error = Task::wait_all(tasks).expect_err("one fails").to_string();
+            assert!(error.contains(&format!("number {failing}")), "{error}");
+            drop(open);
+        }
+        Ok(())
+    })
+}
+
+/// A worker that never lacks jobs of its own does those of others, too.
+#[test]
+fn nobody_starves() -> Result<()> {
+    let world = World { resources: "cpu=1", ..World::default() };
+    world.everywhere("graphs::nobody_starves", &[1], |ctx| {
+        let over = Arc::new(AtomicBool::new(false));
+        fn again(over: Arc<AtomicBool>) -> Result<()> {
+            if !over.load(SeqCst) {
+                drop(spawn(move || again(over)));
+            }
+            Ok(())
+        }
+        let has_begun = over.clone();
+        ctx.spawn(move || again(has_begun)).take()?;
+        let (first, end) = (ctx.spawn(|| Ok(())), over.clone());
+        // Whoever waits carries nothing of it out.
+        let last = ctx.spawn_after((&first,), move |()| {
+            end.store(true, SeqCst);
+            Ok(())
+        });
+        while !last.is_over() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        last.take()
     })
 }
 
