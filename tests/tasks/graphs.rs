@@ -110,7 +110,10 @@ fn one_of_all_fails() -> Result<()> {
             let tasks = (0..20).map(|i| {
                 let opened = opened.clone();
                 ctx.spawn(move || match i {
-                    i if i < failing => Ok(std::thread::sleep(Duration::from_millis(3))),
+                    i if i < failing => {
+                        std::thread::sleep(Duration::from_millis(3));
+                        Ok(())
+                    }
                     i if i == failing => Err(format!("number {i}").into()),
                     _ => opened.recv().map(drop),
                 })
