@@ -1,5 +1,7 @@
 //! What a value of the host is on a GPU.
 
+use std::time::Duration;
+
 use crate::error::Result;
 
 /// The form that a value of the type `H` has on a GPU, which tasks copy there and back as they need it:
@@ -17,4 +19,12 @@ pub trait Mirror<H>: Sized + Send + Sync {
 
     /// How many bytes a copy moves, either way.
     fn bytes(host: &H) -> usize;
+
+    /// What a short and a long copy to this GPU, or back, take now: so many bytes each, and the times. A process
+    /// asks for that when a task is first to run on the host or with a GPU, and learns from each copy after that;
+    /// without an answer from them alone.
+    fn measure(gpu: u32) -> Option<[(usize, Duration); 2]> {
+        let _ = gpu;
+        None
+    }
 }

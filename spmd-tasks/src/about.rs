@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::choice::Either;
 use crate::placement::Scope;
+use crate::remote::errand::Errand;
 use crate::request::Asks;
 use crate::turns::Turn;
 use crate::watch::Watched;
@@ -32,6 +33,8 @@ pub(crate) struct About {
     pub(crate) scope: Option<Arc<Scope>>,
     /// The rank that runs it, if that is not the one that spawns it.
     pub(crate) rank: Option<usize>,
+    /// What it is, or waits for, if a function that a rank was asked to run.
+    pub(crate) errand: Option<Arc<Errand>>,
     /// If it has code for the host and for GPUs.
     pub(crate) either: Option<Box<Either>>,
     /// Where it runs, and why there, once that is chosen.

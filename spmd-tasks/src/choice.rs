@@ -127,6 +127,9 @@ impl Choices {
             let only = either.gpu.as_ref().and_then(|request| request.gpus.as_ref());
             only.is_none_or(|only| only.contains(gpu))
         };
+        if let (Some(home), Some(gpu)) = (either.homes.first(), gpus.iter().find(may)) {
+            home.measures(*gpu);
+        }
         let near =
             gpus.iter().filter(may).map(|gpu| (either.moves(Processor::Gpu(*gpu)), *gpu)).min();
         let end = |on: On, moves: u64, among: usize| {
@@ -213,7 +216,7 @@ mod tests {
         let mut with_gpu = Request::default();
         with_gpu.add("gpu", spmd_core::internal::PARTS);
         let mut either = Either::new(Some(Request::default()), Some(with_gpu));
-        either.homes = vec![Arc::new(Home::new(bytes))];
+        either.homes = vec![Arc::new(Home::new(bytes, |_| None))];
         either
     }
 

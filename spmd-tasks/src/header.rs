@@ -19,6 +19,7 @@ use crate::group::{Group, Pending};
 use crate::job::Job;
 use crate::placement::Scope;
 use crate::pool::Queues;
+use crate::remote::errand::Errand;
 use crate::request::{Asks, listed};
 use crate::turns::{InTurn, Turn};
 use crate::watch::Watched;
@@ -230,8 +231,14 @@ impl Header {
 
     /// Whether whoever carries it out, who calls this, may give up.
     pub(crate) fn is_cancelled(&self) -> bool {
+        let is_cancelled = self.state.load(Relaxed) & CANCELLED != 0;
+        let called_off = || self.errand().is_some_and(|errand| errand.is_cancelled());
         // SAFETY: it is not over, as it is being carried out.
-        self.state.load(Relaxed) & CANCELLED != 0 || unsafe { self.group() }.gives_up()
+        is_cancelled || called_off() || unsafe { self.group() }.gives_up()
+    }
+
+    fn errand(&self) -> Option<&Arc<Errand>> {
+        self.about.as_ref()?.errand.as_ref()
     }
 
     /// Makes the caller the one who carries it out.
@@ -391,6 +398,7 @@ impl Header {
     /// Has it give up, if it asks for that.
     pub(crate) fn cancel(&self) {
         self.state.fetch_or(CANCELLED, AcqRel);
+        self.errand().into_iter().for_each(|errand| errand.cancel());
     }
 }
 

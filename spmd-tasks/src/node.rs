@@ -26,6 +26,8 @@ use crate::watch::Watched;
 /// What a task does.
 pub trait Work: Send {
     type Value: Send;
+    /// Whether it has begun elsewhere: then it is carried out although it is cancelled.
+    const HAS_BEGUN: bool = false;
     fn run(self, task: &Header) -> Result<Self::Value, Failure>;
 }
 
@@ -168,7 +170,12 @@ impl<W: Work> Node<W> {
         // SAFETY: the caller has begun it, and nobody else uses the content before it is over.
         let content = unsafe { replace(&mut *self.content.get(), Content::Nothing) };
         let Content::Work(work) = content else { unreachable!("a task begins once") };
-        if header.is_cancelled() {
+        let is_refused = match W::HAS_BEGUN {
+            // SAFETY: it is not over, as it is being carried out.
+            true => unsafe { header.group() }.gives_up(),
+            false => header.is_cancelled(),
+        };
+        if is_refused {
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
             let task = header.described();
             Err(dropped.map_or_else(

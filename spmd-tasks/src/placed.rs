@@ -22,7 +22,7 @@ pub struct Placed<H, D> {
 
 impl<H, D: Mirror<H>> Placed<H, D> {
     pub(crate) fn new(host: H) -> Placed<H, D> {
-        let home = Arc::new(Home::new(D::bytes(&host)));
+        let home = Arc::new(Home::new(D::bytes(&host), D::measure));
         Placed { host: OnceLock::from(host), gpus: Mutex::default(), home }
     }
 

@@ -1,5 +1,7 @@
 //! Where a task runs, where a value is, and what it takes to have one where the other is.
 
+use std::panic::catch_unwind;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -17,14 +19,28 @@ pub(crate) struct Home {
     bytes: AtomicUsize,
     /// The lowest bit is the host, each other one a GPU.
     places: AtomicU64,
+    /// Measures what copies to a GPU take.
+    measure: Measure,
 }
+
+/// [`Mirror::measure`](spmd_core::Mirror::measure).
+type Measure = fn(u32) -> Option<[(usize, Duration); 2]>;
 
 /// GPUs of higher numbers are taken for such as have no value.
 const GPUS: u32 = 63;
 
 impl Home {
-    pub(crate) fn new(bytes: usize) -> Home {
-        Home { bytes: AtomicUsize::new(bytes), places: AtomicU64::new(1) }
+    pub(crate) fn new(bytes: usize, measure: Measure) -> Home {
+        Home { bytes: AtomicUsize::new(bytes), places: AtomicU64::new(1), measure }
+    }
+
+    /// Has it measured, if nobody has, what copies to this GPU take.
+    pub(crate) fn measures(&self, gpu: u32) {
+        COPIES.measured.call_once(|| {
+            // It is the program's code that may panic there.
+            let measured = catch_unwind(|| (self.measure)(gpu)).ok().flatten();
+            measured.into_iter().flatten().for_each(|(bytes, took)| COPIES.is(bytes, took));
+        });
     }
 
     fn bit(place: Processor) -> u64 {
@@ -62,20 +78,26 @@ impl Home {
     }
 }
 
-/// What copies between the host and a GPU take: assumed at first, then learnt from each.
-pub(crate) static COPIES: Copies =
-    Copies { way: AtomicU64::new(10_000), kilobyte: AtomicU64::new(100) };
+/// What copies between the host and a GPU take: measured when that is first asked, assumed where it cannot be,
+/// then learnt from each.
+pub(crate) static COPIES: Copies = Copies::new();
 
 /// In nanoseconds.
 pub(crate) struct Copies {
     way: AtomicU64,
     kilobyte: AtomicU64,
+    measured: Once,
 }
 
 /// The length of shorter copies is no matter.
 const SHORT: usize = 16 << 10;
 
 impl Copies {
+    const fn new() -> Copies {
+        let (way, kilobyte) = (AtomicU64::new(10_000), AtomicU64::new(100));
+        Copies { way, kilobyte, measured: Once::new() }
+    }
+
     /// What a copy of so many bytes takes.
     pub(crate) fn take(&self, bytes: usize) -> u64 {
         let kilobytes = bytes as u64 / 1024;
@@ -85,18 +107,25 @@ impl Copies {
 
     /// One of so many bytes took so long.
     pub(crate) fn learn(&self, bytes: usize, took: Duration) {
-        let took = took.as_nanos() as u64;
         // A quarter of what is new; who writes at the same time may be lost.
-        let mean = |known: &AtomicU64, new: u64| {
-            known.store(known.load(Relaxed) / 4 * 3 + new / 4, Relaxed);
-        };
-        match bytes < SHORT {
-            true => mean(&self.way, took),
-            false => {
-                let rest = took.saturating_sub(self.way.load(Relaxed));
-                mean(&self.kilobyte, rest / (bytes as u64 / 1024));
-            }
+        let (known, new) = self.told(bytes, took);
+        known.store(known.load(Relaxed) / 4 * 3 + new / 4, Relaxed);
+    }
+
+    /// The same of the first one, whatever was assumed.
+    fn is(&self, bytes: usize, took: Duration) {
+        let (known, new) = self.told(bytes, took);
+        known.store(new, Relaxed);
+    }
+
+    /// What is told by that, and what it is.
+    fn told(&self, bytes: usize, took: Duration) -> (&AtomicU64, u64) {
+        let took = took.as_nanos() as u64;
+        if bytes < SHORT {
+            return (&self.way, took);
         }
+        let rest = took.saturating_sub(self.way.load(Relaxed));
+        (&self.kilobyte, rest / (bytes as u64 / 1024))
     }
 }
 
@@ -106,7 +135,7 @@ mod tests {
 
     #[test]
     fn copies_that_bring_a_value() {
-        let home = Home::new(100);
+        let home = Home::new(100, |_| None);
         assert_eq!(home.copies_to(Processor::Host), (0, 100));
         assert_eq!(home.copies_to(Processor::Gpu(1)), (1, 100));
         home.is_also_on(Processor::Gpu(1));
@@ -121,7 +150,10 @@ mod tests {
 
     #[test]
     fn times_are_learnt() {
-        let copies = Copies { way: AtomicU64::new(10_000), kilobyte: AtomicU64::new(100) };
+        let copies = Copies::new();
+        copies.is(8, Duration::from_micros(50));
+        copies.is(1 << 20, Duration::from_micros(50 + 1024));
+        assert_eq!(copies.take(10 << 10), 60_000);
         for _ in 0..50 {
             copies.learn(8, Duration::from_micros(2));
             copies.learn(1 << 20, Duration::from_micros(1026));

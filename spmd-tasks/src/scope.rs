@@ -81,7 +81,7 @@ impl<'scope> TaskScope<'scope, '_> {
         TaskOptions::of(self)
     }
 
-    fn put<W: Work + 'scope>(
+    pub(crate) fn put<W: Work + 'scope>(
         &'scope self,
         (site, about): (&'static Location<'static>, Option<Box<About>>),
         work: W,

@@ -130,7 +130,8 @@ pub trait Tasks {
     /// for ranks of several hosts, or joined by MPI.
     ///
     /// The ranks serve each other until the tasks of all are over, at the end of the block. If the task is
-    /// cancelled, the other rank is not told.
+    /// cancelled, that rank is told: a function that it has begun learns of that by
+    /// [`is_cancelled`](crate::is_cancelled), and the task is over when the function is.
     ///
     /// Errors, of [`Task::fetch`]: what the function has returned or panicked with, as text; nobody knows it;
     /// there is no such rank; a rank has failed ([`Error::PeerFailed`](spmd_core::Error::PeerFailed) is the

@@ -20,6 +20,18 @@ impl<F: FnOnce() -> Result<T> + Send, T: Send> Work for Once<F> {
     }
 }
 
+/// The same of a task that has begun: that of which it is a part.
+pub(crate) struct Begun<F>(pub(crate) F);
+
+impl<F: FnOnce() -> Result<T> + Send, T: Send> Work for Begun<F> {
+    type Value = T;
+    const HAS_BEGUN: bool = true;
+
+    fn run(self, task: &Header) -> Result<T, Failure> {
+        Once(self.0).run(task)
+    }
+}
+
 /// Work that is tried so many times.
 pub(crate) struct Retried<F> {
     pub(crate) work: F,

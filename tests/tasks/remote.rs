@@ -1,9 +1,11 @@
 //! Tasks that ranks spawn on other ranks.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::thread::sleep;
+use std::time::Duration;
 
 use spmd::prelude::*;
-use spmd::tasks::{remote, spawn, spawn_on};
+use spmd::tasks::{is_cancelled, remote, spawn, spawn_on};
 
 use crate::support::World;
 
@@ -37,7 +39,7 @@ fn process() -> Result<u32> {
 }
 
 fn slow_process() -> Result<u32> {
-    std::thread::sleep(std::time::Duration::from_millis(5));
+    sleep(Duration::from_millis(5));
     process()
 }
 
@@ -57,7 +59,7 @@ static LATE: AtomicUsize = AtomicUsize::new(0);
 /// Leaves a task behind, for which whoever waits for this waits as well.
 fn leaves_a_task() -> Result<()> {
     drop(spawn(|| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        sleep(Duration::from_millis(20));
         LATE.fetch_add(1, SeqCst);
         Ok(())
     }));
@@ -79,7 +81,9 @@ remote!(
     slow_process,
     tree,
     leaves_a_task,
-    late
+    late,
+    goes_on,
+    has_begun
 );
 
 fn unknown() -> Result<()> {
@@ -232,6 +236,52 @@ fn on_any_rank() -> Result<()> {
             pids.dedup();
             let processes = if ctx.mode() == spmd::Mode::Processes { ctx.size() } else { 1 };
             assert_eq!(pids.len(), processes);
+        }
+        Ok(())
+    })
+}
+
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Runs until it is cancelled.
+fn goes_on() -> Result<u32> {
+    HAS_BEGUN.store(true, Release);
+    while !is_cancelled() {
+        sleep(Duration::from_millis(1));
+    }
+    HAS_BEGUN.store(false, Release);
+    Ok(7)
+}
+
+fn has_begun() -> Result<bool> {
+    Ok(HAS_BEGUN.load(Acquire))
+}
+
+/// What has begun learns that it is cancelled, and gives its value; what has not never does.
+#[test]
+fn cancelled_where_they_run() -> Result<()> {
+    let world = World { resources: "cpu=3", ..World::default() };
+    world.everywhere("remote::cancelled_where_they_run", &[1, 2], |ctx| {
+        if ctx.rank() != 0 {
+            return Ok(());
+        }
+        let last = ctx.size() - 1;
+        let first = ctx.spawn_on(last, goes_on, ());
+        while !ctx.spawn_on(last, has_begun, ()).take()? {}
+        // More than there are workers.
+        let more: Vec<_> = (0..10).map(|_| ctx.spawn_on(last, goes_on, ())).collect();
+        more.iter().rev().for_each(Task::cancel);
+        let ends: Vec<_> = more.into_iter().map(Task::take).collect();
+        assert!(ends.iter().all(|end| matches!(end, Ok(7) | Err(Error::Cancelled(_)))), "{ends:?}");
+        assert!(matches!(ends[9], Err(Error::Cancelled(_))), "{ends:?}");
+        assert!(!first.is_over());
+        first.cancel();
+        assert_eq!(first.take()?, 7);
+        // Asked, on the way, or through.
+        for _ in 0..100 {
+            let task = ctx.spawn_any(add, (1, 2));
+            task.cancel();
+            assert!(matches!(task.take(), Ok(3) | Err(Error::Cancelled(_))));
         }
         Ok(())
     })

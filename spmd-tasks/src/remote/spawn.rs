@@ -11,8 +11,9 @@ use spmd_collectives::Split;
 use spmd_core::internal::{RankHook, discard, panic_text};
 use spmd_core::{Ctx, Error, Result};
 
+use super::errand::Errand;
 use super::function::{RemoteFn, Run, from_bytes, known, to_bytes};
-use super::service::{Answer, Limits, OfAny, Service};
+use super::service::{Answer, Limits, OfAny, Served, Service};
 use crate::about::About;
 use crate::failure::Failure;
 use crate::group::Group;
@@ -22,7 +23,7 @@ use crate::placing::scope_here;
 use crate::rank::{group_here, serves};
 use crate::scope::enter_group;
 use crate::task::Task;
-use crate::work::Once;
+use crate::work::{Begun, Once};
 
 /// Makes functions known to all ranks of the program, so that one may have another one run them:
 /// [`Tasks::spawn_on`](crate::Tasks::spawn_on). It stands where items stand, once for each function. Of several
@@ -70,9 +71,9 @@ fn begin(ctx: &Ctx) -> Result<()> {
             let comm = ctx.dup()?;
             let (mine, told) = (Arc::downgrade(group), Arc::downgrade(group));
             let serve =
-                move |service: &Arc<Service>, by: (usize, u64), call: (&str, &[u8]), limits| {
+                move |service: &Arc<Service>, errand: Served, call: (&str, &[u8]), limits| {
                     if let Some(group) = mine.upgrade() {
-                        serve(service, &group, by, call, limits);
+                        serve(service, &group, errand, call, limits);
                     }
                 };
             let tell = move || told.upgrade().iter().for_each(|group| group.sleeper().wake());
@@ -87,7 +88,7 @@ fn begin(ctx: &Ctx) -> Result<()> {
 fn serve(
     service: &Arc<Service>,
     group: &Arc<Group>,
-    by: (usize, u64),
+    (by, errand): Served,
     call: (&str, &[u8]),
     limits: Limits,
 ) {
@@ -97,8 +98,9 @@ fn serve(
     let run = move || {
         let start = Instant::now();
         let outcome = match known(&name) {
-            Some(run) => carry_out(run, &args, None),
-            None => Err(format!("this rank runs another program, which has no {name}")),
+            _ if errand.is_cancelled() => Err(None),
+            Some(run) => carry_out(run, &args, None, errand).map_err(Some),
+            None => Err(Some(format!("this rank runs another program, which has no {name}"))),
         };
         service.answer(by, outcome, start.elapsed());
         Ok(())
@@ -108,12 +110,18 @@ fn serve(
 
 /// Runs a function, as on this rank of the process, if it is one for a certain rank, and waits for the end
 /// of all that it spawns. What came of it, or what went wrong.
-fn carry_out(run: Run, args: &[u8], rank: Option<usize>) -> Result<Vec<u8>, String> {
+fn carry_out(
+    run: Run,
+    args: &[u8],
+    rank: Option<usize>,
+    errand: Arc<Errand>,
+) -> Result<Vec<u8>, String> {
     let (site, around) = (Location::caller(), group_here());
     let rank = rank.unwrap_or(around.ranks().rank);
     let outcome = enter_group(Group::within_on(around, rank), site, |scope| {
         let run = || Ok(catch_unwind(AssertUnwindSafe(|| run(args))));
-        scope.spawn(run).take()
+        let about = About { errand: Some(errand), ..About::default() };
+        scope.put((site, Some(Box::new(about))), Begun(run)).take()
     });
     match outcome.map_err(|error| error.to_string())? {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
@@ -138,10 +146,14 @@ struct Remote<R> {
 
 impl<R: Send> Work for Remote<R> {
     type Value = R;
+    const HAS_BEGUN: bool = true;
 
     fn run(self, task: &Header) -> Result<R, Failure> {
         let failed = |why: Arc<Error>| Failure::returned(task.described(), why);
         match self.answer.get() {
+            Some(Err(why)) if matches!(**why, Error::Cancelled(_)) => {
+                Err(Failure::cancelled(task.described()))
+            }
             Some(Ok(bytes)) => (self.decode)(bytes).map_err(|why| failed(Arc::new(why))),
             Some(Err(why)) => Err(failed(why.clone())),
             None => Err(failed(Arc::new("no answer has come".into()))),
@@ -165,8 +177,7 @@ where
     let name = type_name::<F>();
     let refused = |why: Error| {
         // It runs nowhere.
-        let about = About { name: Some(name.into()), ..About::default() };
-        Task::put_anywhere(group, (site, Some(Box::new(about))), Once(|| Err(why)))
+        Task::put_anywhere(group, (site, Some(named(name, None, None))), Once(|| Err(why)))
     };
     let Some(run) = known(name) else {
         let why = format!("no rank knows the function {name}; write `spmd::tasks::remote!` for it");
@@ -201,9 +212,11 @@ where
             // Its own rank, if it may.
             let first = || among.filter(|among| !among.contains(&ranks.rank))?.first().copied();
             let rank = rank.or_else(first);
-            let about = Some(named(name, limits, rank));
-            let run = move || from_bytes(&carry_out(run, &args, rank).map_err(Error::from)?);
-            return Task::put(group, (site, about), Once(run));
+            let errand = Arc::<Errand>::default();
+            let about = About { errand: Some(errand.clone()), ..*named(name, limits, rank) };
+            let run =
+                move || from_bytes(&carry_out(run, &args, rank, errand).map_err(Error::from)?);
+            return Task::put(group, (site, Some(Box::new(about))), Once(run));
         }
         Some(service) => service,
         None => {
@@ -213,7 +226,8 @@ where
     };
     let answer = Arc::<OnceLock<Answer>>::default();
     let work = Remote { answer: answer.clone(), decode: from_bytes::<R> };
-    let about = About { name: Some(name.into()), ..About::default() };
+    let errand = Arc::<Errand>::default();
+    let about = About { errand: Some(errand.clone()), ..*named(name, None, None) };
     let task = Arc::new(Node::new(Header::new(group, site, Some(Box::new(about))), work));
     needs_one_more(&*task);
     group.waits(|| task.clone());
@@ -227,12 +241,13 @@ where
     match rank {
         Some(rank) => {
             let answered = move |came: Answer, _: Duration| answered(came);
-            service.ask(rank, (name, &args), limits, Box::new(answered));
+            service.ask(rank, (name, &args), (limits, &errand), Box::new(answered));
         }
         None => {
             let explained = task.clone();
             let told = move |why: String| explained.header().runs(why);
-            let of_any = OfAny { answered: Box::new(answered), told: Box::new(told) };
+            let (answered, told) = (Box::new(answered), Box::new(told));
+            let of_any = OfAny { errand, answered, told };
             service.spread((name, args), limits, of_any);
         }
     }

@@ -3,13 +3,18 @@
 //! Such tasks wait where they were spawned. Each rank is asked to run so many at a time, and for one more
 //! when it has answered: so ranks that are through with theirs take those that wait, and none has many that
 //! another one could have. What runs elsewhere has to be worth its way there: a task is moved if its arguments
-//! take less time to get there than it takes to run. Both times are learnt from what comes back.
+//! take less time to get there than it takes to run. The first time is measured at the start, and both are learnt
+//! from what comes back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Of what is so short the time on the way is no matter of its length.
 const SHORT: usize = 4 << 10;
+
+/// What is sent to a neighbour and back to measure the way: so many bytes each, one after the other. The first
+/// one wakes those who do it.
+pub(crate) const MEASURED: [usize; 3] = [8, 8, 64 << 10];
 
 /// What is taken for true before anything has come back: the time of a way there and back, and that of a
 /// byte, in nanoseconds.
@@ -39,8 +44,8 @@ pub(crate) struct Spread<T> {
 
 /// What has been learnt, in nanoseconds.
 struct Costs {
-    way: f64,
-    byte: f64,
+    way: Option<f64>,
+    byte: Option<f64>,
     /// How long each function takes.
     runs: BTreeMap<String, f64>,
 }
@@ -55,7 +60,7 @@ pub(crate) struct Asked {
 
 impl<T> Spread<T> {
     pub(crate) fn new(me: usize, ranks: usize, workers: usize) -> Spread<T> {
-        let costs = Costs { way: WAY, byte: BYTE, runs: BTreeMap::new() };
+        let costs = Costs { way: None, byte: None, runs: BTreeMap::new() };
         let (under_way, waiting) = (vec![0; ranks], BTreeMap::new());
         Spread { me, room: 2 * workers.max(1), under_way, waiting, costs }
     }
@@ -132,19 +137,30 @@ impl<T> Spread<T> {
             self.costs.learn(asked.bytes, way);
         }
     }
+
+    /// So many bytes were there and back after so long.
+    pub(crate) fn is_measured(&mut self, bytes: usize, way: Duration) {
+        self.costs.learn(bytes, way.as_nanos() as f64);
+    }
 }
 
 impl Costs {
     fn moves(&self, bytes: usize) -> f64 {
-        self.way + self.byte * bytes as f64
+        self.way.unwrap_or(WAY) + self.byte.unwrap_or(BYTE) * bytes as f64
     }
 
     /// So many bytes were on the way for so long, with the time that they have waited for a worker there: the
     /// shortest is right.
     fn learn(&mut self, bytes: usize, way: f64) {
+        let shortest = |known: &mut Option<f64>, new: f64| {
+            *known = Some(known.map_or(new, |known| known.min(new)));
+        };
         match bytes <= SHORT {
-            true => self.way = self.way.min(way),
-            false => self.byte = self.byte.min((way - self.way).max(0.0) / bytes as f64),
+            true => shortest(&mut self.way, way),
+            false => {
+                let rest = (way - self.way.unwrap_or(WAY)).max(0.0);
+                shortest(&mut self.byte, rest / bytes as f64);
+            }
         }
     }
 }
@@ -186,6 +202,19 @@ mod tests {
         spread.costs.runs.insert("f".into(), 1.0);
         spread.push(Offer { ranks: Some(vec![1]), ..offer("f", 1 << 20) });
         assert_eq!(spread.next().map(|it| it.1.rank), Some(1));
+    }
+
+    #[test]
+    fn ways_are_measured() {
+        let mut costs = Spread::<()>::new(0, 2, 1).costs;
+        assert_eq!(costs.moves(1000), WAY + 1000.0 * BYTE);
+        // The first takes the place of what was assumed though it is longer, then the shortest counts.
+        costs.learn(8, 2.0 * WAY);
+        costs.learn(100_000, 2.0 * WAY + 300_000.0);
+        assert_eq!(costs.moves(1000), 2.0 * WAY + 3000.0);
+        costs.learn(8, WAY / 2.0);
+        costs.learn(8, WAY);
+        assert_eq!(costs.moves(0), WAY / 2.0);
     }
 
     #[test]
