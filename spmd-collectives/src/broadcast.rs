@@ -5,10 +5,11 @@ pub(crate) mod requests;
 
 use std::mem::MaybeUninit;
 use std::panic::Location;
-use std::ptr::{copy_nonoverlapping, null};
+use std::ptr::null;
 
 use spmd_core::internal::{
-    Args, Blocks, Call, Collective, Form, Kind, Memory, PAYLOAD, Round, SingleRank, dispatch,
+    Args, Blocks, Call, Collective, Form, Kind, Memory, PAYLOAD, Round, SingleRank, copy_bytes,
+    dispatch,
 };
 use spmd_core::{BufferMut, Comm, DType, Element, Error, Result};
 
@@ -184,7 +185,7 @@ unsafe fn flat(
     let bytes = count * dtype.size as usize;
     if round.rank() == root {
         // SAFETY: the payload has that many bytes, and so has `buf`.
-        unsafe { copy_nonoverlapping(buf, round.payload(bytes), bytes) };
+        unsafe { copy_bytes(buf, round.payload(bytes), bytes) };
         round.publish(1);
         return Ok(());
     }
@@ -208,7 +209,7 @@ unsafe fn tree(
     let bytes = count * dtype.size as usize;
     if round.rank() == root {
         // SAFETY: the payload has that many bytes, and so has `buf`.
-        unsafe { copy_nonoverlapping(buf, round.payload(bytes), bytes) };
+        unsafe { copy_bytes(buf, round.payload(bytes), bytes) };
         return round.arrive(1);
     }
     round.arrive(1)?;
@@ -242,7 +243,7 @@ unsafe fn chunked(
         if is_root {
             let (start, len) = segment(turn);
             // SAFETY: a place has room for a segment, which lies within the buffer.
-            unsafe { copy_nonoverlapping(buf.add(start * size), large.place(turn), len * size) }
+            unsafe { copy_bytes(buf.add(start * size), large.place(turn), len * size) }
         }
     };
     let path = CopyPath::From { rank: root, place: step * size, show: total > STAGED };
@@ -265,7 +266,7 @@ unsafe fn chunked(
                 let from = buf.add(pulled * size);
                 for peer in (0..round.size()).filter(|peer| *peer != root) {
                     let into = large.reach(peer, RECV, total)?.cast_mut().add(pulled * size);
-                    copy_nonoverlapping(from, into, pushed * size);
+                    copy_bytes(from, into, pushed * size);
                 }
             }
         }

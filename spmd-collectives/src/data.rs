@@ -1,7 +1,7 @@
 //! Buffers as algorithms see them: contiguous. What has gaps is packed before and unpacked after.
 
 use spmd_core::internal::{
-    Args, Blocks, Call, Memory, StagedView, View, ViewMut, on_host, packed_if_apart,
+    Args, Blocks, Call, Memory, StagedView, View, ViewMut, copy_bytes, on_host, packed_if_apart,
 };
 use spmd_core::{DType, Error, Result};
 
@@ -122,7 +122,7 @@ pub(crate) unsafe fn sending_a_copy<'a>(
     let mut copy = zeros(args.send.blocks.total(ranks) * args.size())?;
     // SAFETY: `send` holds the blocks of so many ranks, which nobody writes now (this function's
     // contract): as many bytes as the copy has, which is memory of its own.
-    unsafe { std::ptr::copy_nonoverlapping(args.send.ptr, copy.as_mut_ptr(), copy.len()) };
+    unsafe { copy_bytes(args.send.ptr, copy.as_mut_ptr(), copy.len()) };
     body(&args.send(Memory::host(copy.as_ptr(), args.send.blocks)))
 }
 
@@ -143,7 +143,7 @@ pub(crate) unsafe fn receiving_elsewhere<'a>(
     // SAFETY: `recv` has room for one block, which is as long as `result`, memory of its own;
     // nobody else touches it, and no peer reads what is there, as `body` has returned (this
     // function's contract).
-    unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), args.recv.ptr, result.len()) };
+    unsafe { copy_bytes(result.as_ptr(), args.recv.ptr, result.len()) };
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! from each peer the block that is for it. Messages are not needed: everybody shows its whole
 //! buffer, and readers know where their blocks lie.
 
-use spmd_core::internal::{Args, Incoming, PAYLOAD, Round};
+use spmd_core::internal::{Args, Incoming, PAYLOAD, Round, copy_bytes};
 use spmd_core::{DType, Result};
 
 use crate::large::stream::two_segments;
@@ -142,7 +142,7 @@ impl<'a> Exchange<'a> {
         let (size, bytes) = (self.size(), self.total * self.size());
         self.publish_agreed(round);
         // SAFETY: the payload has that many bytes, and so has `send`.
-        unsafe { std::ptr::copy_nonoverlapping(self.send, round.payload(bytes), bytes) };
+        unsafe { copy_bytes(self.send, round.payload(bytes), bytes) };
         round.arrive(1)?;
         self.check_agreed(round, incoming.clone())?;
         for block in incoming {
@@ -210,7 +210,7 @@ impl<'a> Exchange<'a> {
                         true => large.next_for(index, turn),
                         false => large.place(turn).add(index * step * size),
                     };
-                    std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
+                    copy_bytes(from, into, piece(turn, count) * size);
                 }
             }
         };

@@ -5,7 +5,7 @@
 
 use std::panic::Location;
 
-use spmd_core::internal::{Blocks, Call, ErasedOp, Kind, Memory, dispatch};
+use spmd_core::internal::{Blocks, Call, ErasedOp, Kind, Memory, copy_bytes, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Operation, Result, with_current};
 
 use crate::allgather::{self, allgather_each};
@@ -125,7 +125,7 @@ pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
         let recv = Memory::host(into, Blocks::Equal(count));
         let args = allgather::args(dtype, input.memory(Blocks::One(count)), recv);
         inside(|comm| dispatch(comm, &call, &args)).unwrap_or_else(|| {
-            std::ptr::copy_nonoverlapping(input.ptr(), into, count * dtype.size as usize);
+            copy_bytes(input.ptr(), into, count * dtype.size as usize);
             Ok(())
         })?;
         all.set_len(len);

@@ -21,7 +21,7 @@ pub(crate) mod stream;
 use std::cell::Cell;
 
 pub(crate) use parts::{Parts, part};
-use spmd_core::internal::{LAST_STAGE, Round, copy_around, copy_from_peer};
+use spmd_core::internal::{LAST_STAGE, Round, copy_around, copy_bytes, copy_from_peer, move_bytes};
 use spmd_core::{DType, Error, Result};
 
 /// Which of a rank's exposures is which.
@@ -311,7 +311,7 @@ pub(crate) unsafe fn take(
     unsafe {
         let from = checked(round, dtype, peer, from, count, &mut scratch)?;
         if peer == round.rank() {
-            std::ptr::copy(from, into, bytes);
+            move_bytes(from, into, bytes);
         } else {
             copy_from_peer(from, into, bytes);
         }
@@ -340,7 +340,7 @@ pub(crate) unsafe fn checked(
     // SAFETY: `from` holds `count` elements; what a hostile peer makes of them meanwhile, the
     // copy is some bytes, which are then looked at.
     let valid = unsafe {
-        std::ptr::copy_nonoverlapping(from, scratch.as_mut_ptr(), bytes);
+        copy_bytes(from, scratch.as_mut_ptr(), bytes);
         dtype.all_valid(scratch.as_ptr(), count)
     };
     if valid { Ok(scratch.as_ptr()) } else { Err(round.invalid(peer)) }

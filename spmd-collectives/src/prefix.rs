@@ -6,7 +6,7 @@
 //! of its left half on the left of that of its right half. All algorithms here do just that.
 
 use spmd_core::Result;
-use spmd_core::internal::Round;
+use spmd_core::internal::{Round, copy_bytes, move_bytes};
 
 use crate::large::{CopyPath, LargeRound, RECV, SEND, checked, part};
 use crate::reducing::Reduction;
@@ -52,7 +52,7 @@ fn levels(ranks: usize) -> usize {
 pub(crate) unsafe fn flat(round: &Round<'_>, prefix: Prefix<'_>) -> Result<()> {
     let bytes = prefix.reduction.bytes();
     // SAFETY: the payload has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(prefix.send, round.payload(bytes), bytes) };
+    unsafe { copy_bytes(prefix.send, round.payload(bytes), bytes) };
     round.arrive(1)?;
     match prefix.ranks(round.rank()) {
         0 => Ok(()),
@@ -80,9 +80,9 @@ pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<(
     let mut copy = Vec::new();
     // SAFETY: the first place of the payload has that many bytes, and so have the buffers.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, round.payload(space), bytes);
+        copy_bytes(send, round.payload(space), bytes);
         if own {
-            std::ptr::copy(send, recv, bytes);
+            move_bytes(send, recv, bytes);
         }
     }
     for step in 0..steps {
@@ -120,7 +120,7 @@ pub(crate) unsafe fn doubling(round: &Round<'_>, prefix: Prefix<'_>) -> Result<(
                     reduction.op.fold(recv, theirs, recv, reduction.count)
                 })?;
             } else if right {
-                std::ptr::copy_nonoverlapping(theirs, recv, bytes);
+                copy_bytes(theirs, recv, bytes);
                 has_result = true;
             }
         }
@@ -177,7 +177,7 @@ pub(crate) unsafe fn chunked(
         // SAFETY: the place has room for a segment of input and all ranks' prefixes of its part;
         // meetings order writing and reading.
         unsafe {
-            std::ptr::copy_nonoverlapping(send.add(start * size), large.place(turn), count * size);
+            copy_bytes(send.add(start * size), large.place(turn), count * size);
             large.arrive()?;
             let mut inputs = Vec::with_capacity(n);
             for peer in 0..n {
@@ -228,7 +228,7 @@ impl Prefix<'_> {
                 // Adding one to a binary number: full blocks merge while there are two of a size.
                 let level = rank.trailing_ones() as usize;
                 round.operate(self.reduction.op, || {
-                    std::ptr::copy_nonoverlapping(input, total(level), bytes);
+                    copy_bytes(input, total(level), bytes);
                     for below in 0..level {
                         op.fold(total(level), total(below), total(level), len);
                     }
@@ -282,7 +282,7 @@ unsafe fn fold_totals(
     // room for as many, apart from them, and nobody else touches any of them now (this function's
     // contract). A fold writes over its right input, which holds values since the copy.
     unsafe {
-        std::ptr::copy_nonoverlapping(total(lowest), out, len * reduction.size());
+        copy_bytes(total(lowest), out, len * reduction.size());
         for level in (lowest + 1..usize::BITS as usize).filter(|bit| ranks >> bit & 1 == 1) {
             reduction.op.fold(out, total(level), out, len);
         }

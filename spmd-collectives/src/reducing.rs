@@ -3,9 +3,7 @@
 
 pub(crate) mod tree;
 
-use std::ptr::copy_nonoverlapping;
-
-use spmd_core::internal::{Args, Call, CombiningCall, ErasedOp, Round, fold_ranks};
+use spmd_core::internal::{Args, Call, CombiningCall, ErasedOp, Round, copy_bytes, fold_ranks};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{CopyPath, LargeRound, Parts, SEND, checked, part};
@@ -185,7 +183,7 @@ impl Reduction<'_> {
                 let input = |peer: usize| inputs[peer].add(offset);
                 self.fold(round, len, inputs.len(), out.add(offset), input)?;
                 for other in others {
-                    copy_nonoverlapping(out.add(offset), other.add(offset), len * size);
+                    copy_bytes(out.add(offset), other.add(offset), len * size);
                 }
             }
         }
@@ -230,7 +228,7 @@ impl Reduction<'_> {
             // `send`. The peer has read what was here before.
             unsafe {
                 let from = send.add((start + first) * size);
-                copy_nonoverlapping(from, large.piece_for(peer, turn), share * size);
+                copy_bytes(from, large.piece_for(peer, turn), share * size);
             }
         }
     }

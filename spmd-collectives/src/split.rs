@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use spmd_core::internal::{Call, Common, ContextOffer, ErasedOp, Form, Kind, Part, Round};
+use spmd_core::internal::{
+    Call, Common, ContextOffer, ErasedOp, Form, Kind, Part, Round, copy_bytes,
+};
 use spmd_core::{Comm, Element, Error, Op, Result};
 
 use crate::cluster::announcing::{AllAnnouncements, announce};
@@ -306,7 +308,7 @@ fn fold_words<const N: usize>(
     // of; the fold is over when everybody has been told, and the last rank's payload is written no
     // more.
     unsafe {
-        std::ptr::copy_nonoverlapping(words.as_ptr().cast(), round.payload(bytes), bytes);
+        copy_bytes(words.as_ptr().cast(), round.payload(bytes), bytes);
         reduction.fold_up_tree(round)?;
         tell_down_tree(round)?;
         let (from, into) = (round.payload_of(last, bytes), words.as_mut_ptr().cast());

@@ -5,6 +5,7 @@
 use crate::args::{Args, SingleRank};
 use crate::call::Call;
 use crate::comm::Comm;
+use crate::copy::copy_bytes;
 use crate::error::{Error, Result};
 use crate::plane::{Numbered, Plane, Planes};
 
@@ -102,7 +103,7 @@ unsafe fn single_rank(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<(
         // SAFETY: both hold so many elements, as their lengths are equal, and nobody else touches
         // them (this function's contract). Either they are the same, and `count` is 0, or they are
         // apart.
-        unsafe { std::ptr::copy_nonoverlapping(send, recv, count * args.size()) };
+        unsafe { copy_bytes(send, recv, count * args.size()) };
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ pub use crate::comm::{
     Answer, CallGuard, CombiningCall, ContextOffer, Internals, LockOf, Part, RawWindow, Shown,
     Starts, Steps, Trial, Watch,
 };
-pub use crate::copy::{copy_around, copy_from_peer};
+pub use crate::copy::{copy_around, copy_bytes, copy_from_peer, move_bytes};
 pub use crate::dispatch::dispatch;
 pub use crate::op::{ErasedOp, Native, canonical_split, fold_ranks};
 pub use crate::panics::{discard, panic_text};

@@ -1,8 +1,10 @@
 //! The algorithms of allgather and allgatherv.
 
-use std::ptr::{copy_nonoverlapping, null};
+use std::ptr::null;
 
-use spmd_core::internal::{Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
+use spmd_core::internal::{
+    Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank, copy_bytes,
+};
 use spmd_core::{Comm, DType, Result};
 
 use crate::blocks::differing;
@@ -44,7 +46,7 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let own = recv.wrapping_add(start * dtype.size as usize);
     if !std::ptr::eq(own.cast_const(), mine) {
         // SAFETY: both have room for this rank's block, and are apart, as they are not the same.
-        unsafe { copy_nonoverlapping(mine, own, count * dtype.size as usize) };
+        unsafe { copy_bytes(mine, own, count * dtype.size as usize) };
     }
     comm.internals().collective(call, |round| {
         if blocks.vary() {
@@ -108,7 +110,7 @@ unsafe fn flat(
     let size = dtype.size as usize;
     let bytes = blocks.of(round.rank()).1 * size;
     // SAFETY: the payload has that many bytes, and so has `mine`.
-    unsafe { copy_nonoverlapping(mine, round.payload(bytes), bytes) };
+    unsafe { copy_bytes(mine, round.payload(bytes), bytes) };
     round.arrive(1)?;
     check_counts(round, blocks)?;
     for peer in others(round) {
@@ -153,7 +155,7 @@ unsafe fn chunked(
             let len = step.min(own - start);
             let into = other.map_or_else(|| large.place(turn), |other| large.next_for(other, turn));
             // SAFETY: a place has room for a segment, which lies within `mine`.
-            unsafe { copy_nonoverlapping(mine.add(start * size), into, len * size) };
+            unsafe { copy_bytes(mine.add(start * size), into, len * size) };
         }
     };
     // SAFETY: the buffer is the caller's. Its owner writes the other blocks of `recv` only, and

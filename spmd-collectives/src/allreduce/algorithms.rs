@@ -1,6 +1,6 @@
 //! The algorithms of allreduce.
 
-use spmd_core::internal::{Args, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
+use spmd_core::internal::{Args, Call, Collective, Kind, PAYLOAD, Round, SingleRank, copy_bytes};
 use spmd_core::{Comm, Result};
 
 use crate::data::zeros;
@@ -95,7 +95,7 @@ unsafe fn flat(
 ) -> Result<()> {
     let bytes = reduction.bytes();
     // SAFETY: the payload has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(send, round.payload(bytes), bytes) };
+    unsafe { copy_bytes(send, round.payload(bytes), bytes) };
     round.arrive(1)?;
     // SAFETY: all have published; `recv` has room.
     unsafe { reduction.fold_payloads(round, round.size(), send, recv) }
@@ -118,7 +118,7 @@ unsafe fn central_fold(
     // works, the others wait in the meeting. Its payload is the result after that, which it does
     // not write again before all have left this round.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, payload, bytes);
+        copy_bytes(send, payload, bytes);
         let last =
             round.arrive_and(1, || reduction.fold_payloads(round, round.size(), send, payload))?;
         crate::large::take(
@@ -147,7 +147,7 @@ unsafe fn tree(
     // SAFETY: the payload has that many bytes, and so has `send`; the fold is over when everybody
     // has been told, and the last rank's payload is written no more.
     unsafe {
-        std::ptr::copy_nonoverlapping(send, round.payload(bytes), bytes);
+        copy_bytes(send, round.payload(bytes), bytes);
         reduction.fold_up_tree(round)?;
         tell_down_tree(round)?;
         let from = round.payload_of(last, bytes);
@@ -210,7 +210,7 @@ unsafe fn chunked(
             reduction.fold_direct(&large, reduction.count, mine, into, &[])?;
             large.arrive()?;
             if let Some((ptr, len)) = folded {
-                std::ptr::copy_nonoverlapping(ptr, own, len);
+                copy_bytes(ptr, own, len);
             }
             for (peer, start, count) in parts.others(me) {
                 let from = match folded.is_some() {

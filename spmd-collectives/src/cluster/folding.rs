@@ -1,11 +1,11 @@
 //! Reductions across processes: by the library that joins them where it folds such elements with
 //! such an operation, otherwise, and with `SPMD_REPRODUCIBLE=1`, in the canonical order.
 
-use std::ptr::{copy_nonoverlapping, null_mut};
+use std::ptr::null_mut;
 
 use spmd_core::internal::{
     Args, BlockLayout, Blocks, Call, Fold, Kind, Leader, NativeCollective, ProcessBlocks,
-    fold_ranks,
+    copy_bytes, fold_ranks,
 };
 use spmd_core::{Comm, Result};
 
@@ -64,7 +64,7 @@ pub(super) unsafe fn allreduce(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
             let send = folded_here(leader, reduction, &mut scratch)?;
             leader.step(NativeCollective::Allreduce(fold_of(reduction, send, first.recv)))?;
             for part in leader.parts().skip(1) {
-                copy_nonoverlapping(first.recv, part.recv, reduction.bytes());
+                copy_bytes(first.recv, part.recv, reduction.bytes());
             }
             Ok(())
         })
@@ -181,7 +181,7 @@ unsafe fn in_order(
             let mut place = out.memory.as_mut_ptr();
             for (first, len) in (0..processes).map(share) {
                 for part in leader.parts() {
-                    copy_nonoverlapping(part.send.add((start + first) * size), place, len * size);
+                    copy_bytes(part.send.add((start + first) * size), place, len * size);
                     place = place.add(len * size);
                 }
             }
@@ -199,7 +199,7 @@ unsafe fn in_order(
             for target in leader.parts().filter(|part| !part.recv.is_null()) {
                 check_values(reduction.dtype, result.memory.as_ptr(), count)?;
                 let into = target.recv.add(start * size);
-                copy_nonoverlapping(result.memory.as_ptr(), into, count * size);
+                copy_bytes(result.memory.as_ptr(), into, count * size);
             }
         }
         start += count;
@@ -259,7 +259,7 @@ unsafe fn scatter_in_order(
             for part in leader.parts() {
                 for rank in leader.members(process) {
                     let (start, count) = blocks.of(*rank);
-                    copy_nonoverlapping(part.send.add(start * size), place, count * size);
+                    copy_bytes(part.send.add(start * size), place, count * size);
                     place = place.add(count * size);
                 }
             }

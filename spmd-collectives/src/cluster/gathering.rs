@@ -1,10 +1,9 @@
 //! Gather, allgather and scatter across processes.
 
 use std::iter;
-use std::ptr::copy_nonoverlapping;
 
 use spmd_core::internal::{
-    Args, Blocks, Call, Kind, Leader, Memory, NativeCollective, ProcessBlocks,
+    Args, Blocks, Call, Kind, Leader, Memory, NativeCollective, ProcessBlocks, copy_bytes,
 };
 use spmd_core::{Comm, DType, Error, Result};
 
@@ -124,7 +123,7 @@ unsafe fn collect<'a>(
         step(lengths.at(first.all))?;
         for target in targets.skip(1) {
             // SAFETY: both have room for all blocks, and are buffers of different ranks.
-            unsafe { copy_nonoverlapping(first.all, target.all, total) };
+            unsafe { copy_bytes(first.all, target.all, total) };
         }
         return Ok(());
     }
@@ -137,7 +136,7 @@ unsafe fn collect<'a>(
         for rank in (0..leader.processes()).flat_map(|process| leader.members(process)) {
             let (start, count) = blocks.of(*rank);
             for target in targets.clone() {
-                copy_nonoverlapping(place, target.all.add(start * size), count * size);
+                copy_bytes(place, target.all.add(start * size), count * size);
             }
             place = place.add(count * size);
         }
@@ -188,7 +187,7 @@ pub(super) unsafe fn scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> R
                         let mut place = packed.memory.as_mut_ptr();
                         for rank in (0..leader.processes()).flat_map(|it| leader.members(it)) {
                             let (start, count) = blocks.of(*rank);
-                            copy_nonoverlapping(source.all.add(start * size), place, count * size);
+                            copy_bytes(source.all.add(start * size), place, count * size);
                             place = place.add(count * size);
                         }
                         leader.step(NativeCollective::Scatter {
@@ -205,7 +204,7 @@ pub(super) unsafe fn scatter(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> R
             check_values(dtype, scratch.as_ptr(), mine / size)?;
             let mut place = scratch.as_ptr();
             for part in leader.parts() {
-                copy_nonoverlapping(place, part.own, part.count * size);
+                copy_bytes(place, part.own, part.count * size);
                 place = place.add(part.count * size);
             }
             Ok(())

@@ -1,8 +1,8 @@
 //! Barrier, broadcast and alltoall across processes.
 
-use std::ptr::copy_nonoverlapping;
-
-use spmd_core::internal::{Args, Blocks, Call, ErasedOp, Leader, Memory, NativeCollective};
+use spmd_core::internal::{
+    Args, Blocks, Call, ErasedOp, Leader, Memory, NativeCollective, copy_bytes,
+};
 use spmd_core::{Comm, DType, Element, Error, Max, Result};
 
 use super::packed::{Lengths, Packed, check_values, is_even};
@@ -72,7 +72,7 @@ pub(super) unsafe fn broadcast(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
             leader.step(NativeCollective::Broadcast { root: from, memory, bytes })?;
             check_values(dtype, memory, count)?;
             for buf in leader.parts().filter(|buf| *buf != memory) {
-                copy_nonoverlapping(memory, buf, bytes);
+                copy_bytes(memory, buf, bytes);
             }
             Ok(())
         })
@@ -155,7 +155,7 @@ unsafe fn exchange(leader: &Leader<'_, Args<'_>>, dtype: &DType) -> Result<()> {
             for part in leader.parts() {
                 for rank in leader.members(process) {
                     let (start, bytes) = bytes(part.send.blocks.of(*rank), size);
-                    copy_nonoverlapping(part.send.ptr.add(start), place, bytes);
+                    copy_bytes(part.send.ptr.add(start), place, bytes);
                     place = place.add(bytes);
                 }
             }
@@ -167,7 +167,7 @@ unsafe fn exchange(leader: &Leader<'_, Args<'_>>, dtype: &DType) -> Result<()> {
                 for part in leader.parts() {
                     let (start, bytes) = bytes(part.recv.blocks.of(*rank), size);
                     check_values(dtype, place, bytes / size)?;
-                    copy_nonoverlapping(place, part.recv.ptr.add(start), bytes);
+                    copy_bytes(place, part.recv.ptr.add(start), bytes);
                     place = place.add(bytes);
                 }
             }

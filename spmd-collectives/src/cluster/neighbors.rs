@@ -1,8 +1,6 @@
 //! Exchanges with neighbours across processes: an alltoall in which most blocks are empty.
 
-use std::ptr::copy_nonoverlapping;
-
-use spmd_core::internal::{Args, Blocks, Call, Incoming, Kind, Memory};
+use spmd_core::internal::{Args, Blocks, Call, Incoming, Kind, Memory, copy_bytes};
 use spmd_core::{Comm, Result};
 
 use super::moving::{agree_on_counts, alltoall};
@@ -51,7 +49,7 @@ pub(super) unsafe fn neighbors(comm: &Comm, call: &Call<'_>, args: &Args<'_>) ->
         let mut place = came.as_ptr();
         for block in &incoming {
             let bytes = block.count * size;
-            copy_nonoverlapping(place, args.recv.ptr.add(block.into * size), bytes);
+            copy_bytes(place, args.recv.ptr.add(block.into * size), bytes);
             place = place.add(bytes);
         }
     }

@@ -1,8 +1,10 @@
 //! The algorithms of gather and gatherv.
 
-use std::ptr::{copy_nonoverlapping, null};
+use std::ptr::null;
 
-use spmd_core::internal::{Args, Blocks, Call, Collective, FLAT, Kind, PAYLOAD, Round, SingleRank};
+use spmd_core::internal::{
+    Args, Blocks, Call, Collective, FLAT, Kind, PAYLOAD, Round, SingleRank, copy_bytes,
+};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{CopyPath, LargeRound, SEND, take};
@@ -40,7 +42,7 @@ unsafe fn equal(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
                 return chunked(round, comm.internals().segment(), dtype, root, mine, into, false);
             }
             let Some((blocks, recv)) = into else {
-                copy_nonoverlapping(mine.0, round.payload(bytes), bytes);
+                copy_bytes(mine.0, round.payload(bytes), bytes);
                 if choice == Tree {
                     return round.arrive(1);
                 }
@@ -103,7 +105,7 @@ unsafe fn keep_own(
     let size = dtype.size as usize;
     // SAFETY: `mine` holds the root's block, and `recv`, apart from it, has room for one as long
     // there (this function's contract).
-    unsafe { copy_nonoverlapping(mine.0, recv.add(blocks.of(root).0 * size), mine.1 * size) };
+    unsafe { copy_bytes(mine.0, recv.add(blocks.of(root).0 * size), mine.1 * size) };
 }
 
 /// Copies what the others have in their payloads.
@@ -150,7 +152,7 @@ unsafe fn chunked(
     round.set_number(COUNT, mine.1 as u64);
     if payloads && me != root && bytes <= PAYLOAD {
         // SAFETY: the payload has that many bytes, and so has `mine`.
-        unsafe { copy_nonoverlapping(mine.0, round.payload(bytes), bytes) };
+        unsafe { copy_bytes(mine.0, round.payload(bytes), bytes) };
     }
     if let Some((blocks, recv)) = into {
         // SAFETY: this rank is the root: `mine` holds its block, and `recv`, apart from it, has
@@ -163,7 +165,7 @@ unsafe fn chunked(
         if me != root && start < mine.1 {
             let len = step.min(mine.1 - start);
             // SAFETY: a place has room for a segment, which lies within `mine`.
-            unsafe { copy_nonoverlapping(mine.0.add(start * size), large.place(turn), len * size) };
+            unsafe { copy_bytes(mine.0.add(start * size), large.place(turn), len * size) };
         }
     };
     // SAFETY: the buffer is the caller's, which nobody writes until the last meeting, before

@@ -1,8 +1,10 @@
 //! The algorithms of reduce.
 
-use std::ptr::{copy_nonoverlapping, null, null_mut};
+use std::ptr::{null, null_mut};
 
-use spmd_core::internal::{Args, Call, Collective, FLAT, Kind, PAYLOAD, Round, SingleRank};
+use spmd_core::internal::{
+    Args, Call, Collective, FLAT, Kind, PAYLOAD, Round, SingleRank, copy_bytes,
+};
 use spmd_core::{Comm, Result};
 
 use crate::large::stream::two_segments;
@@ -69,7 +71,7 @@ unsafe fn flat(
     let (bytes, me) = (reduction.bytes(), round.rank());
     if me != root {
         // SAFETY: the payload has that many bytes, and so has `send`.
-        unsafe { copy_nonoverlapping(send, round.payload(bytes), bytes) };
+        unsafe { copy_bytes(send, round.payload(bytes), bytes) };
         round.publish_to(1, root);
         return Ok(());
     }
@@ -97,7 +99,7 @@ unsafe fn tree(
     // SAFETY: the payload has that many bytes, and so has `send`; the fold is over when a rank has
     // been told, and the last rank's payload is written no more.
     unsafe {
-        copy_nonoverlapping(send, round.payload(bytes), bytes);
+        copy_bytes(send, round.payload(bytes), bytes);
         reduction.fold_up_tree(round)?;
         tell_down_tree(round)?;
         if round.rank() != root {
@@ -192,7 +194,7 @@ unsafe fn fill(
     let (start, size) = (turn * step, reduction.size());
     let count = step.min(reduction.count - start);
     // SAFETY: a place has room for a segment, which lies within `send`.
-    unsafe { copy_nonoverlapping(send.add(start * size), large.place(turn), count * size) };
+    unsafe { copy_bytes(send.add(start * size), large.place(turn), count * size) };
 }
 
 /// The other process shows its input segment by segment, or where it is; the root folds.

@@ -1,6 +1,8 @@
 //! The algorithms of reduce_scatter.
 
-use spmd_core::internal::{Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
+use spmd_core::internal::{
+    Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank, copy_bytes,
+};
 use spmd_core::{Comm, Result};
 
 use crate::blocks::differing;
@@ -78,7 +80,7 @@ unsafe fn flat(
 ) -> Result<()> {
     let bytes = reduction.bytes();
     // SAFETY: the payload has that many bytes, and so has `send`.
-    unsafe { std::ptr::copy_nonoverlapping(send, round.payload(bytes), bytes) };
+    unsafe { copy_bytes(send, round.payload(bytes), bytes) };
     round.arrive(1)?;
     check_agreed(round, blocks)?;
     let me = round.rank();
@@ -121,7 +123,7 @@ unsafe fn chunked(
             unsafe {
                 let from = send.wrapping_add((first + turn * step) * size);
                 let into = large.next_for(rank, turn);
-                std::ptr::copy_nonoverlapping(from, into, piece(turn, count) * size);
+                copy_bytes(from, into, piece(turn, count) * size);
             }
         }
     };

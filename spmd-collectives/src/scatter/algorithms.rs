@@ -1,8 +1,10 @@
 //! The algorithms of scatter and scatterv.
 
-use std::ptr::{copy_nonoverlapping, null};
+use std::ptr::null;
 
-use spmd_core::internal::{Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank};
+use spmd_core::internal::{
+    Args, Blocks, Call, Collective, Kind, PAYLOAD, Round, SingleRank, copy_bytes,
+};
 use spmd_core::{Comm, DType, Result};
 
 use crate::large::{CopyPath, LargeRound, SEND, take};
@@ -113,7 +115,7 @@ unsafe fn keep_own(
     debug_assert_eq!(count, target.len);
     // SAFETY: `from` holds the root's block, among all, and `target`, apart from it, has room for
     // one as long (contract of `arena`, on the root).
-    unsafe { copy_nonoverlapping(from.add(start * size), target.ptr, count * size) };
+    unsafe { copy_bytes(from.add(start * size), target.ptr, count * size) };
 }
 
 /// The root shows all blocks and goes on (`meet`: after all have met over a tree); each of the
@@ -134,7 +136,7 @@ unsafe fn small(
     if let Some((blocks, from)) = from {
         // SAFETY: the payload has that many bytes, and so has `from`.
         unsafe {
-            copy_nonoverlapping(from, round.payload(bytes), bytes);
+            copy_bytes(from, round.payload(bytes), bytes);
             keep_own(dtype, root, (blocks, from), target);
         }
         if meet {
@@ -189,7 +191,7 @@ unsafe fn chunked(
             unsafe {
                 let place = large.place(turn).add(peer * step * size);
                 let from = from.wrapping_add((first + turn * step) * size);
-                copy_nonoverlapping(from, place, len * size);
+                copy_bytes(from, place, len * size);
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Where the elements of a view lie, and the copying between them and memory in one piece.
 
+use crate::copy::copy_bytes;
 use std::ops::Range;
-use std::ptr::copy_nonoverlapping;
 
 /// One level of repetition: `count` times, `stride` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Pattern<'_> {
     pub(super) unsafe fn pack(&self, base: *const u8, range: Range<usize>, out: *mut u8) {
         if self.dims.is_empty() {
             // SAFETY: all runs are one, in which the range lies; `out` has room for it.
-            return unsafe { copy_nonoverlapping(base.add(range.start), out, range.len()) };
+            return unsafe { copy_bytes(base.add(range.start), out, range.len()) };
         }
         let mut to = out;
         self.pieces(range, |from| {

@@ -1,7 +1,7 @@
 //! Small collectives of ranks that have a combining barrier. Nothing of the rank's own page in the
 //! arena takes part in them: with thousands of ranks, what a call touches decides what it takes.
 
-use std::ptr::copy_nonoverlapping;
+use crate::copy::copy_bytes;
 use std::time::Duration;
 
 use super::communicator::Comm;
@@ -165,7 +165,7 @@ impl CombiningCall<'_> {
         if me == root {
             // SAFETY: the payload has `FEW` bytes, and so many has `buf`; nobody reads it before it
             // is shown, as all have left the round that used it last.
-            unsafe { copy_nonoverlapping(buf, self.rank_slot.to_show(round), bytes) };
+            unsafe { copy_bytes(buf, self.rank_slot.to_show(round), bytes) };
             self.rank_slot.show(round, self.fingerprint);
             world.ring_combining(combining);
         } else {
@@ -177,7 +177,7 @@ impl CombiningCall<'_> {
             }
             // SAFETY: the root has shown its payload, and does not write it before this rank has
             // left the round.
-            unsafe { copy_nonoverlapping(from, buf, bytes) };
+            unsafe { copy_bytes(from, buf, bytes) };
         }
         if self.rank_slot.leave(round) {
             world.ring_combining(combining);
@@ -204,7 +204,7 @@ impl CombiningCall<'_> {
         assert!(bytes <= FEW);
         // SAFETY: the payload has `FEW` bytes, and is read by those who fold alone, before the
         // ranks part.
-        unsafe { copy_nonoverlapping(send, rank_slot.payload(bytes), bytes) };
+        unsafe { copy_bytes(send, rank_slot.payload(bytes), bytes) };
         let at_worker = || {
             // SAFETY: all ranks of this worker have filled their payloads, and wait.
             self.operate(op, || unsafe { rank_slot.fold_tree(op, size, count) })
@@ -222,7 +222,7 @@ impl CombiningCall<'_> {
         if !recv.is_null() {
             // SAFETY: the last rank has left the result there, and it stays until this rank comes
             // to the next meeting.
-            unsafe { copy_nonoverlapping(combining.outcome(), recv, bytes) };
+            unsafe { copy_bytes(combining.outcome(), recv, bytes) };
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::communicator::Comm;
 use crate::buffer::ViewMut;
 use crate::call::Call;
+use crate::copy::copy_bytes;
 use crate::element::{DType, Element};
 use crate::error::{ElementType, Error, Result, Truncated};
 use crate::rank::Status;
@@ -125,7 +126,7 @@ impl Comm {
             // SAFETY: the vector has room for the message, whose bytes were checked to be values.
             unsafe {
                 let into = values.as_mut_ptr().cast();
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), into, bytes.len());
+                copy_bytes(bytes.as_ptr(), into, bytes.len());
                 values.set_len(status.len);
             }
         } else {

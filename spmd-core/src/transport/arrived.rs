@@ -4,6 +4,7 @@ use super::Transport;
 use super::message::Data;
 use super::shared::waiter::Waiter;
 use super::shared::{Arrived, Body};
+use crate::copy::copy_bytes;
 use crate::error::Result;
 
 impl Arrived<'_> {
@@ -24,7 +25,7 @@ impl Arrived<'_> {
                 assert_eq!(data.len(), envelope.bytes);
                 // SAFETY: the target has room for the envelope's bytes, and the source, a vector
                 // of this rank's own, has as many.
-                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), into, data.len()) };
+                unsafe { copy_bytes(data.as_ptr(), into, data.len()) };
                 waiter.endpoint.reuse(data);
                 true
             }

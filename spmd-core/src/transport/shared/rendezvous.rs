@@ -12,9 +12,10 @@ use super::ring::{
     PIECE, RENDEZVOUS, RendezvousAck, RendezvousReceive, RingReader, RingWriter, STAGING, own_ack,
     staged_at, with_ack,
 };
+use super::single_copy;
 use super::waiter::Waiter;
 use crate::buffer::View;
-use crate::copy::copy_from_peer;
+use crate::copy::{copy_bytes, copy_from_peer};
 use crate::error::{Error, Result};
 use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::SenderSide;
@@ -196,7 +197,7 @@ impl SenderSide for RendezvousSend<'_> {
                 // of the staging area, which a receiver that lies may read at any time, as bytes.
                 unsafe {
                     let to = staging.pointer().add(staged_at(self.number, filled));
-                    std::ptr::copy_nonoverlapping(from.add(filled), to, piece);
+                    copy_bytes(from.add(filled), to, piece);
                 }
                 filled += piece;
                 ring.rendezvous(self.rendezvous).filled.store(filled as u64, Release);
@@ -270,10 +271,14 @@ impl RendezvousReceive {
         let begun = rendezvous.filled.load(Acquire) > 0;
         let asked = endpoint.world.tuning.single_copy == Some(true);
         let may = address != 0 && (asked || !begun && endpoint.may_be_read(bytes));
-        // Which way is faster counts where the sender waits behind other messages. One that is about to
-        // stage this one may compute after the first pieces: what is read needs it no more.
+        // Where the sender waits behind other messages, the way is the one by which such messages have come
+        // faster. One that is about to stage this one may compute after the first pieces: what is read needs it
+        // no more, which is worth as much as copies that the kernel makes a little slower.
         let open = may && !asked && rendezvous.waits.load(Relaxed) != 0;
-        let reads = may && (!open || endpoint.paces.begin());
+        let reads = match open {
+            true => endpoint.paces.begin(),
+            false => may && (asked || single_copy::pays(memory, endpoint.rank)),
+        };
         ack.drained.store(if reads { NOT_STAGED as u64 } else { 0 }, Relaxed);
         let admitted = access::announce(&ack.reading, number, &rendezvous.withdrawn);
         let result = (|| {
@@ -300,7 +305,7 @@ impl RendezvousReceive {
                 unsafe { copy_from_peer(from, into, bytes) };
                 return Ok(true);
             }
-            if reads && super::single_copy::read(memory, source, address, into, bytes) {
+            if reads && single_copy::read(memory, source, address, into, bytes) {
                 return Ok(true);
             }
             if open || reads || self.chunk != 0 {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::memory::Memory;
+use crate::copy::{PAGE, copy_bytes, is_just_behind};
 
 /// How fast long messages come, by the kernel or through staging areas: which is faster depends on the
 /// processor, on what virtualises it, and on what senders do, by a factor of 1.5 either way.
@@ -84,7 +85,9 @@ pub(super) fn pays(memory: &Memory, rank: usize) -> bool {
     const BYTES: usize = 256 << 10;
     static PAYS: OnceLock<bool> = OnceLock::new();
     *PAYS.get_or_init(|| {
-        let (from, mut to) = (vec![1u8; BYTES], vec![0u8; BYTES]);
+        // Both at the same place in their pages, as other copies by the kernel take longer (`copy_bytes`).
+        let mut both = vec![1u8; 2 * BYTES];
+        let (from, to) = both.split_at_mut(BYTES);
         let fastest = |copy: &mut dyn FnMut()| {
             let times = (0..4).map(|_| {
                 let since = Instant::now();
@@ -93,7 +96,7 @@ pub(super) fn pays(memory: &Memory, rank: usize) -> bool {
             });
             times.min().unwrap_or_default()
         };
-        let plain = fastest(&mut || std::hint::black_box(&mut to).copy_from_slice(&from));
+        let plain = fastest(&mut || std::hint::black_box(&mut *to).copy_from_slice(from));
         let by_kernel = fastest(&mut || {
             read(memory, rank, from.as_ptr() as u64, to.as_mut_ptr(), BYTES);
         });
@@ -102,8 +105,38 @@ pub(super) fn pays(memory: &Memory, rank: usize) -> bool {
 }
 
 /// Copies `bytes` from `address` in the process of world rank `source`; whether that worked.
-#[cfg(target_os = "linux")]
+///
+/// The kernel copies as [`copy_bytes`] does not: where that is slow, what it reads comes by way of a place
+/// where it is not.
 pub(super) fn read(
+    memory: &Memory,
+    source: usize,
+    address: u64,
+    into: *mut u8,
+    bytes: usize,
+) -> bool {
+    if bytes < PAGE || !is_just_behind(address as *const u8, into) {
+        return read_straight(memory, source, address, into, bytes);
+    }
+    let mut place = vec![0u8; BETWEEN + PAGE];
+    let at = (address as usize).wrapping_sub(place.as_ptr() as usize) % PAGE;
+    let between = &mut place[at..at + BETWEEN];
+    (0..bytes).step_by(BETWEEN).all(|done| {
+        let (piece, from) = (BETWEEN.min(bytes - done), address.wrapping_add(done as u64));
+        let has_come = read_straight(memory, source, from, between.as_mut_ptr(), piece);
+        if has_come {
+            // SAFETY: `between` has so many bytes, and so has the caller's buffer there.
+            unsafe { copy_bytes(between.as_ptr(), into.add(done), piece) };
+        }
+        has_come
+    })
+}
+
+/// So much is in that place at a time: it stays in the caches.
+const BETWEEN: usize = 64 << 10;
+
+#[cfg(target_os = "linux")]
+fn read_straight(
     memory: &Memory,
     source: usize,
     address: u64,
@@ -129,7 +162,7 @@ pub(super) fn read(
 
 /// Elsewhere there is no such call.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn read(_: &Memory, _: usize, _: u64, _: *mut u8, _: usize) -> bool {
+fn read_straight(_: &Memory, _: usize, _: u64, _: *mut u8, _: usize) -> bool {
     let _ = Relaxed;
     false
 }

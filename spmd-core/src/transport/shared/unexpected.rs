@@ -10,6 +10,7 @@ use super::member::Member;
 use super::posted::PostedReceives;
 use super::ring::{DataPlace, RING, RingMessage, RingReader};
 use super::spare::Spare;
+use crate::copy::copy_bytes;
 use crate::error::{Error, Result};
 use crate::transport::message::{Data, Envelope, MatchPattern, UnexpectedMessage};
 
@@ -80,7 +81,7 @@ impl Lent<'_> {
         // SAFETY: the data lie in the ring, as its reader, locked in here, has checked; `into` is a
         // buffer's memory, which is no ring's. The data are bytes: whatever the sender does to them
         // meanwhile, the copy is some bytes.
-        unsafe { std::ptr::copy_nonoverlapping(self.data, into, self.bytes) };
+        unsafe { copy_bytes(self.data, into, self.bytes) };
     }
 }
 
@@ -221,7 +222,7 @@ impl UnexpectedMessages {
                 let mut bytes = self.spare.take(envelope.bytes);
                 // SAFETY: the ring holds the message's bytes, and the vector has room for them.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(data, bytes.as_mut_ptr(), envelope.bytes);
+                    copy_bytes(data, bytes.as_mut_ptr(), envelope.bytes);
                     bytes.set_len(envelope.bytes);
                 }
                 Data::Here(bytes)

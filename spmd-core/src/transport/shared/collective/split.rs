@@ -1,7 +1,7 @@
 //! Rounds in two steps, between which their rank does something else: of calls in which all ranks
 //! show something, meet once, and take what the others have shown.
 
-use std::ptr::copy_nonoverlapping;
+use crate::copy::copy_bytes;
 
 use super::place::CollectiveArea;
 use super::round::Round;
@@ -54,7 +54,7 @@ impl<'a> Seat<'a> {
         }
         let payload = round.payload(shown.len());
         // SAFETY: the payload has that many bytes, and is this rank's own until it shows them.
-        unsafe { copy_nonoverlapping(shown.as_ptr(), payload, shown.len()) };
+        unsafe { copy_bytes(shown.as_ptr(), payload, shown.len()) };
         round.reach_stage(MET);
         round.ring_peers();
         round.ask_for_next();

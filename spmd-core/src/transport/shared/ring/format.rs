@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use crate::copy::copy_bytes;
 use crate::transport::message::Envelope;
 
 /// Places for large messages in a ring's head.
@@ -59,7 +60,7 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
         match bytes {
             // As most are, without a call.
             REPEATED => to.cast::<[u8; REPEATED]>().write(from.cast::<[u8; REPEATED]>().read()),
-            bytes => std::ptr::copy_nonoverlapping(from, to, bytes),
+            bytes => copy_bytes(from, to, bytes),
         }
     }
 }
