@@ -66,6 +66,41 @@ fn from_the_third_call_on() -> Result<()> {
     })
 }
 
+/// Messages whose places in their pages differ by a few bytes come another way, as those copies are slow.
+#[test]
+fn wherever_it_lies() -> Result<()> {
+    for forced in [None, Some(("SPMD_SINGLE_COPY", "1")), Some(("SPMD_SINGLE_COPY", "0"))] {
+        let settings = forced.as_slice();
+        processes("wherever_it_lies", 2, settings, |ctx| {
+            const PAGE: usize = 4096;
+            let (me, bytes) = (ctx.rank(), 300_001);
+            let mut memory = vec![0u8; bytes + 3 * PAGE];
+            let page = memory.as_ptr().align_offset(PAGE) + PAGE;
+            for (turn, behind) in [0, 1, 16, 31, 32, PAGE - 16].into_iter().enumerate() {
+                let byte = |i: usize| (i % 251) as u8 + turn as u8;
+                if me == 0 {
+                    let data = &mut memory[page..page + bytes];
+                    data.iter_mut().enumerate().for_each(|(i, place)| *place = byte(i));
+                    ctx.send(data, 1, 0)?;
+                    ctx.ssend(data, 1, 1)?;
+                    continue;
+                }
+                for tag in 0..2 {
+                    memory.fill(255);
+                    let start = page + behind;
+                    ctx.recv(&mut memory[start..start + bytes], 0, tag)?;
+                    let (before, rest) = memory.split_at(start);
+                    let (data, after) = rest.split_at(bytes);
+                    assert!(before.iter().chain(after).all(|place| *place == 255));
+                    assert!(data.iter().copied().eq((0..bytes).map(byte)), "{behind} bytes behind");
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 /// Which is a matter of the machine: all ranks find the same.
 #[test]
 fn where_it_is_faster() -> Result<()> {
