@@ -1,8 +1,7 @@
 //! Where a task runs, where a value is, and what it takes to have one where the other is.
 
 use std::panic::catch_unwind;
-use std::sync::Once;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What carries out a task: see [`TaskOptions::host_or_gpu`](crate::TaskOptions::host_or_gpu).
@@ -36,11 +35,11 @@ impl Home {
 
     /// Has it measured, if nobody has, what copies to this GPU take.
     pub(crate) fn measures(&self, gpu: u32) {
-        COPIES.measured.call_once(|| {
-            // It is the program's code that may panic there.
+        // Nobody waits for who does: it is the program's code, which may panic there, or wait for a task.
+        if !COPIES.measured.load(Relaxed) && !COPIES.measured.swap(true, Relaxed) {
             let measured = catch_unwind(|| (self.measure)(gpu)).ok().flatten();
             measured.into_iter().flatten().for_each(|(bytes, took)| COPIES.is(bytes, took));
-        });
+        }
     }
 
     fn bit(place: Processor) -> u64 {
@@ -86,7 +85,8 @@ pub(crate) static COPIES: Copies = Copies::new();
 pub(crate) struct Copies {
     way: AtomicU64,
     kilobyte: AtomicU64,
-    measured: Once,
+    /// Whether somebody has measured, or does.
+    measured: AtomicBool,
 }
 
 /// The length of shorter copies is no matter.
@@ -95,7 +95,7 @@ const SHORT: usize = 16 << 10;
 impl Copies {
     const fn new() -> Copies {
         let (way, kilobyte) = (AtomicU64::new(10_000), AtomicU64::new(100));
-        Copies { way, kilobyte, measured: Once::new() }
+        Copies { way, kilobyte, measured: AtomicBool::new(false) }
     }
 
     /// What a copy of so many bytes takes.

@@ -1,7 +1,8 @@
 //! Where the elements of a view lie, and the copying between them and memory in one piece.
 
-use crate::copy::copy_bytes;
 use std::ops::Range;
+
+use crate::copy::copy_bytes;
 
 /// One level of repetition: `count` times, `stride` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

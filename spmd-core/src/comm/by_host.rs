@@ -101,8 +101,8 @@ impl<B: BufferMut> ReceiveBuffer<B> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::copy::copy_bytes;
     use std::cell::Cell;
+    use std::ptr::copy_nonoverlapping;
 
     use super::*;
     use crate::buffer::{DeviceCopies, set_device_copies};
@@ -144,7 +144,7 @@ mod tests {
     unsafe fn copy(_: u32, from: *const u8, into: *mut u8, bytes: usize) -> Result<()> {
         COPIES.with(|copies| copies.set(copies.get() + 1));
         // SAFETY: this function's contract.
-        unsafe { copy_bytes(from, into, bytes) };
+        unsafe { copy_nonoverlapping(from, into, bytes) };
         Ok(())
     }
 

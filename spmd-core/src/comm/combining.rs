@@ -1,12 +1,12 @@
 //! Small collectives of ranks that have a combining barrier. Nothing of the rank's own page in the
 //! arena takes part in them: with thousands of ranks, what a call touches decides what it takes.
 
-use crate::copy::copy_bytes;
 use std::time::Duration;
 
 use super::communicator::Comm;
 use super::internals::Internals;
 use crate::call::Call;
+use crate::copy::copy_bytes;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::op::{ErasedOp, fold_ranks};

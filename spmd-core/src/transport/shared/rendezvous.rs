@@ -305,7 +305,8 @@ impl RendezvousReceive {
                 unsafe { copy_from_peer(from, into, bytes) };
                 return Ok(true);
             }
-            if reads && single_copy::read(memory, source, address, into, bytes) {
+            // SAFETY: the target has room for `bytes` (this function's contract).
+            if reads && unsafe { single_copy::read(memory, source, address, into, bytes) } {
                 return Ok(true);
             }
             if open || reads || self.chunk != 0 {

@@ -98,7 +98,8 @@ pub(super) fn pays(memory: &Memory, rank: usize) -> bool {
         };
         let plain = fastest(&mut || std::hint::black_box(&mut *to).copy_from_slice(from));
         let by_kernel = fastest(&mut || {
-            read(memory, rank, from.as_ptr() as u64, to.as_mut_ptr(), BYTES);
+            // SAFETY: it has so many bytes.
+            unsafe { read(memory, rank, from.as_ptr() as u64, to.as_mut_ptr(), BYTES) };
         });
         by_kernel < 2 * plain
     })
@@ -108,7 +109,10 @@ pub(super) fn pays(memory: &Memory, rank: usize) -> bool {
 ///
 /// The kernel copies as [`copy_bytes`] does not: where that is slow, what it reads comes by way of a place
 /// where it is not.
-pub(super) fn read(
+///
+/// # Safety
+/// `into` is valid for writes of `bytes` bytes. The kernel checks all else.
+pub(super) unsafe fn read(
     memory: &Memory,
     source: usize,
     address: u64,
@@ -116,27 +120,33 @@ pub(super) fn read(
     bytes: usize,
 ) -> bool {
     if bytes < PAGE || !is_just_behind(address as *const u8, into) {
-        return read_straight(memory, source, address, into, bytes);
+        // SAFETY: this function's contract.
+        return unsafe { read_straight(memory, source, address, into, bytes) };
     }
     let mut place = vec![0u8; BETWEEN + PAGE];
     let at = (address as usize).wrapping_sub(place.as_ptr() as usize) % PAGE;
     let between = &mut place[at..at + BETWEEN];
     (0..bytes).step_by(BETWEEN).all(|done| {
         let (piece, from) = (BETWEEN.min(bytes - done), address.wrapping_add(done as u64));
-        let has_come = read_straight(memory, source, from, between.as_mut_ptr(), piece);
-        if has_come {
-            // SAFETY: `between` has so many bytes, and so has the caller's buffer there.
-            unsafe { copy_bytes(between.as_ptr(), into.add(done), piece) };
+        // SAFETY: `between` has so many bytes, of this function's own, and so has `into` from there on (this
+        // function's contract).
+        unsafe {
+            let has_come = read_straight(memory, source, from, between.as_mut_ptr(), piece);
+            if has_come {
+                copy_bytes(between.as_ptr(), into.add(done), piece);
+            }
+            has_come
         }
-        has_come
     })
 }
 
 /// So much is in that place at a time: it stays in the caches.
 const BETWEEN: usize = 64 << 10;
 
+/// # Safety
+/// As [`read`].
 #[cfg(target_os = "linux")]
-fn read_straight(
+unsafe fn read_straight(
     memory: &Memory,
     source: usize,
     address: u64,
@@ -149,8 +159,8 @@ fn read_straight(
         let local = libc::iovec { iov_base: into.wrapping_add(done).cast(), iov_len: bytes - done };
         let from = (address as usize).wrapping_add(done) as *mut libc::c_void;
         let remote = libc::iovec { iov_base: from, iov_len: bytes - done };
-        // SAFETY: the local range is the caller's buffer of `bytes` bytes; the remote one is
-        // checked by the kernel.
+        // SAFETY: the local range lies in the caller's `bytes` bytes (this function's contract); the remote one
+        // is checked by the kernel.
         let read = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
         match usize::try_from(read) {
             Ok(read) if read > 0 => done += read,
@@ -161,8 +171,11 @@ fn read_straight(
 }
 
 /// Elsewhere there is no such call.
+///
+/// # Safety
+/// As [`read`].
 #[cfg(not(target_os = "linux"))]
-fn read_straight(_: &Memory, _: usize, _: u64, _: *mut u8, _: usize) -> bool {
+unsafe fn read_straight(_: &Memory, _: usize, _: u64, _: *mut u8, _: usize) -> bool {
     let _ = Relaxed;
     false
 }

@@ -58,7 +58,10 @@ impl Round<'_> {
             let mut peers = (0..self.size()).filter(|peer| *peer != self.me);
             let all = peers.all(|peer| {
                 let (rank, address) = (self.scope.here.world(peer), self.number_of(peer, WORD));
-                single_copy::read(&world.memory, rank, address, word.as_mut_ptr(), word.len())
+                // SAFETY: it has so many bytes.
+                unsafe {
+                    single_copy::read(&world.memory, rank, address, word.as_mut_ptr(), word.len())
+                }
             });
             let is_fast = || {
                 let asked = world.tuning.single_copy == Some(true);
@@ -101,7 +104,9 @@ impl Round<'_> {
         }
         let rank = self.scope.here.world(peer);
         let address = self.number_of(peer, ADDRESS + which).wrapping_add(offset as u64);
-        if single_copy::read(&self.endpoint.world.memory, rank, address, into, bytes) {
+        let memory = &self.endpoint.world.memory;
+        // SAFETY: `into` has room for them (this function's contract).
+        if unsafe { single_copy::read(memory, rank, address, into, bytes) } {
             return Ok(());
         }
         let error = Error::unavailable(

@@ -1,12 +1,11 @@
 //! Rounds in two steps, between which their rank does something else: of calls in which all ranks
 //! show something, meet once, and take what the others have shown.
 
-use crate::copy::copy_bytes;
-
 use super::place::CollectiveArea;
 use super::round::Round;
 use super::stage::stamp;
 use crate::call::Call;
+use crate::copy::copy_bytes;
 use crate::error::Result;
 use crate::group::Scope;
 use crate::transport::shared::Endpoint;
