@@ -5,7 +5,7 @@
 mod card;
 mod support;
 
-use card::gpu;
+use card::{gpu, on_one_card};
 use spmd::prelude::*;
 use spmd_gpu::{Aware, Device, DeviceBuffer, GpuError, Local, OnDevice, Staged, probe};
 use spmd_loopback::Job;
@@ -199,55 +199,9 @@ fn process_ranks() {
     }
     let numbers = if spmd_matrix::full() { vec![1, 2, 3, 4, 8] } else { vec![3] };
     for ranks in numbers {
-        let (status, said) = on_one_card("process_rank", ranks);
+        let (status, said) = on_one_card("process_rank", ranks, &[]);
         let right = |rank| said.contains(&format!("rank {rank} of {ranks} is right"));
         assert!(status == Some(0) && (0..ranks).all(right), "{status:?}: {said}");
-    }
-}
-
-/// Runs a test of this file as processes that share a card; how that ended, and all that they said.
-fn on_one_card(test: &str, ranks: usize) -> (Option<i32>, String) {
-    let own = std::env::current_exe().expect("a test knows its own path");
-    let mut job = support::spmdrun(&["--ranks", &ranks.to_string(), "--as", "processes"]);
-    job.arg(own).env("SPMD_SEGMENT", "1024");
-    job.args([test, "--exact", "--include-ignored", "--nocapture", "--quiet"]);
-    let ran = support::finish(&mut job);
-    (ran.code, ran.out + &ran.err)
-}
-
-#[test]
-#[ignore = "run by a_process_that_is_killed_stops_the_others, as one of them"]
-fn process_beside_a_killed_one() -> Result<()> {
-    let ended = spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
-        let device = ctx.device()?;
-        let [mut large, mut small] = [device.zeros::<u64>(100_000)?, device.zeros::<u64>(3)?];
-        for turn in 0.. {
-            // Anywhere in a call.
-            if turn == 3 && ctx.rank() == 1 {
-                std::thread::spawn(|| {
-                    std::thread::sleep(std::time::Duration::from_millis(7));
-                    std::process::abort();
-                });
-            }
-            ctx.allreduce_in_place(&mut large, Max)?;
-            ctx.allreduce_in_place(&mut small, Max)?;
-        }
-        Ok(())
-    });
-    let error = ended.expect_err("a rank is gone");
-    println!("told: {error}");
-    Err(error)
-}
-
-#[test]
-fn a_process_that_is_killed_stops_the_others() {
-    if !gpu() {
-        return;
-    }
-    for _ in 0..3 {
-        let (status, said) = on_one_card("process_beside_a_killed_one", 4);
-        let told = said.matches("told: ").count();
-        assert!(status != Some(0) && told == 3 && said.contains("rank 1"), "{status:?}: {said}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 #[path = "support/card.rs"]
 mod card;
+mod support;
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -160,7 +160,7 @@ fn grid(ctx: &Ctx, graph: &Graph, width: usize, rounds: u64) -> Result<Duration>
 /// The shortest task, in seconds, at which half of the workers' time goes into tasks.
 fn metg_alone(ctx: &Ctx, graph: &Graph, width: usize) -> Result<f64> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(width);
-    let metg = metg((width, cores, round()), 40_000, |rounds| grid(ctx, graph, width, rounds))?;
+    let metg = metg((width, cores, round()), 160_000, |rounds| grid(ctx, graph, width, rounds))?;
     black_box(spawn(|| Ok(())).take()?);
     Ok(metg)
 }

@@ -242,16 +242,15 @@ impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
         let users = self.users.get_mut().iter();
         // A failure here is one of the device, which its next call tells.
-        match &self.memory {
-            DeviceMemory::Own(bytes) => {
-                let made_on = bytes.stream();
-                // The memory is freed in the order of the stream where it was made.
+        match self.memory.stream() {
+            // The memory is freed, or another buffer's, in the order of the stream where it was made.
+            Some(made_on) => {
                 for user in users.filter(|it| **it.stream() != **made_on) {
                     let last = user.stream().record_event(None);
                     let _ = last.and_then(|last| made_on.wait(&last));
                 }
             }
-            DeviceMemory::Unified(_) => users.for_each(|user| drop(user.synchronize())),
+            None => users.for_each(|user| drop(user.synchronize())),
         }
     }
 }

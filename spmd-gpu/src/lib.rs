@@ -44,6 +44,7 @@ mod copies;
 mod device;
 mod driver;
 mod error;
+mod exports;
 mod library;
 mod listed;
 mod local;

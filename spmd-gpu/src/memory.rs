@@ -3,16 +3,19 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaSlice, DevicePtr, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError, result, sys};
 
 use crate::device::Device;
 use crate::driver::{self, Checked};
 use crate::error::GpuError;
+use crate::exports::{Exported, address_of};
 
 /// Memory that a device uses, of so many bytes, which hold nothing yet.
 pub(crate) enum DeviceMemory {
     /// The device's alone. It is freed in the order of the stream where it was made.
     Own(CudaSlice<u8>),
+    /// The same, which other processes may open. It is freed when none of them has it open.
+    Exported(Exported),
     /// The host's as well. It is freed at once: whoever drops it waits before for all that uses it.
     Unified(Unified),
 }
@@ -39,18 +42,12 @@ impl DeviceMemory {
     /// Errors: the device has no room; the driver refuses.
     pub(crate) fn own(device: &Device, bytes: usize) -> Result<DeviceMemory, GpuError> {
         let stream = device.stream();
-        // SAFETY: whoever has it writes it before anybody reads. Memory that others may open comes from
-        // no pool; it is of this context, and freed in the stream's order as well.
-        let made = unsafe {
-            match device.opens() {
-                true => device.context().bind_to_thread().and_then(|()| {
-                    Ok(stream.upgrade_device_ptr::<u8>(result::malloc_sync(bytes)?, bytes))
-                }),
-                false => stream.alloc::<u8>(bytes),
-            }
+        let made = match device.opens() {
+            true => Exported::new(device, bytes).map(DeviceMemory::Exported),
+            // SAFETY: whoever has it writes it before anybody reads.
+            false => unsafe { stream.alloc::<u8>(bytes) }.map(DeviceMemory::Own),
         };
-        let made = made.map_err(|error| refused(device, bytes, error, "cuMemAllocAsync"))?;
-        Ok(DeviceMemory::Own(made))
+        made.map_err(|error| refused(device, bytes, error, "cuMemAllocAsync"))
     }
 
     /// Memory of the device and the host.
@@ -78,7 +75,8 @@ impl DeviceMemory {
     /// Where it is: of unified memory, on the host as on the device.
     pub(crate) fn address(&self) -> u64 {
         match self {
-            DeviceMemory::Own(bytes) => bytes.device_ptr(bytes.stream()).0,
+            DeviceMemory::Own(bytes) => address_of(bytes),
+            DeviceMemory::Exported(exported) => address_of(exported.memory()),
             DeviceMemory::Unified(unified) => unified.start,
         }
     }
@@ -87,7 +85,17 @@ impl DeviceMemory {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             DeviceMemory::Own(bytes) => bytes.len(),
+            DeviceMemory::Exported(exported) => exported.memory().len(),
             DeviceMemory::Unified(unified) => unified.bytes,
+        }
+    }
+
+    /// The stream in whose order it is freed, if it is in one's.
+    pub(crate) fn stream(&self) -> Option<&Arc<CudaStream>> {
+        match self {
+            DeviceMemory::Own(bytes) => Some(bytes.stream()),
+            DeviceMemory::Exported(exported) => Some(exported.memory().stream()),
+            DeviceMemory::Unified(_) => None,
         }
     }
 }

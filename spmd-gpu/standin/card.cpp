@@ -1,6 +1,7 @@
 #include "card.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -224,7 +225,14 @@ bool Memory::give(uint64_t place) {
         return false;
     }
     size_t room = found->second.room;
-    if (found->second.file >= 0) ::close(found->second.file);
+    if (int file = found->second.file; file >= 0) {
+        // Undefined with a driver. A process that has ended holds nothing.
+        if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+            std::fprintf(stderr, "the stand-in card: memory is freed that another process has open\n");
+            std::abort();
+        }
+        ::close(file);
+    }
     __asan_unpoison_memory_region((char *)place, room);
     munmap((char *)place - page, room + 2 * page);
     used_ -= room;
@@ -256,7 +264,7 @@ bool Memory::handle_of(uint64_t place, Handle *handle) {
     Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = taken_.find(start);
-    if (found == taken_.end() || found->second.file < 0) return false;
+    if (found == taken_.end() || found->second.file < 0 || found->second.opened > 0) return false;
     *handle = Handle{(int)getpid(), found->second.file, bytes, {}};
     return true;
 }
@@ -277,11 +285,11 @@ uint64_t Memory::open(const Handle &handle) {
     int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0) return 0;
     size_t room = pages(handle.bytes);
-    uint64_t place = map(room, file);
-    ::close(file);
-    if (!place) return 0;
+    // The owner sees by the lock that somebody has it open.
+    uint64_t place = flock(file, LOCK_SH | LOCK_NB) == 0 ? map(room, file) : 0;
+    if (!place) return ::close(file), 0;
     if (CLOSES && inside_ == 0) mprotect((void *)place, room, PROT_NONE);
-    taken_[place] = Piece{handle.bytes, room, false, -1, 1, handle};
+    taken_[place] = Piece{handle.bytes, room, false, file, 1, handle};
     return place;
 }
 
@@ -293,6 +301,7 @@ bool Memory::close(uint64_t place) {
     if (found == taken_.end() || found->second.opened == 0) return false;
     if (--found->second.opened > 0) return true;
     munmap((char *)place - page, found->second.room + 2 * page);
+    ::close(found->second.file);
     taken_.erase(found);
     return true;
 }

@@ -172,7 +172,7 @@ private:
     struct Piece {
         size_t bytes, room;  // room in whole pages
         bool shared;         // with the host
-        int file;            // -1 if no other process can open it
+        int file;            // that others open, or the other process's; -1 if there is none
         int opened;          // how often, if it is another process's
         Handle handle;
     };

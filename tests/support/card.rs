@@ -22,3 +22,14 @@ pub fn stand_in() -> bool {
     }
     is_here
 }
+
+/// Runs a test of this file as processes that share a card, in an environment with these changes; how that
+/// ended, and all that they said.
+pub fn on_one_card(test: &str, ranks: usize, changes: &[(&str, &str)]) -> (Option<i32>, String) {
+    let own = std::env::current_exe().expect("a test knows its own path");
+    let mut job = crate::support::spmdrun(&["--ranks", &ranks.to_string(), "--as", "processes"]);
+    job.arg(own).env("SPMD_SEGMENT", "1024").envs(changes.iter().copied());
+    job.args([test, "--exact", "--include-ignored", "--nocapture", "--quiet"]);
+    let ran = crate::support::finish(&mut job);
+    (ran.code, ran.out + &ran.err)
+}

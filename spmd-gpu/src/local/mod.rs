@@ -10,6 +10,7 @@
 mod kernels;
 mod launch;
 mod module;
+mod opened;
 mod shared;
 mod types;
 
@@ -29,7 +30,8 @@ use crate::peers::reaches;
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks that are threads or virtual ranks
 /// of one process, and use the same device, or devices whose memory the first rank's reaches (NVLink, PCIe):
 /// up to 64 in a communicator. Of ranks that are processes of one host it
-/// carries out what has equal blocks of a segment (`SPMD_SEGMENT`) or more, and waits for the device then. Calls
+/// carries out what has equal blocks of a segment (`SPMD_SEGMENT`) or more, and waits for the device then; the
+/// first one keeps the memory of the others open, so that a buffer that is dropped may keep its memory until the next such call. Calls
 /// of others it leaves to the planes after it.
 ///
 /// A call returns when all ranks have joined it and the device has been told what to do. All

@@ -1,27 +1,33 @@
 //! Ranks that are processes of one host and use the same device: the first one opens the memory of the
-//! others, by handles of the driver (CUDA IPC), and carries the call out for all as among threads.
+//! others, by handles of the driver (CUDA IPC), and carries the call out for all as among threads. It
+//! keeps open what it has opened (`opened.rs`), until its owner asks for the end of that (`exports.rs`).
 //!
 //! A call waits for the device: before it each rank for its own stream, and the first one for the call.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use cudarc::driver::sys;
 use spmd_core::buffer::Place;
 use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane, Round};
 use spmd_core::{Comm, Result};
 
 use super::launch;
+use super::opened::{self, Mapping};
 use crate::calls;
 use crate::device::Device;
-use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::exports::{self, Exposed, MOST_CLOSED};
 use crate::staged::Staged;
 
-/// What a rank says of a piece of memory: whether it has any, where it lies in what the handle opens,
-/// whether there is a handle, and that.
+/// What a rank says of a piece of memory: whether it has any and others can open it, its number, where it
+/// lies in what the handle opens, and that.
 const WORDS: usize = 3 + 8;
 const NONE: u64 = 0;
-const SOME: u64 = 1;
+const SHOWN: u64 = 1;
+const CLOSED: u64 = 2;
+
+/// What a rank says: of what it sends and what it receives, and how much is to be closed.
+const ALL: usize = 2 * WORDS + 1;
 
 /// What blocks memory is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,15 +56,23 @@ pub(super) unsafe fn run(
     device: &Device,
 ) -> Result<()> {
     device.synchronize()?;
-    let own = [shown(args.send), shown(args.recv)].concat();
+    let first = comm.world_rank(0);
+    let places = [args.send, args.recv].map(|it| it.is_some().then_some(it.ptr as u64));
+    let asks = if comm.rank() == 0 { Vec::new() } else { exports::to_close(first) };
+    let own: Vec<u64> = places.into_iter().flat_map(shown).chain([asks.len() as u64]).collect();
     let all = calls::allgather(comm, call, &own)?;
-    let said: Vec<&[u64]> = all.chunks_exact(WORDS).collect();
-    if said.iter().any(|it| it[0] != NONE && it[2] != 1) {
+    let said: Vec<&[u64]> = all.chunks_exact(ALL).collect();
+    if said.iter().any(|it| [it[0], it[WORDS]].contains(&CLOSED)) {
         // Some memory has no handle: it was not made by the device of a process rank.
         // SAFETY: this function's contract.
         return unsafe { Staged::plane().run(comm, call, args) };
     }
-    comm.internals().collective(call, |round| {
+    let most = said.iter().map(|it| it[2 * WORDS]).max().map_or(0, |most| most as usize);
+    let to_close = all_to_close(comm, call, &asks, most.min(MOST_CLOSED))?;
+    if comm.rank() != 0 {
+        places.into_iter().flatten().for_each(|place| exports::may_open(first, place));
+    }
+    let done = comm.internals().collective(call, |round| {
         // Nothing is read there: but a rank that gives a round up in which it has shown something goes
         // on when no other one is in it any more. So none has its memory back that the first one uses.
         // SAFETY: it is no byte.
@@ -68,9 +82,29 @@ pub(super) unsafe fn run(
             // SAFETY: all ranks have brought what the call needs, and stay in the round until it is
             // done.
             unsafe { for_all(comm, round, args, &said, device)? };
+            for (rank, numbers) in to_close.iter().enumerate() {
+                opened::close(comm.world_rank(rank), numbers);
+            }
+            opened::keep_few();
         }
         round.arrive(2)
-    })
+    });
+    if done.is_ok() {
+        exports::closed(first, &asks);
+    }
+    done
+}
+
+/// What each rank asks the first one to close, of which the longest list has so many.
+fn all_to_close(comm: &Comm, call: &Call<'_>, own: &[u64], most: usize) -> Result<Vec<Vec<u64>>> {
+    if most == 0 {
+        return Ok(Vec::new());
+    }
+    // No piece of memory has this number.
+    let mut words = vec![0; most];
+    words[..own.len()].copy_from_slice(own);
+    let all = calls::allgather(comm, call, &words)?;
+    Ok(all.chunks_exact(most).map(<[u64]>::to_vec).collect())
 }
 
 /// The shapes of what a rank sends and of what it receives, where it has any.
@@ -85,25 +119,16 @@ fn shapes(kind: Kind) -> [Shape; 2] {
     }
 }
 
-/// What this rank says of its memory.
-fn shown(memory: Memory<'_>) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    if !memory.is_some() {
-        return words;
-    }
-    words[0] = SOME;
-    let (mut start, mut handle) = (0, sys::CUipcMemHandle { reserved: [0; 64] });
-    // SAFETY: both write to places of this function; the address is one of the device's.
-    let codes = unsafe {
-        let mut bytes = 0;
-        let range = sys::cuMemGetAddressRange_v2(&mut start, &mut bytes, memory.ptr as u64);
-        [range, sys::cuIpcGetMemHandle(&mut handle, memory.ptr as u64)]
-    };
-    if codes.into_iter().all(|code| code.result().is_ok()) {
-        (words[1], words[2]) = (memory.ptr as u64 - start, 1);
-        let bytes = handle.reserved.map(|byte| byte as u8);
-        for (word, bytes) in words[3..].iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_ne_bytes(*bytes);
+/// What this rank says of the memory at this place, if it brings any.
+fn shown(place: Option<u64>) -> [u64; WORDS] {
+    let mut words = [NONE; WORDS];
+    if let Some(place) = place {
+        match exports::exposed(place) {
+            Some(Exposed { number, offset, handle }) => {
+                words[..3].copy_from_slice(&[SHOWN, number, offset]);
+                words[3..].copy_from_slice(&handle);
+            }
+            None => words[0] = CLOSED,
         }
     }
     words
@@ -119,12 +144,23 @@ unsafe fn for_all(
     said: &[&[u64]],
     device: &Device,
 ) -> Result<()> {
-    let mut opened = Opened(Vec::new());
+    // Open until the device is done, whatever other calls of this process close.
+    let mut held = Vec::new();
     let mut all = vec![*args];
     let shapes = shapes(args.collective.kind);
-    for (rank, words) in said.chunks_exact(2).enumerate().skip(1) {
+    for (rank, words) in said.iter().enumerate().skip(1) {
         let mut open = |which: usize| {
-            let memory = opened.memory(comm, args, (shapes[which], words[which]), device);
+            let (shape, words) = (shapes[which], &words[which * WORDS..][..WORDS]);
+            if words[0] == NONE {
+                return Ok(Memory::NONE);
+            }
+            let handle = std::array::from_fn(|at| words[3 + at]);
+            let exposed = Exposed { number: words[1], offset: words[2], handle };
+            let opened = opened::open(comm.world_rank(rank), &exposed, device);
+            let memory = opened.and_then(|mapping| {
+                held.push(mapping.clone());
+                part(comm, args, shape, exposed.offset, &mapping, device)
+            });
             memory.map_err(|error| round.out_of_reach(rank, error.into()))
         };
         let (send, recv) = (open(0)?, open(1)?);
@@ -133,66 +169,34 @@ unsafe fn for_all(
     // SAFETY: this function's contract; of others' memory there is as much as the call takes, as was
     // just looked at.
     let launched = unsafe { launch::launch(device, &all) };
-    // Nothing uses it any more when it is closed.
+    // Nothing uses it any more when it may be closed.
     let done = device.synchronize();
-    drop(opened);
+    drop(held);
     Ok(launched.and(done)?)
 }
 
-/// Memory of others that is open here.
-struct Opened(Vec<u64>);
-
-impl Opened {
-    /// Opens what a rank has said, which has to be of this shape.
-    ///
-    /// Errors: the driver cannot open it, or there is less than the call takes.
-    fn memory<'a>(
-        &mut self,
-        comm: &Comm,
-        args: &Args<'a>,
-        (shape, words): (Shape, &[u64]),
-        device: &Device,
-    ) -> Result<Memory<'a>, GpuError> {
-        // Of all ranks it is the same, whatever this one says.
-        let count = args.send.blocks.longest().max(args.recv.blocks.longest());
-        let blocks = if shape == Shape::One { Blocks::One(count) } else { Blocks::Equal(count) };
-        if words[0] == NONE {
-            return Ok(Memory::NONE);
-        }
-        let mut bytes = [0; 64];
-        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&words[3..]) {
-            *bytes = word.to_ne_bytes().map(|byte| byte as std::ffi::c_char);
-        }
-        let handle = sys::CUipcMemHandle { reserved: bytes };
-        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-        let (mut start, mut all) = (0, 0);
-        // SAFETY: both write to places of this function; a handle may be any bytes.
-        unsafe {
-            let code = sys::cuIpcOpenMemHandle_v2(&mut start, handle, flags);
-            code.result().checked("cuIpcOpenMemHandle")?;
-            self.0.push(start);
-            let mut base = 0;
-            let code = sys::cuMemGetAddressRange_v2(&mut base, &mut all, start);
-            code.result().checked("cuMemGetAddressRange")?;
-        }
-        let elements = blocks.total(comm.size()) as u64;
-        let end = elements.checked_mul(args.size() as u64).and_then(|it| it.checked_add(words[1]));
-        if end.is_none_or(|end| end > all as u64) {
-            return Err(GpuError::Driver {
-                call: "cuIpcOpenMemHandle",
-                text: "a rank has less memory there than its call takes".into(),
-            });
-        }
-        let (place, ptr) = (Place::Device(device.ordinal()), (start + words[1]) as *mut u8);
-        Ok(Memory { place, ptr, blocks })
+/// What a rank brings, of this shape, in what it has told of.
+///
+/// Errors: there is less than the call takes.
+fn part<'a>(
+    comm: &Comm,
+    args: &Args<'a>,
+    shape: Shape,
+    offset: u64,
+    mapping: &Arc<Mapping>,
+    device: &Device,
+) -> Result<Memory<'a>, GpuError> {
+    // Of all ranks it is the same, whatever this one says.
+    let count = args.send.blocks.longest().max(args.recv.blocks.longest());
+    let blocks = if shape == Shape::One { Blocks::One(count) } else { Blocks::Equal(count) };
+    let elements = blocks.total(comm.size()) as u64;
+    let end = elements.checked_mul(args.size() as u64).and_then(|it| it.checked_add(offset));
+    if end.is_none_or(|end| end > mapping.bytes as u64) {
+        return Err(GpuError::Driver {
+            call: "cuIpcOpenMemHandle",
+            text: "a rank has less memory there than its call takes".into(),
+        });
     }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        for start in &self.0 {
-            // SAFETY: it was opened as often as it is closed, and nothing on the device uses it.
-            let _ = unsafe { sys::cuIpcCloseMemHandle(*start) };
-        }
-    }
+    let (place, ptr) = (Place::Device(device.ordinal()), (mapping.start + offset) as *mut u8);
+    Ok(Memory { place, ptr, blocks })
 }

@@ -1,0 +1,103 @@
+//! Memory of other processes that this one has open, from call to call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, sys};
+use parking_lot::Mutex;
+
+use crate::device::Device;
+use crate::driver::Checked;
+use crate::error::GpuError;
+use crate::exports::{Exposed, Handle};
+
+/// So many pieces of memory stay open between calls. Of more, those are closed that were used least lately.
+const MOST_OPEN: usize = 256;
+
+static OPENED: Mutex<Opened> = Mutex::new(Opened { uses: 0, all: BTreeMap::new() });
+
+struct Opened {
+    uses: u64,
+    /// By the rank of the world whose memory it is, and its number there; with its last use.
+    all: BTreeMap<(usize, u64), (Arc<Mapping>, u64)>,
+}
+
+/// Where memory of another process lies in this one.
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) bytes: usize,
+    context: Arc<CudaContext>,
+}
+
+/// What a rank of the world has told of, opened now or in an earlier call. It stays open as long as
+/// somebody holds it.
+///
+/// Errors: the driver cannot open it.
+pub(super) fn open(
+    owner: usize,
+    exposed: &Exposed,
+    device: &Device,
+) -> Result<Arc<Mapping>, GpuError> {
+    let mut opened = OPENED.lock();
+    opened.uses += 1;
+    let now = opened.uses;
+    if let Some((mapping, last)) = opened.all.get_mut(&(owner, exposed.number)) {
+        *last = now;
+        return Ok(mapping.clone());
+    }
+    let mapping = Arc::new(Mapping::new(&exposed.handle, device)?);
+    opened.all.insert((owner, exposed.number), (mapping.clone(), now));
+    Ok(mapping)
+}
+
+/// Closes what the owner's buffers have left. Nothing on the device uses it any more.
+pub(super) fn close(owner: usize, numbers: &[u64]) {
+    let mut opened = OPENED.lock();
+    numbers.iter().for_each(|number| drop(opened.all.remove(&(owner, *number))));
+}
+
+/// Keeps what is open within its bound, when a call is over on the device.
+pub(super) fn keep_few() {
+    let mut opened = OPENED.lock();
+    if opened.all.len() > MOST_OPEN {
+        let mut uses: Vec<u64> = opened.all.values().map(|(_, last)| *last).collect();
+        uses.sort_unstable();
+        let oldest = uses[uses.len() - MOST_OPEN];
+        opened.all.retain(|_, (_, last)| *last >= oldest);
+    }
+}
+
+impl Mapping {
+    fn new(handle: &Handle, device: &Device) -> Result<Mapping, GpuError> {
+        let mut bytes = [0; 64];
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(handle) {
+            *bytes = word.to_ne_bytes().map(|byte| byte as std::ffi::c_char);
+        }
+        let handle = sys::CUipcMemHandle { reserved: bytes };
+        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+        device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
+        let context = device.context().clone();
+        let mut mapping = Mapping { start: 0, bytes: 0, context };
+        // SAFETY: each writes to places of this function; a handle may be any bytes.
+        unsafe {
+            sys::cuIpcOpenMemHandle_v2(&mut mapping.start, handle, flags)
+                .result()
+                .checked("cuIpcOpenMemHandle")?;
+            let mut base = 0;
+            sys::cuMemGetAddressRange_v2(&mut base, &mut mapping.bytes, mapping.start)
+                .result()
+                .checked("cuMemGetAddressRange")?;
+        }
+        Ok(mapping)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // Where it was not opened, there is nothing to close.
+        if self.start != 0 && self.context.bind_to_thread().is_ok() {
+            // SAFETY: it was opened once, and whoever used it on the device has waited for that.
+            let _ = unsafe { sys::cuIpcCloseMemHandle(self.start) };
+        }
+    }
+}
