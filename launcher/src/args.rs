@@ -1,15 +1,19 @@
 //! The command line: options, the programs between `:`, and errors of one line each.
 
+mod pages;
+mod spellings;
 mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
+use clap_complete::Shell;
 
 use crate::error::Error;
 use crate::topology::Cpus;
+pub(crate) use spellings::nearest;
 use values::stdin;
 pub(crate) use values::{
     Bind, Stdin, bind, bytes, duration, named, positive_duration, rank_count, resources, seconds,
@@ -76,10 +80,10 @@ pub(crate) enum OnFailure {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgramOptions {
     /// How many ranks; without it, one per usable core
-    #[arg(short = 'n', long, value_name = "N", value_parser = rank_count)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = rank_count, display_order = 0)]
     pub(crate) ranks: Option<usize>,
     /// Set a variable for the ranks, or insist that one of the launcher's is passed on
-    #[arg(long, value_name = "K=V|K")]
+    #[arg(short = 'x', long, value_name = "K=V|K")]
     pub(crate) env: Vec<String>,
     /// Start the ranks in this directory (a relative program path keeps its meaning)
     #[arg(long, value_name = "DIR")]
@@ -96,66 +100,82 @@ pub(crate) struct JobOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) transport: Option<Transport>,
     /// Under MPI: how many thread or virtual ranks (--as; threads if not said) each process holds
-    #[arg(long, value_name = "K", value_parser = rank_count)]
+    #[arg(help_heading = "Hosts and CPUs", long, value_name = "K", value_parser = rank_count)]
     pub(crate) ranks_per_process: Option<usize>,
     /// With --as gpus: how many ranks share a GPU [default: 1]
-    #[arg(long, value_name = "K", value_parser = rank_count)]
+    #[arg(help_heading = "GPUs", long, value_name = "K", value_parser = rank_count)]
     pub(crate) ranks_per_gpu: Option<usize>,
     /// With --as gpus: use these of each host only, such as 0,2-3, by the driver's numbers
     /// [default: all]
-    #[arg(long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
+    #[arg(help_heading = "GPUs", long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
     pub(crate) gpus: Option<Cpus>,
     /// What each process has for tasks, such as gpu=(0,1),(2,3) or license=2;cpu=4 (may be repeated)
     #[arg(long, value_name = "WHAT", value_parser = resources)]
     pub(crate) resources: Vec<String>,
     /// Start on these hosts, under MPI: names, each with `:N` where it has room for N ranks only
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "hostfile")]
+    #[arg(
+        help_heading = "Hosts and CPUs",
+        short = 'H',
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "hostfile"
+    )]
     pub(crate) host: Vec<String>,
     /// Start on the hosts in this file, under MPI: one a line, as NAME, NAME:N or NAME slots=N
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Hosts and CPUs", long, value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
     /// Bind ranks: none, core, numa, or a list such as 0,1,4-7 whose i-th item is for rank i, in
     /// turn [default: none]
-    #[arg(long, value_name = "WHERE", value_parser = bind)]
+    #[arg(help_heading = "Hosts and CPUs", long, value_name = "WHERE", value_parser = bind)]
     pub(crate) bind: Option<Bind>,
     /// Print the CPUs of every rank
-    #[arg(long)]
+    #[arg(help_heading = "Hosts and CPUs", long)]
     pub(crate) report_bindings: bool,
     /// Begin every line of output with the rank that printed it
-    #[arg(long)]
+    #[arg(help_heading = "Input and output", long)]
     pub(crate) tag: bool,
     /// Begin every line of output with the time of day (UTC)
-    #[arg(long)]
+    #[arg(help_heading = "Input and output", long)]
     pub(crate) timestamps: bool,
     /// Write output to files there, one per process and stream, instead of showing it
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Input and output", long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
     /// Show the output of these ranks only, such as 0,4-7
-    #[arg(long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
+    #[arg(help_heading = "Input and output", long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
     pub(crate) show_ranks: Option<Cpus>,
     /// Which rank reads standard input: a rank, all or none
-    #[arg(long, value_name = "RANK", default_value = "0", value_parser = stdin)]
+    #[arg(help_heading = "Input and output", long, value_name = "RANK", default_value = "0", value_parser = stdin)]
     pub(crate) stdin: Stdin,
     /// End the job after this long (90, 500ms, 1.5m, 2h), with status 124
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    #[arg(help_heading = "How the job ends", long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) timeout: Option<Duration>,
     /// How long ranks may take to end after a failure before SIGTERM, and then before SIGKILL
     /// [default: 2s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "How the job ends", long, value_name = "TIME", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// What a failed rank does to the others
-    #[arg(long, value_name = "WHAT", default_value = "end")]
+    #[arg(help_heading = "How the job ends", long, value_name = "WHAT", default_value = "end")]
     pub(crate) on_failure: OnFailure,
     /// Write down what every rank and task does when, for https://ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "To look at it", long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print what would be started, and start nothing
-    #[arg(long)]
+    #[arg(help_heading = "To look at it", long)]
     pub(crate) dry_run: bool,
     /// Say what this machine offers and what is missing, for the program if one is named, and
     /// start nothing
-    #[arg(long)]
+    #[arg(help_heading = "To look at it", long)]
     pub(crate) doctor: bool,
+    /// Print what a shell needs to complete these options, for its start-up files
+    #[arg(help_heading = "To look at it", long, value_name = "SHELL")]
+    pub(crate) completions: Option<Shell>,
+    /// Print this as a page for man
+    #[arg(help_heading = "To look at it", long)]
+    pub(crate) man: bool,
+    /// For who is used to it: there may be more ranks than cores in any case
+    #[arg(long, hide = true)]
+    pub(crate) oversubscribe: bool,
 }
 
 /// Start the ranks of a program and supervise them
@@ -164,9 +184,9 @@ pub(crate) struct JobOptions {
 #[command(override_usage = "spmdrun [OPTIONS] APP [ARGS]... [: -n N APP [ARGS]...]...")]
 struct First {
     #[command(flatten)]
-    job: JobOptions,
-    #[command(flatten)]
     program: ProgramOptions,
+    #[command(flatten)]
+    job: JobOptions,
     /// The program and its arguments
     #[arg(value_name = "APP", trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -201,19 +221,24 @@ pub(crate) enum Request {
 /// Reads `spmdrun`'s arguments, without the program's own name.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Request, Error> {
     let mut parts = arguments.split(|argument| argument == OsStr::new(":"));
-    let first = match First::try_parse_from(with_name(parts.next().unwrap_or_default())) {
+    let own = spellings::translated(parts.next().unwrap_or_default(), &First::command())?;
+    let first = match First::try_parse_from(with_name(&own)) {
         Ok(first) => first,
         Err(error) => return refuse(error, ""),
     };
     let mut sections = vec![Section { options: first.program, command: first.command }];
     for (index, part) in parts.enumerate() {
         let place = format!("in program {}, after `:`: ", index + 2);
-        match Further::try_parse_from(with_name(part)) {
+        let own = spellings::translated(part, &Further::command())?;
+        match Further::try_parse_from(with_name(&own)) {
             Ok(further) => {
                 sections.push(Section { options: further.program, command: further.command })
             }
             Err(error) => return refuse(error, &place),
         }
+    }
+    if let Some(text) = pages::asked_for(&first.job, First::command()) {
+        return Ok(Request::Print(text));
     }
     if first.job.doctor {
         let names = sections.into_iter().filter_map(|section| section.command.into_iter().next());

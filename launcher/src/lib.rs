@@ -103,6 +103,10 @@ fn carry_out(request: Request) -> Result<u8, Error> {
         Request::Doctor(names) => return doctor::examine(&names),
         Request::Run(job, sections) => Plan::new(*job, sections)?,
     };
+    if plan.under.is_none() {
+        let names = std::env::vars_os().map(|(name, _)| name);
+        variables::warnings(names).iter().for_each(|warning| report::say(warning));
+    }
     let environment = Environment::new(&plan)?;
     let plan = match plan.transport {
         Transport::Mpi => mpi::under(plan, &environment)?,

@@ -194,7 +194,27 @@ fn doctor_and_help() {
     }
     let help = run(&["--help"]);
     assert!(help.code == Some(0) && help.out.contains("--on-failure"), "{help:?}");
+    let options = help.out.split("Options:").nth(1).unwrap_or_default();
+    assert!(options.trim_start().starts_with("-n, --ranks"), "{help:?}");
+    let shell = run(&["--completions", "bash"]);
+    assert!(shell.code == Some(0) && shell.out.contains("--hostfile"), "{shell:?}");
+    assert!(run(&["--man"]).out.contains(".TH spmdrun 1"));
     assert!(run(&["--version"]).out.starts_with("spmdrun "));
+}
+
+#[test]
+fn options_are_known_as_other_launchers_spell_them() {
+    let script = "echo $SPMD_RANK $KIND";
+    let ran = run(&["-np", "2", "-x", "KIND=x", "--oversubscribe", "sh", "-c", script]);
+    assert_eq!(ran.lines(), ["0 x", "1 x"], "{ran:?}");
+}
+
+#[test]
+fn variables_that_are_none_are_told() {
+    let ran = finish(spmdrun(&["-n", "2", "true"]).env("SPMD_TIMOUT", "3"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let told = ran.err.lines().count() == 1 && ran.err.contains("SPMD_TIMEOUT would be");
+    assert!(told, "{ran:?}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ summary=results/summary.txt
 
 timeout "$limit" ./gpu --nocapture > results/tests.txt 2>&1
 status=$?
-for tests in gpu_memory gpu_messages gpu_nccl gpu_processes; do
+for tests in gpu_memory gpu_messages gpu_nccl; do
     timeout "$limit" "./$tests" --nocapture >> results/tests.txt 2>&1 || status=$?
 done
 for how in "-n 4 --as threads" "-n 2 --as processes"; do

@@ -84,15 +84,7 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let tests = [
-        "gpu",
-        "gpu_launch",
-        "gpu_memory",
-        "gpu_messages",
-        "gpu_missing",
-        "gpu_nccl",
-        "gpu_processes",
-    ];
+    let tests = ["gpu", "gpu_launch", "gpu_memory", "gpu_messages", "gpu_missing", "gpu_nccl"];
     let options = ["--workspace", "--lib"].into_iter();
     let options: Vec<&str> =
         options.chain(tests.iter().flat_map(|name| ["--test", name])).collect();
@@ -103,11 +95,10 @@ fn tests(folder: PathBuf) -> Outcome {
     let files = [
         ("tests/gpu.rs", ""),
         ("tests/gpu_launch.rs", ""),
-        ("tests/gpu_memory.rs", ""),
+        ("tests/gpu_memory", ""),
         ("tests/gpu_messages", ""),
         ("tests/gpu_missing.rs", ""),
         ("tests/gpu_nccl.rs", ""),
-        ("tests/gpu_processes.rs", ""),
         ("spmd-gpu/src/lib.rs", "buffer"),
     ];
     let on_card = files.map(|(file, chosen)| {

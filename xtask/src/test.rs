@@ -108,7 +108,6 @@ fn tests() -> Outcome {
         "gpu_messages",
         "gpu_missing",
         "gpu_nccl",
-        "gpu_processes",
         "mpi",
         "one_program",
         "hosts",

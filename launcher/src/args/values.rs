@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use spmd_core::boot::Resources;
 
+use super::spellings::nearest;
 use crate::topology::Cpus;
 
 /// Which CPUs each rank may use.
@@ -38,12 +39,14 @@ pub(crate) fn bind(text: &str) -> Result<Bind, String> {
         "none" => Ok(Bind::None),
         "core" => Ok(Bind::Core),
         "numa" => Ok(Bind::Numa),
-        list => list
-            .split(',')
-            .map(Cpus::parse)
-            .collect::<Result<_, _>>()
-            .map(Bind::List)
-            .map_err(|error| format!("{error}; write none, core, numa or a list of CPUs")),
+        list => {
+            let items: Result<Vec<Cpus>, String> = list.split(',').map(Cpus::parse).collect();
+            items.map(Bind::List).map_err(|error| {
+                let meant = nearest(list, ["none", "core", "numa"]);
+                let why = meant.map_or(error, |name| format!("{name} may be meant"));
+                format!("{why}; write none, core, numa or a list of CPUs")
+            })
+        }
     }
 }
 
@@ -101,7 +104,9 @@ pub(crate) fn named<T: ValueEnum>(text: &str) -> Result<T, String> {
             .iter()
             .filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned()))
             .collect();
-        format!("write one of {}", names.join(", "))
+        let meant = nearest(text, names.iter().map(String::as_str));
+        let meant = meant.map_or(String::new(), |name| format!("{name} may be meant; "));
+        format!("{meant}write one of {}", names.join(", "))
     })
 }
 

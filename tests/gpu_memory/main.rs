@@ -1,7 +1,10 @@
-//! Memory that the host and a device use, and calls that go through the host's in pieces.
+//! Memory that the host and a device use, calls that go through the host's in pieces, and memory that
+//! processes have open.
 
-#[path = "support/card.rs"]
+#[path = "../support/card.rs"]
 mod card;
+mod processes;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::process::Command;
@@ -272,7 +275,7 @@ fn mistakes_tell_of_the_whole_call() -> Result<()> {
         ctx.allreduce_in_place(&mut numbers, Sum)
     });
     let error = ended.expect_err("they differ").to_string();
-    for text in ["allreduce_in_place of 100000 i32", "100001 i32", "tests/gpu_memory.rs"] {
+    for text in ["allreduce_in_place of 100000 i32", "100001 i32", "tests/gpu_memory/main.rs"] {
         assert!(error.contains(text), "{error}");
     }
     Ok(())

@@ -1,13 +1,10 @@
 //! Ranks that are processes on one device, of which the first one opens the memory of the others and
 //! keeps it open.
 
-#[path = "support/card.rs"]
-mod card;
-mod support;
-
-use card::{gpu, on_one_card};
 use spmd::prelude::*;
 use spmd_gpu::{DeviceBuffer, Local, OnDevice, Staged};
+
+use crate::card::{gpu, on_one_card};
 
 #[test]
 #[ignore = "run by a_process_that_is_killed_stops_the_others, as one of them"]
@@ -39,7 +36,7 @@ fn a_process_that_is_killed_stops_the_others() {
         return;
     }
     for _ in 0..3 {
-        let (status, said) = on_one_card("process_beside_a_killed_one", 4, &[]);
+        let (status, said) = on_one_card("processes::process_beside_a_killed_one", 4, &[]);
         let told = said.matches("told: ").count();
         assert!(status != Some(0) && told == 3 && said.contains("rank 1"), "{status:?}: {said}");
     }
@@ -78,7 +75,7 @@ fn memory_is_opened_once() {
     }
     // Two pieces of memory of each of the two others; on a stand-in card one more is refused.
     let one_more = ("SPMD_STANDIN_FAIL", "cuIpcOpenMemHandle_v2:5:1");
-    let (status, said) = on_one_card("rank_that_uses_its_memory_often", 3, &[one_more]);
+    let (status, said) = on_one_card("processes::rank_that_uses_its_memory_often", 3, &[one_more]);
     let right = (0..3).all(|rank| said.contains(&format!("rank {rank} is right")));
     assert!(status == Some(0) && right, "{status:?}: {said}");
 }
@@ -126,7 +123,7 @@ fn memory_that_is_left_comes_back() {
     if !gpu() {
         return;
     }
-    let (status, said) = on_one_card("rank_that_drops_its_memory", 3, &[]);
+    let (status, said) = on_one_card("processes::rank_that_drops_its_memory", 3, &[]);
     let right = (0..3).all(|rank| said.contains(&format!("rank {rank} is right")));
     assert!(status == Some(0) && right, "{status:?}: {said}");
 }
