@@ -13,7 +13,6 @@ use clap_complete::Shell;
 
 use crate::error::Error;
 use crate::topology::Cpus;
-pub(crate) use spellings::nearest;
 use values::stdin;
 pub(crate) use values::{
     Bind, Stdin, bind, bytes, duration, named, positive_duration, rank_count, resources, seconds,
@@ -237,8 +236,12 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Request, Error> {
             Err(error) => return refuse(error, &place),
         }
     }
-    if let Some(text) = pages::asked_for(&first.job, First::command()) {
-        return Ok(Request::Print(text));
+    let page = match first.job.completions {
+        Some(shell) => Some(pages::completions(shell, First::command())),
+        None => first.job.man.then(|| pages::man(First::command())),
+    };
+    if let Some(text) = page {
+        return Ok(Request::Print(String::from_utf8_lossy(&text).into_owned()));
     }
     if first.job.doctor {
         let names = sections.into_iter().filter_map(|section| section.command.into_iter().next());

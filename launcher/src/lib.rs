@@ -30,6 +30,7 @@ mod job;
 #[cfg(unix)]
 mod lines;
 mod mpi;
+mod nearest;
 #[cfg(unix)]
 mod output;
 mod place;

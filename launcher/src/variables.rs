@@ -6,8 +6,8 @@ use std::ffi::OsString;
 
 use spmd_core::boot;
 
-use crate::args::nearest;
 use crate::error::Error;
+use crate::nearest::nearest;
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use spmd_core::boot::Resources;
 
-use super::spellings::nearest;
+use crate::nearest::nearest;
 use crate::topology::Cpus;
 
 /// Which CPUs each rank may use.
