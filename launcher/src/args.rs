@@ -156,6 +156,9 @@ pub(crate) struct JobOptions {
     /// What a failed rank does to the others
     #[arg(help_heading = "How the job ends", long, value_name = "WHAT", default_value = "end")]
     pub(crate) on_failure: OnFailure,
+    /// Show each failed rank's error, also where others print the same
+    #[arg(help_heading = "Input and output", short = 'v', long)]
+    pub(crate) verbose: bool,
     /// Write down what every rank and task does when, for https://ui.perfetto.dev
     #[arg(help_heading = "To look at it", long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

@@ -2,7 +2,9 @@
 //! launcher's streams.
 
 pub(crate) mod files;
+mod repeats;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
@@ -20,6 +22,7 @@ use crate::lines::{Assembler, Piece, Style, split_mark};
 use crate::plan::Plan;
 use crate::streams::Streams;
 use crate::topology::Cpus;
+use repeats::{At, Repeats};
 
 /// Whether output goes through the launcher. A process that is alone and needs no marks writes to
 /// the launcher's own output, which it can then see to be a terminal.
@@ -57,6 +60,8 @@ struct Marks {
     /// Whether standard output and standard error show colours.
     colours: [bool; 2],
     streams: Streams,
+    /// What processes have written alike, unless all of it is wanted.
+    repeats: Option<RefCell<Repeats>>,
 }
 
 /// What one process writes to one stream.
@@ -72,6 +77,8 @@ struct Source {
     lines: Assembler,
     /// Whose line it is in.
     line_of: Option<usize>,
+    /// In which error that others write as well.
+    at: At,
     file: Option<File>,
     /// How often it is read from now on, once the job is over.
     reads_left: usize,
@@ -107,6 +114,7 @@ impl Output {
             colours: [io::stdout().is_terminal(), io::stderr().is_terminal()]
                 .map(|terminal| colours && terminal),
             streams: streams.clone(),
+            repeats: (!plan.verbose).then(RefCell::default),
         };
         Ok(Output { sources: Vec::new(), marks })
     }
@@ -123,6 +131,7 @@ impl Output {
                 shown,
                 lines: Assembler::default(),
                 line_of: None,
+                at: At::default(),
                 file,
                 reads_left: LAST_READS,
             });
@@ -178,6 +187,8 @@ impl Output {
         }
         let now = SystemTime::now();
         self.sources.iter_mut().for_each(|source| source.end(&self.marks, now));
+        let told = self.marks.repeats.as_ref().map(|repeats| repeats.borrow().told());
+        told.iter().flatten().for_each(|line| self.marks.streams.say(line));
     }
 
     /// Waits until something can be read, or until this time, and says of each source whether it
@@ -267,7 +278,7 @@ impl Source {
         now: SystemTime,
         act: impl FnOnce(&mut Assembler, &mut dyn FnMut(Piece<'_>)),
     ) {
-        let Source { lines, file, line_of, number, rank, stream, .. } = self;
+        let Source { lines, file, line_of, at, number, rank, stream, .. } = self;
         let mut text = Vec::new();
         let mut page = marks.streams.page(*stream);
         act(lines, &mut |piece| {
@@ -286,7 +297,14 @@ impl Source {
                 text.extend_from_slice(part);
                 text.extend(piece.ends.then_some(b'\n'));
             }
-            if marks.shows(of) {
+            // Of a process with several ranks, `main` prints once.
+            let is_new = |repeats: &RefCell<Repeats>| {
+                *stream == 0
+                    || !begins
+                    || !piece.ends
+                    || repeats.borrow_mut().shows(at, *rank, part)
+            };
+            if marks.shows(of) && marks.repeats.as_ref().is_none_or(is_new) {
                 let colour = marks.colours[*stream];
                 let begin = |out: &mut Vec<u8>| marks.style.begin(out, of, now, colour);
                 page.put(*number, begins, begin, part, piece.ends);

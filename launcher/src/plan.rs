@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) report_bindings: bool,
     pub(crate) tag: bool,
     pub(crate) timestamps: bool,
+    /// Whether errors that several ranks print are shown of each.
+    pub(crate) verbose: bool,
     pub(crate) output_dir: Option<PathBuf>,
     pub(crate) show_ranks: Option<Cpus>,
     pub(crate) stdin: Stdin,
@@ -135,6 +137,7 @@ impl Plan {
             report_bindings: job.report_bindings,
             tag: job.tag,
             timestamps: job.timestamps,
+            verbose: job.verbose,
             output_dir: job.output_dir,
             show_ranks: job.show_ranks,
             stdin: job.stdin,

@@ -46,7 +46,6 @@ fn usage() {
         (&["-n", "2", "-machinefile", "/no/such/file", "true"], "hostfile /no/such/file"),
         (&["-H", "a:0", "true"], "`a:0` is not a host"),
         (&["--mca", "btl", "tcp", "true"], "--env OMPI_MCA_"),
-        (&["-v", "true"], "--dry-run"),
         (&["--bind", "5000", "true"], "CPU 5000"),
         (&["--env", "=x", "true"], "NAME=VALUE"),
         (&["--env", "SURELY_NOT_SET_HERE", "true"], "not set"),

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use support::{finish, run, spmdrun};
+use support::{Ran, finish, run, spmdrun};
 
 #[test]
 fn bursts_are_never_split() {
@@ -178,4 +178,17 @@ fn many_files_need_no_higher_limit() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let said = fs::read_to_string(dir.path().join("rank-39.stdout")).unwrap();
     assert_eq!(said, "64\n", "the limit of the ranks is what it was");
+}
+
+#[test]
+fn an_error_that_many_ranks_print_is_shown_once() {
+    let script = "echo 'Error: no' >&2; echo because >&2; echo hello $SPMD_RANK >&2; exit 1";
+    let job = ["-n", "8", "--on-failure", "continue", "sh", "-c", script];
+    let ran = run(&job);
+    let count = |ran: &Ran, line: &str| ran.err.lines().filter(|it| *it == line).count();
+    assert_eq!(count(&ran, "Error: no"), 1, "{ran:?}");
+    assert!((0..8).all(|rank| count(&ran, &format!("hello {rank}")) == 1), "{ran:?}");
+    assert!(ran.err.contains("have printed the same as rank "), "{ran:?}");
+    let ran = run(&[&["-v"][..], &job].concat());
+    assert!(count(&ran, "Error: no") == 8 && count(&ran, "because") == 8, "{ran:?}");
 }

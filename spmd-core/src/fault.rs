@@ -234,9 +234,10 @@ pub(crate) fn print(text: std::fmt::Arguments<'_>) {
 }
 
 /// One line per call, with the ranks (in ascending order) that make it: `ranks 0, 2: barrier at
-/// src/main.rs:7`. Many ranks are shortened.
+/// src/main.rs:7`. Of many ranks, and of many calls, the first ones are told, and how many more there are.
 pub(crate) fn by_call(calls: impl Iterator<Item = (usize, String)>) -> Vec<String> {
     const NAMED: usize = 8;
+    const CALLS: usize = 8;
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for (rank, call) in calls {
@@ -259,5 +260,24 @@ pub(crate) fn by_call(calls: impl Iterator<Item = (usize, String)>) -> Vec<Strin
         let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
         format!("{noun} {}{more}: {call}", named.join(", "))
     };
-    groups.into_iter().map(line).collect()
+    let others = groups.split_off(groups.len().min(CALLS));
+    let mut lines: Vec<String> = groups.into_iter().map(line).collect();
+    if !others.is_empty() {
+        let ranks: usize = others.iter().map(|(_, ranks)| ranks.len()).sum();
+        lines.push(format!("{ranks} more in {} other calls", others.len()));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_call;
+
+    #[test]
+    fn of_many_calls_the_first_ones_are_told() {
+        let told = by_call((0..32).map(|rank| (rank, format!("recv at line {}", rank / 2))));
+        assert_eq!(told.len(), 9);
+        assert_eq!(told[7], "ranks 14, 15: recv at line 7");
+        assert_eq!(told[8], "16 more in 8 other calls");
+    }
 }

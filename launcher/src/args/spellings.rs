@@ -30,7 +30,7 @@ const SAME: [(&str, &str); 18] = [
 ];
 
 /// What they write, and what to write here.
-const OTHERWISE: [(&str, &str); 12] = [
+const OTHERWISE: [(&str, &str); 11] = [
     ("-genv", "write --env NAME=VALUE"),
     ("-env", "write --env NAME=VALUE"),
     ("-envall", "the environment is passed on in any case"),
@@ -42,7 +42,6 @@ const OTHERWISE: [(&str, &str); 12] = [
     ("-ppn", "write --host NAME:N or a hostfile for how many ranks a host takes"),
     ("-perhost", "write --host NAME:N or a hostfile for how many ranks a host takes"),
     ("--allow-run-as-root", "nothing needs to be allowed here"),
-    ("-v", "write --dry-run for what is started, --report-bindings for where, -V for the version"),
 ];
 
 /// The same arguments in this launcher's words, up to the program, whose arguments are its own.
