@@ -145,6 +145,6 @@ mod tests {
         }
         assert_eq!(repeats.0.len(), ERRORS);
         assert!(repeats.0.iter().all(|it| it.lines.len() == LINES));
-        assert!(repeats.shows(&mut at, 0, &[&BEGINNING[..], &[b'x'; BYTES]].concat()));
+        assert!(repeats.shows(&mut at, 0, &[BEGINNING, &[b'x'; BYTES]].concat()));
     }
 }
