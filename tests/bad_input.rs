@@ -142,6 +142,15 @@ fn variables_that_are_not_text() {
 }
 
 #[test]
+fn a_process_alone_has_no_process_ranks() {
+    let ran = alone("world", &[("SPMD_RANKS", "3"), ("SPMD_AS", "processes")]);
+    let text = said(&ran);
+    assert!(text.contains("SPMD_AS") && text.contains("spmdrun --ranks 3"), "{text}");
+    let one = alone("world", &[("SPMD_RANKS", "1"), ("SPMD_AS", "processes")]);
+    assert_eq!(said(&one), "ended well");
+}
+
+#[test]
 fn empty_variables_are_none() {
     let names = ["SPMD_AS", "SPMD_RANKS", "SPMD_TIMEOUT", "SPMD_FORCE", "SPMD_ARENA_FD"];
     let empty: Vec<_> = names.into_iter().map(|name| (name, "")).collect();

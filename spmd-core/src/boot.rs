@@ -10,10 +10,8 @@ use crate::block::Spmd;
 use crate::block::{Arena, Shared, Work, check_all_received, run_rank};
 use crate::comm::beyond::Beyond;
 use crate::ctx::Ctx;
-use crate::environment::positive;
-#[cfg(not(target_os = "linux"))]
-use crate::environment::variable;
 pub use crate::environment::{NCCL, PROTOCOL, variables};
+use crate::environment::{positive, variable};
 use crate::error::{Error, Result};
 use crate::plane::{Plane, Planes};
 pub use crate::resources::Resources;
@@ -133,8 +131,18 @@ fn entered(attach: Attach) -> &'static Result<LaunchRole, String> {
 }
 
 /// A block of all ranks, where they live in this process alone.
+///
+/// Errors: the environment cannot be used, or wants several processes.
 fn alone() -> Result<Spmd> {
     let settings = Settings::from_environment()?;
+    let several = settings.ranks.filter(|ranks| *ranks > 1);
+    if let (Some(ranks), Some("processes")) = (several, variable(variables::AS)?.as_deref()) {
+        let (name, kind) = (variables::RANKS, variables::AS);
+        return Err(Error::boot(format!(
+            "{name}={ranks} gives a process that runs alone its ranks, which are no processes as \
+             {kind} says; start them by `spmdrun --ranks {ranks}`, or set {kind} to threads or virtual"
+        )));
+    }
     Ok(Spmd::new(settings.ranks.unwrap_or(1)).bind(settings.bind))
 }
 

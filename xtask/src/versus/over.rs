@@ -96,7 +96,9 @@ fn row(group: Group, bench: &'static str, bytes: usize, iterations: usize) -> Ro
 
 pub(super) fn pair_rows() -> Vec<Row> {
     let two = |bench, bytes, iterations| row(Group::Two, bench, bytes, iterations);
-    let mut rows = vec![two("latency", 8, 20_000), two("barrier", 0, 20_000)];
+    let latencies = [two("latency", 8, 20_000), two("latency", KIB, 10_000)];
+    let mut rows = latencies.to_vec();
+    rows.push(two("barrier", 0, 20_000));
     for (bytes, iterations) in SIZES {
         rows.extend(CALLS.map(|bench| two(bench, bytes, iterations)));
     }
