@@ -24,10 +24,11 @@ use crate::staged::Staged;
 const WORDS: usize = 3 + 8;
 const NONE: u64 = 0;
 const SHOWN: u64 = 1;
-const CLOSED: u64 = 2;
+/// It has some that others cannot open.
+const HIDDEN: u64 = 2;
 
 /// What a rank says: of what it sends and what it receives, and how much is to be closed.
-const ALL: usize = 2 * WORDS + 1;
+const WORDS_OF_RANK: usize = 2 * WORDS + 1;
 
 /// What blocks memory is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,17 +59,20 @@ pub(super) unsafe fn run(
     device.synchronize()?;
     let first = comm.world_rank(0);
     let places = [args.send, args.recv].map(|it| it.is_some().then_some(it.ptr as u64));
-    let asks = if comm.rank() == 0 { Vec::new() } else { exports::to_close(first) };
+    let mut asks = if comm.rank() == 0 { Vec::new() } else { exports::to_close(first) };
     let own: Vec<u64> = places.into_iter().flat_map(shown).chain([asks.len() as u64]).collect();
     let all = calls::allgather(comm, call, &own)?;
-    let said: Vec<&[u64]> = all.chunks_exact(ALL).collect();
-    if said.iter().any(|it| [it[0], it[WORDS]].contains(&CLOSED)) {
+    let said: Vec<&[u64]> = all.chunks_exact(WORDS_OF_RANK).collect();
+    if said.iter().any(|it| [it[0], it[WORDS]].contains(&HIDDEN)) {
         // Some memory has no handle: it was not made by the device of a process rank.
         // SAFETY: this function's contract.
         return unsafe { Staged::plane().run(comm, call, args) };
     }
     let most = said.iter().map(|it| it[2 * WORDS]).max().map_or(0, |most| most as usize);
-    let to_close = all_to_close(comm, call, &asks, most.min(MOST_CLOSED))?;
+    let most = most.min(MOST_CLOSED);
+    // Whatever the others have said of this rank: what it does not tell stays open.
+    asks.truncate(most);
+    let to_close = all_to_close(comm, call, &asks, most)?;
     if comm.rank() != 0 {
         places.into_iter().flatten().for_each(|place| exports::may_open(first, place));
     }
@@ -128,7 +132,7 @@ fn shown(place: Option<u64>) -> [u64; WORDS] {
                 words[..3].copy_from_slice(&[SHOWN, number, offset]);
                 words[3..].copy_from_slice(&handle);
             }
-            None => words[0] = CLOSED,
+            None => words[0] = HIDDEN,
         }
     }
     words
