@@ -19,11 +19,11 @@ use algorithms::{ALLGATHER, ALLGATHERV};
 /// Everybody's data for everybody (MPI 5.0 section 6.7).
 ///
 /// ```
-/// # use spmd_collectives::Allgather;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let ranks = spmd(3, |ctx| ctx.allgather_value(ctx.rank()))?;
 /// assert_eq!(ranks, vec![[0, 1, 2]; 3]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Allgather: Sealed {
     /// Collects the ranks' `send` in everybody's `recv`, in rank order. All ranks call it, with
@@ -32,15 +32,15 @@ pub trait Allgather: Sealed {
     /// Errors: `recv` has another length; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = [0; 6];
     ///     ctx.allgather(&[ctx.rank(), 7], &mut all)?;
     ///     assert_eq!(all, [0, 7, 1, 7, 2, 7]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
@@ -55,15 +55,15 @@ pub trait Allgather: Sealed {
     /// the length of `recv`; a rank sends another number than `counts` say.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = [0; 3];
     ///     ctx.allgatherv(&vec![ctx.rank(); ctx.rank()], &mut all, &[0, 1, 2])?;
     ///     assert_eq!(all, [1, 2, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgatherv<S, R>(&self, send: &S, recv: &mut R, counts: &[usize]) -> Result<()>
@@ -78,15 +78,15 @@ pub trait Allgather: Sealed {
     /// Errors: as [`Allgather::allgather`]; there is no memory for all elements.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let all = ctx.allgatherv_vec(&vec![ctx.rank(); ctx.rank()])?;
     ///     assert_eq!(all.elements(), [1, 2, 2]);
     ///     assert_eq!(all[2], [2, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>>;
@@ -97,8 +97,8 @@ pub trait Allgather: Sealed {
     /// Errors: as [`Allgather::allgather`]; the length of `buf` is no multiple of the size.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = [0; 3];
     ///     all[ctx.rank()] = ctx.rank() * 10;
@@ -106,7 +106,7 @@ pub trait Allgather: Sealed {
     ///     assert_eq!(all, [0, 10, 20]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()>;
@@ -116,11 +116,11 @@ pub trait Allgather: Sealed {
     /// Errors: as [`Allgather::allgather`].
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(3, |ctx| ctx.allgather_value(ctx.rank() * 10))?;
     /// assert_eq!(all[1], [0, 10, 20]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_value<T: Element>(&self, value: T) -> Result<Vec<T>>;

@@ -17,31 +17,31 @@ use crate::sealed::Sealed;
 /// Reductions whose result goes to everybody (MPI 5.0 section 6.9.6).
 ///
 /// ```
-/// # use spmd_collectives::Allreduce;
-/// # use spmd_core::{Max, spmd};
+/// use spmd::prelude::*;
+///
 /// let last = spmd(3, |ctx| ctx.allreduce_value(ctx.rank(), Max))?;
 /// assert_eq!(last, [2; 3]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Allreduce: Sealed {
     /// Folds the ranks' `send` element by element with `op`; all get the result in `recv`. All
     /// ranks call it, with equal lengths.
     ///
-    /// The fold is in the canonical order of [`spmd_core::op`]: the result is the same to the last
+    /// The fold is in the canonical order of [`op`](spmd_core::op): the result is the same to the last
     /// bit on every rank, in every placement.
     ///
     /// Errors: `recv` is not as long as `send`; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Allreduce;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut sums = [0; 2];
     ///     ctx.allreduce(&[ctx.rank(), 1], &mut sums, Sum)?;
     ///     assert_eq!(sums, [3, 3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -55,15 +55,15 @@ pub trait Allreduce: Sealed {
     /// Errors: as [`Allreduce::allreduce`].
     ///
     /// ```
-    /// # use spmd_collectives::Allreduce;
-    /// # use spmd_core::{spmd, Max, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut most = [ctx.rank() as f64];
     ///     ctx.allreduce_in_place(&mut most, Max)?;
     ///     assert_eq!(most, [2.0]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -76,11 +76,11 @@ pub trait Allreduce: Sealed {
     /// Errors: as [`Allreduce::allreduce`].
     ///
     /// ```
-    /// # use spmd_collectives::Allreduce;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// let sums = spmd(4, |ctx| ctx.allreduce_value(ctx.rank(), Sum))?;
     /// assert_eq!(sums, [6; 4]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;

@@ -20,14 +20,14 @@ use algorithms::{ALLTOALL, ALLTOALLV};
 /// Exchanges in which every rank has a block for every rank (MPI 5.0 section 6.8).
 ///
 /// ```
-/// # use spmd_collectives::Alltoall;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let received = spmd(2, |ctx| {
 ///     let mut buf = [10 * ctx.rank(), 10 * ctx.rank() + 1];
 ///     ctx.alltoall_in_place(&mut buf).map(|()| buf)
 /// })?;
 /// assert_eq!(received, [[0, 10], [1, 11]]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Alltoall: Sealed {
     /// Sends the i-th block of `send` to rank i, and puts the block from rank i into the i-th of
@@ -38,8 +38,8 @@ pub trait Alltoall: Sealed {
     /// a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Alltoall;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let send: Vec<usize> = (0..3).map(|to| 10 * ctx.rank() + to).collect();
     ///     let mut recv = [0; 3];
@@ -47,7 +47,7 @@ pub trait Alltoall: Sealed {
     ///     assert_eq!(recv, [ctx.rank(), 10 + ctx.rank(), 20 + ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
@@ -60,15 +60,15 @@ pub trait Alltoall: Sealed {
     /// Errors: as [`Alltoall::alltoall`].
     ///
     /// ```
-    /// # use spmd_collectives::Alltoall;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let mut buf = [10 * ctx.rank(), 10 * ctx.rank() + 1];
     ///     ctx.alltoall_in_place(&mut buf)?;
     ///     assert_eq!(buf, [ctx.rank(), 10 + ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall_in_place<R: BufferMut + ?Sized>(&self, buf: &mut R) -> Result<()>;
@@ -82,8 +82,8 @@ pub trait Alltoall: Sealed {
     /// call.
     ///
     /// ```
-    /// # use spmd_collectives::Alltoall;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// // Rank 0 sends one element to everybody, rank 1 two.
     /// spmd(2, |ctx| {
     ///     let count = ctx.rank() + 1;
@@ -93,7 +93,7 @@ pub trait Alltoall: Sealed {
     ///     assert_eq!(recv, [0, 1, 1]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoallv<S, R>(
@@ -114,8 +114,8 @@ pub trait Alltoall: Sealed {
     /// Errors: as [`Alltoall::alltoallv`].
     ///
     /// ```
-    /// # use spmd_collectives::Alltoall;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// // Everybody sends its rank, as often, to rank 1.
     /// spmd(3, |ctx| {
     ///     let me = ctx.rank();
@@ -126,7 +126,7 @@ pub trait Alltoall: Sealed {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoallv_vec<S: Buffer + ?Sized>(

@@ -13,8 +13,7 @@ use crate::sealed::Sealed;
 /// Waiting for everybody (MPI 5.0 section 6.3).
 ///
 /// ```
-/// # use spmd_collectives::Barrier;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
 /// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// let arrived = AtomicUsize::new(0);
 /// spmd(3, |ctx| {
@@ -23,7 +22,7 @@ use crate::sealed::Sealed;
 ///     assert_eq!(arrived.load(Relaxed), 3);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Barrier: Sealed {
     /// Returns when all ranks of the communicator have called it. All ranks call it.
@@ -34,10 +33,10 @@ pub trait Barrier: Sealed {
     /// Errors: a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Barrier;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| ctx.barrier())?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn barrier(&self) -> Result<()>;

@@ -26,11 +26,11 @@ const STAGED: usize = 4 << 20;
 /// One rank's data for everybody (MPI 5.0 section 6.4).
 ///
 /// ```
-/// # use spmd_collectives::Broadcast;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let steps = spmd(3, |ctx| ctx.broadcast_value((ctx.rank() == 0).then_some(100), 0))?;
 /// assert_eq!(steps, [100; 3]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Broadcast: Sealed {
     /// Copies the root's `buf` into everybody's. All ranks call it, with equal lengths and the
@@ -41,8 +41,8 @@ pub trait Broadcast: Sealed {
     /// Errors: `root` out of range; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Broadcast;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut point = [0.0; 2];
     ///     if ctx.rank() == 1 {
@@ -52,7 +52,7 @@ pub trait Broadcast: Sealed {
     ///     assert_eq!(point, [0.5, 2.5]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn broadcast<B: BufferMut + ?Sized>(&self, buf: &mut B, root: usize) -> Result<()>;
@@ -63,14 +63,14 @@ pub trait Broadcast: Sealed {
     /// Errors: as [`Broadcast::broadcast`]; the root gave `None`.
     ///
     /// ```
-    /// # use spmd_collectives::Broadcast;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let seeds = spmd(3, |ctx| {
     ///     let seed = (ctx.rank() == 0).then_some(42);
     ///     ctx.broadcast_value(seed, 0)
     /// })?;
     /// assert_eq!(seeds, [42; 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn broadcast_value<T: Element>(&self, value: Option<T>, root: usize) -> Result<T>;

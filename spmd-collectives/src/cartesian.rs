@@ -12,11 +12,11 @@ use crate::split::split;
 /// Making communicators whose ranks have neighbours (MPI 5.0 section 8.5).
 ///
 /// ```
-/// # use spmd_collectives::Topology;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let places = spmd(3, |ctx| Ok(ctx.cartesian(&[2], &[true])?.is_some()))?;
 /// assert_eq!(places, [true, true, false]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Topology: Sealed {
     /// Makes a communicator whose ranks form a grid of these lengths, in row-major order; along
@@ -27,8 +27,8 @@ pub trait Topology: Sealed {
     /// in `periodic`; those of [`crate::Split::split`].
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(7, |ctx| {
     ///     let grid = ctx.cartesian(&[2, 3], &[false, true])?;
     ///     assert_eq!(grid.is_some(), ctx.rank() < 6);
@@ -37,7 +37,7 @@ pub trait Topology: Sealed {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn cartesian(&self, dims: &[usize], periodic: &[bool]) -> Result<Option<Cartesian>>;
@@ -81,8 +81,8 @@ fn digest(dims: &[usize], periodic: &[bool]) -> u64 {
 /// Its exchanges with neighbours are [`crate::Neighbor`].
 ///
 /// ```
-/// # use spmd_collectives::Topology;
-/// # use spmd_core::{spmd, Result};
+/// use spmd::prelude::*;
+///
 /// spmd(6, |ctx| {
 ///     let grid = ctx.cartesian(&[2, 3], &[false, true])?.expect("six places");
 ///     assert_eq!((grid.dims(), grid.periodic()), (&[2, 3][..], &[false, true][..]));
@@ -93,7 +93,7 @@ fn digest(dims: &[usize], periodic: &[bool]) -> u64 {
 ///     }
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Cartesian {
@@ -116,14 +116,14 @@ impl Cartesian {
     /// The lengths of the axes.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let dims = spmd(2, |ctx| {
     ///     let grid = ctx.cartesian(&[2, 1], &[false; 2])?.expect("a place for each rank");
     ///     Ok(grid.dims().to_vec())
     /// })?;
     /// assert_eq!(dims, [[2, 1], [2, 1]]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn dims(&self) -> &[usize] {
@@ -133,14 +133,14 @@ impl Cartesian {
     /// Which axes close to a ring.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let periodic = spmd(2, |ctx| {
     ///     let grid = ctx.cartesian(&[2, 1], &[true, false])?.expect("a place for each rank");
     ///     Ok(grid.periodic().to_vec())
     /// })?;
     /// assert_eq!(periodic, [[true, false], [true, false]]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn periodic(&self) -> &[bool] {
@@ -150,14 +150,14 @@ impl Cartesian {
     /// Where this rank is.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let coords = spmd(4, |ctx| {
     ///     let grid = ctx.cartesian(&[2, 2], &[false; 2])?.expect("a place for each rank");
     ///     Ok(grid.coords())
     /// })?;
     /// assert_eq!(coords, [[0, 0], [0, 1], [1, 0], [1, 1]]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn coords(&self) -> Vec<usize> {
@@ -169,15 +169,15 @@ impl Cartesian {
     /// Errors: `rank` is outside the communicator.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let coords_of = spmd(4, |ctx| {
     ///     let grid = ctx.cartesian(&[2, 2], &[false; 2])?.expect("a place for each rank");
     ///     assert!(grid.coords_of(4).is_err());
     ///     grid.coords_of(2)
     /// })?;
     /// assert_eq!(coords_of, vec![[1, 0]; 4]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn coords_of(&self, rank: usize) -> Result<Vec<usize>> {
@@ -204,15 +204,15 @@ impl Cartesian {
     /// Errors: there is not one for each axis, or one is not less than its axis' length.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(6, |ctx| {
     ///     let grid = ctx.cartesian(&[2, 3], &[false; 2])?.expect("six places");
     ///     assert_eq!(grid.rank_of(&[1, 1])?, 4);
     ///     assert!(grid.rank_of(&[2, 0]).is_err());
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn rank_of(&self, coords: &[usize]) -> Result<usize> {
@@ -230,15 +230,15 @@ impl Cartesian {
     /// Errors: there is no such axis.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let line = ctx.cartesian(&[3], &[false])?.expect("three places");
     ///     let around = [(None, Some(1)), (Some(0), Some(2)), (Some(1), None)];
     ///     assert_eq!(line.shift(0, 1)?, around[line.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn shift(
@@ -271,14 +271,14 @@ impl Cartesian {
     /// MPI. `None` beyond the end of an axis that is not periodic.
     ///
     /// ```
-    /// # use spmd_collectives::Topology;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let neighbors = spmd(3, |ctx| {
     ///     let grid = ctx.cartesian(&[3], &[false])?.expect("a place for each rank");
     ///     Ok(grid.neighbors())
     /// })?;
     /// assert_eq!(neighbors, [[None, Some(1)], [Some(0), Some(2)], [Some(1), None]]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn neighbors(&self) -> Vec<Option<usize>> {
@@ -290,7 +290,8 @@ impl Cartesian {
 /// longest first (MPI 5.0 section 8.5.2).
 ///
 /// ```
-/// # use spmd_collectives::dims_create;
+/// use spmd::prelude::*;
+///
 /// assert_eq!(dims_create(12, 2), [4, 3]);
 /// assert_eq!(dims_create(7, 2), [7, 1]);
 /// assert_eq!(dims_create(64, 3), [4, 4, 4]);

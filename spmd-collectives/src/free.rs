@@ -22,12 +22,12 @@ fn inside<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Option<Result<R>> {
 /// This rank, from 0; 0 outside a block.
 ///
 /// ```
-/// # use spmd_collectives::{spmd_rank, spmd_size};
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let ranks = spmd(3, |_ctx| Ok((spmd_rank(), spmd_size())))?;
 /// assert_eq!(ranks, [(0, 3), (1, 3), (2, 3)]);
 /// assert_eq!((spmd_rank(), spmd_size()), (0, 1));
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[must_use]
 pub fn spmd_rank() -> usize {
@@ -37,10 +37,10 @@ pub fn spmd_rank() -> usize {
 /// How many ranks this block has; 1 outside a block.
 ///
 /// ```
-/// # use spmd_collectives::spmd_size;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// assert_eq!(spmd(3, |_ctx| Ok(spmd_size()))?, [3; 3]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[must_use]
 pub fn spmd_size() -> usize {
@@ -52,10 +52,10 @@ pub fn spmd_size() -> usize {
 /// Errors: a rank has failed, left, or makes another call.
 ///
 /// ```
-/// # use spmd_collectives::spmd_barrier;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// spmd(3, |_ctx| spmd_barrier())?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn spmd_barrier() -> Result<()> {
@@ -70,15 +70,15 @@ pub fn spmd_barrier() -> Result<()> {
 /// Errors: a rank has failed, left, or makes another call.
 ///
 /// ```
-/// # use spmd_collectives::spmd_reduce;
-/// # use spmd_core::{spmd, Sum};
+/// use spmd::prelude::*;
+///
 /// spmd(3, |ctx| {
 ///     let mut sums = [ctx.rank(), 1];
 ///     spmd_reduce(&mut sums, Sum)?;
 ///     assert_eq!(sums, [3, 3]);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn spmd_reduce<R, O>(buf: &mut R, op: O) -> Result<()>
@@ -104,11 +104,11 @@ where
 /// Errors: there is no memory for them; a rank has failed, left, or makes another call.
 ///
 /// ```
-/// # use spmd_collectives::spmd_allgather;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let all = spmd(2, |ctx| spmd_allgather(&[ctx.rank(), 7]))?;
 /// assert_eq!(all, [[0, 7, 1, 7], [0, 7, 1, 7]]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
@@ -138,11 +138,11 @@ pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
 /// Errors: a rank has failed, left, or makes another call.
 ///
 /// ```
-/// # use spmd_collectives::spmd_exchange;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let all = spmd(3, |ctx| spmd_exchange(10 * ctx.rank()))?;
 /// assert_eq!(all[1], [0, 10, 20]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn spmd_exchange<T: Element>(value: T) -> Result<Vec<T>> {

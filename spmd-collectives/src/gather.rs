@@ -19,11 +19,11 @@ use algorithms::{GATHER, GATHERV};
 /// Everybody's data for one rank (MPI 5.0 section 6.5).
 ///
 /// ```
-/// # use spmd_collectives::Gather;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let ranks = spmd(3, |ctx| ctx.gather_value(ctx.rank(), 0))?;
 /// assert_eq!(ranks, [Some(vec![0, 1, 2]), None, None]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Gather: Sealed {
     /// Collects the ranks' `send` in the root's `recv`, in rank order. All ranks call it, with
@@ -36,8 +36,8 @@ pub trait Gather: Sealed {
     /// left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Gather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = vec![0; if ctx.rank() == 0 { 6 } else { 0 }];
     ///     ctx.gather(&[ctx.rank(), 7], &mut all, 0)?;
@@ -46,7 +46,7 @@ pub trait Gather: Sealed {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gather<S, R>(&self, send: &S, recv: &mut R, root: usize) -> Result<()>
@@ -62,8 +62,8 @@ pub trait Gather: Sealed {
     /// length of `recv`; a rank sends another number than the root's `counts` say.
     ///
     /// ```
-    /// # use spmd_collectives::Gather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = [0; 3];
     ///     ctx.gatherv(&vec![ctx.rank(); ctx.rank()], &mut all, &[0, 1, 2], 0)?;
@@ -72,7 +72,7 @@ pub trait Gather: Sealed {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gatherv<S, R>(&self, send: &S, recv: &mut R, counts: &[usize], root: usize) -> Result<()>
@@ -87,13 +87,13 @@ pub trait Gather: Sealed {
     /// Errors: as [`Gather::gather`]; the root has no memory for all elements.
     ///
     /// ```
-    /// # use spmd_collectives::Gather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(3, |ctx| ctx.gatherv_vec(&vec![ctx.rank(); ctx.rank()], 0))?;
     /// let on_root = all[0].as_ref().expect("rank 0 is the root");
     /// assert_eq!((on_root.elements(), &on_root[2]), (&[1, 2, 2][..], &[2, 2][..]));
     /// assert!(all[1].is_none());
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gatherv_vec<S: Buffer + ?Sized>(
@@ -107,11 +107,11 @@ pub trait Gather: Sealed {
     /// Errors: as [`Gather::gather`].
     ///
     /// ```
-    /// # use spmd_collectives::Gather;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(3, |ctx| ctx.gather_value(ctx.rank() * 10, 1))?;
     /// assert_eq!(all, [None, Some(vec![0, 10, 20]), None]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gather_value<T: Element>(&self, value: T, root: usize) -> Result<Option<Vec<T>>>;

@@ -6,14 +6,14 @@ use std::ops::{Index, Range};
 /// The elements of all ranks in rank order, and where each rank's block of them starts.
 ///
 /// ```
-/// # use spmd_collectives::Allgather;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let gathered = spmd(3, |ctx| ctx.allgatherv_vec(&vec!['x'; ctx.rank()]))?;
 /// let all = &gathered[0];
 /// assert_eq!(all[2], ['x', 'x']); // what rank 2 gave
 /// assert_eq!(all.iter().map(<[char]>::len).collect::<Vec<_>>(), [0, 1, 2]);
 /// assert_eq!((all.elements().len(), all.displacements()), (3, &[0, 0, 1, 3][..]));
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gathered<T> {
@@ -30,10 +30,10 @@ impl<T> Gathered<T> {
     /// How many blocks there are: one for each rank.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(3, |ctx| ctx.allgatherv_vec(&[1.5, 2.5]))?[0].len(), 3);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -49,11 +49,11 @@ impl<T> Gathered<T> {
     /// The elements of all ranks, in rank order.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(3, |ctx| ctx.allgatherv_vec(&[ctx.rank()]))?;
     /// assert_eq!(all[0].elements(), [0, 1, 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn elements(&self) -> &[T] {
@@ -64,11 +64,11 @@ impl<T> Gathered<T> {
     /// more than there are ranks (`displs` of MPI).
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(2, |ctx| ctx.allgatherv_vec(&[1.5, 2.5]))?;
     /// assert_eq!(all[0].displacements(), [0, 2, 4]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn displacements(&self) -> &[usize] {
@@ -78,13 +78,13 @@ impl<T> Gathered<T> {
     /// The blocks, in rank order.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(2, |ctx| ctx.allgatherv_vec(&vec![7; ctx.rank()]))?;
     /// for (rank, block) in all[0].iter().enumerate() {
     ///     assert_eq!(block, vec![7; rank]);
     /// }
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
@@ -94,15 +94,15 @@ impl<T> Gathered<T> {
     /// The elements, and the displacements.
     ///
     /// ```
-    /// # use spmd_collectives::Allgather;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let sorted = spmd(2, |ctx| {
     ///     let (mut all, _) = ctx.allgatherv_vec(&[7 - ctx.rank()])?.into_parts();
     ///     all.sort();
     ///     Ok(all)
     /// })?;
     /// assert_eq!(sorted[0], [6, 7]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn into_parts(self) -> (Vec<T>, Vec<usize>) {

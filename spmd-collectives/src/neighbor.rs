@@ -24,15 +24,15 @@ use crate::select::{Algorithm::*, choose};
 /// neighbour, the block that would come from it stays as it was, and the one for it goes nowhere.
 ///
 /// ```
-/// # use spmd_collectives::{Neighbor, Topology};
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let around = spmd(3, |ctx| {
 ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
 ///     let mut around = [0; 2];
 ///     ring.neighbor_allgather(&[ring.rank()], &mut around).map(|()| around)
 /// })?;
 /// assert_eq!(around, [[2, 1], [0, 2], [1, 0]]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Neighbor: Sealed {
     /// Sends `send` to all neighbours; `recv` has a block of its length for each. All ranks of
@@ -42,8 +42,8 @@ pub trait Neighbor: Sealed {
     /// call.
     ///
     /// ```
-    /// # use spmd_collectives::{Topology, Neighbor};
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let line = ctx.cartesian(&[3], &[false])?.expect("three places");
     ///     let mut around = [9, 9];
@@ -51,7 +51,7 @@ pub trait Neighbor: Sealed {
     ///     assert_eq!(around, [[9, 1], [0, 2], [1, 9]][line.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_allgather<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
@@ -66,8 +66,8 @@ pub trait Neighbor: Sealed {
     /// rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::{Topology, Neighbor};
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// // Rank 0 sends 1 backwards and 2 forwards, rank 1 sends 11 and 12.
     /// spmd(2, |ctx| {
     ///     let ring = ctx.cartesian(&[2], &[true])?.expect("two places");
@@ -77,7 +77,7 @@ pub trait Neighbor: Sealed {
     ///     assert_eq!(recv, [[12, 11], [2, 1]][ring.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_alltoall<S, R>(&self, send: &S, recv: &mut R) -> Result<()>
@@ -93,8 +93,8 @@ pub trait Neighbor: Sealed {
     /// or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::{Topology, Neighbor};
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let line = ctx.cartesian(&[2], &[false])?.expect("two places");
     ///     let me = line.rank();
@@ -105,7 +105,7 @@ pub trait Neighbor: Sealed {
     ///     assert_eq!(recv, [vec![1, 1], vec![0]][me]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_alltoallv<S, R>(

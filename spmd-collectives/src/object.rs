@@ -31,11 +31,11 @@ use crate::sealed::Sealed;
 /// one of this type.
 ///
 /// ```
-/// # use spmd_collectives::Objects;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let names = spmd(2, |ctx| ctx.allgather_object(&format!("rank {}", ctx.rank())))?;
 /// assert_eq!(names[1], ["rank 0", "rank 1"]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Objects: Sealed {
     /// Gives everybody the root's value: `Some` on the root; what others give is not looked at.
@@ -44,14 +44,14 @@ pub trait Objects: Sealed {
     /// Errors: as [`crate::Broadcast::broadcast_value`]; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let names = spmd(3, |ctx| {
     ///     let name = String::from("mesh.vtk");
     ///     ctx.broadcast_object((ctx.rank() == 0).then_some(&name), 0)
     /// })?;
     /// assert_eq!(names, ["mesh.vtk"; 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn broadcast_object<T>(&self, value: Option<&T>, root: usize) -> Result<T>
@@ -64,12 +64,12 @@ pub trait Objects: Sealed {
     /// Errors: as [`crate::Gather::gatherv_vec`]; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(2, |ctx| ctx.gather_object(&format!("rank {}", ctx.rank()), 0))?;
     /// assert_eq!(all[0], Some(vec!["rank 0".to_string(), "rank 1".to_string()]));
     /// assert_eq!(all[1], None);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gather_object<T>(&self, value: &T, root: usize) -> Result<Option<Vec<T>>>
@@ -81,11 +81,11 @@ pub trait Objects: Sealed {
     /// Errors: as [`crate::Allgather::allgatherv_vec`]; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let all = spmd(2, |ctx| ctx.allgather_object(&vec![ctx.rank(); ctx.rank()]))?;
     /// assert_eq!(all[0], [vec![], vec![1]]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_object<T>(&self, value: &T) -> Result<Vec<T>>
@@ -99,12 +99,12 @@ pub trait Objects: Sealed {
     /// values; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let tasks = ["load".to_string(), "solve".to_string()];
     /// let mine = spmd(2, |ctx| ctx.scatter_object((ctx.rank() == 0).then_some(&tasks[..]), 0))?;
     /// assert_eq!(mine, tasks);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatter_object<T>(&self, values: Option<&[T]>, root: usize) -> Result<T>
@@ -118,14 +118,14 @@ pub trait Objects: Sealed {
     /// ranks; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let letters = spmd(2, |ctx| {
     ///     let me = ctx.rank();
     ///     ctx.alltoall_object(&[format!("from {me} to 0"), format!("from {me} to 1")])
     /// })?;
     /// assert_eq!(letters[1], ["from 0 to 1", "from 1 to 1"]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall_object<T>(&self, values: &[T]) -> Result<Vec<T>>
@@ -137,8 +137,8 @@ pub trait Objects: Sealed {
     /// Errors: as [`Comm::send`]; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         ctx.send_object(&("pressure", 2.5), 1, 0)?;
@@ -148,7 +148,7 @@ pub trait Objects: Sealed {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()>;
@@ -159,8 +159,8 @@ pub trait Objects: Sealed {
     /// Errors: as [`Comm::recv_vec`], also if the object is of another type; serialisation.
     ///
     /// ```
-    /// # use spmd_collectives::Objects;
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         return ctx.send_object("a longer text", 1, 0);
@@ -169,7 +169,7 @@ pub trait Objects: Sealed {
     ///     assert_eq!(text, "a longer text");
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn recv_object<T: DeserializeOwned>(

@@ -17,18 +17,18 @@ use crate::sealed::Sealed;
 /// Reductions whose result goes to one rank (MPI 5.0 section 6.9.1).
 ///
 /// ```
-/// # use spmd_collectives::Reduce;
-/// # use spmd_core::{Sum, spmd};
+/// use spmd::prelude::*;
+///
 /// let sums = spmd(3, |ctx| ctx.reduce_value(ctx.rank(), Sum, 0))?;
 /// assert_eq!(sums, [Some(3), None, None]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Reduce: Sealed {
     /// Folds the ranks' `send` element by element with `op`; the root gets the result in `recv`.
     /// All ranks call it, with `send` of equal length. `recv` is used on the root alone, where it
     /// is as long as `send`; elsewhere it may be empty, and is not looked at.
     ///
-    /// The fold is in the canonical order of [`spmd_core::op`]: the bits are those of
+    /// The fold is in the canonical order of [`op`](spmd_core::op): the bits are those of
     /// [`crate::Allreduce::allreduce`]. A small reduce does not wait for the root: the others
     /// return at once.
     ///
@@ -36,15 +36,15 @@ pub trait Reduce: Sealed {
     /// failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Reduce;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut sums = [0; 2];
     ///     ctx.reduce(&[ctx.rank(), 1], &mut sums, Sum, 0)?;
     ///     assert_eq!(sums, if ctx.rank() == 0 { [3, 3] } else { [0, 0] });
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce<S, R, O>(&self, send: &S, recv: &mut R, op: O, root: usize) -> Result<()>
@@ -58,15 +58,15 @@ pub trait Reduce: Sealed {
     /// Errors: as [`Reduce::reduce`].
     ///
     /// ```
-    /// # use spmd_collectives::Reduce;
-    /// # use spmd_core::{spmd, Max, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let most = spmd(3, |ctx| {
     ///     let mut buf = [ctx.rank()];
     ///     ctx.reduce_in_place(&mut buf, Max, 0)?;
     ///     Ok(buf[0])
     /// })?;
     /// assert_eq!(most, [2, 1, 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_in_place<R, O>(&self, buf: &mut R, op: O, root: usize) -> Result<()>
@@ -79,11 +79,11 @@ pub trait Reduce: Sealed {
     /// Errors: as [`Reduce::reduce`].
     ///
     /// ```
-    /// # use spmd_collectives::Reduce;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// let sums = spmd(3, |ctx| ctx.reduce_value(ctx.rank(), Sum, 1))?;
     /// assert_eq!(sums, [None, Some(3), None]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_value<T: Element, O: Operation<T>>(

@@ -18,36 +18,36 @@ use crate::sealed::Sealed;
 /// Reductions of which every rank gets a block (MPI 5.0 section 6.10).
 ///
 /// ```
-/// # use spmd_collectives::ReduceScatter;
-/// # use spmd_core::{Sum, spmd};
+/// use spmd::prelude::*;
+///
 /// let sums = spmd(2, |ctx| {
 ///     let mut sum = [0];
 ///     ctx.reduce_scatter(&[1, 10], &mut sum, Sum).map(|()| sum[0])
 /// })?;
 /// assert_eq!(sums, [2, 20]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait ReduceScatter: Sealed {
     /// Folds the ranks' `send` element by element with `op`; rank i gets the i-th block of the
     /// result in `recv`. `send` holds as many blocks of the length of `recv` as there are ranks.
     /// All ranks call it, with equal lengths.
     ///
-    /// The fold is in the canonical order of [`spmd_core::op`]: the same bits in every placement,
+    /// The fold is in the canonical order of [`op`](spmd_core::op): the same bits in every placement,
     /// and those that an allreduce gives.
     ///
     /// Errors: `send` is not as many times as long as `recv`; a rank has failed, left, or makes
     /// another call.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatter;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut sum = [0];
     ///     ctx.reduce_scatter(&[1, 10, 100], &mut sum, Sum)?;
     ///     assert_eq!(sum, [[3], [30], [300]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -64,8 +64,8 @@ pub trait ReduceScatter: Sealed {
     /// a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatter;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let counts = [1, 2];
     ///     let mut sums = vec![0; counts[ctx.rank()]];
@@ -73,7 +73,7 @@ pub trait ReduceScatter: Sealed {
     ///     assert_eq!(sums, [vec![2], vec![20, 200]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatterv<S, R, O>(
@@ -94,15 +94,15 @@ pub trait ReduceScatter: Sealed {
     /// Errors: as [`ReduceScatter::reduce_scatter`].
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatter;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let mut buf = [1, 10];
     ///     ctx.reduce_scatter_in_place(&mut buf, Sum)?;
     ///     assert_eq!(buf, [[2, 10], [20, 10]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>

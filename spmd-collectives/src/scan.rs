@@ -21,31 +21,31 @@ use crate::select::{Algorithm::*, choose};
 /// Reductions over the ranks up to each one (MPI 5.0 section 6.11).
 ///
 /// ```
-/// # use spmd_collectives::Scan;
-/// # use spmd_core::{Sum, spmd};
+/// use spmd::prelude::*;
+///
 /// let sums = spmd(4, |ctx| ctx.scan_value(ctx.rank(), Sum))?;
 /// assert_eq!(sums, [0, 1, 3, 6]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Scan: Sealed {
     /// Folds the `send` of ranks 0 to this one, element by element with `op`, into `recv`. All
     /// ranks call it, with equal lengths.
     ///
-    /// The fold is in the canonical order of [`spmd_core::op`] for so many ranks: the same bits in
+    /// The fold is in the canonical order of [`op`](spmd_core::op) for so many ranks: the same bits in
     /// every placement.
     ///
     /// Errors: `recv` is not as long as `send`; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Scan;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut sums = [0; 2];
     ///     ctx.scan(&[ctx.rank(), 1], &mut sums, Sum)?;
     ///     assert_eq!(sums, [[0, 1], [1, 2], [3, 3]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -60,15 +60,15 @@ pub trait Scan: Sealed {
     /// Errors: as [`Scan::scan`].
     ///
     /// ```
-    /// # use spmd_collectives::Scan;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut before = [0];
     ///     ctx.exscan(&[ctx.rank() + 1], &mut before, Sum)?;
     ///     assert_eq!(before, [[0], [1], [3]][ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn exscan<S, R, O>(&self, send: &S, recv: &mut R, op: O) -> Result<()>
@@ -82,15 +82,15 @@ pub trait Scan: Sealed {
     /// Errors: as [`Scan::scan`].
     ///
     /// ```
-    /// # use spmd_collectives::Scan;
-    /// # use spmd_core::{spmd, Max, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let mut most = [-(ctx.rank() as f64)];
     ///     ctx.scan_in_place(&mut most, Max)?;
     ///     assert_eq!(most, [0.0]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan_in_place<R, O>(&self, buf: &mut R, op: O) -> Result<()>
@@ -103,10 +103,10 @@ pub trait Scan: Sealed {
     /// Errors: as [`Scan::scan`].
     ///
     /// ```
-    /// # use spmd_collectives::Scan;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(4, |ctx| ctx.scan_value(1, Sum))?, [1, 2, 3, 4]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<T>;
@@ -116,11 +116,11 @@ pub trait Scan: Sealed {
     /// Errors: as [`Scan::exscan`].
     ///
     /// ```
-    /// # use spmd_collectives::Scan;
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// let starts = spmd(3, |ctx| ctx.exscan_value(10, Sum))?;
     /// assert_eq!(starts, [None, Some(10), Some(20)]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn exscan_value<T: Element, O: Operation<T>>(&self, value: T, op: O) -> Result<Option<T>>;

@@ -18,14 +18,14 @@ use algorithms::{SCATTER, SCATTERV};
 /// One rank's data, a part for each (MPI 5.0 section 6.6).
 ///
 /// ```
-/// # use spmd_collectives::Scatter;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let parts = spmd(3, |ctx| {
 ///     let mut part = [0];
 ///     ctx.scatter(&[5, 6, 7], &mut part, 0).map(|()| part[0])
 /// })?;
 /// assert_eq!(parts, [5, 6, 7]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Scatter: Sealed {
     /// Gives rank i the i-th of size equal blocks of the root's `send`, in its `recv`. All ranks
@@ -38,8 +38,8 @@ pub trait Scatter: Sealed {
     /// left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Scatter;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let all = if ctx.rank() == 0 { vec![1, 2, 3, 4, 5, 6] } else { vec![] };
     ///     let mut mine = [0; 2];
@@ -47,7 +47,7 @@ pub trait Scatter: Sealed {
     ///     assert_eq!(mine[1], 2 * (ctx.rank() + 1));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatter<S, R>(&self, send: &S, recv: &mut R, root: usize) -> Result<()>
@@ -63,15 +63,15 @@ pub trait Scatter: Sealed {
     /// length of `send`; the `recv` of a rank has another length than the root's `counts` say.
     ///
     /// ```
-    /// # use spmd_collectives::Scatter;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut mine = vec![0; ctx.rank()];
     ///     ctx.scatterv(&[1, 2, 2], &[0, 1, 2], &mut mine, 0)?;
     ///     assert_eq!(mine, vec![ctx.rank(); ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatterv<S, R>(&self, send: &S, counts: &[usize], recv: &mut R, root: usize) -> Result<()>
@@ -85,11 +85,11 @@ pub trait Scatter: Sealed {
     /// Errors: as [`Scatter::scatterv`]; there is no memory for the block.
     ///
     /// ```
-    /// # use spmd_collectives::Scatter;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let parts = spmd(3, |ctx| ctx.scatterv_vec(&[1, 2, 2], &[0, 1, 2], 0))?;
     /// assert_eq!(parts, [vec![], vec![1], vec![2, 2]]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatterv_vec<S: Buffer + ?Sized>(

@@ -18,14 +18,14 @@ use crate::sealed::Sealed;
 /// Making communicators (MPI 5.0 section 7.4).
 ///
 /// ```
-/// # use spmd_collectives::Split;
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// let sizes = spmd(3, |ctx| {
 ///     let half = ctx.split(Some(ctx.rank() as u32 % 2), 0)?.expect("every rank gives a color");
 ///     Ok(half.size())
 /// })?;
 /// assert_eq!(sizes, [2, 1, 2]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Split: Sealed {
     /// Makes one communicator of all ranks that give the same `color`. Its ranks are ordered by
@@ -40,14 +40,14 @@ pub trait Split: Sealed {
     /// Errors: too many communicators are in use; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::{Allreduce, Split};
-    /// # use spmd_core::{spmd, Result, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// let sums = spmd(4, |ctx| {
     ///     let row = ctx.split(Some(ctx.rank() as u32 / 2), 0)?.expect("every rank gives a color");
     ///     row.allreduce_value(ctx.rank(), Sum)
     /// })?;
     /// assert_eq!(sums, [1, 1, 5, 5]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>>;
@@ -58,11 +58,11 @@ pub trait Split: Sealed {
     /// Errors: as [`Split::split`].
     ///
     /// ```
-    /// # use spmd_collectives::Split;
-    /// # use spmd_core::{spmd, Result};
+    /// use spmd::prelude::*;
+    ///
     /// let sizes = spmd(3, |ctx| Ok(ctx.split_host()?.size()))?;
     /// assert_eq!(sizes, [3, 3, 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn split_host(&self) -> Result<Comm>;
@@ -77,8 +77,8 @@ pub trait Split: Sealed {
     /// Errors: as [`Split::split`].
     ///
     /// ```
-    /// # use spmd_collectives::{Allreduce, Split};
-    /// # use spmd_core::{ANY, Spmd, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// Spmd::new(2).virtual_ranks().run(|ctx| {
     ///     let comm = ctx.dup()?;
     ///     let other = std::thread::spawn(move || comm.allreduce_value(1, Sum));
@@ -88,7 +88,7 @@ pub trait Split: Sealed {
     ///     assert_eq!(other.join().unwrap()?, 2);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn dup(&self) -> Result<Comm>;

@@ -3,10 +3,12 @@
 /// To which cores the ranks of a block are bound.
 ///
 /// ```
-/// # use spmd_core::{Bind, Spmd, spmd};
+/// use spmd::prelude::*;
+/// use spmd::Bind;
+///
 /// // Rank 0 on the first core that this process may use, rank 1 on the second.
 /// Spmd::new(2).bind(Bind::Cores).run(|_ctx| Ok(()))?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -32,10 +32,11 @@ pub(crate) use work::{Shared, Work};
 /// if `n` is 0 or too large; [`Error::System`], if the system refuses threads.
 ///
 /// ```
-/// # use spmd_core::{spmd, Result};
+/// use spmd::prelude::*;
+///
 /// let ranks = spmd(4, |ctx| Ok(ctx.rank() * 10))?;
 /// assert_eq!(ranks, [0, 10, 20, 30]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn spmd<R, F>(n: usize, f: F) -> Result<Vec<R>>
@@ -69,13 +70,14 @@ impl Arena {
 /// Sets up a block.
 ///
 /// ```
-/// # use spmd_core::{Spmd, Result};
+/// use spmd::prelude::*;
+///
 /// let shares = vec![vec![1, 2], vec![3]];
 /// let sums = Spmd::new(2).virtual_ranks().run_with(shares, |_ctx, share| {
 ///     Ok(share.iter().sum::<i32>())
 /// })?;
 /// assert_eq!(sums, [3, 3]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs before `run`"]
@@ -101,10 +103,11 @@ impl Spmd {
     /// A block of `ranks` ranks: threads, unless `SPMD_AS` says otherwise.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let ranks = Spmd::new(3).run(|ctx| Ok(ctx.rank()))?;
     /// assert_eq!(ranks, [0, 1, 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn new(ranks: usize) -> Spmd {
         Spmd {
@@ -129,10 +132,11 @@ impl Spmd {
     /// Ranks are OS threads.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let names = Spmd::new(2).threads().run(|_ctx| Ok(std::thread::current().name().map(String::from)))?;
     /// assert_eq!(names[1].as_deref(), Some("rank 1"));
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn threads(mut self) -> Spmd {
         self.mode = Some(Mode::Threads);
@@ -145,14 +149,15 @@ impl Spmd {
     /// than this library's.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let around = Spmd::new(1000).virtual_ranks().run(|ctx| {
     ///     let (right, left) = ((ctx.rank() + 1) % 1000, (ctx.rank() + 999) % 1000);
     ///     ctx.send(&[ctx.rank()], right, 0)?;
     ///     Ok(ctx.recv_vec::<usize>(left, 0)?.0[0])
     /// })?;
     /// assert_eq!(around[0], 999);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn virtual_ranks(mut self) -> Spmd {
         self.mode = Some(Mode::Virtual);
@@ -163,9 +168,10 @@ impl Spmd {
     /// and Rust's default for a thread.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// Spmd::new(100).virtual_ranks().stack_size(64 << 10).run(|_ctx| Ok(()))?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn stack_size(mut self, bytes: usize) -> Spmd {
         self.stack_size = Some(bytes);
@@ -175,10 +181,11 @@ impl Spmd {
     /// Worker threads of virtual ranks. Without it: the cores that this process may use.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// // All ranks take turns on one thread.
     /// Spmd::new(100).virtual_ranks().workers(1).run(|_ctx| Ok(()))?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn workers(mut self, workers: usize) -> Spmd {
         self.workers = Some(workers);
@@ -189,7 +196,7 @@ impl Spmd {
     /// seconds, else for ever.
     ///
     /// ```
-    /// # use spmd_core::{Error, Spmd};
+    /// use spmd::prelude::*;
     /// use std::time::Duration;
     ///
     /// let ended = Spmd::new(2).timeout(Duration::from_millis(50)).run(|ctx| {
@@ -218,10 +225,12 @@ impl Spmd {
     /// no such thread, and calls that other threads of the program start go on in the calls of these.
     ///
     /// ```
-    /// # use spmd_core::{Progress, Spmd};
+    /// use spmd::prelude::*;
+    /// use spmd::Progress;
+    ///
     /// let ranks = Spmd::new(2).progress(Progress::Thread).run(|ctx| Ok(ctx.rank()))?;
     /// assert_eq!(ranks, [0, 1]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn progress(mut self, progress: Progress) -> Spmd {
         self.progress = Some(progress);
@@ -231,10 +240,11 @@ impl Spmd {
     /// What ranks are called in panic messages and debuggers: `name 3`. Without it: `rank 3`.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let names = Spmd::new(2).name("solver").run(|_ctx| Ok(std::thread::current().name().map(String::from)))?;
     /// assert_eq!(names[1].as_deref(), Some("solver 1"));
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn name(mut self, name: impl Into<String>) -> Spmd {
         self.name = name.into();
@@ -249,9 +259,10 @@ impl Spmd {
     /// Errors, of [`Spmd::run`]: it makes no sense.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// Spmd::new(2).resources("gpu=(0,1),(2,3); license=1").run(|_ctx| Ok(()))?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn resources(mut self, declared: impl Into<String>) -> Spmd {
         self.resources = Some(declared.into());
@@ -261,9 +272,11 @@ impl Spmd {
     /// Binds ranks (virtual ranks: their workers) to cores. Linux only; elsewhere ignored.
     ///
     /// ```
-    /// # use spmd_core::{Bind, Spmd};
+    /// use spmd::prelude::*;
+    /// use spmd::Bind;
+    ///
     /// Spmd::new(4).bind(Bind::List(vec![0])).run(|_ctx| Ok(()))?; // all on core 0
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn bind(mut self, bind: Bind) -> Spmd {
         self.bind = bind;
@@ -276,12 +289,12 @@ impl Spmd {
     /// Errors, when the block is run: the call has no such algorithm.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
-    /// use spmd_core::algorithm::{Algorithm, Kind};
+    /// use spmd::prelude::*;
+    /// use spmd::algorithm::{Algorithm, Kind};
     ///
     /// Spmd::new(4).force(Kind::Allreduce, Algorithm::Tree).run(|_ctx| Ok(()))?;
     /// assert!(Spmd::new(4).force(Kind::Barrier, Algorithm::Tree).run(|_ctx| Ok(())).is_err());
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn force(mut self, call: Kind, algorithm: Algorithm) -> Spmd {
         self.forced.push((call, algorithm));
@@ -292,9 +305,10 @@ impl Spmd {
     /// else what a tuning file says, else 65536.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// Spmd::new(2).segment(1 << 20).run(|_ctx| Ok(()))?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn segment(mut self, bytes: usize) -> Spmd {
         self.segment = Some(bytes);
@@ -307,7 +321,8 @@ impl Spmd {
     /// Without it: `SPMD_WINDOW`, else 64 MiB.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// // 10 MB in all, of which rank 1 never has more than about 1 MB.
     /// Spmd::new(2).window(1 << 20).run(|ctx| {
     ///     for _ in 0..10_000 {
@@ -318,7 +333,7 @@ impl Spmd {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn window(mut self, bytes: usize) -> Spmd {
         self.window = Some(bytes);
@@ -330,9 +345,10 @@ impl Spmd {
     /// be. Without it: `SPMD_CHAOS`.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// Spmd::new(2).chaos(7).run(|_ctx| Ok(()))?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn chaos(mut self, seed: u64) -> Spmd {
         self.chaos = Some(seed);
@@ -359,10 +375,11 @@ impl Spmd {
     /// Errors: as [`spmd`]; [`Error::Boot`], if an `SPMD_*` variable makes no sense.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let squares = Spmd::new(3).run(|ctx| Ok(ctx.rank() * ctx.rank()))?;
     /// assert_eq!(squares, [0, 1, 4]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn run<R, F>(self, f: F) -> Result<Vec<R>>
@@ -393,7 +410,8 @@ impl Spmd {
     /// Errors: as [`Spmd::run`]; the number of shares is not the number of ranks.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let mut field = [1, 2, 3, 4];
     /// let halves = field.chunks_mut(2).collect();
     /// Spmd::new(2).run_with(halves, |ctx, half: &mut [i32]| {
@@ -401,7 +419,7 @@ impl Spmd {
     ///     Ok(())
     /// })?;
     /// assert_eq!(field, [0, 2, 1, 4]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn run_with<A, R, F>(self, shares: Vec<A>, f: F) -> Result<Vec<R>>

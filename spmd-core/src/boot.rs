@@ -65,7 +65,8 @@ static ENTRY: OnceLock<std::result::Result<LaunchRole, String>> = OnceLock::new(
 /// launcher's environment cannot be used. A panic of a process rank goes on as a panic.
 ///
 /// ```
-/// # use spmd_core::{run, Result};
+/// use spmd::prelude::*;
+///
 /// fn main() -> Result<()> {
 ///     run(|ctx| {
 ///         println!("rank {} of {}", ctx.rank(), ctx.size());

@@ -21,16 +21,17 @@ use crate::transport::shared::Endpoint;
 /// of its own (`ctx.dup()`).
 ///
 /// ```
-/// # use spmd_core::{Ctx, Result, spmd};
+/// use spmd::prelude::*;
+///
 /// fn greet(ctx: &Ctx) -> Result<String> {
 ///     Ok(format!("rank {} of {}", ctx.rank(), ctx.size()))
 /// }
 /// assert_eq!(spmd(2, greet)?[1], "rank 1 of 2");
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// ```compile_fail,E0277
-/// fn send_away(ctx: &'static spmd_core::Ctx) {
+/// fn send_away(ctx: &'static spmd::Ctx) {
 ///     std::thread::spawn(move || ctx.rank());
 /// }
 /// ```
@@ -58,10 +59,12 @@ impl Ctx {
     /// Where the ranks of this block run.
     ///
     /// ```
-    /// # use spmd_core::{Mode, Spmd};
+    /// use spmd::prelude::*;
+    /// use spmd::Mode;
+    ///
     /// let modes = Spmd::new(2).virtual_ranks().run(|ctx| Ok(ctx.mode()))?;
     /// assert_eq!(modes, [Mode::Virtual; 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -77,7 +80,8 @@ impl Ctx {
     /// Errors: there is no memory for so many; zero is no value of `T`.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let mut field = ctx.alloc_shared::<f64>(1000)?;
     ///     assert_eq!(field[999], 0.0);
@@ -87,7 +91,7 @@ impl Ctx {
     ///     assert_eq!(other[999], (1 - ctx.rank()) as f64);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn alloc_shared<T: Element>(&self, n: usize) -> Result<SharedBuf<T>> {
@@ -132,13 +136,15 @@ impl Deref for Ctx {
 /// Errors: no rank runs here: outside a block, in a task, or on a thread that a rank has started.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd, with_current};
+/// use spmd::prelude::*;
+/// use spmd::with_current;
+///
 /// fn deep_inside() -> Result<usize> {
 ///     with_current(|comm| Ok(comm.rank()))
 /// }
 /// assert_eq!(spmd(3, |_ctx| deep_inside())?, [0, 1, 2]);
 /// assert!(deep_inside().is_err());
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub fn with_current<R>(f: impl FnOnce(&Comm) -> Result<R>) -> Result<R> {
     current::with_rank(|current| match current {

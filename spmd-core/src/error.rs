@@ -21,7 +21,8 @@ pub use details::{
 /// What the calls of this library return, and a rank's closure.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd};
+/// use spmd::prelude::*;
+///
 /// fn main() -> Result<()> {
 ///     spmd(2, |_ctx| Ok(()))?;
 ///     Ok(())
@@ -36,7 +37,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// for it; the fields are those of the struct of the variant's name in [`error`](crate::error).
 ///
 /// ```
-/// # use spmd_core::{Error, spmd};
+/// use spmd::prelude::*;
+///
 /// let ended = spmd(2, |ctx| {
 ///     if ctx.rank() == 1 {
 ///         return Err("no more data".into());
@@ -160,7 +162,8 @@ impl Error {
     /// Wraps any error of the program's own, for types without a `From` conversion.
     ///
     /// ```
-    /// # use spmd_core::{Error, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn parse(text: &str) -> Result<i32> {
     ///     text.parse().map_err(Error::user)
     /// }
@@ -199,8 +202,9 @@ impl Error {
     /// reason.
     ///
     /// ```
-    /// # use spmd_core::fault::Fault;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    /// use spmd::Fault;
+    ///
     /// let ended = spmd(2, |ctx| ctx.recv(&mut [0], 1 - ctx.rank(), 0));
     /// assert!(matches!(ended.unwrap_err().fault(), Some(Fault::Deadlock { .. })));
     /// ```

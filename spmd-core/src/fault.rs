@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 /// How a rank came to its end.
 ///
 /// ```
-/// # use spmd_core::fault::Cause;
+/// use spmd::prelude::*;
+/// use spmd::Cause;
+///
 /// assert_eq!(Cause::Killed(11).to_string(), "its process was killed by signal 11 (SIGSEGV)");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,8 +75,9 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 /// Why ranks were stopped. The same value reaches every rank of the communicator.
 ///
 /// ```
-/// # use spmd_core::fault::{Cause, Fault};
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+/// use spmd::{Cause, Fault};
+///
 /// spmd(2, |ctx| {
 ///     if ctx.rank() == 1 {
 ///         return Err("no more data".into());
@@ -128,7 +131,9 @@ impl Fault {
     /// The rank at the start of it, numbered in the world, where there is one.
     ///
     /// ```
-    /// # use spmd_core::fault::{Cause, Fault};
+    /// use spmd::prelude::*;
+    /// use spmd::{Cause, Fault};
+    ///
     /// assert_eq!(Fault::Rank { rank: 3, cause: Cause::Exited(7) }.rank(), Some(3));
     /// assert_eq!(Fault::Deadlock { calls: vec![] }.rank(), None);
     /// ```
@@ -145,7 +150,9 @@ impl Fault {
     /// What happened to the rank, in words; the whole text where it is no rank's failure.
     ///
     /// ```
-    /// # use spmd_core::fault::{Cause, Fault};
+    /// use spmd::prelude::*;
+    /// use spmd::{Cause, Fault};
+    ///
     /// let fault = Fault::Rank { rank: 3, cause: Cause::Exited(7) };
     /// assert_eq!(fault.cause(), "its process exited with status 7");
     /// ```

@@ -5,13 +5,15 @@ use std::fmt;
 /// Where the ranks of a world run, as [`Ctx::mode`](crate::Ctx::mode) tells.
 ///
 /// ```
-/// # use spmd_core::{Mode, spmd};
+/// use spmd::prelude::*;
+/// use spmd::Mode;
+///
 /// spmd(2, |ctx| {
 ///     let together = ctx.mode() != Mode::Processes; // statics are shared
 ///     assert!(together);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,7 +29,9 @@ pub enum Mode {
 /// As `spmdrun --as` and `SPMD_AS` name it.
 ///
 /// ```
-/// # use spmd_core::Mode;
+/// use spmd::prelude::*;
+/// use spmd::Mode;
+///
 /// assert_eq!(Mode::Virtual.to_string(), "virtual");
 /// ```
 impl fmt::Display for Mode {

@@ -12,12 +12,13 @@ use crate::current;
 /// Printing never fails: where nobody reads the standard output any more, the text is lost.
 ///
 /// ```
-/// # use spmd_core::{rank_println, spmd};
+/// use spmd::prelude::*;
+///
 /// spmd(2, |ctx| {
 ///     rank_println!("rank {} of {}", ctx.rank(), ctx.size());
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[macro_export]
 macro_rules! rank_println {

@@ -4,9 +4,11 @@
 /// and tests: see [`Spmd::progress`](crate::Spmd::progress).
 ///
 /// ```
-/// # use spmd_core::{Progress, Spmd};
+/// use spmd::prelude::*;
+/// use spmd::Progress;
+///
 /// Spmd::new(2).progress(Progress::Thread).run(|_ctx| Ok(()))?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

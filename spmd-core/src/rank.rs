@@ -3,7 +3,9 @@
 /// The type of [`ANY`].
 ///
 /// ```
-/// # use spmd_core::{ANY, Any, Source};
+/// use spmd::prelude::*;
+/// use spmd::{Any, Source};
+///
 /// let whoever: Any = ANY;
 /// assert_eq!(whoever.source(), None);
 /// ```
@@ -13,7 +15,8 @@ pub struct Any;
 /// Any source, or any tag, in a receive or probe.
 ///
 /// ```
-/// # use spmd_core::{ANY, spmd};
+/// use spmd::prelude::*;
+///
 /// spmd(2, |ctx| {
 ///     if ctx.rank() == 0 {
 ///         return ctx.send(&[1.0], 1, 42);
@@ -22,14 +25,16 @@ pub struct Any;
 ///     assert_eq!((status.source(), status.tag()), (0, 42));
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub const ANY: Any = Any;
 
 /// From whom a receive takes a message: a rank, or [`ANY`].
 ///
 /// ```
-/// # use spmd_core::{ANY, Comm, Result, Source, spmd};
+/// use spmd::prelude::*;
+/// use spmd::Source;
+///
 /// fn number(comm: &Comm, source: impl Source) -> Result<u32> {
 ///     let mut number = [0u32];
 ///     comm.recv(&mut number, source, ANY)?;
@@ -41,7 +46,7 @@ pub const ANY: Any = Any;
 ///     assert_eq!((number(ctx, 0)?, number(ctx, ANY)?), (4, 5));
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Source: sealed::OneOrAny {
     /// The rank, or none for any.
@@ -63,7 +68,9 @@ impl Source for Any {
 /// Which tag a receive takes: a number, or [`ANY`].
 ///
 /// ```
-/// # use spmd_core::{ANY, TagOrAny};
+/// use spmd::prelude::*;
+/// use spmd::TagOrAny;
+///
 /// assert_eq!((7u32.tag(), ANY.tag()), (Some(7), None));
 /// ```
 pub trait TagOrAny: sealed::OneOrAny {
@@ -96,7 +103,8 @@ mod sealed {
 /// What is known of a message: who sent it, with which tag, how long it is.
 ///
 /// ```
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// spmd(2, |ctx| {
 ///     if ctx.rank() == 0 {
 ///         return ctx.send(&[1.0; 3], 1, 7);
@@ -106,7 +114,7 @@ mod sealed {
 ///     assert!(!status.is_empty());
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -122,14 +130,15 @@ impl Status {
     /// The rank that sent it, in the communicator of the receive.
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     ctx.send(&[1u8], 0, 7)?;
     ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
     ///     assert_eq!(status.source(), 0);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn source(&self) -> usize {
@@ -139,14 +148,15 @@ impl Status {
     /// Its tag.
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     ctx.send(&[1u8], 0, 7)?;
     ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
     ///     assert_eq!(status.tag(), 7);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn tag(&self) -> u32 {
@@ -156,14 +166,15 @@ impl Status {
     /// Its length in elements.
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     ctx.send(&[1u8, 2], 0, 7)?;
     ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
     ///     assert_eq!(status.len(), 2);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -173,14 +184,15 @@ impl Status {
     /// Whether it carries no elements.
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     ctx.send(&[0u8; 0], 0, 7)?;
     ///     let status = ctx.recv(&mut [0u8; 4], ANY, ANY)?;
     ///     assert!(status.is_empty());
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -54,7 +54,8 @@ impl<T: 'static> RankLocal<T> {
     /// dropped as it ends, where a panic ends the process.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd, rank_local};
+    /// use spmd::prelude::*;
+    /// use spmd::rank_local;
     /// use std::cell::Cell;
     ///
     /// rank_local! {
@@ -74,7 +75,7 @@ impl<T: 'static> RankLocal<T> {
     ///     Ok(count())
     /// })?;
     /// assert_eq!(calls, [1, 2, 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         with_locals(|locals| {
@@ -91,19 +92,19 @@ impl<T: 'static> RankLocal<T> {
 /// ```
 /// use std::cell::RefCell;
 ///
-/// spmd_core::rank_local! {
+/// spmd::rank_local! {
 ///     /// What this rank has to say.
 ///     pub static LINES: RefCell<Vec<String>> = RefCell::new(Vec::new());
 ///     static DEPTH: std::cell::Cell<u32> = std::cell::Cell::new(1);
 /// }
 ///
-/// let lengths = spmd_core::spmd(2, |ctx| {
+/// let lengths = spmd::spmd(2, |ctx| {
 ///     LINES.with(|lines| lines.borrow_mut().push(format!("rank {}", ctx.rank())));
 ///     Ok(LINES.with(|lines| lines.borrow().len()))
 /// })?;
 /// assert_eq!(lengths, [1, 1]);
 /// assert_eq!(DEPTH.with(|depth| depth.get()), 1); // outside of ranks: this thread's own
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), spmd::Error>(())
 /// ```
 #[macro_export]
 macro_rules! rank_local {

@@ -19,10 +19,10 @@ const LEAST: usize = 16 << 10;
 ///
 /// ```
 /// #[global_allocator]
-/// static ALLOCATOR: spmd_core::SharedAlloc = spmd_core::SharedAlloc;
+/// static ALLOCATOR: spmd::SharedAlloc = spmd::SharedAlloc;
 ///
-/// # fn main() -> spmd_core::Result<()> {
-/// spmd_core::run(|ctx| {
+/// # fn main() -> spmd::Result<()> {
+/// spmd::run(|ctx| {
 ///     let field = vec![ctx.rank() as f64; 1 << 20]; // reachable for the other ranks
 ///     # assert_eq!(field[1], 0.0);
 ///     Ok(())

@@ -15,14 +15,16 @@ use crate::transport::shared::heap::{self, Block};
 /// A buffer made by [`crate::Ctx::alloc_shared`]; derefs to a slice.
 ///
 /// ```
-/// # use spmd_core::{SharedBuf, spmd};
+/// use spmd::prelude::*;
+/// use spmd::SharedBuf;
+///
 /// spmd(1, |ctx| {
 ///     let mut field: SharedBuf<f32> = ctx.alloc_shared(4)?;
 ///     field[1..3].fill(2.5);
 ///     assert_eq!(field[..], [0.0, 2.5, 2.5, 0.0]);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub struct SharedBuf<T: Element> {
     memory: Memory<T>,

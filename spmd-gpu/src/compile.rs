@@ -21,8 +21,9 @@ impl Device {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use spmd_gpu::cudarc::driver::{LaunchConfig, PushKernelArg};
-    /// use spmd_gpu::{Device, probe};
+    /// use spmd::prelude::*;
+    /// use spmd::gpu::{Device, probe};
+    /// use spmd::gpu::cudarc::driver::{LaunchConfig, PushKernelArg};
     ///
     /// if probe().ready().is_ok() {
     ///     let device = Device::open(0)?;

@@ -17,8 +17,9 @@ use crate::error::GpuError;
 /// A device, with this rank's stream on it. Clones are the same device and stream.
 ///
 /// ```
-/// # fn main() -> Result<(), spmd_gpu::GpuError> {
-/// use spmd_gpu::{Device, probe};
+/// # fn main() -> Result<(), spmd::gpu::GpuError> {
+/// use spmd::prelude::*;
+/// use spmd::gpu::{Device, probe};
 ///
 /// if probe().ready().is_ok() {
 ///     let device = Device::open(0)?;

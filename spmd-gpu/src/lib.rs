@@ -13,9 +13,8 @@
 //! can. Messages, windows and calls that give a `Vec` take device buffers by way of the host in any case.
 //!
 //! ```
-//! use spmd_core::{Result, Spmd, op::Sum};
-//! use spmd_collectives::Allreduce;
-//! use spmd_gpu::{Local, OnDevice, probe};
+//! use spmd::prelude::*;
+//! use spmd::gpu::{Local, OnDevice, probe};
 //!
 //! fn main() -> Result<()> {
 //!     if probe().ready().is_err() {

@@ -27,7 +27,7 @@ pub struct Listed {
 /// Errors: there is no driver, or it cannot start.
 ///
 /// ```
-/// match spmd_gpu::devices() {
+/// match spmd::gpu::devices() {
 ///     Ok(devices) => devices.iter().for_each(|it| println!("{} ({})", it.name, it.uuid)),
 ///     Err(missing) => println!("no GPU: {missing}"),
 /// }

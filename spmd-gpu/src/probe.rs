@@ -73,7 +73,7 @@ impl fmt::Display for Probe {
 /// it found or what is missing.
 ///
 /// ```
-/// let here = spmd_gpu::probe();
+/// let here = spmd::gpu::probe();
 /// println!("{here}");
 /// if let Err(missing) = here.ready() {
 ///     println!("no GPU: {missing}");

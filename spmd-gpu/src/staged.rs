@@ -27,11 +27,11 @@ use crate::stage::{Rows, Stage};
 /// vary, and those of neighbours in a grid, are there whole.
 ///
 /// ```no_run
-/// # use spmd_core::{Result, Spmd};
-/// # use spmd_gpu::{Local, Staged};
+/// use spmd::prelude::*;
+/// use spmd::gpu::{Local, Staged};
+///
 /// # fn main() -> Result<()> {
 /// Spmd::new(4).plane(Local::new()).plane(Staged::new()).run(|ctx| ctx.barrier())?;
-/// # use spmd_collectives::Barrier;
 /// # Ok(())
 /// # }
 /// ```

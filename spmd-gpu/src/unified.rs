@@ -19,8 +19,9 @@ impl<T: Element> DeviceBuffer<T> {
     /// while a kernel runs, whoever's that is; as [`Device::buffer_from`].
     ///
     /// ```
-    /// # fn main() -> Result<(), spmd_gpu::GpuError> {
-    /// use spmd_gpu::{Device, DeviceBuffer, probe};
+    /// # fn main() -> Result<(), spmd::gpu::GpuError> {
+    /// use spmd::prelude::*;
+    /// use spmd::gpu::{Device, DeviceBuffer, probe};
     ///
     /// if probe().ready().is_ok() {
     ///     let device = Device::open(0)?;

@@ -19,8 +19,8 @@ use crate::view::sealed::{Lends, View};
 /// A task that is spawned is compared with all that are not over and use a part of the slice.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd};
-/// use spmd_tasks::{DataSlice, Tasks};
+/// use spmd::prelude::*;
+/// use spmd::tasks::DataSlice;
 ///
 /// spmd(1, |ctx| {
 ///     let mut numbers = [1, 2, 3, 4, 5, 6];
@@ -36,7 +36,7 @@ use crate::view::sealed::{Lends, View};
 ///     assert_eq!(numbers, [3, 2, 1, 4, 0, 0]);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub struct DataSlice<'v, T> {
     elements: Elements<'v, T>,
@@ -49,8 +49,8 @@ pub struct DataSlice<'v, T> {
 /// A task gets a tile as a `Vec` of its rows, each of which is a slice.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd};
-/// use spmd_tasks::{DataMatrix, Tasks};
+/// use spmd::prelude::*;
+/// use spmd::tasks::DataMatrix;
 ///
 /// spmd(1, |ctx| {
 ///     let mut numbers = vec![0; 12];
@@ -66,7 +66,7 @@ pub struct DataSlice<'v, T> {
 ///     assert_eq!(numbers, [1, 1, 0, 0, 1, 2, 0, 0, 1, 1, 0, 0]);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub struct DataMatrix<'v, T> {
     elements: Elements<'v, T>,

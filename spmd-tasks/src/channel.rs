@@ -21,8 +21,8 @@ use crate::header::Header;
 /// are, sending is an error.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd};
-/// use spmd_tasks::{Tasks, channel};
+/// use spmd::prelude::*;
+/// use spmd::tasks::channel;
 ///
 /// spmd(1, |ctx| {
 ///     let (numbers, inbox) = channel(2);
@@ -34,7 +34,7 @@ use crate::header::Header;
 ///     assert_eq!(sum, 328_350);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn channel<T>(depth: usize) -> (Sender<T>, Receiver<T>) {

@@ -60,8 +60,7 @@ impl<'scope> DataDeps<'scope, '_> {
     /// The task reads all of these, of which there may be any number. It gets a `Vec`.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Data, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let (parts, sum) = (vec![Data::new(1), Data::new(2), Data::new(3)], Data::new(0));
@@ -79,7 +78,7 @@ impl<'scope> DataDeps<'scope, '_> {
     ///     assert_eq!(sum.into_inner(), 50);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn read_all<V: View<'scope>>(&self, views: impl IntoIterator<Item = V>) -> ReadAll<V> {
         ReadAll(views.into_iter().collect())
@@ -107,8 +106,7 @@ impl<'scope> DataDeps<'scope, '_> {
     /// begun do not run.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Data, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let found = Data::new(Vec::new());
@@ -123,7 +121,7 @@ impl<'scope> DataDeps<'scope, '_> {
     ///     assert_eq!(found.into_inner(), Vec::from_iter(0..10));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn commute<T: Send + Sync>(&self, data: &'scope Data<T>) -> Write<&'scope Data<T>> {
         Write(data, Mode::Commute)
@@ -140,8 +138,7 @@ impl<'scope> DataDeps<'scope, '_> {
     /// data; a panic of `combine` is an error at the end.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Data, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let sum = Data::new(0.0);
@@ -155,7 +152,7 @@ impl<'scope> DataDeps<'scope, '_> {
     ///     assert_eq!(sum.into_inner(), (1..=100).fold(0.0, |sum, i| sum + 1.0 / f64::from(i)));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn reduce<T, I, C>(
         &self,
@@ -193,8 +190,8 @@ impl<'scope> DataDeps<'scope, '_> {
     /// As [`Tasks::task`](crate::Tasks::task), for a task that uses data.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd};
-    /// use spmd_tasks::{Data, Priority, Tasks, resource_ids};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::{Priority, resource_ids};
     ///
     /// Spmd::new(1).resources("gpu=2").run(|ctx| {
     ///     let used = Data::new(Vec::new());
@@ -206,7 +203,7 @@ impl<'scope> DataDeps<'scope, '_> {
     ///     assert_eq!(used.into_inner(), [0]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn task(&'scope self) -> TaskOptions<&'scope Self> {
         TaskOptions::of(self)

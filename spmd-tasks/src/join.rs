@@ -20,8 +20,8 @@ use crate::rank::{group_here, part_begins, part_here};
 /// A panic of either goes on here once both are over; of two that of the first.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd};
-/// use spmd_tasks::join;
+/// use spmd::prelude::*;
+/// use spmd::tasks::join;
 ///
 /// fn fibonacci(n: u64) -> u64 {
 ///     if n < 2 {
@@ -31,7 +31,7 @@ use crate::rank::{group_here, part_begins, part_here};
 ///     a + b
 /// }
 /// assert_eq!(spmd(1, |_ctx| Ok(fibonacci(20)))?, [6765]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn join<A, B>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B)

@@ -2,8 +2,7 @@
 //! and that workers of its process carry out while the rank goes on.
 //!
 //! ```
-//! # use spmd_core::{Result, spmd};
-//! use spmd_tasks::Tasks;
+//! use spmd::prelude::*;
 //!
 //! let sums = spmd(2, |ctx| {
 //!     let a = ctx.spawn(|| Ok((0..1000u64).sum::<u64>()));
@@ -12,7 +11,7 @@
 //!     both.fetch().copied()
 //! })?;
 //! assert_eq!(sums, [499_542; 2]);
-//! # Ok::<(), spmd_core::Error>(())
+//! # Ok::<(), Error>(())
 //! ```
 //!
 //! The ranks of a process share its workers, of which there are as many as its share of cores. A task

@@ -24,8 +24,8 @@ use crate::work::{Once, Retried};
 /// It is spawned before its rank ends:
 ///
 /// ```compile_fail
-/// # use spmd_core::spmd;
-/// # use spmd_tasks::Tasks;
+/// use spmd::prelude::*;
+///
 /// let late = spmd(1, |ctx| Ok(ctx.task()));
 /// ```
 #[must_use = "a task does nothing before `spawn`"]
@@ -88,8 +88,7 @@ impl<W> TaskOptions<W> {
     /// the others begin nothing until it is over.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let waits = ctx.task().cpu(0).spawn(|| {
@@ -101,7 +100,7 @@ impl<W> TaskOptions<W> {
     ///     assert_eq!(waits.take()?, "the device is done");
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// Errors, of [`Task::fetch`]: the process has fewer workers.
@@ -117,15 +116,15 @@ impl<W> TaskOptions<W> {
     /// are preferred.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd};
-    /// use spmd_tasks::{Tasks, resource_ids};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::resource_ids;
     ///
     /// Spmd::new(1).resources("gpu=(0,1),(2,3)").run(|ctx| {
     ///     let pair = ctx.task().gpu(2).spawn(|| Ok(resource_ids("gpu")));
     ///     assert!([vec![0, 1], vec![2, 3]].contains(&pair.take()?));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// Errors, of [`Task::fetch`]: the process has fewer.
@@ -139,17 +138,16 @@ impl<W> TaskOptions<W> {
     /// same get it in the order in which they came, by their priorities.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// Spmd::new(1).resources("license=1").run(|ctx| {
     ///     // Two of these run at a time.
     ///     let half = |i| ctx.task().resource("license", 0.5).spawn(move || Ok(i));
-    ///     let sum: usize = spmd_tasks::Task::wait_all((0..6).map(half).collect())?.iter().sum();
+    ///     let sum: usize = spmd::tasks::Task::wait_all((0..6).map(half).collect())?.iter().sum();
     ///     assert_eq!(sum, 15);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// Errors, of [`Task::fetch`]: the process has less, or no such resource.
@@ -171,8 +169,9 @@ impl<W> TaskOptions<W> {
     /// Its code is over when it returns: what it puts into a stream of the device counts for nobody.
     ///
     /// ```
-    /// # use spmd_core::{Mirror, Result, Spmd};
-    /// use spmd_tasks::{Data, Processor, Scope, Tasks, processor_here};
+    /// use spmd::prelude::*;
+    /// use spmd::Mirror;
+    /// use spmd::tasks::{Processor, Scope, processor_here};
     ///
     /// # struct DeviceBuffer(Vec<f64>);
     /// # impl Mirror<Vec<f64>> for DeviceBuffer {
@@ -192,7 +191,7 @@ impl<W> TaskOptions<W> {
     /// Spmd::new(1).resources("gpu=1").run(|ctx| {
     ///     let numbers = Data::placed::<DeviceBuffer>(vec![0.5; 1000]);
     ///     ctx.datadeps(|d| {
-    ///         let sum = |numbers: &spmd_tasks::Placed<Vec<f64>, DeviceBuffer>| match processor_here() {
+    ///         let sum = |numbers: &spmd::tasks::Placed<Vec<f64>, DeviceBuffer>| match processor_here() {
     ///             Processor::Host => Ok(numbers.host()?.iter().sum::<f64>()),
     ///             Processor::Gpu(gpu) => sum_on_device(&*numbers.gpu(gpu)?),
     ///         };
@@ -206,7 +205,7 @@ impl<W> TaskOptions<W> {
     ///         Ok(())
     ///     })
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// Errors, of [`Task::fetch`]: its scope has GPUs that the process has not, where it has others.
@@ -219,8 +218,7 @@ impl<W> TaskOptions<W> {
     /// what it has asked for meanwhile.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let mut tries = 0;
@@ -231,7 +229,7 @@ impl<W> TaskOptions<W> {
     ///     assert_eq!(task.take()?, 3);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn retry(self, times: usize) -> RetriedTask<W> {
         RetriedTask { options: self, times }

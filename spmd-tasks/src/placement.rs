@@ -11,7 +11,8 @@ use crate::request::Request;
 /// worker, a GPU, or any of several (`|`). `&` of two is where both allow it, as one within the other is.
 ///
 /// ```
-/// use spmd_tasks::Scope;
+/// use spmd::prelude::*;
+/// use spmd::tasks::Scope;
 ///
 /// let scope = (Scope::rank(0) | Scope::rank(2)) & Scope::gpu(1);
 /// assert_eq!(scope.to_string(), "GPU 1 of rank 0 or GPU 1 of rank 2");

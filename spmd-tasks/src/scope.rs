@@ -61,8 +61,7 @@ impl<'scope> TaskScope<'scope, '_> {
     /// As [`Tasks::task`](crate::Tasks::task), for a task that is over before the scope is left.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// Spmd::new(1).resources("gpu=2").run(|ctx| {
     ///     let mut sums = [0; 4];
@@ -75,7 +74,7 @@ impl<'scope> TaskScope<'scope, '_> {
     ///     assert_eq!(sums, [1; 4]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn task(&'scope self) -> TaskOptions<&'scope Self> {
         TaskOptions::of(self)

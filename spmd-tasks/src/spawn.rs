@@ -40,8 +40,7 @@ pub trait Tasks {
     /// threads for the workers.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// let squares = spmd(2, |ctx| {
     ///     let me = ctx.rank();
@@ -50,7 +49,7 @@ pub trait Tasks {
     ///     square.take()
     /// })?;
     /// assert_eq!(squares, [0, 1]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn spawn<T, F>(&self, work: F) -> Task<T>
@@ -63,8 +62,7 @@ pub trait Tasks {
     /// one's cause, without being carried out.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Task, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let parts: Vec<Task<u64>> = (0..10).map(|i| ctx.spawn(move || Ok(i * i))).collect();
@@ -74,7 +72,7 @@ pub trait Tasks {
     ///     assert_eq!(text.take()?, "squares: 285");
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn spawn_after<I, F, T>(&self, inputs: I, work: F) -> Task<T>
@@ -85,15 +83,15 @@ pub trait Tasks {
     /// A task with a name, a priority, a number of tries, or one that asks for something besides a worker.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Priority, Tasks};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::Priority;
     ///
     /// spmd(1, |ctx| {
     ///     let urgent = ctx.task().name("urgent").priority(Priority::High).spawn(|| Ok(1));
     ///     assert_eq!(urgent.take()?, 1);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     fn task(&self) -> TaskOptions<OfRank<'_>>;
 
@@ -101,10 +99,10 @@ pub trait Tasks {
     /// and they are carried out in this order, one at a time.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::Sequence;
     /// use std::sync::{Arc, Mutex};
     ///
-    /// use spmd_tasks::{Sequence, Task, Tasks};
     ///
     /// spmd(1, |ctx| {
     ///     let (log, in_order) = (Arc::new(Mutex::new(Vec::new())), Sequence::new());
@@ -116,7 +114,7 @@ pub trait Tasks {
     ///     assert_eq!(*log.lock().unwrap(), Vec::from_iter(0..10));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn spawn_sequential<T, F>(&self, sequence: &Sequence, work: F) -> Task<T>
@@ -138,8 +136,8 @@ pub trait Tasks {
     /// cause): after that no rank runs tasks for another one.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Tasks, remote};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::remote;
     ///
     /// fn sum(from: u64, to: u64) -> Result<u64> {
     ///     Ok((from..to).sum())
@@ -172,8 +170,8 @@ pub trait Tasks {
     /// Errors, of [`Task::fetch`]: as of [`Tasks::spawn_on`].
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Task, Tasks, remote};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::remote;
     ///
     /// fn square(x: u64) -> Result<u64> {
     ///     Ok(x * x)
@@ -204,11 +202,11 @@ pub trait Tasks {
     /// anywhere in it fails at once, and says why.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd};
-    /// use spmd_tasks::{Scope, Task, Tasks, remote, resource_ids};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::{Scope, remote, resource_ids};
     ///
     /// fn rank() -> Result<usize> {
-    ///     Ok(spmd_tasks::rank_here())
+    ///     Ok(spmd::tasks::rank_here())
     /// }
     /// remote!(rank);
     ///
@@ -238,9 +236,8 @@ pub trait Tasks {
     /// Errors: as those of a broadcast from that rank.
     ///
     /// ```
-    /// # use spmd_collectives::Barrier;
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Mutable, Tasks, remote};
+    /// use spmd::prelude::*;
+    /// use spmd::tasks::{Mutable, remote};
     ///
     /// fn push(list: Mutable<Vec<u64>>, value: u64) -> Result<usize> {
     ///     list.with(|list| {
@@ -276,8 +273,7 @@ pub trait Tasks {
     /// Errors: as those of a barrier.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Task, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// let counts = spmd(2, |ctx| {
     ///     let count = ctx.shard(|| 0)?;
@@ -286,7 +282,7 @@ pub trait Tasks {
     ///     count.with(|n| *n)
     /// })?;
     /// assert_eq!(counts, [10, 10]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn shard<T: Send + 'static>(&self, make: impl FnOnce() -> T) -> Result<Shard<T>>;
@@ -299,8 +295,7 @@ pub trait Tasks {
     /// Errors: as those of a barrier.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Task, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let scratch = ctx.shard_per_worker(|| Vec::with_capacity(1000))?;
@@ -316,7 +311,7 @@ pub trait Tasks {
     ///     assert_eq!(Task::wait_all((0..5).map(sum).collect())?, [0, 0, 1, 3, 6]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn shard_per_worker<T: Send + 'static>(&self, make: impl FnMut() -> T) -> Result<Shard<T>>;
@@ -331,8 +326,7 @@ pub trait Tasks {
     /// Errors: as those of an allreduce and a split; the ranks name different ends; there is no such rank.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// spmd(3, |ctx| {
     ///     // Each rank is a stage.
@@ -349,7 +343,7 @@ pub trait Tasks {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn stream<T: Serialize + DeserializeOwned + Send + 'static>(
@@ -365,8 +359,7 @@ pub trait Tasks {
     /// Errors: what `f` returns; what a task has returned or panicked with that nobody has asked for.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let mut squares = [1, 2, 3, 4];
@@ -379,7 +372,7 @@ pub trait Tasks {
     ///     assert_eq!(squares, [1, 4, 9, 16]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scope<'env, R>(
@@ -394,8 +387,7 @@ pub trait Tasks {
     /// Errors: as [`Tasks::scope`].
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Data, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let (mut a, b) = (Data::new(vec![1.0, 2.0]), Data::new(vec![0.0; 2]));
@@ -411,7 +403,7 @@ pub trait Tasks {
     ///     assert_eq!(a.get_mut(), &[1.0, 2.0, 1.0, 2.0]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn datadeps<'env, R>(
@@ -428,8 +420,7 @@ pub trait Tasks {
     /// line and state (waiting, ready, running, over, failed, cancelled), and what it needs.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     ctx.record_tasks(1000);
@@ -441,7 +432,7 @@ pub trait Tasks {
     ///     assert!(text.starts_with("digraph tasks {") && text.contains("t0 -> t1;"), "{text}");
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     fn task_graph(&self) -> TaskGraph;
 }

@@ -23,8 +23,8 @@ use crate::work::Once;
 /// [`Tasks::spawn`](crate::Tasks::spawn), in a task, or in code of a rank that has no `ctx`.
 ///
 /// ```
-/// # use spmd_core::{Result, spmd};
-/// use spmd_tasks::{Tasks, spawn};
+/// use spmd::prelude::*;
+/// use spmd::tasks::spawn;
 ///
 /// let found = spmd(1, |ctx| {
 ///     let outer = ctx.spawn(|| {
@@ -34,7 +34,7 @@ use crate::work::Once;
 ///     outer.take()
 /// })?;
 /// assert_eq!(found, [21]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn spawn<T, F>(work: F) -> Task<T>

@@ -265,8 +265,7 @@ impl<T: 'static> Task<T> {
     /// ([`Tasks::spawn_any`](crate::Tasks::spawn_any)), by what it was; and what it asked for.
     ///
     /// ```
-    /// # use spmd_core::{Result, Spmd};
-    /// use spmd_tasks::Tasks;
+    /// use spmd::prelude::*;
     ///
     /// Spmd::new(1).resources("gpu=2").run(|ctx| {
     ///     let task = ctx.task().name("fft").gpu(1).spawn(|| Ok(()));
@@ -274,7 +273,7 @@ impl<T: 'static> Task<T> {
     ///     assert!(task.explain().ends_with("it asked for 1 gpu, and got gpu [0]"), "{}", task.explain());
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn explain(&self) -> String {
@@ -292,15 +291,14 @@ impl<T: 'static> Task<T> {
     /// Errors: that of the first one that has failed, in this order.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Task, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let tasks = (0..4).map(|i| ctx.spawn(move || Ok(i))).collect();
     ///     assert_eq!(Task::wait_all(tasks)?, [0, 1, 2, 3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn wait_all(tasks: Vec<Task<T>>) -> Result<Vec<T>> {
@@ -335,8 +333,7 @@ impl<T: 'static> Task<T> {
     /// Their values with their places, in the order in which they are over.
     ///
     /// ```
-    /// # use spmd_core::{Result, spmd};
-    /// use spmd_tasks::{Task, Tasks};
+    /// use spmd::prelude::*;
     ///
     /// spmd(1, |ctx| {
     ///     let tasks = (0..4).map(|i| ctx.spawn(move || Ok(10 * i))).collect();
@@ -346,7 +343,7 @@ impl<T: 'static> Task<T> {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn as_completed(tasks: Vec<Task<T>>) -> Completed<T> {

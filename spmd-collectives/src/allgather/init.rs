@@ -19,8 +19,8 @@ pub trait AllgatherInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AllgatherInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.allgather_init([ctx.rank()], vec![0; 3])?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait AllgatherInit: Sealed {
     ///     assert_eq!(all, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
@@ -44,8 +44,8 @@ pub trait AllgatherInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AllgatherInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![ctx.rank(); ctx.rank()];
     ///     let mut call = ctx.allgatherv_init(mine, vec![0; 3], &[0, 1, 2])?;
@@ -55,7 +55,7 @@ pub trait AllgatherInit: Sealed {
     ///     assert_eq!(all, [1, 2, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgatherv_init<S, R>(
@@ -75,8 +75,8 @@ pub trait AllgatherInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AllgatherInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = vec![0; 3];
     ///     all[ctx.rank()] = ctx.rank();
@@ -86,7 +86,7 @@ pub trait AllgatherInit: Sealed {
     ///     assert_eq!(call.into_buffers()?, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_in_place_init<B>(&self, buf: B) -> Result<Persistent<B>>

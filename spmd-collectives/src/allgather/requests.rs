@@ -17,14 +17,14 @@ pub trait AllgatherStart: Sealed {
     /// Errors: as [`Allgather::allgather`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AllgatherStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let (_mine, all) = ctx.allgather_start([ctx.rank()], vec![0; 3])?.wait()?;
     ///     assert_eq!(all, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
@@ -38,15 +38,15 @@ pub trait AllgatherStart: Sealed {
     /// Errors: as [`Allgather::allgatherv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AllgatherStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![ctx.rank(); ctx.rank()];
     ///     let (_mine, all) = ctx.allgatherv_start(mine, vec![0; 3], &[0, 1, 2])?.wait()?;
     ///     assert_eq!(all, [1, 2, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgatherv_start<S, R>(&self, send: S, recv: R, counts: &[usize]) -> Result<Request<(S, R)>>
@@ -60,15 +60,15 @@ pub trait AllgatherStart: Sealed {
     /// Errors: as [`Allgather::allgather_in_place`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AllgatherStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut all = vec![0; 3];
     ///     all[ctx.rank()] = ctx.rank();
     ///     assert_eq!(ctx.allgather_in_place_start(all)?.wait()?, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allgather_in_place_start<B>(&self, buf: B) -> Result<Request<B>>

@@ -27,8 +27,8 @@ pub trait AllreduceInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AllreduceInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.allreduce_init(vec![1.5; 4], vec![0.0; 4], Sum)?;
     ///     call.start()?;
@@ -37,7 +37,7 @@ pub trait AllreduceInit: Sealed {
     ///     assert_eq!(sums, [4.5; 4]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
@@ -53,8 +53,8 @@ pub trait AllreduceInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AllreduceInit;
-    /// # use spmd_core::{Max, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.allreduce_in_place_init(vec![ctx.rank(); 2], Max)?;
     ///     call.start()?;
@@ -62,7 +62,7 @@ pub trait AllreduceInit: Sealed {
     ///     assert_eq!(call.into_buffers()?, [2; 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>

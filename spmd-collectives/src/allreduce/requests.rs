@@ -17,15 +17,15 @@ pub trait AllreduceStart: Sealed {
     /// Errors: as [`Allreduce::allreduce`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AllreduceStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let request = ctx.allreduce_start(vec![1.5; 4], vec![0.0; 4], Sum)?;
     ///     let (_mine, sums) = request.wait()?;
     ///     assert_eq!(sums, [4.5; 4]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
@@ -40,14 +40,14 @@ pub trait AllreduceStart: Sealed {
     /// Errors: as [`Allreduce::allreduce_in_place`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AllreduceStart;
-    /// # use spmd_core::{Max, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let request = ctx.allreduce_in_place_start(vec![ctx.rank(); 2], Max)?;
     ///     assert_eq!(request.wait()?, [2; 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn allreduce_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>

@@ -19,8 +19,8 @@ pub trait AlltoallInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AlltoallInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.alltoall_init([ctx.rank(); 3], vec![0; 3])?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait AlltoallInit: Sealed {
     ///     assert_eq!(all, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
@@ -44,8 +44,8 @@ pub trait AlltoallInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AlltoallInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.alltoall_in_place_init([ctx.rank(); 3])?;
     ///     call.start()?;
@@ -54,7 +54,7 @@ pub trait AlltoallInit: Sealed {
     ///     assert_eq!(all, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall_in_place_init<R>(&self, buf: R) -> Result<Persistent<R>>
@@ -68,8 +68,8 @@ pub trait AlltoallInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::AlltoallInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let me = ctx.rank();
     ///     let mut call = ctx.alltoallv_init(vec![me; 3], vec![0; 3 * me], &[0, 1, 2], &[me; 3])?;
@@ -79,7 +79,7 @@ pub trait AlltoallInit: Sealed {
     ///     assert_eq!(all.iter().sum::<usize>(), 3 * me);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoallv_init<S, R>(

@@ -17,14 +17,14 @@ pub trait AlltoallStart: Sealed {
     /// Errors: as [`Alltoall::alltoall`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AlltoallStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let (_mine, all) = ctx.alltoall_start([ctx.rank(); 3], vec![0; 3])?.wait()?;
     ///     assert_eq!(all, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
@@ -38,14 +38,14 @@ pub trait AlltoallStart: Sealed {
     /// Errors: as [`Alltoall::alltoall_in_place`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AlltoallStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let all = ctx.alltoall_in_place_start([ctx.rank(); 3])?.wait()?;
     ///     assert_eq!(all, [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoall_in_place_start<R>(&self, buf: R) -> Result<Request<R>>
@@ -58,8 +58,8 @@ pub trait AlltoallStart: Sealed {
     /// Errors: as [`Alltoall::alltoallv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::AlltoallStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let me = ctx.rank();
     ///     let request =
@@ -68,7 +68,7 @@ pub trait AlltoallStart: Sealed {
     ///     assert_eq!(all.iter().sum::<usize>(), 3 * me);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn alltoallv_start<S, R>(

@@ -19,15 +19,15 @@ pub trait BarrierInit: Sealed {
     /// [`Barrier::barrier`].
     ///
     /// ```
-    /// # use spmd_collectives::BarrierInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.barrier_init()?;
     ///     call.start()?;
     ///     call.wait()?;
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn barrier_init(&self) -> Result<Persistent<()>>;

@@ -17,14 +17,14 @@ pub trait BarrierStart: Sealed {
     /// Errors: as [`Barrier::barrier`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::BarrierStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let request = ctx.barrier_start()?;
     ///     // Something else meanwhile.
     ///     request.wait()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn barrier_start(&self) -> Result<Request<()>>;

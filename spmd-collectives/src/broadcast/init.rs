@@ -19,8 +19,8 @@ pub trait BroadcastInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::BroadcastInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.broadcast_init(vec![ctx.rank(); 3], 1)?;
     ///     call.start()?;
@@ -28,7 +28,7 @@ pub trait BroadcastInit: Sealed {
     ///     assert_eq!(call.into_buffers()?, [1; 3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn broadcast_init<B>(&self, buf: B, root: usize) -> Result<Persistent<B>>

@@ -17,14 +17,14 @@ pub trait BroadcastStart: Sealed {
     /// Errors: as [`Broadcast::broadcast`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::BroadcastStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let request = ctx.broadcast_start(vec![ctx.rank(); 3], 1)?;
     ///     assert_eq!(request.wait()?, [1; 3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn broadcast_start<B>(&self, buf: B, root: usize) -> Result<Request<B>>

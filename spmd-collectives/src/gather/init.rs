@@ -19,8 +19,8 @@ pub trait GatherInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::GatherInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.gather_init([ctx.rank()], vec![0; 3], 0)?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait GatherInit: Sealed {
     ///     assert!(ctx.rank() != 0 || all == [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gather_init<S, R>(&self, send: S, recv: R, root: usize) -> Result<Persistent<(S, R)>>
@@ -44,8 +44,8 @@ pub trait GatherInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::GatherInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![ctx.rank(); ctx.rank()];
     ///     let mut call = ctx.gatherv_init(mine, vec![0; 3], &[0, 1, 2], 0)?;
@@ -55,7 +55,7 @@ pub trait GatherInit: Sealed {
     ///     assert!(ctx.rank() != 0 || all == [1, 2, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gatherv_init<S, R>(

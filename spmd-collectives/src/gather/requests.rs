@@ -17,15 +17,15 @@ pub trait GatherStart: Sealed {
     /// Errors: as [`Gather::gather`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::GatherStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let request = ctx.gather_start([ctx.rank()], vec![0; 3], 0)?;
     ///     let (_mine, all) = request.wait()?;
     ///     assert!(ctx.rank() != 0 || all == [0, 1, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gather_start<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
@@ -39,15 +39,15 @@ pub trait GatherStart: Sealed {
     /// Errors: as [`Gather::gatherv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::GatherStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![ctx.rank(); ctx.rank()];
     ///     let (_mine, all) = ctx.gatherv_start(mine, vec![0; 3], &[0, 1, 2], 0)?.wait()?;
     ///     assert!(ctx.rank() != 0 || all == [1, 2, 2]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn gatherv_start<S, R>(

@@ -20,8 +20,8 @@ pub trait NeighborInit: Sealed {
     /// its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::{NeighborInit, Topology};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
     ///     let mut call = ring.neighbor_allgather_init(vec![0], vec![9; 2])?;
@@ -35,7 +35,7 @@ pub trait NeighborInit: Sealed {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_allgather_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
@@ -50,8 +50,8 @@ pub trait NeighborInit: Sealed {
     /// its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::{NeighborInit, Topology};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
     ///     let mine = [10 * ring.rank(), 10 * ring.rank() + 1]; // for the one before, for the one behind
@@ -61,7 +61,7 @@ pub trait NeighborInit: Sealed {
     ///     assert_eq!(*call.recv()?, [[21, 10], [1, 20], [11, 0]][ring.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_alltoall_init<S, R>(&self, send: S, recv: R) -> Result<Persistent<(S, R)>>
@@ -76,8 +76,8 @@ pub trait NeighborInit: Sealed {
     /// its starts and waits as that: whether the counts of two neighbours agree is seen there.
     ///
     /// ```
-    /// # use spmd_collectives::{NeighborInit, Topology};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
     ///     let mine = [ring.rank(); 3];
@@ -88,7 +88,7 @@ pub trait NeighborInit: Sealed {
     ///     assert_eq!(*call.recv()?, [before, before, behind]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_alltoallv_init<S, R>(

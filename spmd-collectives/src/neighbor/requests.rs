@@ -18,15 +18,15 @@ pub trait NeighborStart: Sealed {
     /// Errors: as [`Neighbor::neighbor_allgather`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::{NeighborStart, Topology};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
     ///     let (_mine, around) = ring.neighbor_allgather_start([ring.rank()], [9; 2])?.wait()?;
     ///     assert_eq!(around, [[2, 1], [0, 2], [1, 0]][ring.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_allgather_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
@@ -40,8 +40,8 @@ pub trait NeighborStart: Sealed {
     /// Errors: as [`Neighbor::neighbor_alltoall`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::{NeighborStart, Topology};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
     ///     let mine = [10 * ring.rank(), 10 * ring.rank() + 1]; // for the one before, for the one behind
@@ -49,7 +49,7 @@ pub trait NeighborStart: Sealed {
     ///     assert_eq!(around, [[21, 10], [1, 20], [11, 0]][ring.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_alltoall_start<S, R>(&self, send: S, recv: R) -> Result<Request<(S, R)>>
@@ -63,8 +63,8 @@ pub trait NeighborStart: Sealed {
     /// Errors: as [`Neighbor::neighbor_alltoallv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::{NeighborStart, Topology};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
     ///     let request = ring.neighbor_alltoallv_start([ring.rank(); 3], [9; 3], &[1, 2], &[2, 1])?;
@@ -73,7 +73,7 @@ pub trait NeighborStart: Sealed {
     ///     assert_eq!(around, [before, before, behind]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn neighbor_alltoallv_start<S, R>(
@@ -125,8 +125,8 @@ impl NeighborStart for Cartesian {
 /// grid.
 ///
 /// ```
-/// # use spmd_collectives::{NeighborRequests, Topology};
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// spmd(3, |ctx| {
 ///     let ring = ctx.cartesian(&[3], &[true])?.expect("three places");
 ///     let (mine, mut around) = ([ring.rank()], [9; 2]);
@@ -137,7 +137,7 @@ impl NeighborStart for Cartesian {
 ///     assert_eq!(around, [[2, 1], [0, 2], [1, 0]][ring.rank()]);
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait NeighborRequests<'a>: Starts<'a> {
     /// Starts [`Neighbor::neighbor_allgather`] on `grid`, as

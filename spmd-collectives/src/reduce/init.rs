@@ -19,8 +19,8 @@ pub trait ReduceInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.reduce_init(vec![1; 4], vec![0; 4], Sum, 0)?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait ReduceInit: Sealed {
     ///     assert_eq!(sums, if ctx.rank() == 0 { [3; 4] } else { [0; 4] });
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_init<S, R, O>(
@@ -51,8 +51,8 @@ pub trait ReduceInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.reduce_in_place_init(vec![1; 4], Sum, 0)?;
     ///     call.start()?;
@@ -61,7 +61,7 @@ pub trait ReduceInit: Sealed {
     ///     assert!(ctx.rank() != 0 || sums == [3; 4]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_in_place_init<R, O>(&self, buf: R, op: O, root: usize) -> Result<Persistent<R>>

@@ -17,15 +17,15 @@ pub trait ReduceStart: Sealed {
     /// Errors: as [`Reduce::reduce`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ReduceStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let request = ctx.reduce_start(vec![1; 4], vec![0; 4], Sum, 0)?;
     ///     let (_ones, sums) = request.wait()?;
     ///     assert_eq!(sums, if ctx.rank() == 0 { [3; 4] } else { [0; 4] });
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_start<S, R, O>(
@@ -46,14 +46,14 @@ pub trait ReduceStart: Sealed {
     /// Errors: as [`Reduce::reduce_in_place`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ReduceStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let sums = ctx.reduce_in_place_start(vec![1; 4], Sum, 0)?.wait()?;
     ///     assert!(ctx.rank() != 0 || sums == [3; 4]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_in_place_start<R, O>(&self, buf: R, op: O, root: usize) -> Result<Request<R>>

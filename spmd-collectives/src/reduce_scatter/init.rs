@@ -19,8 +19,8 @@ pub trait ReduceScatterInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatterInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.reduce_scatter_init([1, 2, 3], [0], Sum)?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait ReduceScatterInit: Sealed {
     ///     assert_eq!(sum, [3 * (ctx.rank() + 1)]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
@@ -45,8 +45,8 @@ pub trait ReduceScatterInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatterInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![0; ctx.rank()];
     ///     let mut call = ctx.reduce_scatterv_init([1; 3], mine, &[0, 1, 2], Sum)?;
@@ -56,7 +56,7 @@ pub trait ReduceScatterInit: Sealed {
     ///     assert_eq!(mine, vec![3; ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatterv_init<S, R, O>(
@@ -78,8 +78,8 @@ pub trait ReduceScatterInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatterInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.reduce_scatter_in_place_init([1, 2, 3], Sum)?;
     ///     call.start()?;
@@ -88,7 +88,7 @@ pub trait ReduceScatterInit: Sealed {
     ///     assert_eq!(sums[0], 3 * (ctx.rank() as i32 + 1));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>

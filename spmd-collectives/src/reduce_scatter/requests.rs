@@ -18,14 +18,14 @@ pub trait ReduceScatterStart: Sealed {
     /// Errors: as [`ReduceScatter::reduce_scatter`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatterStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let (_mine, sum) = ctx.reduce_scatter_start([1, 2, 3], [0], Sum)?.wait()?;
     ///     assert_eq!(sum, [3 * (ctx.rank() + 1)]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
@@ -41,15 +41,15 @@ pub trait ReduceScatterStart: Sealed {
     /// Errors: as [`ReduceScatter::reduce_scatterv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatterStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![0; ctx.rank()];
     ///     let (_all, mine) = ctx.reduce_scatterv_start([1; 3], mine, &[0, 1, 2], Sum)?.wait()?;
     ///     assert_eq!(mine, vec![3; ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatterv_start<S, R, O>(
@@ -71,14 +71,14 @@ pub trait ReduceScatterStart: Sealed {
     /// Errors: as [`ReduceScatter::reduce_scatter_in_place`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ReduceScatterStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let sums = ctx.reduce_scatter_in_place_start([1, 2, 3], Sum)?.wait()?;
     ///     assert_eq!(sums[0], 3 * (ctx.rank() as i32 + 1));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn reduce_scatter_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>

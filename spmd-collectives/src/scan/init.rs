@@ -19,8 +19,8 @@ pub trait ScanInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ScanInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.scan_init([1], [0], Sum)?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait ScanInit: Sealed {
     ///     assert_eq!(sum, [ctx.rank() + 1]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
@@ -45,8 +45,8 @@ pub trait ScanInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ScanInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.exscan_init([1], [0], Sum)?;
     ///     call.start()?;
@@ -55,7 +55,7 @@ pub trait ScanInit: Sealed {
     ///     assert_eq!(sum, [ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn exscan_init<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Persistent<(S, R)>>
@@ -71,8 +71,8 @@ pub trait ScanInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ScanInit;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.scan_in_place_init([1], Sum)?;
     ///     call.start()?;
@@ -80,7 +80,7 @@ pub trait ScanInit: Sealed {
     ///     assert_eq!(call.into_buffers()?, [ctx.rank() + 1]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan_in_place_init<R, O>(&self, buf: R, op: O) -> Result<Persistent<R>>

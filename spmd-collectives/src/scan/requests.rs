@@ -17,14 +17,14 @@ pub trait ScanStart: Sealed {
     /// Errors: as [`Scan::scan`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ScanStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let (_one, sum) = ctx.scan_start([1], [0], Sum)?.wait()?;
     ///     assert_eq!(sum, [ctx.rank() + 1]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
@@ -39,14 +39,14 @@ pub trait ScanStart: Sealed {
     /// Errors: as [`Scan::exscan`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ScanStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let (_one, sum) = ctx.exscan_start([1], [0], Sum)?.wait()?;
     ///     assert_eq!(sum, [ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn exscan_start<S, R, O>(&self, send: S, recv: R, op: O) -> Result<Request<(S, R)>>
@@ -61,13 +61,13 @@ pub trait ScanStart: Sealed {
     /// Errors: as [`Scan::scan_in_place`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ScanStart;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     assert_eq!(ctx.scan_in_place_start([1], Sum)?.wait()?, [ctx.rank() + 1]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scan_in_place_start<R, O>(&self, buf: R, op: O) -> Result<Request<R>>

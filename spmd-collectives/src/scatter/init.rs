@@ -19,8 +19,8 @@ pub trait ScatterInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ScatterInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mut call = ctx.scatter_init([5, 6, 7], [0], 0)?;
     ///     call.start()?;
@@ -29,7 +29,7 @@ pub trait ScatterInit: Sealed {
     ///     assert_eq!(mine, [5 + ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatter_init<S, R>(&self, send: S, recv: R, root: usize) -> Result<Persistent<(S, R)>>
@@ -44,8 +44,8 @@ pub trait ScatterInit: Sealed {
     /// refuses. From its starts and waits as that.
     ///
     /// ```
-    /// # use spmd_collectives::ScatterInit;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![0; ctx.rank()];
     ///     let mut call = ctx.scatterv_init([1, 2, 2], &[0, 1, 2], mine, 0)?;
@@ -55,7 +55,7 @@ pub trait ScatterInit: Sealed {
     ///     assert_eq!(mine, vec![ctx.rank(); ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatterv_init<S, R>(

@@ -17,14 +17,14 @@ pub trait ScatterStart: Sealed {
     /// Errors: as [`Scatter::scatter`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ScatterStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let (_all, mine) = ctx.scatter_start([5, 6, 7], [0], 0)?.wait()?;
     ///     assert_eq!(mine, [5 + ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatter_start<S, R>(&self, send: S, recv: R, root: usize) -> Result<Request<(S, R)>>
@@ -38,15 +38,15 @@ pub trait ScatterStart: Sealed {
     /// Errors: as [`Scatter::scatterv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_collectives::ScatterStart;
-    /// # use spmd_core::{spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let mine = vec![0; ctx.rank()];
     ///     let (_all, mine) = ctx.scatterv_start([1, 2, 2], &[0, 1, 2], mine, 0)?.wait()?;
     ///     assert_eq!(mine, vec![ctx.rank(); ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn scatterv_start<S, R>(

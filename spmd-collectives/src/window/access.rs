@@ -68,8 +68,8 @@ impl<T: Element> Window<T> {
     /// Errors: `target` is no rank; it is outside of an epoch; the part is shorter; a rank has failed.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<f64>(4)?;
     ///     window.fence()?;
@@ -79,7 +79,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!(window.read(..)?, expected[ctx.rank()]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]
@@ -148,8 +148,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::put`]; a process has written what is no value of `T`.
     ///
     /// ```
-    /// # use spmd_collectives::{At, Windows};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<usize>(6)?;
     ///     window.write(0, &[0, 1, 2, 3, 4, 5])?;
@@ -159,7 +159,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!(column, [1, 3, 5]);
     ///     window.fence()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]
@@ -234,15 +234,15 @@ impl<T: Element> Window<T> {
     /// written what is no value of `T`.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u16>(3)?;
     ///     window.write(1, &[5])?;
     ///     assert_eq!((window.read(..)?, window.read(1..2)?), (vec![0, 5, 0], vec![5]));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn read(&self, range: impl RangeBounds<usize>) -> Result<Vec<T>> {
@@ -280,15 +280,15 @@ impl<T: Element> Window<T> {
     /// Errors: the part is shorter.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{spmd, strided};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u16>(3)?;
     ///     window.write(1, &strided(&[1, 2, 3], 2, 1, 2)?)?;
     ///     assert_eq!(window.read(..)?, [0, 1, 3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn write<B: Buffer<Elem = T> + ?Sized>(&self, offset: usize, src: &B) -> Result<()> {

@@ -59,8 +59,8 @@ impl<T: Element> Window<T> {
     /// `f`.
     ///
     /// ```
-    /// # use spmd_collectives::{Barrier, Windows};
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let table = ctx.window::<u64>(100)?;
     ///     table.lock_all()?;
@@ -76,7 +76,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!(counts.iter().sum::<u64>(), 300);
     ///     table.unlock_all()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn aggregate<'a, R>(
@@ -99,8 +99,8 @@ impl<'a, T: Element> Aggregate<'a, T> {
     /// Errors: as [`Window::put`]; what was gathered before cannot be carried out.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u64>(10)?;
     ///     window.fence()?;
@@ -109,7 +109,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
     ///     assert_eq!(window.read(8..)?, [8, 9]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]
@@ -122,8 +122,8 @@ impl<'a, T: Element> Aggregate<'a, T> {
     /// Errors: as [`Window::get`]; what was gathered before cannot be carried out.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u64>(3)?;
     ///     window.write(0, &[5, 6, 7])?;
@@ -136,7 +136,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
     ///     assert_eq!((first, last), (5, 7));
     ///     window.fence()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]
@@ -151,8 +151,8 @@ impl<'a, T: Element> Aggregate<'a, T> {
     /// Errors: as [`Window::accumulate`]; what was gathered before cannot be carried out.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{Max, Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<i64>(2)?;
     ///     window.fence()?;
@@ -166,7 +166,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]

@@ -7,8 +7,8 @@ use spmd_core::{Error, Result};
 /// says, or blocks of them ([`At::strided`]).
 ///
 /// ```
-/// # use spmd_collectives::{At, Windows};
-/// # use spmd_core::spmd;
+/// use spmd::prelude::*;
+///
 /// spmd(2, |ctx| {
 ///     let grid = ctx.window::<i32>(9)?;
 ///     grid.fence()?;
@@ -21,7 +21,7 @@ use spmd_core::{Error, Result};
 ///     }
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -59,7 +59,8 @@ impl At {
     /// the first starts at element `first`. Blocks must not overlap.
     ///
     /// ```
-    /// # use spmd_collectives::At;
+    /// use spmd::prelude::*;
+    ///
     /// let two_rows_of_a_block: At = At::strided(5, 2, 3, 10);
     /// assert_eq!(two_rows_of_a_block, At::strided(5, 2, 3, 10));
     /// ```

@@ -54,8 +54,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::put`] and [`Window::get`].
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{Max, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let window = ctx.window::<f64>(2)?;
     ///     window.fence()?;
@@ -66,7 +66,7 @@ impl<T: Element> Window<T> {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn accumulate<B, O>(&self, src: &B, target: usize, at: impl Into<At>, op: O) -> Result<()>
@@ -89,8 +89,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::accumulate`]; `result` has another length.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{Replace, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u8>(2)?;
     ///     window.write(0, &[1, 2])?;
@@ -101,7 +101,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!((before, window.read(..)?), ([1, 2], vec![8, 9]));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn get_accumulate<B, R, O>(
@@ -156,8 +156,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::accumulate`].
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// let mut tickets = spmd(3, |ctx| {
     ///     let window = ctx.window::<u64>(1)?;
     ///     window.lock_all()?;
@@ -167,7 +167,7 @@ impl<T: Element> Window<T> {
     /// })?;
     /// tickets.sort();
     /// assert_eq!(tickets, [0, 1, 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]
@@ -196,8 +196,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::accumulate`].
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let winners = spmd(3, |ctx| {
     ///     let window = ctx.window::<u32>(1)?;
     ///     window.lock_all()?;
@@ -206,7 +206,7 @@ impl<T: Element> Window<T> {
     ///     Ok(u32::from(before == 0))
     /// })?;
     /// assert_eq!(winners.iter().sum::<u32>(), 1);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     #[inline]

@@ -20,8 +20,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::put`] and [`Comm::send`](spmd_core::Comm::send).
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let window = ctx.window::<f64>(3)?;
     ///     window.lock_all()?;
@@ -35,7 +35,7 @@ impl<T: Element> Window<T> {
     ///     }
     ///     window.unlock_all()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn put_notify<B>(&self, src: &B, target: usize, at: impl Into<At>, tag: u32) -> Result<()>
@@ -55,8 +55,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Comm::recv`](spmd_core::Comm::recv).
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u8>(1)?;
     ///     window.fence()?;
@@ -65,7 +65,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!(window.read(..)?, [5]);
     ///     window.fence()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn wait_notify(&self, source: impl Source, tag: impl TagOrAny) -> Result<Status> {

@@ -23,8 +23,8 @@ impl<T: Element> Window<T> {
     /// Errors: this rank has a part locked; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u32>(1)?;
     ///     window.fence()?;
@@ -33,7 +33,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!(window.read(..)?, [7]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn fence(&self) -> Result<()> {
@@ -56,8 +56,8 @@ impl<T: Element> Window<T> {
     /// while it has the part locked.
     ///
     /// ```
-    /// # use spmd_collectives::{Barrier, Windows};
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let window = ctx.window::<u64>(2)?;
     ///     window.lock(0)?;
@@ -71,7 +71,7 @@ impl<T: Element> Window<T> {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn lock(&self, target: usize) -> Result<()> {
@@ -97,15 +97,15 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::lock`].
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let window = ctx.window::<u64>(1)?;
     ///     window.lock_shared(2)?;
     ///     window.get(&mut [0], 2, 0)?;
     ///     window.unlock(2)
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn lock_shared(&self, target: usize) -> Result<()> {
@@ -127,8 +127,8 @@ impl<T: Element> Window<T> {
     /// [`Window::lock`].
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{Sum, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let window = ctx.window::<u64>(1)?;
     ///     window.lock_all()?;
@@ -138,7 +138,7 @@ impl<T: Element> Window<T> {
     ///     assert_eq!(window.read(..)?, [3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn lock_all(&self) -> Result<()> {
@@ -156,8 +156,8 @@ impl<T: Element> Window<T> {
     /// Errors: the part is not locked by this rank.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u64>(1)?;
     ///     window.lock(0)?;
@@ -165,7 +165,7 @@ impl<T: Element> Window<T> {
     ///     assert!(window.unlock(0).unwrap_err().to_string().contains("not locked"));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn unlock(&self, target: usize) -> Result<()> {
@@ -185,14 +185,14 @@ impl<T: Element> Window<T> {
     /// Errors: this rank has not called `lock_all`.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u64>(1)?;
     ///     window.lock_all()?;
     ///     window.unlock_all()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn unlock_all(&self) -> Result<()> {
@@ -210,8 +210,8 @@ impl<T: Element> Window<T> {
     /// Errors: the part is not locked by this rank; a rank has failed.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::{NoOp, Replace, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u64>(2)?;
     ///     window.lock_all()?;
@@ -227,7 +227,7 @@ impl<T: Element> Window<T> {
     ///     }
     ///     window.unlock_all()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn flush(&self, target: usize) -> Result<()> {
@@ -241,8 +241,8 @@ impl<T: Element> Window<T> {
     /// Errors: as [`Window::flush`].
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let window = ctx.window::<u64>(1)?;
     ///     window.lock_all()?;
@@ -250,7 +250,7 @@ impl<T: Element> Window<T> {
     ///     window.flush_all()?;
     ///     window.unlock_all()
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn flush_all(&self) -> Result<()> {
@@ -278,10 +278,10 @@ impl<T: Element> Window<T> {
     /// Errors: this rank has a part locked; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| ctx.window::<u64>(1)?.free())?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn free(self) -> Result<()> {

@@ -15,8 +15,8 @@ use crate::split;
 /// Making windows (MPI 5.0 section 12.2).
 ///
 /// ```
-/// # use spmd_collectives::Windows;
-/// # use spmd_core::{Sum, spmd};
+/// use spmd::prelude::*;
+///
 /// let counts = spmd(3, |ctx| {
 ///     let window = ctx.window::<u64>(1)?;
 ///     window.fence()?;
@@ -25,7 +25,7 @@ use crate::split;
 ///     Ok(window.read(..)?[0])
 /// })?;
 /// assert_eq!(counts, [3, 0, 0]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub trait Windows: Sealed {
     /// Gives each rank a part of `n` elements, all bytes zero at first, that all ranks may access.
@@ -39,14 +39,14 @@ pub trait Windows: Sealed {
     /// and windows are in use; a rank has failed, left, or makes another call.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     let window = ctx.window::<f64>(10 * ctx.rank())?;
     ///     assert_eq!((window.len(), window.len_of(2)?), (10 * ctx.rank(), 20));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     fn window<T: Element>(&self, n: usize) -> Result<Window<T>>;
@@ -90,7 +90,7 @@ impl Windows for Comm {
 /// A window belongs to the rank that has made it, and stays on its thread. It cannot be sent:
 ///
 /// ```compile_fail,E0277
-/// fn send_away(window: spmd_collectives::Window<f64>) {
+/// fn send_away(window: spmd::Window<f64>) {
 ///     std::thread::spawn(move || window.len());
 /// }
 /// ```
@@ -164,10 +164,10 @@ impl<T: Element> Window<T> {
     /// How many elements this rank's part has.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(2, |ctx| Ok(ctx.window::<u8>(7)?.len()))?, [7, 7]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
@@ -177,10 +177,10 @@ impl<T: Element> Window<T> {
     /// Whether this rank's part has no elements.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(2, |ctx| Ok(ctx.window::<u8>(ctx.rank())?.is_empty()))?, [true, false]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -192,10 +192,10 @@ impl<T: Element> Window<T> {
     /// Errors: there is no such rank.
     ///
     /// ```
-    /// # use spmd_collectives::Windows;
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(2, |ctx| ctx.window::<u8>(ctx.rank())?.len_of(1))?, [1, 1]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn len_of(&self, rank: usize) -> Result<usize> {

@@ -5,7 +5,9 @@ use std::fmt;
 /// Where the elements of a buffer are.
 ///
 /// ```
-/// # use spmd_core::buffer::{Buffer, Place};
+/// use spmd::prelude::*;
+/// use spmd::buffer::Place;
+///
 /// assert_eq!([1, 2].view().place(), Place::Host);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

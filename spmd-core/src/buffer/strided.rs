@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 /// [`Error::Argument`] if the slice ends before the last block does.
 ///
 /// ```
-/// use spmd_core::buffer::{Buffer, strided};
+/// use spmd::prelude::*;
 ///
 /// let matrix = [1, 2, 3, 4, 5, 6]; // two rows of three
 /// let column = strided(&matrix[1..], 2, 1, 3)?; // 2, 5
 /// assert_eq!(column.view().len(), 2);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn strided<T: Element>(
@@ -44,7 +44,7 @@ pub fn strided<T: Element>(
 /// or more blocks, `stride` must be at least `block`.
 ///
 /// ```
-/// use spmd_core::{spmd, strided, strided_mut};
+/// use spmd::prelude::*;
 ///
 /// // The last column of rank 0 becomes the first of rank 1.
 /// let tiles = spmd(2, |ctx| {
@@ -57,7 +57,7 @@ pub fn strided<T: Element>(
 ///     Ok(tile)
 /// })?;
 /// assert_eq!(tiles[1], [0, 1, 1, 0, 1, 1]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn strided_mut<T: Element>(
@@ -80,13 +80,14 @@ pub fn strided_mut<T: Element>(
 /// Blocks at a fixed distance in a slice, made by [`strided`].
 ///
 /// ```
-/// # use spmd_core::buffer::{Buffer, Strided, strided};
-/// # use spmd_core::{Element, Result};
+/// use spmd::prelude::*;
+/// use spmd::buffer::Strided;
+///
 /// fn every_other<T: Element>(samples: &[T]) -> Result<Strided<'_, T>> {
 ///     strided(samples, samples.len().div_ceil(2), 1, 2)
 /// }
 /// assert_eq!(every_other(&[1, 2, 3, 4, 5])?.view().len(), 3);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a, T> {
@@ -97,13 +98,14 @@ pub struct Strided<'a, T> {
 /// Blocks at a fixed distance in a slice, made by [`strided_mut`].
 ///
 /// ```
-/// # use spmd_core::buffer::{Buffer, StridedMut, strided_mut};
-/// # use spmd_core::{Element, Result};
+/// use spmd::prelude::*;
+/// use spmd::buffer::StridedMut;
+///
 /// fn column<T: Element>(matrix: &mut [T], columns: usize) -> Result<StridedMut<'_, T>> {
 ///     strided_mut(matrix, matrix.len() / columns, 1, columns)
 /// }
 /// assert_eq!(column(&mut [0; 6], 3)?.view().len(), 2);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
 pub struct StridedMut<'a, T> {

@@ -20,12 +20,12 @@ use crate::error::{Error, Result};
 /// for each axis, or if one is not within the extent of its axis.
 ///
 /// ```
-/// use spmd_core::buffer::{Buffer, subarray};
+/// use spmd::prelude::*;
 ///
 /// let grid = [0.0; 4 * 5 * 6];
 /// let face = subarray(&grid, &[4, 5, 6], &[0..4, 0..5, 5..6])?; // the last plane of the last axis
 /// assert_eq!(face.view().len(), 20);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn subarray<'a, T: Element>(
@@ -44,7 +44,7 @@ pub fn subarray<'a, T: Element>(
 /// As [`subarray`].
 ///
 /// ```
-/// use spmd_core::{spmd, subarray_mut};
+/// use spmd::prelude::*;
 ///
 /// let grids = spmd(2, |ctx| {
 ///     let mut grid = [0; 12]; // three rows of four
@@ -56,7 +56,7 @@ pub fn subarray<'a, T: Element>(
 ///     Ok(grid)
 /// })?;
 /// assert_eq!(grids[1], [0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
 pub fn subarray_mut<'a, T: Element>(
@@ -71,13 +71,14 @@ pub fn subarray_mut<'a, T: Element>(
 /// A rectangular part of an array, made by [`subarray`].
 ///
 /// ```
-/// # use spmd_core::buffer::{Buffer, Subarray, subarray};
-/// # use spmd_core::Result;
+/// use spmd::prelude::*;
+/// use spmd::buffer::Subarray;
+///
 /// fn inner(grid: &[f64], [rows, columns]: [usize; 2]) -> Result<Subarray<'_, f64>> {
 ///     subarray(grid, &[rows, columns], &[1..rows - 1, 1..columns - 1])
 /// }
 /// assert_eq!(inner(&[0.0; 20], [4, 5])?.view().len(), 6);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Subarray<'a, T> {
@@ -88,13 +89,14 @@ pub struct Subarray<'a, T> {
 /// A rectangular part of an array, made by [`subarray_mut`].
 ///
 /// ```
-/// # use spmd_core::buffer::{Buffer, SubarrayMut, subarray_mut};
-/// # use spmd_core::Result;
+/// use spmd::prelude::*;
+/// use spmd::buffer::SubarrayMut;
+///
 /// fn top(grid: &mut [f64], [rows, columns]: [usize; 2]) -> Result<SubarrayMut<'_, f64>> {
 ///     subarray_mut(grid, &[rows, columns], &[0..1, 0..columns])
 /// }
 /// assert_eq!(top(&mut [0.0; 20], [4, 5])?.view().len(), 5);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
 pub struct SubarrayMut<'a, T> {

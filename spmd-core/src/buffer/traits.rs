@@ -6,7 +6,7 @@ use crate::element::Element;
 /// Memory whose elements can be sent: a slice, an array, a `Vec`, or a view with gaps.
 ///
 /// ```
-/// use spmd_core::buffer::{Buffer, strided};
+/// use spmd::prelude::*;
 ///
 /// fn elements(buffer: &(impl Buffer + ?Sized)) -> usize {
 ///     buffer.view().len()
@@ -15,7 +15,7 @@ use crate::element::Element;
 /// assert_eq!(elements(&data), 6);
 /// assert_eq!(elements(&data[..2]), 2);
 /// assert_eq!(elements(&strided(&data, 3, 1, 2)?), 3);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// # Safety
@@ -39,7 +39,7 @@ pub unsafe trait Buffer {
 /// A [`Buffer`] that can be received into.
 ///
 /// ```
-/// use spmd_core::buffer::BufferMut;
+/// use spmd::prelude::*;
 ///
 /// fn room(buffer: &mut (impl BufferMut + ?Sized)) -> usize {
 ///     buffer.view_mut().len()

@@ -10,7 +10,9 @@ use crate::element::{DType, Element};
 /// The elements of a [`Buffer`](super::Buffer), without their type.
 ///
 /// ```
-/// # use spmd_core::buffer::{Buffer, View};
+/// use spmd::prelude::*;
+/// use spmd::buffer::View;
+///
 /// let data = [1u32, 2];
 /// let view: View<'_> = data.view();
 /// assert_eq!((view.len(), view.bytes(), view.dtype().name), (2, 8, "u32"));
@@ -40,7 +42,9 @@ impl<'a> View<'a> {
     /// The view of a slice.
     ///
     /// ```
-    /// # use spmd_core::buffer::View;
+    /// use spmd::prelude::*;
+    /// use spmd::buffer::View;
+    ///
     /// assert_eq!(View::new(&[1.0, 2.0]).len(), 2);
     /// ```
     #[inline]
@@ -99,7 +103,9 @@ impl<'a> View<'a> {
     /// The type of the elements.
     ///
     /// ```
-    /// # use spmd_core::{Buffer, DType, Element};
+    /// use spmd::prelude::*;
+    /// use spmd::DType;
+    ///
     /// let dtype: &DType = [1u32, 2].view().dtype();
     /// assert_eq!(*dtype, u32::DTYPE);
     /// ```
@@ -112,7 +118,9 @@ impl<'a> View<'a> {
     /// Where the elements are.
     ///
     /// ```
-    /// # use spmd_core::buffer::{Buffer, Place};
+    /// use spmd::prelude::*;
+    /// use spmd::buffer::Place;
+    ///
     /// assert_eq!([1u32, 2].view().place(), Place::Host);
     /// ```
     #[inline]
@@ -124,7 +132,8 @@ impl<'a> View<'a> {
     /// The number of elements.
     ///
     /// ```
-    /// # use spmd_core::Buffer;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!([1u32, 2].view().len(), 2);
     /// ```
     #[inline]
@@ -136,7 +145,8 @@ impl<'a> View<'a> {
     /// Whether there are no elements.
     ///
     /// ```
-    /// # use spmd_core::Buffer;
+    /// use spmd::prelude::*;
+    ///
     /// assert!([1u32; 0].view().is_empty());
     /// ```
     #[inline]
@@ -148,9 +158,10 @@ impl<'a> View<'a> {
     /// The bytes of all elements, without gaps.
     ///
     /// ```
-    /// # use spmd_core::{Buffer, strided};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(strided(&[1u32, 2, 3], 2, 1, 2)?.view().bytes(), 8);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[inline]
     #[must_use]
@@ -162,11 +173,12 @@ impl<'a> View<'a> {
     /// does, and the pointer is then of no use.
     ///
     /// ```
-    /// # use spmd_core::{Buffer, strided};
+    /// use spmd::prelude::*;
+    ///
     /// let data = [1u32, 2, 3];
     /// assert_eq!(data.view().contiguous(), Some(data.as_ptr().cast()));
     /// assert_eq!(strided(&data, 2, 1, 2)?.view().contiguous(), None);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[inline]
     #[must_use]
@@ -177,13 +189,14 @@ impl<'a> View<'a> {
     /// Copies all elements to `out`, in one piece.
     ///
     /// ```
-    /// # use spmd_core::{Buffer, strided};
+    /// use spmd::prelude::*;
+    ///
     /// let (data, mut out) = ([1u32, 2, 3], [0u32; 2]);
     /// let ends = strided(&data, 2, 1, 2)?;
     /// // SAFETY: `out` is as long as the view, 8 bytes, and apart from `data`.
     /// unsafe { ends.view().pack(out.as_mut_ptr().cast()) };
     /// assert_eq!(out, [1, 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Safety
@@ -197,7 +210,8 @@ impl<'a> View<'a> {
     /// Copies `count` elements from element `first` on to `out`, in one piece.
     ///
     /// ```
-    /// # use spmd_core::Buffer;
+    /// use spmd::prelude::*;
+    ///
     /// let (data, mut out) = ([1u32, 2, 3], [0u32; 2]);
     /// // SAFETY: 1 + 2 is the length of the view; `out` has room for two elements and is apart
     /// // from `data`.
@@ -232,7 +246,9 @@ fn describe(
 /// The elements of a [`BufferMut`](super::BufferMut), without their type, for writing.
 ///
 /// ```
-/// # use spmd_core::buffer::{BufferMut, ViewMut};
+/// use spmd::prelude::*;
+/// use spmd::buffer::ViewMut;
+///
 /// let mut data = [1u32, 2];
 /// let view: ViewMut<'_> = data.view_mut();
 /// assert_eq!((view.len(), view.bytes(), view.dtype().name), (2, 8, "u32"));
@@ -261,7 +277,9 @@ impl<'a> ViewMut<'a> {
     /// The view of a slice.
     ///
     /// ```
-    /// # use spmd_core::buffer::ViewMut;
+    /// use spmd::prelude::*;
+    /// use spmd::buffer::ViewMut;
+    ///
     /// assert_eq!(ViewMut::new(&mut [1.0, 2.0]).len(), 2);
     /// ```
     #[inline]
@@ -322,7 +340,8 @@ impl<'a> ViewMut<'a> {
     /// The same elements for reading.
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// let mut data = [1u32, 2];
     /// assert_eq!(data.view_mut().as_view().len(), 2);
     /// ```
@@ -336,7 +355,8 @@ impl<'a> ViewMut<'a> {
     /// The type of the elements.
     ///
     /// ```
-    /// # use spmd_core::{BufferMut, Element};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(*[1u32, 2].view_mut().dtype(), u32::DTYPE);
     /// ```
     #[inline]
@@ -348,7 +368,9 @@ impl<'a> ViewMut<'a> {
     /// Where the elements are.
     ///
     /// ```
-    /// # use spmd_core::buffer::{BufferMut, Place};
+    /// use spmd::prelude::*;
+    /// use spmd::buffer::Place;
+    ///
     /// assert_eq!([1u32, 2].view_mut().place(), Place::Host);
     /// ```
     #[inline]
@@ -360,7 +382,8 @@ impl<'a> ViewMut<'a> {
     /// The number of elements.
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!([1u32, 2].view_mut().len(), 2);
     /// ```
     #[inline]
@@ -372,7 +395,8 @@ impl<'a> ViewMut<'a> {
     /// Whether there are no elements.
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// assert!([1u32; 0].view_mut().is_empty());
     /// ```
     #[inline]
@@ -384,7 +408,8 @@ impl<'a> ViewMut<'a> {
     /// The bytes of all elements, without gaps.
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!([1u32, 2].view_mut().bytes(), 8);
     /// ```
     #[inline]
@@ -396,7 +421,8 @@ impl<'a> ViewMut<'a> {
     /// As [`View::contiguous`].
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// let mut data = [1u32, 2];
     /// let start = data.as_ptr().cast();
     /// assert_eq!(data.view_mut().contiguous(), Some(start));
@@ -410,11 +436,12 @@ impl<'a> ViewMut<'a> {
     /// As [`View::contiguous`], for writing.
     ///
     /// ```
-    /// # use spmd_core::{BufferMut, strided_mut};
+    /// use spmd::prelude::*;
+    ///
     /// let mut data = [1u32, 2, 3];
     /// assert!(data.view_mut().contiguous_mut().is_some());
     /// assert!(strided_mut(&mut data, 2, 1, 2)?.view_mut().contiguous_mut().is_none());
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[inline]
     #[must_use]
@@ -425,7 +452,8 @@ impl<'a> ViewMut<'a> {
     /// As [`View::pack`].
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// let (mut data, mut out) = ([1u32, 2], [0u32; 2]);
     /// // SAFETY: `out` is as long as the view, 8 bytes, and apart from `data`.
     /// unsafe { data.view_mut().pack(out.as_mut_ptr().cast()) };
@@ -443,7 +471,8 @@ impl<'a> ViewMut<'a> {
     /// As [`View::pack_range`].
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// let (mut data, mut out) = ([1u32, 2, 3], [0u32; 2]);
     /// // SAFETY: 1 + 2 is the length of the view; `out` has room for two elements and is apart
     /// // from `data`.
@@ -462,14 +491,15 @@ impl<'a> ViewMut<'a> {
     /// Overwrites all elements with those in one piece at `from`.
     ///
     /// ```
-    /// # use spmd_core::{BufferMut, strided_mut};
+    /// use spmd::prelude::*;
+    ///
     /// let (mut data, from) = ([1u32, 2, 3], [7u32, 9]);
     /// let mut ends = strided_mut(&mut data, 2, 1, 2)?;
     /// // SAFETY: `from` is as long as the view, 8 bytes, which are `u32` too, and is apart from
     /// // `data`.
     /// unsafe { ends.view_mut().unpack(from.as_ptr().cast()) };
     /// assert_eq!(data, [7, 2, 9]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Safety
@@ -484,7 +514,8 @@ impl<'a> ViewMut<'a> {
     /// Overwrites `count` elements from element `first` on with those in one piece at `from`.
     ///
     /// ```
-    /// # use spmd_core::BufferMut;
+    /// use spmd::prelude::*;
+    ///
     /// let (mut data, from) = ([1u32, 2, 3], [8u32, 9]);
     /// // SAFETY: 1 + 2 is the length of the view; `from` holds two elements, `u32` too, and is
     /// // apart from `data`.

@@ -21,10 +21,11 @@ impl Comm {
     /// What goes over it must not be mixed up with this library's own: use `MPI_Comm_dup` of it.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// // Threads need no MPI.
     /// assert_eq!(spmd(2, |ctx| Ok(ctx.mpi_handle()))?, [None; 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn mpi_handle(&self) -> Option<usize> {

@@ -33,14 +33,15 @@ use crate::transport::shared::{Common, Endpoint};
 /// collectives in the same order on all its ranks. It frees itself when dropped.
 ///
 /// ```
-/// # use spmd_core::{Comm, Result, spmd};
+/// use spmd::prelude::*;
+///
 /// fn to_the_right(comm: &Comm) -> Result<usize> {
 ///     comm.send(&[comm.rank()], (comm.rank() + 1) % comm.size(), 0)?;
 ///     let left = (comm.rank() + comm.size() - 1) % comm.size();
 ///     Ok(comm.recv_vec::<usize>(left, 0)?.0[0])
 /// }
 /// assert_eq!(spmd(3, |ctx| to_the_right(ctx))?, [2, 0, 1]);
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// As long as a rank has a communicator besides its block's own on which nobody waits, any thread
@@ -178,9 +179,10 @@ impl Comm {
     /// This rank in this communicator, from 0.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(3, |ctx| Ok(ctx.rank()))?, [0, 1, 2]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[inline]
     #[must_use]
@@ -191,9 +193,10 @@ impl Comm {
     /// How many ranks this communicator has.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(3, |ctx| Ok(ctx.size()))?, [3; 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[inline]
     #[must_use]
@@ -205,9 +208,10 @@ impl Comm {
     /// number that is none.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(spmd(3, |ctx| Ok(ctx.world_rank(2)))?, [2; 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn world_rank(&self, rank: usize) -> usize {

@@ -9,10 +9,11 @@ impl Comm {
     /// GPUs). For people: the text may change. One rank calls it, without the others.
     ///
     /// ```
-    /// # use spmd_core::Spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let said = Spmd::new(2).threads().run(|ctx| Ok(ctx.describe()))?;
     /// assert_eq!(said[0], "2 ranks, as threads; messages: shared memory; planes: none");
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
     pub fn describe(&self) -> String {

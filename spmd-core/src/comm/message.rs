@@ -74,7 +74,8 @@ impl<'a> Message<'a> {
     /// was); a rank has failed; its block has ended.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     ctx.send(&[1, 2, 3], 0, 0)?;
     ///     let message = ctx.mprobe(0, 0)?;
@@ -82,7 +83,7 @@ impl<'a> Message<'a> {
     ///     assert_eq!((message.recv(&mut room)?.len(), room), (3, [1, 2, 3, 9, 9]));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn recv<B: BufferMut + ?Sized>(self, buf: &mut B) -> Result<Status> {
@@ -104,13 +105,14 @@ impl<'a> Message<'a> {
     /// Errors: as [`Message::recv`], but for the length; there is no memory for it.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     ctx.send(&[1.5; 7], 0, 0)?;
     ///     assert_eq!(ctx.mprobe(0, 0)?.recv_vec::<f64>()?.0, [1.5; 7]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn recv_vec<T: Element>(self) -> Result<(Vec<T>, Status)> {
@@ -131,7 +133,8 @@ impl<'a> Message<'a> {
     /// Errors: as [`Message::recv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     let sent = ctx.isend(vec![1; 10_000], 0, 0)?;
     ///     let request = ctx.mprobe(0, 0)?.irecv(vec![0; 10_000])?;
@@ -139,7 +142,7 @@ impl<'a> Message<'a> {
     ///     assert_eq!((got, status.len()), (sent.wait()?, 10_000));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn irecv<B: BufferMut + 'static>(self, buf: B) -> Result<Request<(B, Status)>> {
@@ -174,7 +177,8 @@ impl<'scope> RequestScope<'scope, '_> {
     /// Errors: as [`Message::irecv`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     let (data, mut room) = (vec![1; 10_000], vec![0; 10_000]);
     ///     ctx.requests(|requests| {
@@ -184,7 +188,7 @@ impl<'scope> RequestScope<'scope, '_> {
     ///     assert_eq!(room, data);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn imrecv<B: BufferMut + 'scope>(

@@ -34,7 +34,8 @@ impl Comm {
     /// Errors: as [`Comm::send`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let other = 1 - ctx.rank();
     ///     // Both send first, as much as they like.
@@ -43,7 +44,7 @@ impl Comm {
     ///     assert_eq!(got[0], other);
     ///     sent.wait().map(drop)
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn isend<B: Buffer + 'static>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {
@@ -56,12 +57,13 @@ impl Comm {
     /// Errors: as [`Comm::isend`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| match ctx.rank() {
     ///     0 => ctx.issend([1], 1, 0)?.wait().map(drop),
     ///     _ => ctx.recv(&mut [0], 0, 0).map(drop),
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn issend<B: Buffer + 'static>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {
@@ -75,7 +77,8 @@ impl Comm {
     /// Errors: as [`Comm::recv`], here or from [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_core::{spmd, ANY};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let request = ctx.irecv([0; 10], ANY, 7)?;
     ///     ctx.send(&[1, 2, 3], 1 - ctx.rank(), 7)?;
@@ -83,7 +86,7 @@ impl Comm {
     ///     assert_eq!(got[..status.len()], [1, 2, 3]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn irecv<B: BufferMut + 'static>(
@@ -105,7 +108,8 @@ impl<'scope> RequestScope<'scope, '_> {
     /// Errors: as [`Comm::isend`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let (mine, mut theirs) = ([ctx.rank(); 1000], [9; 1000]);
     ///     ctx.requests(|requests| {
@@ -116,7 +120,7 @@ impl<'scope> RequestScope<'scope, '_> {
     ///     assert_eq!(theirs, [1 - ctx.rank(); 1000]);
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn isend<B: Buffer + 'scope>(&self, buf: B, dest: usize, tag: u32) -> Result<Request<B>> {

@@ -25,7 +25,8 @@ impl Comm {
     /// Errors: `dest` out of range; a rank has failed; `dest` has left.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         ctx.send(&[1.5, 2.5], 1, 7)?;
@@ -36,7 +37,7 @@ impl Comm {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn send<B: Buffer + ?Sized>(&self, buf: &B, dest: usize, tag: u32) -> Result<()> {
@@ -53,7 +54,8 @@ impl Comm {
     /// Errors: as [`Comm::send`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| match ctx.rank() {
     ///     0 => ctx.ssend(&[1], 1, 0),
     ///     _ => ctx.recv_vec::<i32>(0, 0).map(|_| ()),
@@ -64,7 +66,7 @@ impl Comm {
     ///     ctx.recv_vec::<i32>(1 - ctx.rank(), 0)
     /// });
     /// assert!(ended.unwrap_err().to_string().contains("deadlock"));
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn ssend<B: Buffer + ?Sized>(&self, buf: &B, dest: usize, tag: u32) -> Result<()> {
@@ -180,7 +182,8 @@ impl Comm {
     /// or all have left.
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     if ctx.rank() != 0 {
     ///         return ctx.send(&vec![1u8; ctx.rank()], 0, 7);
@@ -192,7 +195,7 @@ impl Comm {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn recv<B: BufferMut + ?Sized>(
@@ -218,7 +221,8 @@ impl Comm {
     /// Errors: as [`Comm::recv`], but for the length; there is no memory for the message.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         return ctx.send(&[3.5; 100], 1, 0);
@@ -227,7 +231,7 @@ impl Comm {
     ///     assert_eq!((data.len(), status.len()), (100, 100));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn recv_vec<T: Element>(
@@ -248,7 +252,8 @@ impl Comm {
     /// Errors: as [`Comm::send`] and [`Comm::recv`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let from_left = spmd(3, |ctx| {
     ///     let (left, right) = ((ctx.rank() + 2) % 3, (ctx.rank() + 1) % 3);
     ///     let mut halo = [0usize];
@@ -256,7 +261,7 @@ impl Comm {
     ///     Ok(halo[0])
     /// })?;
     /// assert_eq!(from_left, [2, 0, 1]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn sendrecv<S: Buffer + ?Sized, R: BufferMut + ?Sized>(

@@ -31,8 +31,8 @@ use crate::transport::shared::record::Noted;
 /// as a [`Request`] does.
 ///
 /// ```
-/// # use spmd_core::Persistent;
-/// # use spmd_core::Result;
+/// use spmd::prelude::*;
+///
 /// fn sums(mut call: Persistent<(Vec<f64>, Vec<f64>)>, turns: usize) -> Result<f64> {
 ///     for turn in 0..turns {
 ///         call.send_mut()?[0] = turn as f64;
@@ -187,7 +187,8 @@ impl<B: 'static> Persistent<B> {
     /// Errors: it goes on already; what is known at once of the call.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn again<B: 'static>(call: &mut Persistent<B>) -> Result<()> {
     ///     call.start()?;
     ///     call.wait()
@@ -222,7 +223,8 @@ impl<B: 'static> Persistent<B> {
     /// Errors: the call's; another virtual rank has started it.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn beside<B: 'static>(call: &mut Persistent<B>, something: impl FnOnce()) -> Result<()> {
     ///     call.start()?;
     ///     something();
@@ -265,7 +267,8 @@ impl<B: 'static> Persistent<B> {
     /// Errors: another virtual rank has started it.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn beside<B: 'static>(call: &mut Persistent<B>, mut step: impl FnMut()) -> Result<()> {
     ///     call.start()?;
     ///     while !call.test()? {
@@ -291,7 +294,8 @@ impl<B: 'static> Persistent<B> {
     /// Errors: the call goes on.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn first(call: &Persistent<Vec<i32>>) -> Result<i32> {
     ///     Ok(call.get()?[0])
     /// }
@@ -307,7 +311,8 @@ impl<B: 'static> Persistent<B> {
     /// Errors: the call goes on.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn next(call: &mut Persistent<Vec<i32>>) -> Result<()> {
     ///     call.get_mut()?[0] += 1;
     ///     call.start()
@@ -324,7 +329,8 @@ impl<B: 'static> Persistent<B> {
     /// and of what is none.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn next(receive: &mut Persistent<Vec<i32>>) -> Result<&[i32]> {
     ///     receive.start()?;
     ///     receive.wait()?;
@@ -343,7 +349,8 @@ impl<B: 'static> Persistent<B> {
     /// Errors: the call goes on; it then ends by itself.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn last(call: Persistent<Vec<i32>>) -> Result<Vec<i32>> {
     ///     call.into_buffers()
     /// }
@@ -380,7 +387,8 @@ impl<S: 'static, R: 'static> Persistent<(S, R)> {
     /// Errors: the call goes on.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn set(call: &mut Persistent<(Vec<i32>, Vec<i32>)>, value: i32) -> Result<()> {
     ///     call.send_mut()?.fill(value);
     ///     Ok(())
@@ -396,7 +404,8 @@ impl<S: 'static, R: 'static> Persistent<(S, R)> {
     /// Errors: the call goes on.
     ///
     /// ```
-    /// # use spmd_core::{Persistent, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn sum(call: &Persistent<(Vec<i32>, Vec<i32>)>) -> Result<i32> {
     ///     Ok(call.recv()?.iter().sum())
     /// }

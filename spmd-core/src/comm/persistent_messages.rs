@@ -25,7 +25,8 @@ impl Comm {
     /// its starts and waits as [`Comm::isend`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     let other = 1 - ctx.rank();
     ///     let mut send = ctx.send_init(vec![0; 3], other, 7)?;
@@ -41,7 +42,7 @@ impl Comm {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn send_init<B>(&self, buf: B, dest: usize, tag: u32) -> Result<Persistent<B>>
@@ -57,7 +58,8 @@ impl Comm {
     /// Errors: as [`Comm::send_init`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         let mut send = ctx.ssend_init([1], 1, 0)?;
@@ -66,7 +68,7 @@ impl Comm {
     ///     }
     ///     ctx.recv(&mut [0], 0, 0).map(drop)
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn ssend_init<B>(&self, buf: B, dest: usize, tag: u32) -> Result<Persistent<B>>
@@ -84,7 +86,8 @@ impl Comm {
     /// its starts and waits as [`Comm::irecv`].
     ///
     /// ```
-    /// # use spmd_core::{spmd, ANY};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(3, |ctx| {
     ///     if ctx.rank() > 0 {
     ///         return ctx.send(&vec![7u8; ctx.rank()], 0, 0);
@@ -99,7 +102,7 @@ impl Comm {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn recv_init<B>(

@@ -19,7 +19,8 @@ impl Comm {
     /// Errors: as [`Comm::recv`], but for length and type.
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         return ctx.send(&[0u16; 5], 1, 9);
@@ -30,7 +31,7 @@ impl Comm {
     ///     ctx.recv(&mut buf, next.source(), next.tag())?;
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn probe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Status> {
@@ -53,7 +54,8 @@ impl Comm {
     /// have left.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         return ctx.send(&[1], 1, 0);
@@ -64,7 +66,7 @@ impl Comm {
     ///     ctx.recv(&mut [0], 0, 0)?;
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn iprobe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Option<Status>> {
@@ -81,7 +83,8 @@ impl Comm {
     /// Errors: as [`Comm::probe`].
     ///
     /// ```
-    /// # use spmd_core::{ANY, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         ctx.send(&[1u16, 2], 1, 9)?;
@@ -96,7 +99,7 @@ impl Comm {
     ///     }
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn mprobe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Message<'_>> {
@@ -112,7 +115,8 @@ impl Comm {
     /// Errors: as [`Comm::iprobe`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| {
     ///     if ctx.rank() == 0 {
     ///         return ctx.send(&[1; 100], 1, 0);
@@ -127,7 +131,7 @@ impl Comm {
     ///     message.recv(&mut buf)?;
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn improbe(&self, source: impl Source, tag: impl TagOrAny) -> Result<Option<Message<'_>>> {

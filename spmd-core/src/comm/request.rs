@@ -31,7 +31,8 @@ use crate::wait;
 /// Any executor may await it, on the thread of the rank:
 ///
 /// ```
-/// # use spmd_core::{spmd, Request, Result};
+/// use spmd::prelude::*;
+///
 /// async fn both(left: Request<Vec<u8>>, right: Request<Vec<u8>>) -> Result<usize> {
 ///     Ok(left.await?.len() + right.await?.len())
 /// }
@@ -127,7 +128,8 @@ impl<B> Request<B> {
     /// Errors: the call's; another rank or thread has started it.
     ///
     /// ```
-    /// # use spmd_core::{spmd, Request, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn later(request: Request<Vec<f64>>) -> Result<f64> {
     ///     // Something else, then:
     ///     Ok(request.wait()?.iter().sum())
@@ -192,7 +194,8 @@ impl<B> Request<B> {
     /// Errors: another rank or thread has started it.
     ///
     /// ```
-    /// # use spmd_core::{Request, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn beside<B>(mut request: Request<B>, mut step: impl FnMut()) -> Result<B> {
     ///     while !request.test()? {
     ///         step();
@@ -231,14 +234,15 @@ impl<B> Request<(B, Status)> {
     /// Errors: as [`Request::wait`].
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     let request = ctx.irecv(vec![0; 3], 0, 0)?;
     ///     let (buffer, status) = request.cancel()?;
     ///     assert_eq!((buffer, status.is_none()), (vec![0; 3], true));
     ///     Ok(())
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn cancel(self) -> Result<(B, Option<Status>)> {
         let cancelled = match self.what_goes_on() {
@@ -254,7 +258,8 @@ impl<B> Request<(B, Status)> {
 /// Errors: that of the first, in order, that has failed. All are over, whatever this gives.
 ///
 /// ```
-/// # use spmd_core::{wait_all, Request, Result};
+/// use spmd::prelude::*;
+///
 /// fn both(left: Request<Vec<u8>>, right: Request<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
 ///     wait_all([left, right])
 /// }
@@ -276,7 +281,8 @@ pub fn wait_all<B>(requests: impl IntoIterator<Item = Request<B>>) -> Result<Vec
 /// rank or thread has started one.
 ///
 /// ```
-/// # use spmd_core::{wait_any, Request, Result};
+/// use spmd::prelude::*;
+///
 /// fn in_order_of_completion(mut requests: Vec<Request<Vec<u8>>>) -> Result<()> {
 ///     while !requests.is_empty() {
 ///         let (_place, data) = wait_any(&mut requests)?;
@@ -297,7 +303,8 @@ pub fn wait_any<B>(requests: &mut Vec<Request<B>>) -> Result<(usize, B)> {
 /// request; another rank or thread has started one.
 ///
 /// ```
-/// # use spmd_core::{wait_some, Request, Result};
+/// use spmd::prelude::*;
+///
 /// fn count(requests: &mut Vec<Request<Vec<u8>>>) -> Result<usize> {
 ///     Ok(wait_some(requests)?.len())
 /// }

@@ -44,10 +44,11 @@ impl Comm {
     /// started, that has failed without anybody knowing.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// let ranks = spmd(2, |ctx| ctx.requests(|_requests| Ok(ctx.rank())))?;
     /// assert_eq!(ranks, [0, 1]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn requests<'env, R>(
         &self,
@@ -112,9 +113,10 @@ impl<'scope> RequestScope<'scope, '_> {
     /// anybody knowing.
     ///
     /// ```
-    /// # use spmd_core::spmd;
+    /// use spmd::prelude::*;
+    ///
     /// spmd(2, |ctx| ctx.requests(|requests| requests.wait_all()))?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn wait_all(&self) -> Result<()> {
         let all = self.going.borrow().clone();

@@ -18,7 +18,8 @@ use crate::wait::{self, AgentKey, Completed};
 /// are in it when it is dropped go on.
 ///
 /// ```
-/// # use spmd_core::{spmd, Requests};
+/// use spmd::prelude::*;
+///
 /// spmd(4, |ctx| {
 ///     if ctx.rank() > 0 {
 ///         return ctx.send(&[10 * ctx.rank()], 0, 0);
@@ -31,7 +32,7 @@ use crate::wait::{self, AgentKey, Completed};
 ///     }
 ///     Ok(())
 /// })?;
-/// # Ok::<(), spmd_core::Error>(())
+/// # Ok::<(), Error>(())
 /// ```
 pub struct Requests<B> {
     /// By number: those that were not given back.
@@ -71,7 +72,8 @@ impl<B> Requests<B> {
     /// Adds a request, and gives its number: how many were added before it.
     ///
     /// ```
-    /// # use spmd_core::{spmd, Requests};
+    /// use spmd::prelude::*;
+    ///
     /// spmd(1, |ctx| {
     ///     let mut requests = Requests::new();
     ///     assert_eq!(requests.push(ctx.isend([1], 0, 0)?), 0);
@@ -80,7 +82,7 @@ impl<B> Requests<B> {
     ///     ctx.recv(&mut [0], 0, 0)?;
     ///     ctx.recv(&mut [0], 0, 0).map(drop)
     /// })?;
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     pub fn push(&mut self, request: Request<B>) -> usize {
         let number = self.next;
@@ -116,7 +118,8 @@ impl<B> Requests<B> {
     /// then goes on without being one of the set.
     ///
     /// ```
-    /// # use spmd_core::{Requests, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn in_order_of_completion(mut requests: Requests<Vec<u8>>) -> Result<()> {
     ///     while let Some((number, data)) = requests.wait_any() {
     ///         println!("{number}: {} bytes", data?.len());
@@ -147,7 +150,8 @@ impl<B> Requests<B> {
     /// Errors: as [`Requests::wait_any`].
     ///
     /// ```
-    /// # use spmd_core::{Requests, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn beside(mut requests: Requests<Vec<u8>>, mut step: impl FnMut()) -> Result<()> {
     ///     while !requests.is_empty() {
     ///         while let Some((_number, data)) = requests.test_any() {
@@ -178,7 +182,8 @@ impl<B> Requests<B> {
     /// Errors: that of the first, by number, that has failed. All are over, whatever this gives.
     ///
     /// ```
-    /// # use spmd_core::{Requests, Result};
+    /// use spmd::prelude::*;
+    ///
     /// fn in_order(requests: Requests<Vec<u8>>) -> Result<Vec<u8>> {
     ///     Ok(requests.wait_all()?.concat())
     /// }

@@ -16,7 +16,7 @@ use crate::fault::{Cause, Fault, by_call};
 /// An iteration that saves what it has, and goes on from there with fewer ranks:
 ///
 /// ```
-/// # use spmd_core::{Comm, Ctx, Error, Result, spmd};
+/// use spmd::prelude::*;
 /// # use std::sync::Mutex;
 /// /// What all ranks have after a step that all have made: here the same on each.
 /// struct Saved {
@@ -90,7 +90,8 @@ impl Comm {
     /// has left the block. There, a failed rank ends its process.
     ///
     /// ```
-    /// # use spmd_core::{Error, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// let ended = spmd(4, |ctx| {
     ///     if ctx.rank() == 1 {
     ///         return Err("no more data".into());
@@ -136,11 +137,12 @@ impl Comm {
     /// more here. [`Error::Unavailable`], as [`Comm::shrink`].
     ///
     /// ```
-    /// # use spmd_core::{Error, spmd};
+    /// use spmd::prelude::*;
+    ///
     /// // Is everybody done? Flag 0 says so, flag 1 that the data are good.
     /// let agreed = spmd(3, |ctx| ctx.agree(if ctx.rank() == 2 { 0b10 } else { 0b11 }))?;
     /// assert_eq!(agreed, [0b10; 3]);
-    /// # Ok::<(), spmd_core::Error>(())
+    /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
     pub fn agree(&self, flags: u64) -> Result<u64> {

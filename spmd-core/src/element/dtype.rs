@@ -7,7 +7,9 @@ use super::Element;
 /// Tells whether `count` scalars or structs at a pointer of any alignment are values.
 ///
 /// ```
-/// # use spmd_core::element::{Element, Valid};
+/// use spmd::prelude::*;
+/// use spmd::element::Valid;
+///
 /// let valid: Valid = bool::DTYPE.valid.expect("not every byte is a `bool`");
 /// let bytes = [0u8, 1, 2];
 /// // SAFETY: three initialised bytes, which nobody writes.
@@ -27,7 +29,8 @@ pub type Valid = unsafe fn(values: *const u8, count: usize) -> bool;
 /// it. An array of arrays is the flat array of the same length.
 ///
 /// ```
-/// use spmd_core::element::{DType, Element};
+/// use spmd::prelude::*;
+/// use spmd::element::DType;
 ///
 /// assert_eq!(f64::DTYPE.to_string(), "f64");
 /// assert_eq!(<[f64; 3]>::DTYPE.to_string(), "[f64; 3]");
@@ -141,7 +144,8 @@ impl DType {
     /// process must be before anything reads them as `bool`, `char` or a struct of these.
     ///
     /// ```
-    /// # use spmd_core::Element;
+    /// use spmd::prelude::*;
+    ///
     /// let bytes = [0u8, 1, 2];
     /// // SAFETY: a `bool` is one byte; three initialised ones are there, which nobody writes.
     /// assert!(!unsafe { bool::DTYPE.all_valid(bytes.as_ptr(), 3) });

@@ -11,8 +11,7 @@ use half::{bf16, f16};
 /// The index is whatever the program counts: an offset in the whole array, a rank.
 ///
 /// ```
-/// use spmd_core::element::Located;
-/// use spmd_core::op::{MinLoc, Operation};
+/// use spmd::prelude::*;
 ///
 /// let (warm, cold) = (Located::new(17.5, 3), Located::new(-4.0, 8));
 /// let coldest = MinLoc.combine(warm, cold);
@@ -32,7 +31,8 @@ impl<T: Copy> Located<T> {
     /// `value`, found at `index`.
     ///
     /// ```
-    /// # use spmd_core::Located;
+    /// use spmd::prelude::*;
+    ///
     /// let peak = Located::new(0.75, 12);
     /// assert_eq!((peak.value(), peak.index()), (0.75, 12));
     /// ```
@@ -43,7 +43,8 @@ impl<T: Copy> Located<T> {
     /// The value.
     ///
     /// ```
-    /// # use spmd_core::Located;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(Located::new(0.75, 12).value(), 0.75);
     /// ```
     pub fn value(&self) -> T {
@@ -53,7 +54,8 @@ impl<T: Copy> Located<T> {
     /// Where it was found.
     ///
     /// ```
-    /// # use spmd_core::Located;
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(Located::new(0.75, 12).index(), 12);
     /// ```
     pub fn index(&self) -> usize {

@@ -35,10 +35,9 @@ pub(crate) use object::{last_segment, spell};
 /// `Element` and `DType`.
 ///
 /// ```
-/// use spmd_core::element::Element;
+/// use spmd::prelude::*;
 ///
 /// #[derive(Clone, Copy, Element)]
-/// #[spmd(crate = spmd_core)]
 /// #[repr(C)]
 /// struct Particle {
 ///     position: [f64; 3],
@@ -52,9 +51,9 @@ pub(crate) use object::{last_segment, spell};
 /// Padding does not compile, since bytes without a value must not be sent:
 ///
 /// ```compile_fail,E0080
-/// # use spmd_core::element::Element;
+/// use spmd::prelude::*;
+///
 /// #[derive(Clone, Copy, Element)]
-/// #[spmd(crate = spmd_core)]
 /// #[repr(C)]
 /// struct Padded {
 ///     position: [f64; 3],
@@ -65,9 +64,9 @@ pub(crate) use object::{last_segment, spell};
 /// Nor does a field that is no element:
 ///
 /// ```compile_fail,E0277
-/// # use spmd_core::element::Element;
+/// use spmd::prelude::*;
+///
 /// #[derive(Clone, Copy, Element)]
-/// #[spmd(crate = spmd_core)]
 /// #[repr(C)]
 /// struct Borrowing {
 ///     name: &'static u8,
@@ -80,7 +79,7 @@ pub use spmd_derive::Element;
 /// Implemented for the types in the [table](self) above; `#[derive(Element)]` adds structs.
 ///
 /// ```
-/// use spmd_core::Element;
+/// use spmd::prelude::*;
 ///
 /// fn bytes<T: Element>(values: &[T]) -> usize {
 ///     values.len() * T::DTYPE.size as usize

@@ -39,79 +39,88 @@ declare! {
     /// The sum: of integers it wraps.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, Sum};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(Sum.combine(250u8, 10), 4);
     /// ```
     Sum;
     /// The product: of integers it wraps.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, Prod};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(Prod.combine(1.5, 4.0), 6.0);
     /// ```
     Prod;
     /// The least element: NaN before any number, −0 before +0.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, Min};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(Min.combine([3, 8], [5, 2]), [3, 2]);
     /// ```
     Min;
     /// The greatest element: NaN after any number, +0 after −0.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, Max};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(Max.combine('a', 'z'), 'z');
     /// ```
     Max;
     /// Bitwise and.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, BitAnd};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(BitAnd.combine(0b1100, 0b1010), 0b1000);
     /// ```
     BitAnd;
     /// Bitwise or.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, BitOr};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(BitOr.combine(0b1100, 0b1010), 0b1110);
     /// ```
     BitOr;
     /// Bitwise exclusive or.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, BitXor};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(BitXor.combine(0b1100, 0b1010), 0b0110);
     /// ```
     BitXor;
     /// Whether all are true, or not 0; of integers it gives 1 or 0.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, LogicalAnd};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(LogicalAnd.combine(true, false), false);
     /// ```
     LogicalAnd;
     /// Whether any is true, or not 0; of integers it gives 1 or 0.
     ///
     /// ```
-    /// # use spmd_core::op::{Operation, LogicalOr};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(LogicalOr.combine(0, 7), 1);
     /// ```
     LogicalOr;
     /// The least value with the lowest of its indices.
     ///
     /// ```
-    /// # use spmd_core::element::Located;
-    /// # use spmd_core::op::{Operation, MinLoc};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(MinLoc.combine(Located::new(2.5, 9), Located::new(2.5, 4)), Located::new(2.5, 4));
     /// ```
     MinLoc;
     /// The greatest value with the lowest of its indices.
     ///
     /// ```
-    /// # use spmd_core::element::Located;
-    /// # use spmd_core::op::{Operation, MaxLoc};
+    /// use spmd::prelude::*;
+    ///
     /// assert_eq!(MaxLoc.combine(Located::new(2.5, 9), Located::new(7.0, 4)), Located::new(7.0, 4));
     /// ```
     MaxLoc;

@@ -10,7 +10,7 @@ use crate::element::Element;
 /// An operation of the program's own.
 ///
 /// ```
-/// use spmd_core::op::{Op, Operation};
+/// use spmd::prelude::*;
 ///
 /// // The product of 2 × 2 matrices: associative, but not commutative.
 /// let product = Op::new(|a: [f64; 4], b: [f64; 4]| {
@@ -57,7 +57,7 @@ impl<F> Op<F> {
     ///   its type does not tell what it does. That two of them made at one place differ is not seen.
     ///
     /// ```
-    /// use spmd_core::op::{Op, Operation};
+    /// use spmd::prelude::*;
     ///
     /// let longest = Op::new(|a: f64, b: f64| if b.abs() > a.abs() { b } else { a });
     /// assert_eq!(longest.combine(2.0, -3.0), -3.0);
@@ -75,7 +75,8 @@ impl<F> Op<F> {
     /// it so.
     ///
     /// ```
-    /// use spmd_core::op::{ErasedOp, Op};
+    /// use spmd::prelude::*;
+    /// use spmd::op::ErasedOp;
     ///
     /// // One of a master and one of its workers, each with sources of its own.
     /// let here = Op::new(|a: f64, b: f64| a.hypot(b)).named("hypot");
@@ -91,7 +92,7 @@ impl<F> Op<F> {
     /// `combine(b, a)`. No algorithm will swap its arguments.
     ///
     /// ```
-    /// use spmd_core::op::{Op, Operation};
+    /// use spmd::prelude::*;
     ///
     /// let last = Op::new(|_: i32, b: i32| b).non_commutative();
     /// assert!(!last.commutative());
@@ -106,7 +107,7 @@ impl<F> Op<F> {
     /// host; other ranks' elements go by way of the host, where `combine` does it.
     ///
     /// ```
-    /// use spmd_core::op::Op;
+    /// use spmd::prelude::*;
     ///
     /// let larger = |a: f64, b: f64| if b.abs() > a.abs() { b } else { a };
     /// // SAFETY: it computes the same, and touches no memory.

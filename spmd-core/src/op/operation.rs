@@ -15,7 +15,7 @@ use crate::op::{Op, Sum};
 /// left to right. It must not communicate.
 ///
 /// ```
-/// use spmd_core::op::{Max, Operation, Sum};
+/// use spmd::prelude::*;
 ///
 /// fn three<O: Operation<f64>>(op: O) -> f64 {
 ///     op.combine(op.combine(1.0, 2.0), 3.0)

@@ -18,7 +18,8 @@ const ALIGN: usize = 64;
 /// Where the fold over `n ≥ 2` ranks splits: the largest power of two that is less than `n`.
 ///
 /// ```
-/// use spmd_core::op::canonical_split;
+/// use spmd::prelude::*;
+/// use spmd::op::canonical_split;
 ///
 /// assert_eq!([2, 3, 4, 5, 8, 9].map(canonical_split), [1, 2, 2, 4, 4, 8]);
 /// ```
@@ -39,7 +40,8 @@ pub fn canonical_split(n: usize) -> usize {
 /// up to some element.
 ///
 /// ```
-/// use spmd_core::op::{ErasedOp, Sum, fold_ranks};
+/// use spmd::prelude::*;
+/// use spmd::op::{ErasedOp, fold_ranks};
 ///
 /// let (inputs, mut out) = ([[1u32, 2], [3, 4], [5, 6]], [0u32; 2]);
 /// let mut input = |rank: usize| inputs[rank].as_ptr().cast();

@@ -8,7 +8,8 @@ use crate::element::Element;
 /// `MPI_REPLACE`); in a reduction, what the last rank has. It is not commutative.
 ///
 /// ```
-/// # use spmd_core::op::{Operation, Replace};
+/// use spmd::prelude::*;
+///
 /// assert_eq!(Replace.combine(1, 2), 2);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub struct Replace;
 /// commutative.
 ///
 /// ```
-/// # use spmd_core::op::{NoOp, Operation};
+/// use spmd::prelude::*;
+///
 /// assert_eq!(NoOp.combine(1, 2), 1);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

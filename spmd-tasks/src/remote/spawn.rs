@@ -31,8 +31,8 @@ use crate::work::{Begun, Once};
 /// (`dup`) that those of the others would not make.
 ///
 /// ```
-/// use spmd_tasks::remote;
-/// # use spmd_core::Result;
+/// use spmd::prelude::*;
+/// use spmd::tasks::remote;
 ///
 /// fn square(x: f64) -> Result<f64> {
 ///     Ok(x * x)
