@@ -48,9 +48,9 @@ pub use spmd_collectives::{
     Aggregate, Allgather, AllgatherInit, AllgatherRequests, AllgatherStart, Allreduce,
     AllreduceInit, AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests,
     AlltoallStart, At, Barrier, BarrierInit, BarrierRequests, BarrierStart, Broadcast,
-    BroadcastInit, BroadcastRequests, BroadcastStart, Cartesian, Gather, GatherInit,
-    GatherRequests, GatherStart, Gathered, Neighbor, NeighborInit, NeighborRequests, NeighborStart,
-    Objects, Reduce, ReduceInit, ReduceRequests, ReduceScatter, ReduceScatterInit,
+    BroadcastInit, BroadcastRequests, BroadcastStart, Cartesian, Color, Dynamic, Gather,
+    GatherInit, GatherRequests, GatherStart, Gathered, Neighbor, NeighborInit, NeighborRequests,
+    NeighborStart, Objects, Reduce, ReduceInit, ReduceRequests, ReduceScatter, ReduceScatterInit,
     ReduceScatterRequests, ReduceScatterStart, ReduceStart, Scan, ScanInit, ScanRequests,
     ScanStart, Scatter, ScatterInit, ScatterRequests, ScatterStart, Split, Topology, Window,
     Windows, dims_create, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce,
@@ -58,12 +58,12 @@ pub use spmd_collectives::{
 };
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
-    ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, Element, Error,
-    Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mirror, Mode, NoOp, Op,
-    Operation, Persistent, Prod, Progress, RankLocal, Replace, Request, RequestScope, Requests,
-    Result, SharedAlloc, SharedBuf, Source, Spmd, Status, Sum, TagOrAny, rank_local, rank_println,
-    spmd, strided, strided_mut, subarray, subarray_mut, wait_all, wait_any, wait_some,
-    with_current,
+    ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, DestOrNone,
+    EAGER_LIMIT, Element, Error, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc,
+    Mirror, Mode, NoOp, Op, Operation, Persistent, Prod, Progress, RankLocal, Replace, Request,
+    RequestScope, Requests, Result, SharedAlloc, SharedBuf, Source, SourceOrNone, Spmd, Status,
+    Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut,
+    wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
 #[cfg(feature = "gpu")]
@@ -147,8 +147,8 @@ pub mod prelude {
         AllreduceRequests, AllreduceStart, Alltoall, AlltoallInit, AlltoallRequests, AlltoallStart,
         At, Barrier, BarrierInit, BarrierRequests, BarrierStart, BitAnd, BitOr, BitXor, Broadcast,
         BroadcastInit, BroadcastRequests, BroadcastStart, Buffer, BufferMut, Cartesian, Comm, Ctx,
-        Data, Element, Error, Gather, GatherInit, GatherRequests, GatherStart, Gathered, Located,
-        LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor, NeighborInit,
+        Data, Dynamic, Element, Error, Gather, GatherInit, GatherRequests, GatherStart, Gathered,
+        Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Neighbor, NeighborInit,
         NeighborRequests, NeighborStart, NoOp, Objects, Op, Operation, Persistent, Prod, Reduce,
         ReduceInit, ReduceRequests, ReduceScatter, ReduceScatterInit, ReduceScatterRequests,
         ReduceScatterStart, ReduceStart, Replace, Request, RequestScope, Requests, Result, Scan,

@@ -9,7 +9,7 @@ use std::panic::Location;
 use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
-use crate::blocks::{displacements, offsets, room_for};
+use crate::blocks::{displacements, make_room, offsets};
 use crate::check;
 use crate::data::{Input, Output};
 use crate::gathered::Gathered;
@@ -91,6 +91,30 @@ pub trait Allgather: Sealed {
     #[track_caller]
     fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>>;
 
+    /// [`Allgather::allgatherv_vec`] in the memory of what an earlier one gave.
+    ///
+    /// Errors: as [`Allgather::allgatherv_vec`]. `recv` has no blocks then.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// spmd(3, |ctx| {
+    ///     let mut all = Gathered::default();
+    ///     for n in [5, 3] {
+    ///         ctx.allgatherv_into(&vec![ctx.rank(); n], &mut all)?;
+    ///         assert_eq!(all[2], vec![2; n]);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn allgatherv_into<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        recv: &mut Gathered<S::Elem>,
+    ) -> Result<()>;
+
     /// [`Allgather::allgather`] in one buffer of size equal blocks: each rank's own is filled
     /// before, the others' after.
     ///
@@ -145,7 +169,18 @@ impl Allgather for Comm {
 
     fn allgatherv_vec<S: Buffer + ?Sized>(&self, send: &S) -> Result<Gathered<S::Elem>> {
         let call = Call::new(Kind::AllgathervVec, Location::caller());
-        allgather_unknown(self, &call.data(&S::Elem::DTYPE, Call::UNEQUAL), send)
+        allgather_unknown(self, &call.data(&S::Elem::DTYPE, Call::UNEQUAL), send, Vec::new())
+    }
+
+    fn allgatherv_into<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        recv: &mut Gathered<S::Elem>,
+    ) -> Result<()> {
+        let call = Call::new(Kind::AllgathervVec, Location::caller()).form(Form::Into);
+        let call = call.data(&S::Elem::DTYPE, Call::UNEQUAL);
+        *recv = allgather_unknown(self, &call, send, recv.take_memory())?;
+        Ok(())
     }
 
     fn allgather_in_place<B: BufferMut + ?Sized>(&self, buf: &mut B) -> Result<()> {
@@ -242,18 +277,19 @@ pub(crate) fn allgather_each<T: Element>(comm: &Comm, call: &Call<'_>, value: T)
     Ok(all)
 }
 
-/// Allgathers the counts, then the elements.
+/// Allgathers the counts, then the elements, which are all that is in `values` afterwards.
 pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     comm: &Comm,
     call: &Call<'_>,
     send: &S,
+    mut values: Vec<S::Elem>,
 ) -> Result<Gathered<S::Elem>> {
     let mut stage = None;
     let input = Input::on_host(send.view(), &mut stage, call)?;
     let counts = allgather_each(comm, call, input.len())?;
     let displacements = offsets(call, &counts)?;
     let all = displacements[comm.size()];
-    let mut values = room_for::<S::Elem>(call, all)?;
+    make_room(call, &mut values, all)?;
     let send = input.memory(Blocks::One(input.len()));
     let recv = Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&displacements));
     // SAFETY: the vector has room for the blocks, of which this rank's is as long as `input`, and

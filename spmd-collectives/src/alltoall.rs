@@ -9,7 +9,7 @@ use std::panic::Location;
 use spmd_core::internal::{Args, Blocks, Call, Form, Incoming, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, DType, Element, Result};
 
-use crate::blocks::{displacements, offsets, room_for};
+use crate::blocks::{displacements, make_room, offsets};
 use crate::check;
 use crate::data::{Input, Output};
 use crate::gathered::Gathered;
@@ -134,6 +134,51 @@ pub trait Alltoall: Sealed {
         send: &S,
         send_counts: &[usize],
     ) -> Result<Gathered<S::Elem>>;
+
+    /// [`Alltoall::alltoallv_vec`] in the memory of what an earlier one gave.
+    ///
+    /// Errors: as [`Alltoall::alltoallv`]. `recv` has no blocks then.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// spmd(2, |ctx| {
+    ///     let mut got = Gathered::default();
+    ///     for n in [5, 3] {
+    ///         ctx.alltoallv_into(&vec![ctx.rank(); 2 * n], &[n; 2], &mut got)?;
+    ///         assert_eq!(got[1], vec![1; n]);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn alltoallv_into<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        send_counts: &[usize],
+        recv: &mut Gathered<S::Elem>,
+    ) -> Result<()>;
+
+    /// Sends each rank a vector of any length: the i-th of `send` to rank i. Gives what each rank
+    /// has sent to this one, in rank order. All ranks call it.
+    ///
+    /// Errors: there is another number of vectors than of ranks; as [`Alltoall::alltoallv`].
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// // Numbers to the ranks that own them.
+    /// let owned = spmd(2, |ctx| {
+    ///     let mut boxes = vec![vec![]; ctx.size()];
+    ///     (0..5).for_each(|n| boxes[n % 2].push(10 * ctx.rank() + n));
+    ///     Ok(ctx.exchange(&boxes)?.concat())
+    /// })?;
+    /// assert_eq!(owned, [[0, 2, 4, 10, 12, 14].to_vec(), [1, 3, 11, 13].to_vec()]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn exchange<T: Element>(&self, send: &[Vec<T>]) -> Result<Vec<Vec<T>>>;
 }
 
 impl Alltoall for Comm {
@@ -168,8 +213,27 @@ impl Alltoall for Comm {
         send: &S,
         send_counts: &[usize],
     ) -> Result<Gathered<S::Elem>> {
-        let call = call_v(&Input::new(send.view())?, Location::caller()).form(Form::Vec);
-        alltoall_unknown(self, &call, send, send_counts)
+        let call = call_v(&S::Elem::DTYPE, Location::caller()).form(Form::Vec);
+        alltoall_unknown(self, &call, send, send_counts, Vec::new())
+    }
+
+    fn alltoallv_into<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        send_counts: &[usize],
+        recv: &mut Gathered<S::Elem>,
+    ) -> Result<()> {
+        let call = call_v(&S::Elem::DTYPE, Location::caller()).form(Form::Into);
+        *recv = alltoall_unknown(self, &call, send, send_counts, recv.take_memory())?;
+        Ok(())
+    }
+
+    fn exchange<T: Element>(&self, send: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
+        let call = call_v(&T::DTYPE, Location::caller()).form(Form::Exchange);
+        check::length(&call, "list of vectors", send.len(), self.size())?;
+        let counts: Vec<usize> = send.iter().map(Vec::len).collect();
+        let all = alltoall_unknown(self, &call, &send.concat(), &counts, Vec::new())?;
+        Ok(all.iter().map(<[T]>::to_vec).collect())
     }
 }
 
@@ -230,7 +294,7 @@ where
 {
     let input = Input::new(send.view())?;
     let mut output = Output::new(recv.view_mut())?;
-    let call = call_v(&input, site);
+    let call = call_v(input.dtype(), site);
     let n = comm.size();
     let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
     let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
@@ -246,12 +310,14 @@ where
     Ok(())
 }
 
-/// Sends each rank its block, of which it does not know the length.
+/// Sends each rank its block, of which it does not know the length. What comes is all that is in
+/// `recv` afterwards.
 pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
     comm: &Comm,
     call: &Call<'_>,
     send: &S,
     send_counts: &[usize],
+    mut recv: Vec<S::Elem>,
 ) -> Result<Gathered<S::Elem>> {
     let (mut stage, n) = (None, comm.size());
     let input = Input::on_host(send.view(), &mut stage, call)?;
@@ -262,7 +328,7 @@ pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
     let displacements = offsets(call, &recv_counts)?;
     incoming.iter_mut().for_each(|block| block.into = displacements[block.peer]);
     let len = displacements[n];
-    let mut recv = room_for::<S::Elem>(call, len)?;
+    make_room(call, &mut recv, len)?;
     let args = Args::new(&ALLTOALLV, input.dtype()).incoming(&incoming);
     let args = args.send(input.memory(Blocks::Varying(&from)));
     let args = args.recv(Memory::host(recv.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
@@ -298,8 +364,8 @@ fn learn(comm: &Comm, call: &Call<'_>, blocks: Blocks<'_>) -> Result<Vec<Incomin
     Ok(incoming.collect())
 }
 
-fn call_v(input: &Input<'_>, site: &'static Location<'static>) -> Call<'static> {
-    Call::new(Kind::Alltoallv, site).data(input.dtype(), Call::UNEQUAL)
+fn call_v(dtype: &'static DType, site: &'static Location<'static>) -> Call<'static> {
+    Call::new(Kind::Alltoallv, site).data(dtype, Call::UNEQUAL)
 }
 
 /// The length of one of as many blocks as there are ranks.

@@ -44,12 +44,18 @@ pub(crate) fn offsets(call: &Call<'_>, counts: &[usize]) -> Result<Vec<usize>> {
 /// too many are an error.
 pub(crate) fn room_for<T>(call: &Call<'_>, count: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
+    make_room(call, &mut values, count)?;
+    Ok(values)
+}
+
+/// The same in a vector that there is, of which nothing is left.
+pub(crate) fn make_room<T>(call: &Call<'_>, values: &mut Vec<T>, count: usize) -> Result<()> {
+    values.clear();
     values.try_reserve_exact(count).map_err(|error| {
         Error::unavailable(
             format!("memory for {count} elements"),
             format!("{call}: {error}"),
             "receive less at once".into(),
         )
-    })?;
-    Ok(values)
+    })
 }

@@ -9,7 +9,7 @@ use std::panic::Location;
 use spmd_core::internal::{Args, Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
-use crate::blocks::{displacements, offsets, room_for};
+use crate::blocks::{displacements, make_room, offsets};
 use crate::check;
 use crate::data::{Input, Output};
 use crate::gathered::Gathered;
@@ -102,6 +102,32 @@ pub trait Gather: Sealed {
         root: usize,
     ) -> Result<Option<Gathered<S::Elem>>>;
 
+    /// [`Gather::gatherv_vec`] in the memory of what an earlier one gave, on the root. `recv` has no
+    /// blocks elsewhere.
+    ///
+    /// Errors: as [`Gather::gatherv_vec`]. `recv` has no blocks then.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// spmd(3, |ctx| {
+    ///     let mut all = Gathered::default();
+    ///     for n in [5, 3] {
+    ///         ctx.gatherv_into(&vec![ctx.rank(); n], &mut all, 0)?;
+    ///         assert_eq!(all.len(), if ctx.rank() == 0 { 3 } else { 0 });
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn gatherv_into<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        recv: &mut Gathered<S::Elem>,
+        root: usize,
+    ) -> Result<()>;
+
     /// [`Gather::gather`] of one element; `Some` on the root.
     ///
     /// Errors: as [`Gather::gather`].
@@ -140,7 +166,26 @@ impl Gather for Comm {
         root: usize,
     ) -> Result<Option<Gathered<S::Elem>>> {
         let call = Call::new(Kind::GathervVec, Location::caller());
-        gather_unknown(self, &call.data(&S::Elem::DTYPE, Call::UNEQUAL).root(root), send, root)
+        gather_unknown(
+            self,
+            &call.data(&S::Elem::DTYPE, Call::UNEQUAL).root(root),
+            send,
+            root,
+            Vec::new(),
+        )
+    }
+
+    fn gatherv_into<S: Buffer + ?Sized>(
+        &self,
+        send: &S,
+        recv: &mut Gathered<S::Elem>,
+        root: usize,
+    ) -> Result<()> {
+        let call = Call::new(Kind::GathervVec, Location::caller()).form(Form::Into);
+        let call = call.data(&S::Elem::DTYPE, Call::UNEQUAL).root(root);
+        let all = gather_unknown(self, &call, send, root, recv.take_memory())?;
+        *recv = all.unwrap_or_default();
+        Ok(())
     }
 
     fn gather_value<T: Element>(&self, value: T, root: usize) -> Result<Option<Vec<T>>> {
@@ -238,12 +283,13 @@ fn gather_each<T: Element>(
     Ok(Some(all))
 }
 
-/// Gathers the counts, then the elements.
+/// Gathers the counts, then the elements, which are all that is in `values` afterwards.
 pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     comm: &Comm,
     call: &Call<'_>,
     send: &S,
     root: usize,
+    mut values: Vec<S::Elem>,
 ) -> Result<Option<Gathered<S::Elem>>> {
     let mut stage = None;
     let input = Input::on_host(send.view(), &mut stage, call)?;
@@ -256,7 +302,7 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     };
     let displacements = offsets(call, &counts)?;
     let all = displacements[comm.size()];
-    let mut values = room_for::<S::Elem>(call, all)?;
+    make_room(call, &mut values, all)?;
     let args = args.recv(Memory::host(values.as_mut_ptr().cast(), Blocks::Varying(&displacements)));
     // SAFETY: the vector has room for the blocks, and after a gather without an error holds them.
     unsafe {

@@ -27,6 +27,11 @@ impl<T> Gathered<T> {
         Gathered { elements, displacements }
     }
 
+    /// The memory of the elements, which are gone, as are the blocks.
+    pub(crate) fn take_memory(&mut self) -> Vec<T> {
+        std::mem::take(self).elements
+    }
+
     /// How many blocks there are: one for each rank.
     ///
     /// ```
@@ -40,8 +45,14 @@ impl<T> Gathered<T> {
         self.displacements.len() - 1
     }
 
-    /// Whether there are no blocks, which never is: there is one for each rank.
-    #[doc(hidden)]
+    /// Whether there are no blocks, as in a new one; a call gives one for each rank.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// assert!(Gathered::<f64>::default().is_empty());
+    /// ```
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -111,6 +122,13 @@ impl<T> Gathered<T> {
 
     fn block(&self, rank: usize) -> &[T] {
         &self.elements[self.displacements[rank]..self.displacements[rank + 1]]
+    }
+}
+
+/// One without blocks, for calls that use its memory again (`.._into`).
+impl<T> Default for Gathered<T> {
+    fn default() -> Gathered<T> {
+        Gathered::new(Vec::new(), vec![0])
     }
 }
 

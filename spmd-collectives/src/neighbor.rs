@@ -1,20 +1,23 @@
 //! Exchanges of each rank with its neighbours in a grid (MPI 5.0 section 8.6).
 
+mod halo;
 pub(crate) mod init;
 pub(crate) mod requests;
 
 use std::panic::Location;
 
 use spmd_core::internal::{
-    Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, SingleRank, dispatch,
+    Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, SingleRank, candidates,
+    dispatch,
 };
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
-use crate::blocks::displacements;
+use crate::blocks::{displacements, offsets, room_for};
 use crate::cartesian::Cartesian;
 use crate::check;
 use crate::data::{Input, Output};
 use crate::exchange::{CountsCheck, Exchange};
+use crate::gathered::Gathered;
 use crate::sealed::Sealed;
 use crate::select::{Algorithm::*, choose};
 
@@ -156,7 +159,7 @@ impl Neighbor for Cartesian {
 }
 
 /// The ranks of a grid, and for each side the neighbour there, as [`Cartesian::neighbors`] has them.
-type Grid<'a> = (&'a Comm, &'a [Option<usize>]);
+pub(crate) type Grid<'a> = (&'a Comm, &'a [Option<usize>]);
 
 fn neighbor_allgather<S, R>(
     (comm, neighbors): Grid<'_>,
@@ -213,7 +216,7 @@ where
 }
 
 fn neighbor_alltoallv<S, R>(
-    (comm, neighbors): Grid<'_>,
+    grid: Grid<'_>,
     send: &S,
     recv: &mut R,
     send_counts: &[usize],
@@ -224,23 +227,64 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
+    let call = Call::new(Kind::NeighborAlltoallv, site).data(&S::Elem::DTYPE, Call::UNEQUAL);
+    exchange_blocks(grid, &call, send, recv, (send_counts, recv_counts))
+}
+
+/// [`Neighbor::neighbor_alltoallv`] as a part of any call.
+fn exchange_blocks<S, R>(
+    (comm, neighbors): Grid<'_>,
+    call: &Call<'_>,
+    send: &S,
+    recv: &mut R,
+    (send_counts, recv_counts): (&[usize], &[usize]),
+) -> Result<()>
+where
+    S: Buffer + ?Sized,
+    R: BufferMut<Elem = S::Elem> + ?Sized,
+{
     let input = Input::new(send.view())?;
     let mut output = Output::new(recv.view_mut())?;
     let dtype = input.dtype();
-    let call = Call::new(Kind::NeighborAlltoallv, site);
-    let call = call.data(dtype, Call::UNEQUAL);
     let n = neighbors.len();
-    let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
-    let into = displacements(&call, recv_counts, n, "receive buffer", output.len())?;
-    let incoming = learn((comm, neighbors), &call, &from, &into)?;
+    let from = displacements(call, send_counts, n, "send buffer", input.len())?;
+    let into = displacements(call, recv_counts, n, "receive buffer", output.len())?;
+    let incoming = learn((comm, neighbors), call, &from, &into)?;
     let args = Args::new(&NEIGHBOR_ALLTOALLV, dtype).incoming(&incoming);
     let args = args.send(input.memory(Blocks::Varying(&from)));
     let args = args.recv(output.memory(Blocks::Varying(&into)));
     // SAFETY: `recv` has room for the counts of this rank, which are those of its neighbours,
     // or the exchange gives an error before it moves a byte; the buffers are held here.
-    unsafe { dispatch(comm, &call, &args)? };
+    unsafe { dispatch(comm, call, &args)? };
     output.commit();
     Ok(())
+}
+
+/// Sends each neighbour its bytes, of which it does not know how many there are.
+pub(crate) fn neighbor_unknown(
+    (comm, neighbors): Grid<'_>,
+    call: &Call<'_>,
+    send: &[u8],
+    send_counts: &[usize],
+) -> Result<Gathered<u8>> {
+    let sides = neighbors.len();
+    let from = displacements(call, send_counts, sides, "send buffer", send.len())?;
+    let mut incoming = learn((comm, neighbors), call, &from, &vec![0; sides])?;
+    let mut recv_counts = vec![0; sides];
+    incoming.iter().for_each(|block| recv_counts[block.side] = block.count);
+    let into = offsets(call, &recv_counts)?;
+    incoming.iter_mut().for_each(|block| block.into = into[block.side]);
+    let mut recv = room_for(call, into[sides])?;
+    let args = Args::new(&NEIGHBOR_ALLTOALLV, &u8::DTYPE).incoming(&incoming);
+    let args = args.send(Memory::host(send.as_ptr().cast_mut(), Blocks::Varying(&from)));
+    let args = args.recv(Memory::host(recv.as_mut_ptr(), Blocks::Varying(&into)));
+    // SAFETY: the vector has room for all counts, and all of it is written, or there is an error;
+    // the buffers are held here.
+    unsafe {
+        dispatch(comm, call, &args)?;
+        recv.set_len(into[sides]);
+    }
+    Ok(Gathered::new(recv, into))
 }
 
 /// The neighbours that there are, with their sides. What comes from one side was sent to the
@@ -296,9 +340,10 @@ unsafe fn arena(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
     let default = if fits { Flat } else { Chunked };
     // No rank knows whether blocks of any lengths fit everywhere. What is chosen for this call is
     // how the lengths travel, which is an exchange of equal blocks.
+    let named = if candidates(call.kind).is_empty() { kind } else { call.kind };
     let choice = match varying {
         true => Chunked,
-        false => choose(comm, call.kind, bytes, default, |it| fits || it == Chunked),
+        false => choose(comm, named, bytes, default, |it| fits || it == Chunked),
     };
     let incoming = args.incoming.iter().copied();
     comm.internals().collective(call, |round| {

@@ -1,21 +1,23 @@
 //! Values of any `serde` type, always through serialisation (`postcard`).
 
+mod codec;
+mod fold;
+
 use std::panic::Location;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spmd_core::internal::{Blocks, Call, Form, Kind, Memory, dispatch};
+use spmd_core::internal::{Blocks, Call, Form, Kind, Memory, dispatch, in_operation};
 use spmd_core::{Comm, DType, Element, Error, Result, Source, Status, TagOrAny};
 
 use crate::allgather::allgather_unknown;
 use crate::alltoall::alltoall_unknown;
 use crate::blocks::room_for;
 use crate::broadcast;
-use crate::check;
 use crate::gather::gather_unknown;
-use crate::gathered::Gathered;
 use crate::scatter::scatter_unknown;
 use crate::sealed::Sealed;
+use codec::{decode, decode_all, encode, encode_all};
 
 /// The calls for values that are no elements: strings, vectors, enums, maps, whatever `serde`
 /// can write and read. All ranks use the same type.
@@ -132,6 +134,84 @@ pub trait Objects: Sealed {
     where
         T: Serialize + DeserializeOwned;
 
+    /// Folds a value of each rank by `op`, which gets what lower ranks have given on its left; the
+    /// root gets the result, the others `None`. All ranks call it, with the same root and an `op` that
+    /// does the same: associative, but not necessarily commutative. It must not communicate.
+    ///
+    /// The fold is in the canonical order of [`op`](spmd_core::op): the same bits wherever the ranks
+    /// are. Values go up a binomial tree, ⌈log₂ size⌉ steps; a rank holds two at a time.
+    ///
+    /// Errors: `root` out of range; serialisation; a rank has failed, left, or makes another call.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    /// use std::collections::BTreeMap;
+    ///
+    /// let texts = ["to be or", "not to be"];
+    /// let counts = spmd(2, |ctx| {
+    ///     let mut words = BTreeMap::new();
+    ///     for word in texts[ctx.rank()].split(' ') {
+    ///         *words.entry(word.to_string()).or_insert(0) += 1;
+    ///     }
+    ///     ctx.reduce_object(words, 0, |mut left, right| {
+    ///         right.into_iter().for_each(|(word, n)| *left.entry(word).or_insert(0) += n);
+    ///         left
+    ///     })
+    /// })?;
+    /// assert_eq!(counts[0].as_ref().expect("the root")["be"], 2);
+    /// assert_eq!(counts[1], None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn reduce_object<T>(&self, value: T, root: usize, op: impl Fn(T, T) -> T) -> Result<Option<T>>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// [`Objects::reduce_object`] whose result every rank gets: down the tree after it was folded.
+    ///
+    /// Errors: as [`Objects::reduce_object`].
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// let longest = spmd(3, |ctx| {
+    ///     let name = "abc"[..=ctx.rank()].to_string();
+    ///     ctx.allreduce_object(name, |a, b| if b.len() > a.len() { b } else { a })
+    /// })?;
+    /// assert_eq!(longest, ["abc"; 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn allreduce_object<T>(&self, value: T, op: impl Fn(T, T) -> T) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Has rank 0 do something, and gives everybody what it gives: once for all ranks, wherever they
+    /// are. All ranks call it. `f` must not communicate.
+    ///
+    /// Errors: what `f` gives, on rank 0 as it is, elsewhere in its words; as
+    /// [`Objects::broadcast_object`].
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// let runs = AtomicU32::new(0);
+    /// let settings = spmd(4, |ctx| {
+    ///     ctx.once(|| {
+    ///         runs.fetch_add(1, Ordering::Relaxed);
+    ///         Ok(String::from("what the file says"))
+    ///     })
+    /// })?;
+    /// assert_eq!(settings, ["what the file says"; 4]);
+    /// assert_eq!(runs.into_inner(), 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn once<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned;
+
     /// Sends a value to `dest`, as [`Comm::send`] sends elements, for [`Objects::recv_object`].
     ///
     /// Errors: as [`Comm::send`]; serialisation.
@@ -186,25 +266,11 @@ impl Objects for Comm {
     {
         let object = DType::object::<T>();
         let call = object_call(&object, Kind::BroadcastObject, Location::caller()).root(root);
-        let mut bytes = Vec::new();
-        if self.rank() == root {
-            bytes = encode(&call, value.ok_or_else(|| no_value(&call))?)?;
-        }
-        let mut len = bytes.len();
-        let args = broadcast::args(&usize::DTYPE, root, host((&raw mut len).cast(), 1));
-        // SAFETY: the number is one element, and is held here.
-        unsafe { dispatch(self, &call, &args)? };
-        if self.rank() != root {
-            bytes = room_for(&call, len)?;
-        }
-        // SAFETY: the vector has room for the bytes, on the root holds them, and after a
-        // broadcast without an error does everywhere.
-        unsafe {
-            let args = broadcast::args(&u8::DTYPE, root, host(bytes.as_mut_ptr(), len));
-            dispatch(self, &call, &args)?;
-            bytes.set_len(len);
-        }
-        decode(&call, &bytes)
+        let bytes = match self.rank() == root {
+            true => encode(&call, value.ok_or_else(|| no_value(&call))?)?,
+            false => Vec::new(),
+        };
+        decode(&call, &broadcast_bytes(self, &call, bytes, root)?)
     }
 
     fn gather_object<T>(&self, value: &T, root: usize) -> Result<Option<Vec<T>>>
@@ -214,7 +280,7 @@ impl Objects for Comm {
         let object = DType::object::<T>();
         let call = object_call(&object, Kind::GatherObject, Location::caller()).root(root);
         let bytes = encode(&call, value)?;
-        let all = gather_unknown(self, &call, &bytes, root)?;
+        let all = gather_unknown(self, &call, &bytes, root, Vec::new())?;
         all.map(|all| decode_all(&call, &all)).transpose()
     }
 
@@ -225,7 +291,7 @@ impl Objects for Comm {
         let object = DType::object::<T>();
         let call = object_call(&object, Kind::AllgatherObject, Location::caller());
         let bytes = encode(&call, value)?;
-        decode_all(&call, &allgather_unknown(self, &call, &bytes)?)
+        decode_all(&call, &allgather_unknown(self, &call, &bytes, Vec::new())?)
     }
 
     fn scatter_object<T>(&self, values: Option<&[T]>, root: usize) -> Result<T>
@@ -249,7 +315,49 @@ impl Objects for Comm {
         let object = DType::object::<T>();
         let call = object_call(&object, Kind::AlltoallObject, Location::caller());
         let (bytes, counts) = encode_all(self, &call, values)?;
-        decode_all(&call, &alltoall_unknown(self, &call, &bytes, &counts)?)
+        decode_all(&call, &alltoall_unknown(self, &call, &bytes, &counts, Vec::new())?)
+    }
+
+    fn reduce_object<T>(&self, value: T, root: usize, op: impl Fn(T, T) -> T) -> Result<Option<T>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::ReduceObject, Location::caller()).root(root);
+        self.internals().check_root(&call)?;
+        fold::to(self, &call, value, root, op)
+    }
+
+    fn allreduce_object<T>(&self, value: T, op: impl Fn(T, T) -> T) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::AllreduceObject, Location::caller());
+        let result = fold::to(self, &call, value, 0, op)?;
+        let bytes = result.as_ref().map_or(Ok(Vec::new()), |result| encode(&call, result))?;
+        let bytes = broadcast_bytes(self, &call, bytes, 0)?;
+        result.map_or_else(|| decode(&call, &bytes), Ok)
+    }
+
+    fn once<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let object = DType::object::<T>();
+        let call = object_call(&object, Kind::Once, Location::caller());
+        let done = (self.rank() == 0).then(|| {
+            let _held = self.internals().hold(&call)?;
+            in_operation(f)
+        });
+        let said = done.as_ref().map(|done| done.as_ref().map_err(ToString::to_string));
+        let bytes = said.map_or(Ok(Vec::new()), |said| encode(&call, &said))?;
+        let bytes = broadcast_bytes(self, &call, bytes, 0)?;
+        match done {
+            Some(done) => done,
+            None => decode::<Result<T, String>>(&call, &bytes)?
+                .map_err(|why| Error::from(format!("{call}: rank 0 of the communicator: {why}"))),
+        }
     }
 
     fn send_object<T: Serialize + ?Sized>(&self, value: &T, dest: usize, tag: u32) -> Result<()> {
@@ -272,6 +380,30 @@ impl Objects for Comm {
     }
 }
 
+/// Gives everybody the root's bytes.
+fn broadcast_bytes(
+    comm: &Comm,
+    call: &Call<'_>,
+    mut bytes: Vec<u8>,
+    root: usize,
+) -> Result<Vec<u8>> {
+    let mut len = bytes.len();
+    let args = broadcast::args(&usize::DTYPE, root, host((&raw mut len).cast(), 1));
+    // SAFETY: the number is one element, and is held here.
+    unsafe { dispatch(comm, call, &args)? };
+    if comm.rank() != root {
+        bytes = room_for(call, len)?;
+    }
+    // SAFETY: the vector has room for the bytes, on the root holds them, and after a
+    // broadcast without an error does everywhere.
+    unsafe {
+        let args = broadcast::args(&u8::DTYPE, root, host(bytes.as_mut_ptr(), len));
+        dispatch(comm, call, &args)?;
+        bytes.set_len(len);
+    }
+    Ok(bytes)
+}
+
 fn host(ptr: *mut u8, count: usize) -> Memory<'static> {
     Memory::host(ptr, Blocks::One(count))
 }
@@ -292,43 +424,4 @@ fn message_call<'a>(
 
 fn no_value(call: &Call<'_>) -> Error {
     Error::argument(format!("{call}: the root must give a value, not None"))
-}
-
-fn encode<T: Serialize + ?Sized>(call: &Call<'_>, value: &T) -> Result<Vec<u8>> {
-    postcard::to_stdvec(value)
-        .map_err(|error| failed(call, "the value cannot be turned into bytes", &error))
-}
-
-fn decode<T: DeserializeOwned>(call: &Call<'_>, bytes: &[u8]) -> Result<T> {
-    let what = "what came is not of the type asked for, use one type on all ranks";
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Ok(value),
-        Ok(_) => Err(failed(call, what, &"bytes are left over")),
-        Err(error) => Err(failed(call, what, &error)),
-    }
-}
-
-/// The bytes of a value for each rank, and how many each has.
-fn encode_all<T: Serialize>(
-    comm: &Comm,
-    call: &Call<'_>,
-    values: &[T],
-) -> Result<(Vec<u8>, Vec<usize>)> {
-    check::length(call, "list of values", values.len(), comm.size())?;
-    let (mut bytes, mut counts) = (Vec::new(), Vec::new());
-    for value in values {
-        let encoded = encode(call, value)?;
-        counts.push(encoded.len());
-        bytes.extend(encoded);
-    }
-    Ok((bytes, counts))
-}
-
-/// The values of all ranks.
-fn decode_all<T: DeserializeOwned>(call: &Call<'_>, values: &Gathered<u8>) -> Result<Vec<T>> {
-    values.iter().map(|bytes| decode(call, bytes)).collect()
-}
-
-fn failed(call: &Call<'_>, what: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::serialize(call, format!("{what}: {error}"))
 }

@@ -4,9 +4,10 @@ mod algorithms;
 pub(crate) mod init;
 pub(crate) mod requests;
 
+use std::mem::MaybeUninit;
 use std::panic::Location;
 
-use spmd_core::internal::{Args, Blocks, Call, Incoming, Kind, Memory, dispatch};
+use spmd_core::internal::{Args, Blocks, Call, Form, Incoming, Kind, Memory, dispatch};
 use spmd_core::{Buffer, BufferMut, Comm, Element, Error, Result};
 
 use crate::blocks::{displacements, room_for};
@@ -54,6 +55,24 @@ pub trait Scatter: Sealed {
     where
         S: Buffer + ?Sized,
         R: BufferMut<Elem = S::Elem> + ?Sized;
+
+    /// [`Scatter::scatter`] of one value for each rank: gives rank i the i-th of the root's `values`.
+    /// These are used on the root alone; elsewhere there may be none.
+    ///
+    /// Errors: as [`Scatter::scatter`].
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// let seeds = spmd(3, |ctx| {
+    ///     let all = if ctx.rank() == 0 { vec![5, 6, 7] } else { vec![] };
+    ///     ctx.scatter_value(&all, 0)
+    /// })?;
+    /// assert_eq!(seeds, [5, 6, 7]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    fn scatter_value<T: Element>(&self, values: &[T], root: usize) -> Result<T>;
 
     /// [`Scatter::scatter`] of different numbers of elements: rank i gets `counts[i]`, and the
     /// blocks lie in the root's `send` in rank order, without gaps. `send` and `counts` are used
@@ -107,6 +126,26 @@ impl Scatter for Comm {
         R: BufferMut<Elem = S::Elem> + ?Sized,
     {
         scatter(self, send, recv, root, Location::caller())
+    }
+
+    fn scatter_value<T: Element>(&self, values: &[T], root: usize) -> Result<T> {
+        let call = Call::new(Kind::Scatter, Location::caller()).data(&T::DTYPE, 1);
+        let call = call.root(root).form(Form::Value);
+        let mut mine = MaybeUninit::<T>::uninit();
+        let args = Args::new(&SCATTER, &T::DTYPE).root(root);
+        let args = args.recv(Memory::host(mine.as_mut_ptr().cast(), Blocks::One(1)));
+        let args = if self.rank() == root {
+            check::length(&call, "list of values", values.len(), self.size())?;
+            args.send(Memory::host(values.as_ptr().cast(), Blocks::Equal(1)))
+        } else {
+            args
+        };
+        // SAFETY: the root has a value for each rank, which is held here; there is room for one, and
+        // a scatter without an error has written it.
+        unsafe {
+            dispatch(self, &call, &args)?;
+            Ok(mine.assume_init())
+        }
     }
 
     fn scatterv<S, R>(&self, send: &S, counts: &[usize], recv: &mut R, root: usize) -> Result<()>

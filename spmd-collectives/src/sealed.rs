@@ -5,3 +5,6 @@ use spmd_core::Comm;
 pub trait Sealed {}
 
 impl Sealed for Comm {}
+
+/// What splits a communicator: no other type tells a number that ranks can agree on.
+pub trait Color {}

@@ -1,5 +1,7 @@
 //! New communicators from old ones (MPI 5.0 section 7.4).
 
+mod color;
+
 use std::ops::Range;
 use std::panic::Location;
 
@@ -14,6 +16,7 @@ use crate::large::take;
 use crate::reducing::Reduction;
 use crate::reducing::tree::tell_down_tree;
 use crate::sealed::Sealed;
+pub use color::Color;
 
 /// Making communicators (MPI 5.0 section 7.4).
 ///
@@ -21,7 +24,7 @@ use crate::sealed::Sealed;
 /// use spmd::prelude::*;
 ///
 /// let sizes = spmd(3, |ctx| {
-///     let half = ctx.split(Some(ctx.rank() as u32 % 2), 0)?.expect("every rank gives a color");
+///     let half = ctx.split(ctx.rank() % 2, 0)?.expect("every rank gives a color");
 ///     Ok(half.size())
 /// })?;
 /// assert_eq!(sizes, [2, 1, 2]);
@@ -29,28 +32,29 @@ use crate::sealed::Sealed;
 /// ```
 pub trait Split: Sealed {
     /// Makes one communicator of all ranks that give the same `color`. Its ranks are ordered by
-    /// `key`, and by their rank here where keys are equal. A rank that gives no color gets none.
-    /// All ranks call it.
+    /// `key`, an `i32` or whatever becomes one, and by their rank here where keys are equal. A rank that
+    /// gives no color, `None::<u32>`, gets none. All ranks call it.
     ///
     /// The new communicator matches its calls and messages apart from this one's, and frees
     /// itself when dropped.
     ///
     /// Cost: two meetings, and n reads a process.
     ///
-    /// Errors: too many communicators are in use; a rank has failed, left, or makes another call.
+    /// Errors: too many communicators are in use; the color is negative or above `u32::MAX`, or the key
+    /// no `i32`; a rank has failed, left, or makes another call.
     ///
     /// ```
     /// use spmd::prelude::*;
     ///
     /// let sums = spmd(4, |ctx| {
-    ///     let row = ctx.split(Some(ctx.rank() as u32 / 2), 0)?.expect("every rank gives a color");
+    ///     let row = ctx.split(ctx.rank() / 2, 0)?.expect("every rank gives a color");
     ///     row.allreduce_value(ctx.rank(), Sum)
     /// })?;
     /// assert_eq!(sums, [1, 1, 5, 5]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>>;
+    fn split(&self, color: impl Color, key: impl TryInto<i32>) -> Result<Option<Comm>>;
 
     /// Makes one communicator of the ranks on each host, in the order that they have here. All
     /// ranks call it.
@@ -95,8 +99,12 @@ pub trait Split: Sealed {
 }
 
 impl Split for Comm {
-    fn split(&self, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
-        split(self, &Call::new(Kind::Split, Location::caller()), color, key, 0)
+    fn split(&self, color: impl Color, key: impl TryInto<i32>) -> Result<Option<Comm>> {
+        let call = Call::new(Kind::Split, Location::caller());
+        let wrong = |why: String| Error::argument(format!("{call}: {why}"));
+        let color = color.color().map_err(wrong)?;
+        let key = key.try_into().map_err(|_| wrong("the key is no `i32`".into()))?;
+        split(self, &call, color, key, 0)
     }
 
     fn split_host(&self) -> Result<Comm> {

@@ -73,10 +73,14 @@ pub enum Kind {
     Aggregate,
     Free,
     Fetch,
+    ReduceObject,
+    AllreduceObject,
+    Once,
+    ExchangeHalo,
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 56] = [
+    const ALL: [(Kind, &'static str); 60] = [
         (Kind::Barrier, "barrier"),
         (Kind::Broadcast, "broadcast"),
         (Kind::Reduce, "reduce"),
@@ -133,6 +137,10 @@ impl Kind {
         (Kind::Aggregate, "aggregate"),
         (Kind::Free, "free"),
         (Kind::Fetch, "fetch"),
+        (Kind::ReduceObject, "reduce_object"),
+        (Kind::AllreduceObject, "allreduce_object"),
+        (Kind::Once, "once"),
+        (Kind::ExchangeHalo, "exchange_halo"),
     ];
 
     /// The name of the method.
@@ -211,10 +219,14 @@ pub enum Form {
     Shared,
     /// `.._all`.
     All,
+    /// `.._into`.
+    Into,
+    /// An alltoall of vectors.
+    Exchange,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 17] = [
+    const ALL: [(Form, &'static str); 19] = [
         (Form::Plain, ""),
         (Form::Value, "_value"),
         (Form::InPlace, "_in_place"),
@@ -232,6 +244,8 @@ impl Form {
         (Form::Improbe, "improbe"),
         (Form::Shared, "_shared"),
         (Form::All, "_all"),
+        (Form::Into, "_into"),
+        (Form::Exchange, "exchange"),
     ];
 
     /// The form with this number; the plain one if no correct rank wrote it.
@@ -243,6 +257,7 @@ impl Form {
 /// The name of the method that makes such calls.
 fn name(kind: Kind, form: Form) -> String {
     match Form::ALL[form as usize].1 {
+        end @ "_into" => format!("{}{end}", kind.name().trim_end_matches("_vec")),
         end if end.is_empty() || end.starts_with('_') => format!("{}{end}", kind.name()),
         name => name.into(),
     }

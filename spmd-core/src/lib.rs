@@ -61,7 +61,8 @@ pub use block::{Spmd, spmd};
 pub use boot::run;
 pub use buffer::{Buffer, BufferMut, strided, strided_mut, subarray, subarray_mut};
 pub use comm::{
-    Comm, Message, Persistent, Request, RequestScope, Requests, wait_all, wait_any, wait_some,
+    Comm, EAGER_LIMIT, Message, Persistent, Request, RequestScope, Requests, wait_all, wait_any,
+    wait_some,
 };
 pub use ctx::{Ctx, with_current};
 pub use element::{DType, Element, Located};
@@ -75,7 +76,7 @@ pub use op::{
 #[doc(hidden)]
 pub use print::print_lines;
 pub use progress::Progress;
-pub use rank::{ANY, Any, Source, Status, TagOrAny};
+pub use rank::{ANY, Any, DestOrNone, Source, SourceOrNone, Status, TagOrAny};
 pub use rank_local::RankLocal;
 pub use shared_alloc::SharedAlloc;
 pub use shared_buf::SharedBuf;

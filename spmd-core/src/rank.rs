@@ -90,6 +90,64 @@ impl TagOrAny for Any {
     }
 }
 
+/// To whom a [`Comm::sendrecv`](crate::Comm::sendrecv) sends: a rank, or `None`, where there is no
+/// neighbour: nothing is sent (`MPI_PROC_NULL`, MPI 5.0 section 3.10).
+///
+/// ```
+/// use spmd::DestOrNone;
+///
+/// assert_eq!((3.dest(), Some(3).dest(), None.dest()), (Some(3), Some(3), None));
+/// ```
+pub trait DestOrNone: sealed::OneOrNone {
+    /// The rank, or none for nobody.
+    fn dest(self) -> Option<usize>;
+}
+
+impl DestOrNone for usize {
+    fn dest(self) -> Option<usize> {
+        Some(self)
+    }
+}
+
+impl DestOrNone for Option<usize> {
+    fn dest(self) -> Option<usize> {
+        self
+    }
+}
+
+/// From whom a [`Comm::sendrecv`](crate::Comm::sendrecv) receives: a rank, [`ANY`], or `None`, where
+/// there is no neighbour: nothing is received (`MPI_PROC_NULL`, MPI 5.0 section 3.10).
+///
+/// ```
+/// use spmd::prelude::*;
+/// use spmd::SourceOrNone;
+///
+/// assert_eq!((3.source_or_none(), ANY.source_or_none()), (Some(Some(3)), Some(None)));
+/// assert_eq!(None.source_or_none(), None);
+/// ```
+pub trait SourceOrNone: sealed::OneOrNone {
+    /// None for nobody; else the rank, or none for any.
+    fn source_or_none(self) -> Option<Option<usize>>;
+}
+
+impl SourceOrNone for usize {
+    fn source_or_none(self) -> Option<Option<usize>> {
+        Some(Some(self))
+    }
+}
+
+impl SourceOrNone for Any {
+    fn source_or_none(self) -> Option<Option<usize>> {
+        Some(None)
+    }
+}
+
+impl SourceOrNone for Option<usize> {
+    fn source_or_none(self) -> Option<Option<usize>> {
+        self.map(Some)
+    }
+}
+
 /// Which numbers there are is fixed here: a source or tag of another kind means nothing to a
 /// transport.
 mod sealed {
@@ -98,6 +156,12 @@ mod sealed {
     impl OneOrAny for usize {}
     impl OneOrAny for u32 {}
     impl OneOrAny for super::Any {}
+
+    pub trait OneOrNone {}
+
+    impl OneOrNone for usize {}
+    impl OneOrNone for Option<usize> {}
+    impl OneOrNone for super::Any {}
 }
 
 /// What is known of a message: who sent it, with which tag, how long it is.
@@ -127,7 +191,8 @@ pub struct Status {
 pub(crate) const NO_MESSAGE: Status = Status { source: usize::MAX, tag: 0, len: 0 };
 
 impl Status {
-    /// The rank that sent it, in the communicator of the receive.
+    /// The rank that sent it, in the communicator of the receive; `usize::MAX` where nothing was
+    /// received, as there was no neighbour ([`SourceOrNone`]).
     ///
     /// ```
     /// use spmd::prelude::*;

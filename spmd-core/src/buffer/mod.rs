@@ -7,6 +7,7 @@
 //! [`strided()`] and [`subarray()`] make buffers of the columns and blocks of an array, so that a
 //! halo is exchanged without packing by hand.
 
+mod copies;
 mod pattern;
 mod place;
 mod stage;

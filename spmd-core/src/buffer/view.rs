@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use super::pattern::Pattern;
 use super::place::Place;
@@ -288,6 +289,18 @@ impl<'a> ViewMut<'a> {
         let pattern = Pattern { run: size_of_val(slice), dims: &[] };
         // SAFETY: the one run is the slice.
         unsafe { ViewMut::with_pattern::<T>(slice.as_mut_ptr(), pattern) }
+    }
+
+    /// The view of one element that is yet to be written.
+    ///
+    /// # Safety
+    ///
+    /// Nobody reads it by the view before that.
+    #[inline]
+    pub(crate) unsafe fn of_room<T: Element>(room: &'a mut MaybeUninit<T>) -> ViewMut<'a> {
+        let pattern = Pattern { run: size_of::<T>(), dims: &[] };
+        // SAFETY: the one run is the element, which is not looked at (this function's contract).
+        unsafe { ViewMut::with_pattern::<T>(room.as_mut_ptr(), pattern) }
     }
 
     /// The view of `len` elements on a device, one after another.

@@ -121,10 +121,13 @@ impl<'a> Message<'a> {
         let site = Location::caller();
         let call = message_call(Kind::Recv, &T::DTYPE, Call::UNEQUAL, source, tag, site);
         let call = call.form(Form::Vec);
+        let mut values = Vec::new();
         comm.carried(&call, || {
             let waiter = comm.waiter(&call)?;
-            comm.receive_vec_arrived(self.arrived(&call)?, &call, &T::DTYPE, &waiter)
-        })
+            let arrived = self.arrived(&call)?;
+            comm.receive_into_arrived(arrived, &call, &T::DTYPE, &mut values, &waiter)
+        })?;
+        Ok((values, status))
     }
 
     /// Receives it into `buf` while the rank does something else, as [`Comm::irecv`]

@@ -11,8 +11,17 @@ use crate::error::{Error, Result};
 use crate::rank::{Source, Status, TagOrAny};
 use crate::transport::message::{Envelope, SendMode};
 use crate::transport::pending::PendingSend;
+use crate::transport::shared::EAGER;
 use crate::transport::shared::record::Noted;
 use crate::transport::shared::waiter::Waiter;
+
+/// Bytes up to which a message on one host is gone when its send returns, whether or not its receiver
+/// has come: [`Comm::send`] tells when not. No program that is right needs to know it.
+///
+/// ```
+/// assert_eq!(spmd::EAGER_LIMIT, 8 << 10);
+/// ```
+pub const EAGER_LIMIT: usize = EAGER;
 
 /// Messages between two ranks (MPI 5.0 chapter 3). Messages from one rank to another with
 /// matching tags are received in the order in which they were sent.
@@ -244,62 +253,6 @@ impl Comm {
         let call = message_call(Kind::Recv, &T::DTYPE, Call::UNEQUAL, source, tag, site);
         let call = call.form(Form::Vec);
         self.carried(&call, || self.receive_vec(&call, &T::DTYPE, source, tag))
-    }
-
-    /// Sends `send` to `dest` and receives into `recv` from `source`, at once: a ring of ranks in
-    /// which each sends to the next does not block, whatever the sizes (MPI 5.0 section 3.10).
-    ///
-    /// Errors: as [`Comm::send`] and [`Comm::recv`].
-    ///
-    /// ```
-    /// use spmd::prelude::*;
-    ///
-    /// let from_left = spmd(3, |ctx| {
-    ///     let (left, right) = ((ctx.rank() + 2) % 3, (ctx.rank() + 1) % 3);
-    ///     let mut halo = [0usize];
-    ///     ctx.sendrecv(&[ctx.rank()], right, 0, &mut halo, left, 0)?;
-    ///     Ok(halo[0])
-    /// })?;
-    /// assert_eq!(from_left, [2, 0, 1]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[track_caller]
-    pub fn sendrecv<S: Buffer + ?Sized, R: BufferMut + ?Sized>(
-        &self,
-        send: &S,
-        dest: usize,
-        send_tag: u32,
-        recv: &mut R,
-        source: impl Source,
-        recv_tag: impl TagOrAny,
-    ) -> Result<Status> {
-        let (view, mut stage) = (send.view(), None);
-        let site = Location::caller();
-        let call =
-            message_call(Kind::Send, view.dtype(), view.len(), Some(dest), Some(send_tag), site);
-        let call = call.form(Form::Sendrecv);
-        let (source, recv_tag) = (source.source(), recv_tag.tag());
-        let room = recv.view_mut();
-        let (dtype, len) = (room.dtype(), room.len());
-        let receive = message_call(Kind::Recv, dtype, len, source, recv_tag, site);
-        let receive = receive.form(Form::Sendrecv);
-        let view = on_host(view, &mut stage, &|| Error::out_of_reach(&call, &[]))?;
-        let exchange = |room: &mut ViewMut<'_>| {
-            self.carried(&call, || {
-                let waiter = self.waiter(&call)?;
-                self.check_rank(&call, "destination", dest)?;
-                let pending =
-                    self.post(&view, view.dtype(), dest, send_tag, SendMode::Detached, &waiter)?;
-                let received = self.receive(&receive, room, source, recv_tag);
-                // Whatever became of the receive, the message is on its way, and its receiver counts
-                // on it.
-                let sent = self.complete(pending, &waiter);
-                let status = received?;
-                sent?;
-                Ok(status)
-            })
-        };
-        into_place(&receive, room, exchange)
     }
 }
 

@@ -94,6 +94,20 @@ impl Comm {
         source: Option<usize>,
         tag: Option<u32>,
     ) -> Result<(Vec<T>, Status)> {
+        let mut values = Vec::new();
+        let status = self.receive_into(call, dtype, &mut values, source, tag)?;
+        Ok((values, status))
+    }
+
+    /// The same in a vector that there is, as all that is in it.
+    pub(super) fn receive_into<T: Element>(
+        &self,
+        call: &Call<'_>,
+        dtype: &DType,
+        values: &mut Vec<T>,
+        source: Option<usize>,
+        tag: Option<u32>,
+    ) -> Result<Status> {
         assert!(dtype.size == T::DTYPE.size && dtype.valid.is_some() == T::DTYPE.valid.is_some());
         let waiter = self.waiter(call)?;
         let pattern = self.pattern(call, source, tag)?;
@@ -101,22 +115,25 @@ impl Comm {
             Some(arrived) => arrived,
             None => self.await_message(&pattern, &waiter)?,
         };
-        self.receive_vec_arrived(arrived, call, dtype, &waiter)
+        self.receive_into_arrived(arrived, call, dtype, values, &waiter)
     }
 
-    /// [`Comm::receive_vec`] of a message that has come.
-    pub(super) fn receive_vec_arrived<T: Element>(
+    /// [`Comm::receive_into`] of a message that has come.
+    pub(super) fn receive_into_arrived<T: Element>(
         &self,
         arrived: Arrived<'_>,
         call: &Call<'_>,
         dtype: &DType,
+        values: &mut Vec<T>,
         waiter: &Waiter<'_>,
-    ) -> Result<(Vec<T>, Status)> {
+    ) -> Result<Status> {
         let status = self.status(&arrived.envelope);
-        let mut values = Vec::<T>::new();
         let checked = self.check_message(&arrived, dtype, None, call, waiter);
         // The length is the sender's word.
-        let room = checked.and_then(|()| reserve(&mut values, status.len, call));
+        let room = checked.and_then(|()| {
+            values.clear();
+            reserve(values, status.len, call)
+        });
         if let Err(error) = room {
             arrived.refuse(&*self.route.transport, waiter);
             return Err(error);
@@ -136,7 +153,7 @@ impl Comm {
                 values.set_len(status.len);
             }
         }
-        Ok((values, status))
+        Ok(status)
     }
 
     /// What a call of messages waits with, unless its communicator has been stopped.
