@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-use super::case::Case;
+use super::case::{Case, Layout};
 use super::moves::in_a_row;
 use crate::element::Sample;
 
@@ -17,8 +17,8 @@ pub fn of(comm: &Comm) -> Result<Vec<Cartesian>> {
 }
 
 /// The exchanges, for elements of type `T`.
-pub fn forms<T: Sample>() -> [Form; 3] {
-    [allgather::<T>, alltoall::<T>, alltoallv::<T>]
+pub fn forms<T: Sample>() -> [Form; 4] {
+    [allgather::<T>, alltoall::<T>, alltoallv::<T>, exchange_halo::<T>]
 }
 
 /// What `from` sends over its side `side`: a function of the two ends alone.
@@ -91,4 +91,47 @@ fn alltoallv<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
         grid.neighbor_alltoallv(from, it, &out, &back)
     })?;
     case.check("neighbor_alltoallv", &recv, &expected)
+}
+
+/// Cells with a halo of one or two on each side, and two components each. Every cell is known by its
+/// place in the field of all ranks, whose lengths along an axis differ by one.
+fn exchange_halo<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
+    // It takes slices alone.
+    if case.layout != Layout::Dense {
+        return Ok(());
+    }
+    let (dims, width) = (grid.dims(), 1 + case.seed as usize % 2);
+    let least = 2 + case.count.min(40) / dims.len().pow(2);
+    let own = |place: usize| least + place % 2;
+    let start =
+        |axis: usize, place: usize| (0..place).map(|before| own(before)).sum::<usize>();
+    let coords = grid.coords();
+    let shape: Vec<usize> =
+        (0..dims.len()).map(|axis| own(coords[axis]) + 2 * width).collect();
+    let shape = [shape, vec![2]].concat();
+    let blank: Vec<T> = case.blank(shape.iter().product());
+    // The cell at a place of this rank's field; none in a halo that nobody fills.
+    let cell = |index: usize, with_halo: bool| {
+        let (mut rest, mut id) = (index / 2, index % 2);
+        for axis in (0..dims.len()).rev() {
+            let (place, len) = (rest % shape[axis], own(coords[axis]));
+            rest /= shape[axis];
+            let all = start(dims[axis]);
+            let at = (start(coords[axis]) + all + place).checked_sub(width)?;
+            let inside = (width..width + len).contains(&place);
+            let beyond = !grid.periodic()[axis] && !(all..2 * all).contains(&at);
+            if !inside && (!with_halo || beyond) {
+                return None;
+            }
+            id = 1000 * id + at % all;
+        }
+        Some(case.value::<T>(0, id))
+    };
+    let filled = |with_halo: bool| {
+        let values = blank.iter().enumerate();
+        values.map(|(index, blank)| cell(index, with_halo).unwrap_or(*blank)).collect::<Vec<T>>()
+    };
+    let mut field = filled(false);
+    grid.exchange_halo(&mut field, &shape, width)?;
+    case.check("exchange_halo", &field, &filled(true))
 }

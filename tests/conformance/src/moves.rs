@@ -17,18 +17,23 @@ pub fn forms<T: Sample>() -> Vec<Form<Run>> {
         form(gather_value::<T>).rooted().single(),
         form(gatherv::<T>).rooted(),
         form(gatherv_vec::<T>).rooted().gives(),
+        form(gatherv_into::<T>).rooted().gives(),
         form(allgather::<T>),
         form(allgather_in_place::<T>),
         form(allgather_value::<T>).single(),
         form(allgatherv::<T>),
         form(allgatherv_vec::<T>).gives(),
+        form(allgatherv_into::<T>).gives(),
         form(scatter::<T>).rooted(),
+        form(scatter_value::<T>).rooted().single(),
         form(scatterv::<T>).rooted(),
         form(scatterv_vec::<T>).rooted().gives(),
         form(alltoall::<T>),
         form(alltoall_in_place::<T>),
         form(alltoallv::<T>),
         form(alltoallv_vec::<T>).gives(),
+        form(alltoallv_into::<T>).gives(),
+        form(exchange::<T>).gives(),
         form(|case| case.comm.barrier()).single(),
     ]
 }
@@ -103,6 +108,21 @@ fn gatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     case.check("gatherv_vec", &got, &all(case, &counts))
 }
 
+/// What an earlier call gave: another number of other elements.
+fn earlier<T: Sample>(case: &Case<'_>) -> Result<Gathered<T>> {
+    case.comm.allgatherv_vec(&case.blank::<T>(case.seed as usize % 3))
+}
+
+fn gatherv_into<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let mine = case.values::<T>(case.me(), counts[case.me()]);
+    let mut got = earlier::<T>(case)?;
+    case.with_send(&mine, &mut |send| case.comm.gatherv_into(send, &mut got, case.root))?;
+    let counts = if case.is_root() { counts } else { Vec::new() };
+    case.check("the starts of gatherv_into", got.displacements(), &starts(&counts))?;
+    case.check("gatherv_into", got.elements(), &all(case, &counts))
+}
+
 fn allgather<T: Sample>(case: &Case<'_>) -> Result<()> {
     let mine = case.values::<T>(case.me(), case.count);
     let mut recv = case.blank::<T>(case.n() * case.count);
@@ -140,6 +160,15 @@ fn allgatherv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     case.check("allgatherv_vec", &got, &all(case, &counts))
 }
 
+fn allgatherv_into<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let counts = case.counts();
+    let mine = case.values::<T>(case.me(), counts[case.me()]);
+    let mut got = earlier::<T>(case)?;
+    case.with_send(&mine, &mut |send| case.comm.allgatherv_into(send, &mut got))?;
+    case.check("the starts of allgatherv_into", got.displacements(), &starts(&counts))?;
+    case.check("allgatherv_into", got.elements(), &all(case, &counts))
+}
+
 /// What the root gives to all: nothing elsewhere.
 fn given<T: Sample>(case: &Case<'_>, counts: &[usize]) -> Vec<T> {
     if case.is_root() { all(case, counts) } else { Vec::new() }
@@ -150,6 +179,12 @@ fn scatter<T: Sample>(case: &Case<'_>) -> Result<()> {
     let mut recv = case.blank::<T>(case.count);
     case.with_buffers(&send, &mut recv, &|from, it| case.comm.scatter(from, it, case.root))?;
     case.check("scatter", &recv, &case.values(case.me(), case.count))
+}
+
+fn scatter_value<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let send = given::<T>(case, &vec![1; case.n()]);
+    let got = case.comm.scatter_value(&send, case.root)?;
+    case.check("scatter_value", &[got], &[case.value(case.me(), 0)])
 }
 
 fn scatterv<T: Sample>(case: &Case<'_>) -> Result<()> {
@@ -236,4 +271,23 @@ fn alltoallv_vec<T: Sample>(case: &Case<'_>) -> Result<()> {
     let (got, found) = got.into_parts();
     case.check("the starts of alltoallv_vec", &found, &starts(&back))?;
     case.check("alltoallv_vec", &got, &expected)
+}
+
+fn alltoallv_into<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let ((send, out), (expected, back)) = uneven::<T>(case);
+    let mut got = earlier::<T>(case)?;
+    case.with_send(&send, &mut |from| case.comm.alltoallv_into(from, &out, &mut got))?;
+    case.check("the starts of alltoallv_into", got.displacements(), &starts(&back))?;
+    case.check("alltoallv_into", got.elements(), &expected)
+}
+
+fn exchange<T: Sample>(case: &Case<'_>) -> Result<()> {
+    let (me, n) = (case.me(), case.n());
+    let boxes: Vec<Vec<T>> =
+        (0..n).map(|to| block(case, me, to, exchanged(case, me, to))).collect();
+    let got = case.comm.exchange(&boxes)?;
+    for (from, got) in got.iter().enumerate() {
+        case.check("exchange", got, &block(case, from, me, exchanged(case, from, me)))?;
+    }
+    case.check("the vectors of exchange", &[got.len()], &[n])
 }

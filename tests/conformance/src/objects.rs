@@ -29,6 +29,10 @@ pub fn forms() -> Vec<Form<Run>> {
         form(allgather),
         form(scatter).rooted(),
         form(alltoall),
+        form(reduce).rooted(),
+        form(allreduce),
+        form(once).single(),
+        form(map_dynamic).single(),
         form(ring),
     ]
 }
@@ -70,6 +74,61 @@ fn alltoall(case: &Case<'_>) -> Result<()> {
     let given: Vec<_> = (0..n).map(|to| pair(me, to)).collect();
     let got = case.comm.alltoall_object(&given)?;
     check(case, "alltoall_object", got, (0..n).map(|from| pair(from, me)).collect())
+}
+
+/// Puts one in front of the other: associative, and not commutative.
+fn join(mut one: Vec<Value>, other: Vec<Value>) -> Vec<Value> {
+    one.extend(other);
+    one
+}
+
+fn reduce(case: &Case<'_>) -> Result<()> {
+    let got = case.comm.reduce_object(vec![value(case, case.me())], case.root, join)?;
+    check(case, "reduce_object", got, case.is_root().then(|| all(case)))?;
+    // The order of the folds is the canonical one, too: its brackets are.
+    let text = case.me().to_string();
+    let brackets = |one: String, other: String| format!("({one} {other})");
+    let got = case.comm.reduce_object(text, case.root, brackets)?;
+    check(case, "the order of reduce_object", got, case.is_root().then(|| canonical(0, case.n())))
+}
+
+/// The canonical order of these ranks, in brackets.
+fn canonical(first: usize, ranks: usize) -> String {
+    if ranks == 1 {
+        return first.to_string();
+    }
+    let left = spmd_core::op::canonical_split(ranks);
+    format!("({} {})", canonical(first, left), canonical(first + left, ranks - left))
+}
+
+fn allreduce(case: &Case<'_>) -> Result<()> {
+    let got = case.comm.allreduce_object(vec![value(case, case.me())], join)?;
+    check(case, "allreduce_object", got, all(case))
+}
+
+fn once(case: &Case<'_>) -> Result<()> {
+    let runs = std::cell::Cell::new(0);
+    let got = case.comm.once(|| {
+        runs.set(runs.get() + 1);
+        Ok(value(case, case.me()))
+    })?;
+    let runs = (runs.get() == 1) == (case.me() == 0);
+    check(case, "once", (got, runs), (value(case, 0), true))?;
+    let failed = case.comm.once(|| Err::<(), _>(Error::from("no such file")));
+    let told = failed.is_err_and(|error| error.to_string().contains("no such file"));
+    check(case, "once with an error", told, true)
+}
+
+fn map_dynamic(case: &Case<'_>) -> Result<()> {
+    let tasks: Vec<usize> = (0..case.n() + case.seed as usize % 7).collect();
+    let got = case.comm.map_dynamic(&tasks, |task| Ok(value(case, *task)))?;
+    check(case, "map_dynamic", got, tasks.iter().map(|task| value(case, *task)).collect())?;
+    let failed = case.comm.map_dynamic(&tasks, |task| match task {
+        0 => Err(Error::from("no such file")),
+        _ => Ok(()),
+    });
+    let told = failed.is_err_and(|error| error.to_string().contains("task 0: no such file"));
+    check(case, "map_dynamic with an error", told, true)
 }
 
 /// Even ranks send first, so that large objects don't wait for each other; a ring of an odd number
