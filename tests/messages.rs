@@ -82,6 +82,16 @@ fn rings_of_sendrecv() -> Result<()> {
 }
 
 #[test]
+fn rows_of_sendrecv() -> Result<()> {
+    everywhere("rows_of_sendrecv", &[1, 2, 3, 4, 8], messages::rows_of_sendrecv)
+}
+
+#[test]
+fn values_and_vectors() -> Result<()> {
+    everywhere("values_and_vectors", &[2], messages::values_and_vectors)
+}
+
+#[test]
 fn views() -> Result<()> {
     everywhere("views", &[2], messages::views)
 }

@@ -33,7 +33,8 @@ pub trait Dynamic: Sealed {
     ///
     /// If a rank fails meanwhile, by a panic or its process's end, the others do its tasks again, where
     /// ranks can go on without others ([`Comm::shrink`]); this communicator stays stopped, and
-    /// [`Comm::shrink`] makes one of those that are left. That two ranks fail in one task is an error.
+    /// [`Comm::shrink`] makes one of those that are left. That three ranks fail in one
+    /// task is an error.
     ///
     /// Cost: two messages for each task, ⌈log₂ size⌉ steps at the end, in which all results come to all
     /// ranks.
@@ -66,7 +67,11 @@ impl Dynamic for Comm {
         };
         let part = Part { done: Vec::new(), failed: None };
         let mut job = Job { tasks: tasks.len(), part, lost: Vec::new() };
-        let mut comm = self.dup()?;
+        // Of its own, and the same on all ranks, also if one has failed already.
+        let mut comm = match self.shrink() {
+            Err(Error::Unavailable(_)) => self.dup()?,
+            comm => comm?,
+        };
         let parts = loop {
             let ended = job.go_through(&comm, |task| f(&tasks[task]));
             // Whoever has all results stays until all ranks have them.
@@ -99,6 +104,9 @@ const READY: u32 = 0;
 const TASK: u32 = 1;
 /// There are no more tasks.
 const NONE: u64 = u64::MAX;
+
+/// How many ranks may fail while they have a task, until it is to blame.
+const MOST_LOST: usize = 3;
 
 /// What a rank has of the tasks.
 struct Job<R> {
@@ -155,15 +163,16 @@ impl<R: Serialize + DeserializeOwned> Job<R> {
         Ok((0..self.tasks).filter(|task| is_open[*task]).collect())
     }
 
-    /// A task that was with two ranks when they failed is to blame for it.
+    /// A task that was with several ranks when they failed is to blame for it.
     fn blame(&mut self, comm: &Comm, is_open: &[bool]) {
         let here: Vec<usize> = (0..comm.size()).map(|rank| comm.world_rank(rank)).collect();
         self.lost.retain(|(task, rank)| is_open[*task] && !here.contains(rank));
         self.lost.sort_unstable();
-        let twice = self.lost.windows(2).find(|pair| pair[0].0 == pair[1].0);
-        if let Some([(task, one), (_, other)]) = twice {
-            let why = format!("ranks {one} and {other} of the world have failed in it");
-            self.part.failed = Some((*task, why));
+        let mut by_task = self.lost.chunk_by(|(one, _), (next, _)| one == next);
+        if let Some(lost) = by_task.find(|lost| lost.len() >= MOST_LOST) {
+            let ranks: Vec<usize> = lost.iter().map(|(_, rank)| *rank).collect();
+            let why = format!("ranks {ranks:?} of the world have failed in it");
+            self.part.failed = Some((lost[0].0, why));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Ranks that fail: in one process, as processes, and by the hundred; and those that go on.
 
+mod dynamic;
 mod handled;
 mod in_process;
 #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use spmd::prelude::*;
 use crate::use_all::use_all;
 
 /// Where ranks run: as they do, and as if in processes of their own.
-const PLACES: [fn(Spmd) -> Spmd; 4] = [
+pub const PLACES: [fn(Spmd) -> Spmd; 4] = [
     Spmd::threads,
     |spmd| spmd.threads().unreachable_buffers(),
     Spmd::virtual_ranks,
@@ -18,7 +18,7 @@ const PLACES: [fn(Spmd) -> Spmd; 4] = [
 
 /// Runs `f` on ranks of which some fail; gives what the others return, in rank order, and the
 /// error of the block.
-fn survivors<R: Send>(
+pub fn survivors<R: Send>(
     block: Spmd,
     f: impl Fn(&Ctx) -> Result<R> + Sync,
 ) -> (Vec<(usize, R)>, Option<Error>) {

@@ -103,11 +103,9 @@ fn exchange_halo<T: Sample>(case: &Case<'_>, grid: &Cartesian) -> Result<()> {
     let (dims, width) = (grid.dims(), 1 + case.seed as usize % 2);
     let least = 2 + case.count.min(40) / dims.len().pow(2);
     let own = |place: usize| least + place % 2;
-    let start =
-        |axis: usize, place: usize| (0..place).map(|before| own(before)).sum::<usize>();
+    let start = |place: usize| (0..place).map(own).sum::<usize>();
     let coords = grid.coords();
-    let shape: Vec<usize> =
-        (0..dims.len()).map(|axis| own(coords[axis]) + 2 * width).collect();
+    let shape: Vec<usize> = (0..dims.len()).map(|axis| own(coords[axis]) + 2 * width).collect();
     let shape = [shape, vec![2]].concat();
     let blank: Vec<T> = case.blank(shape.iter().product());
     // The cell at a place of this rank's field; none in a halo that nobody fills.
