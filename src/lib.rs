@@ -36,13 +36,14 @@
 //! - `mpi`, off by default: links the program with the MPI whose `mpicc` is in `PATH` (or is named by
 //!   `MPICC`), for libraries without the standard ABI of MPI 5.0, as Open MPI 4 and 5. The build
 //!   needs that MPI's headers and libclang; without the feature it needs nothing of MPI.
+//! - `anyhow`, off by default: `?` turns errors of that crate into those of this one.
+//! - `ndarray`, off by default: arrays of that crate are buffers.
 //! - `gpu`, off by default: buffers on GPUs (`spmd::gpu`), and what carries out calls on them. The build
 //!   needs nothing of CUDA, which is looked for when a program runs.
 
-use std::sync::Arc;
+mod run;
 
-use spmd_core::internal::Plane;
-
+pub use run::{main, run, run_on_planes};
 pub use spmd_collectives::gathered;
 pub use spmd_collectives::{
     Aggregate, Allgather, AllgatherInit, AllgatherRequests, AllgatherStart, Allreduce,
@@ -56,11 +57,17 @@ pub use spmd_collectives::{
     Windows, dims_create, spmd_allgather, spmd_barrier, spmd_exchange, spmd_rank, spmd_reduce,
     spmd_size,
 };
+#[doc = include_str!("verbs.md")]
+#[doc(inline)]
+pub use spmd_core::Comm;
+#[doc = include_str!("verbs.md")]
+#[doc(inline)]
+pub use spmd_core::Ctx;
 pub use spmd_core::fault::{Cause, Fault};
 pub use spmd_core::{
-    ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, Comm, Ctx, DType, DestOrNone,
-    EAGER_LIMIT, Element, Error, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc,
-    Mirror, Mode, NoOp, Op, Operation, Persistent, Prod, Progress, RankLocal, Replace, Request,
+    ANY, Any, Bind, BitAnd, BitOr, BitXor, Buffer, BufferMut, DType, DestOrNone, EAGER_LIMIT,
+    Element, Error, Located, LogicalAnd, LogicalOr, Max, MaxLoc, Message, Min, MinLoc, Mirror,
+    Mode, NoOp, Op, Operation, Persistent, Prod, Progress, RankLocal, Replace, Request,
     RequestScope, Requests, Result, SharedAlloc, SharedBuf, Source, SourceOrNone, Spmd, Status,
     Sum, TagOrAny, rank_local, rank_println, spmd, strided, strided_mut, subarray, subarray_mut,
     wait_all, wait_any, wait_some, with_current,
@@ -70,66 +77,12 @@ pub use spmd_core::{buffer, element, error, op};
 pub use spmd_gpu as gpu;
 pub use spmd_tasks::{self as tasks, Data, Task, Tasks};
 
+/// The crates whose numbers are elements, as this one has them.
+pub use {half, num_complex};
+
 /// Which algorithm carries out which call, as [`Spmd::force`] takes them.
 pub mod algorithm {
     pub use spmd_core::algorithm::{Algorithm, Kind};
-}
-
-/// Runs `f` on the ranks of the launched world that this process hosts, and gives their results:
-/// one under `spmdrun` with process ranks or under an MPI launcher (`mpiexec`, `srun`), all with
-/// thread or virtual ranks, and one, rank 0 of 1, without a launcher. A program may enter the world
-/// several times, on all ranks.
-///
-/// It returns when all ranks have left the block, so that nothing is still on the way.
-///
-/// Errors: that of this process's rank, or what stopped it; messages that nobody received; the
-/// launcher's environment cannot be used; there is no MPI library where one is needed. A panic of a
-/// process rank goes on as a panic. Where ranks live in several processes without common memory, a
-/// rank's error ends them all, after this process has said what it was.
-///
-/// ```
-/// # use spmd::{run, Result};
-/// fn main() -> Result<()> {
-///     run(|ctx| {
-///         println!("rank {} of {}", ctx.rank(), ctx.size());
-///         Ok(())
-///     })?;
-///     Ok(())
-/// }
-/// ```
-#[track_caller]
-pub fn run<R, F>(f: F) -> Result<Vec<R>>
-where
-    F: Fn(&Ctx) -> Result<R> + Sync,
-    R: Send,
-{
-    run_on_planes(&[], f)
-}
-
-/// [`run`] with planes that carry out calls on memory of their own, the first that can: those of
-/// `spmd::gpu` (feature `gpu`) on device buffers. All processes name the same.
-///
-/// Errors: as [`run`].
-///
-#[cfg_attr(feature = "gpu", doc = "```no_run")]
-#[cfg_attr(not(feature = "gpu"), doc = "```ignore")]
-/// use spmd::gpu::{OnDevice, planes};
-/// use spmd::prelude::*;
-///
-/// spmd::run_on_planes(&planes(), |ctx| {
-///     let mut sums = ctx.device()?.buffer_from(&[1.0f32; 1000])?;
-///     ctx.allreduce_in_place(&mut sums, Sum)
-/// })?;
-/// # Ok::<(), Error>(())
-/// ```
-#[track_caller]
-pub fn run_on_planes<R, F>(planes: &[Arc<dyn Plane>], f: F) -> Result<Vec<R>>
-where
-    F: Fn(&Ctx) -> Result<R> + Sync,
-    R: Send,
-{
-    let all = [&[spmd_collectives::cluster()], planes].concat();
-    spmd_core::boot::run_with(spmd_mpi::world, &all, f)
 }
 
 /// All that a program needs.

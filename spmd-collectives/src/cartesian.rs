@@ -24,7 +24,7 @@ pub trait Topology: Sealed {
     /// needed for the grid get none. All ranks call it, with equal arguments.
     ///
     /// Errors: the grid has more places than there are ranks; an axis has length 0 or no entry
-    /// in `periodic`; those of [`crate::Split::split`].
+    /// in `periodic`; those of [`Split::split`](crate::Split::split).
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -78,7 +78,7 @@ fn digest(dims: &[usize], periodic: &[bool]) -> u64 {
 
 /// A communicator whose ranks form a grid, made by [`Topology::cartesian`]. It derefs to [`Comm`].
 ///
-/// Its exchanges with neighbours are [`crate::Neighbor`].
+/// Its exchanges with neighbours are [`Neighbor`](crate::Neighbor).
 ///
 /// ```
 /// use spmd::prelude::*;

@@ -47,7 +47,7 @@ pub fn spmd_size() -> usize {
     with_current(|comm| Ok(comm.size())).unwrap_or(1)
 }
 
-/// [`crate::Barrier::barrier`] on all ranks of the block.
+/// [`Barrier::barrier`](crate::Barrier::barrier) on all ranks of the block.
 ///
 /// Errors: a rank has failed, left, or makes another call.
 ///
@@ -64,7 +64,7 @@ pub fn spmd_barrier() -> Result<()> {
     inside(|comm| unsafe { dispatch(comm, &call, &const { barrier::args() }) }).unwrap_or(Ok(()))
 }
 
-/// [`crate::Allreduce::allreduce_in_place`] on all ranks of the block: folds their `buf`, and
+/// [`Allreduce::allreduce_in_place`](crate::Allreduce::allreduce_in_place) on all ranks of the block: folds their `buf`, and
 /// leaves the result in all of them.
 ///
 /// Errors: a rank has failed, left, or makes another call.

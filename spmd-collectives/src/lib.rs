@@ -1,4 +1,4 @@
-//! The collective calls of `spmd`, as traits on [`spmd_core::Comm`].
+//! The collective calls of `spmd`, as traits on [`Comm`](spmd_core::Comm).
 
 mod allgather;
 mod allreduce;

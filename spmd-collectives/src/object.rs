@@ -43,7 +43,7 @@ pub trait Objects: Sealed {
     /// Gives everybody the root's value: `Some` on the root; what others give is not looked at.
     /// All ranks call it, with the same root.
     ///
-    /// Errors: as [`crate::Broadcast::broadcast_value`]; serialisation.
+    /// Errors: as [`Broadcast::broadcast_value`](crate::Broadcast::broadcast_value); serialisation.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -63,7 +63,7 @@ pub trait Objects: Sealed {
     /// Collects a value of each rank on the root, in rank order; the others get `None`. All ranks
     /// call it, with the same root.
     ///
-    /// Errors: as [`crate::Gather::gatherv_vec`]; serialisation.
+    /// Errors: as [`Gather::gatherv_vec`](crate::Gather::gatherv_vec); serialisation.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -80,7 +80,7 @@ pub trait Objects: Sealed {
 
     /// Collects a value of each rank on every rank, in rank order. All ranks call it.
     ///
-    /// Errors: as [`crate::Allgather::allgatherv_vec`]; serialisation.
+    /// Errors: as [`Allgather::allgatherv_vec`](crate::Allgather::allgatherv_vec); serialisation.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -97,7 +97,7 @@ pub trait Objects: Sealed {
     /// Gives rank i the i-th of the root's values: `Some` on the root, one value a rank; what
     /// others give is not looked at. All ranks call it, with the same root.
     ///
-    /// Errors: as [`crate::Scatter::scatterv_vec`]; the root gave `None`, or another number of
+    /// Errors: as [`Scatter::scatterv_vec`](crate::Scatter::scatterv_vec); the root gave `None`, or another number of
     /// values; serialisation.
     ///
     /// ```
@@ -116,7 +116,7 @@ pub trait Objects: Sealed {
     /// Gives rank i the i-th of this rank's values, one for each, and gives what each rank has for
     /// this one, in rank order. All ranks call it.
     ///
-    /// Errors: as [`crate::Alltoall::alltoallv_vec`]; there is another number of values than of
+    /// Errors: as [`Alltoall::alltoallv_vec`](crate::Alltoall::alltoallv_vec); there is another number of values than of
     /// ranks; serialisation.
     ///
     /// ```

@@ -29,7 +29,7 @@ pub trait Reduce: Sealed {
     /// is as long as `send`; elsewhere it may be empty, and is not looked at.
     ///
     /// The fold is in the canonical order of [`op`](spmd_core::op): the bits are those of
-    /// [`crate::Allreduce::allreduce`]. A small reduce does not wait for the root: the others
+    /// [`Allreduce::allreduce`](crate::Allreduce::allreduce). A small reduce does not wait for the root: the others
     /// return at once.
     ///
     /// Errors: `root` out of range; `recv` of the root is not as long as `send`; a rank has

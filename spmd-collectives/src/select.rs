@@ -1,6 +1,6 @@
 //! Which algorithm a call takes: a default by size and ranks, or the one that the program,
 //! `SPMD_FORCE` or a tuning file asks for, where it can serve the call. Which there are, and what
-//! they cost, is the table [`spmd_core::internal::CHOICES`].
+//! they cost, is the table [`internal::CHOICES`](spmd_core::internal::CHOICES).
 
 use spmd_core::Comm;
 pub(crate) use spmd_core::internal::Algorithm;
@@ -9,7 +9,7 @@ use spmd_core::internal::{Kind, candidates};
 /// Bytes of a block from which processes with cores of their own read it through the kernel.
 pub(crate) const SINGLE_COPY: usize = 512 << 10;
 
-/// The algorithm that a rule names for a call of so many bytes ([`spmd_core::internal::Size`]), if
+/// The algorithm that a rule names for a call of so many bytes ([`internal::Size`](spmd_core::internal::Size)), if
 /// it can serve the call (`able`), else the default. All ranks choose alike: the arguments agree,
 /// and so do the rules.
 #[inline]

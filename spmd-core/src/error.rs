@@ -3,7 +3,9 @@
 //! Each message says what happened, where, and what to do next. A failure that reaches a rank
 //! from another one is a [`Fault`], the same value on every rank that it stops.
 
+mod causes;
 mod details;
+mod from;
 
 use std::fmt;
 use std::io;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::fault::Fault;
+use causes::WithCauses;
 pub use details::{
     Argument, Boot, Cancelled, Corrupt, ElementType, Epoch, Length, Library, MixedPlaces, Panicked,
     PeerFailed, RankOutOfRange, Reentrant, Serialize, Stopped, System, TaskFailed, Timeout,
@@ -142,11 +145,14 @@ impl fmt::Display for Error {
     }
 }
 
-/// `{:#?}`, and so `dbg!`, shows the variant and its fields. `{:?}` is the text of `Display`: it is
-/// what users of a program see whose `main` returns an error.
+/// `{:#?}`, and so `dbg!`, shows the variant and its fields. `{:?}` is the text of `Display`, with those
+/// of what is behind it: it is what users of a program see whose `main` returns an error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if f.alternate() { fmt::Debug::fmt(self.details(), f) } else { fmt::Display::fmt(self, f) }
+        match f.alternate() {
+            true => fmt::Debug::fmt(self.details(), f),
+            false => fmt::Display::fmt(&self.with_causes(), f),
+        }
     }
 }
 
@@ -159,7 +165,12 @@ impl std::error::Error for Error {
 }
 
 impl Error {
-    /// Wraps any error of the program's own, for types without a `From` conversion.
+    /// Wraps any error of the program's own, or a text: of whatever type that becomes a
+    /// `Box<dyn Error + Send + Sync>`, as that of `anyhow` and `eyre` do. What it is made of stays behind
+    /// it ([`source`](std::error::Error::source)). An error of this library, in a box, comes out of it.
+    ///
+    /// `?` does the same for errors of the standard library, boxed errors, texts and, with the feature
+    /// `anyhow`, those of that crate.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -170,8 +181,14 @@ impl Error {
     /// assert!(parse("7x").unwrap_err().to_string().contains("invalid digit"));
     /// ```
     #[must_use]
-    pub fn user(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-        Error::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
+    pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::from(error.into())
+    }
+
+    /// The text, with those of all that is behind it: what ranks are told of another one's error, and
+    /// what a program says whose `main` returns it.
+    pub(crate) fn with_causes(&self) -> WithCauses<'_> {
+        WithCauses(self)
     }
 
     /// Memory that the ranks of a call cannot reach, where planes gave these reasons.
@@ -199,7 +216,7 @@ impl Error {
     }
 
     /// The fault behind this error, where another rank or a disagreement between ranks is the
-    /// reason.
+    /// reason; also if the program has put an error of its own in front of it.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -214,6 +231,9 @@ impl Error {
             Error::PeerFailed(it) => Some(&it.fault),
             Error::Stopped(it) => Some(&it.fault),
             Error::TaskFailed(it) => it.fault.as_ref(),
+            Error::User(it) => {
+                causes::all(&*it.source).find_map(|cause| cause.downcast_ref::<Error>()?.fault())
+            }
             _ => None,
         }
     }
@@ -299,36 +319,6 @@ impl Error {
     #[cold]
     pub fn unavailable(what: String, reason: String, remedy: String) -> Error {
         Error::Unavailable(Box::new(Unavailable { what, reason, remedy }))
-    }
-}
-
-impl From<&str> for Error {
-    fn from(text: &str) -> Error {
-        Error::from(Box::<dyn std::error::Error + Send + Sync>::from(text))
-    }
-}
-
-impl From<String> for Error {
-    fn from(text: String) -> Error {
-        Error::from(Box::<dyn std::error::Error + Send + Sync>::from(text))
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error::user(error)
-    }
-}
-
-impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
-    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-        Error::User(Box::new(User { source: error }))
-    }
-}
-
-impl From<fmt::Error> for Error {
-    fn from(error: fmt::Error) -> Error {
-        Error::user(error)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::heap::{self, Block};
 
-/// A buffer made by [`crate::Ctx::alloc_shared`]; derefs to a slice.
+/// A buffer made by [`Ctx::alloc_shared`](crate::Ctx::alloc_shared); derefs to a slice.
 ///
 /// ```
 /// use spmd::prelude::*;

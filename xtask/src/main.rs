@@ -4,6 +4,7 @@
 mod ahead;
 mod count;
 mod demo;
+mod docs;
 mod examples;
 mod fuzz;
 mod gpu;

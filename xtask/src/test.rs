@@ -5,14 +5,15 @@ use std::process::Command;
 use crate::steps::{self, Outcome, Step};
 use crate::tools::{self, cargo, command};
 use crate::{
-    examples, fuzz, gpu, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer, surface,
+    docs, examples, fuzz, gpu, hwloc, linked, miri, mpi, non_root, package, runner, sanitizer,
+    surface,
 };
 
 const STEPS: [Step; 24] = [
     Step::new("format", "cargo fmt --check; lock files up to date", format),
     Step::new("clippy", "all lints, denied", clippy),
     Step::new("layers", "imports between the modules of each crate form layers", layers),
-    Step::new("docs", "rustdoc, warnings denied", docs),
+    Step::new("docs", "rustdoc, warnings denied; examples as users write them", docs::run),
     Step::new("tests", "unit, integration and compile-fail tests", tests).waits(),
     Step::new("conformance", "every collective against its oracle", conformance),
     Step::new("mpi", "worlds of processes joined by MPI libraries", mpi::mpi).waits(),
@@ -86,12 +87,6 @@ fn layers() -> Outcome {
     ];
     let mut command = cargo(&["run", "--quiet", "--package", "spmd-layers", "--"]);
     command.args(ROOTS);
-    Outcome::of(command)
-}
-
-fn docs() -> Outcome {
-    let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
-    command.env("RUSTDOCFLAGS", "-D warnings");
     Outcome::of(command)
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn run_rank(
             .fault()
             .filter(|fault| endpoint.was_told(fault))
             .cloned()
-            .or_else(|| own(Cause::Returned(error_text(error)))),
+            .or_else(|| own(Cause::Returned(error_text(&error.with_causes())))),
         Err(panic) => own(Cause::Panicked(panic_text(&**panic))),
     };
     let raise = |fault: &Fault| world.raise(FaultScope::Rank { rank, block }, fault);

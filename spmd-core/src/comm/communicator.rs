@@ -47,7 +47,7 @@ use crate::transport::shared::{Common, Endpoint};
 /// As long as a rank has a communicator besides its block's own on which nobody waits, any thread
 /// of its process may be about to use it: one that this library does not know, or one that runs
 /// another rank, which does not wait. A cycle of waits through this rank is then not found. A time
-/// limit still bounds them ([`crate::Spmd::timeout`], `SPMD_TIMEOUT`).
+/// limit still bounds them ([`Spmd::timeout`](crate::Spmd::timeout), `SPMD_TIMEOUT`).
 pub struct Comm {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) route: Route,

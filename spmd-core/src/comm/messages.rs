@@ -183,8 +183,8 @@ impl Comm {
     }
 
     /// Receives a message into `buf`, which may be longer than it: the first [`Status::len`]
-    /// elements are overwritten (MPI 5.0 section 3.2.4). `source` is a rank or [`crate::ANY`],
-    /// `tag` a number or [`crate::ANY`].
+    /// elements are overwritten (MPI 5.0 section 3.2.4). `source` is a rank or [`ANY`](crate::ANY),
+    /// `tag` a number or [`ANY`](crate::ANY).
     ///
     /// Errors: `source` out of range; the message is longer than `buf` or of another element
     /// type (it is consumed, `buf` stays as it was); a rank that it could come from has failed,

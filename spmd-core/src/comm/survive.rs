@@ -77,7 +77,7 @@ impl Comm {
     /// communicator, which its failure stops at once; shrink again.
     ///
     /// The new communicator has nothing in common with this one. A rank that has made one without
-    /// some failed rank has dealt with that failure: [`crate::run`] and `spmdrun`
+    /// some failed rank has dealt with that failure: [`run`](crate::run) and `spmdrun`
     /// do not report it as an error of this rank at the end, and messages in communicators made
     /// before need not be received. A block of threads or virtual ranks, which has no value of the
     /// failed rank to give, still ends with the first failure as its error.

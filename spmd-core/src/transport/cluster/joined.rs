@@ -289,7 +289,7 @@ impl Cluster {
 
     /// What an error of a rank of this process means to the others.
     pub(super) fn fault_of(&self, error: &Error) -> Fault {
-        let cause = || Cause::Returned(error_text(error));
+        let cause = || Cause::Returned(error_text(&error.with_causes()));
         let own = || Fault::Rank { rank: self.local().start, cause: cause() };
         error.fault().cloned().unwrap_or_else(own)
     }

@@ -237,7 +237,7 @@ impl<'a> Waiter<'a> {
             // A call that ends because its rank panics is no cause.
             let cause = match panic_under_way() {
                 Some(text) => Cause::Panicked(text),
-                None => Cause::Returned(error_text(error)),
+                None => Cause::Returned(error_text(&error.with_causes())),
             };
             self.stop(&Fault::Rank { rank: self.endpoint.rank, cause });
         }

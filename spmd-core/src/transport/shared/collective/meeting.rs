@@ -182,7 +182,7 @@ impl Round<'_> {
 
     /// [`Round::arrive`]; before all go on, the last rank to arrive runs `work`. Gives that rank.
     ///
-    /// Panics where ranks have no combining barrier ([`crate::Comm::has_combining`]).
+    /// Panics where ranks have no combining barrier ([`Comm::has_combining`](crate::Comm::has_combining)).
     #[inline]
     pub fn arrive_and(&self, stage: u32, work: impl FnOnce() -> Result<()>) -> Result<usize> {
         let combining = self.combining.expect("the ranks have a combining barrier");
