@@ -7,6 +7,8 @@
 //! [`strided()`] and [`subarray()`] make buffers of the columns and blocks of an array, so that a
 //! halo is exchanged without packing by hand.
 
+#[cfg(feature = "ndarray")]
+mod arrays;
 mod copies;
 mod pattern;
 mod place;

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::pattern::{Dim, Pattern};
+use super::pattern::{Dim, Levels, Pattern};
 use super::traits::{Buffer, BufferMut};
 use super::view::{View, ViewMut};
 use crate::element::Element;
@@ -187,6 +187,6 @@ impl Layout {
     }
 
     fn pattern(&self) -> Pattern<'_> {
-        Pattern { run: self.run, dims: self.dim.as_slice() }
+        Pattern { run: self.run, levels: Levels::Dims(self.dim.as_slice()) }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use super::pattern::{Dim, Pattern};
+use super::pattern::{Dim, Levels, Pattern};
 use super::traits::{Buffer, BufferMut};
 use super::view::{View, ViewMut};
 use crate::element::Element;
@@ -197,6 +197,6 @@ impl Layout {
     }
 
     fn pattern(&self) -> Pattern<'_> {
-        Pattern { run: self.run, dims: &self.dims }
+        Pattern { run: self.run, levels: Levels::Dims(&self.dims) }
     }
 }

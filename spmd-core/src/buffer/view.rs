@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::pattern::Pattern;
+use super::pattern::{Levels, Pattern};
 use super::place::Place;
 use crate::element::{DType, Element};
 
@@ -51,7 +51,7 @@ impl<'a> View<'a> {
     #[inline]
     #[must_use]
     pub fn new<T: Element>(slice: &'a [T]) -> View<'a> {
-        let pattern = Pattern { run: size_of_val(slice), dims: &[] };
+        let pattern = Pattern { run: size_of_val(slice), levels: Levels::NONE };
         // SAFETY: the one run is the slice.
         unsafe { View::with_pattern::<T>(slice.as_ptr(), pattern) }
     }
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
     /// The device holds that many values of `T` at `base`, borrowed for `'a`.
     #[doc(hidden)]
     pub unsafe fn on_device<T: Element>(device: u32, base: *const T, len: usize) -> View<'a> {
-        let pattern = Pattern { run: len * size_of::<T>(), dims: &[] };
+        let pattern = Pattern { run: len * size_of::<T>(), levels: Levels::NONE };
         // SAFETY: nothing on the host reads what is elsewhere.
         let view = unsafe { View::with_pattern(base, pattern) };
         View { place: Place::Device(device), ..view }
@@ -80,7 +80,7 @@ impl<'a> View<'a> {
     ///
     /// They are there as long as the result lives, at an address of any alignment.
     pub(super) unsafe fn of_bytes(dtype: &'static DType, base: *const u8, run: usize) -> View<'a> {
-        let pattern = Pattern { run, dims: &[] };
+        let pattern = Pattern { run, levels: Levels::NONE };
         View { base, place: Place::Host, dtype, pattern, borrow: PhantomData }
     }
 
@@ -184,7 +184,7 @@ impl<'a> View<'a> {
     #[inline]
     #[must_use]
     pub fn contiguous(&self) -> Option<*const u8> {
-        self.pattern.dims.is_empty().then_some(self.base)
+        self.pattern.levels.is_empty().then_some(self.base)
     }
 
     /// Copies all elements to `out`, in one piece.
@@ -286,7 +286,7 @@ impl<'a> ViewMut<'a> {
     #[inline]
     #[must_use]
     pub fn new<T: Element>(slice: &'a mut [T]) -> ViewMut<'a> {
-        let pattern = Pattern { run: size_of_val(slice), dims: &[] };
+        let pattern = Pattern { run: size_of_val(slice), levels: Levels::NONE };
         // SAFETY: the one run is the slice.
         unsafe { ViewMut::with_pattern::<T>(slice.as_mut_ptr(), pattern) }
     }
@@ -298,7 +298,7 @@ impl<'a> ViewMut<'a> {
     /// Nobody reads it by the view before that.
     #[inline]
     pub(crate) unsafe fn of_room<T: Element>(room: &'a mut MaybeUninit<T>) -> ViewMut<'a> {
-        let pattern = Pattern { run: size_of::<T>(), dims: &[] };
+        let pattern = Pattern { run: size_of::<T>(), levels: Levels::NONE };
         // SAFETY: the one run is the element, which is not looked at (this function's contract).
         unsafe { ViewMut::with_pattern::<T>(room.as_mut_ptr(), pattern) }
     }
@@ -310,7 +310,7 @@ impl<'a> ViewMut<'a> {
     /// The device holds that many values of `T` at `base`, borrowed uniquely for `'a`.
     #[doc(hidden)]
     pub unsafe fn on_device<T: Element>(device: u32, base: *mut T, len: usize) -> ViewMut<'a> {
-        let pattern = Pattern { run: len * size_of::<T>(), dims: &[] };
+        let pattern = Pattern { run: len * size_of::<T>(), levels: Levels::NONE };
         // SAFETY: nothing on the host reads or writes what is elsewhere.
         let view = unsafe { ViewMut::with_pattern(base, pattern) };
         ViewMut { place: Place::Device(device), ..view }
@@ -328,7 +328,7 @@ impl<'a> ViewMut<'a> {
     /// It is there, and nobody else uses it, as long as the result lives, at an address of any
     /// alignment.
     pub(super) unsafe fn of_bytes(dtype: &'static DType, base: *mut u8, run: usize) -> ViewMut<'a> {
-        let pattern = Pattern { run, dims: &[] };
+        let pattern = Pattern { run, levels: Levels::NONE };
         ViewMut { base, place: Place::Host, dtype, pattern, borrow: PhantomData }
     }
 
@@ -459,7 +459,7 @@ impl<'a> ViewMut<'a> {
     #[inline]
     #[must_use]
     pub fn contiguous_mut(&mut self) -> Option<*mut u8> {
-        self.pattern.dims.is_empty().then_some(self.base)
+        self.pattern.levels.is_empty().then_some(self.base)
     }
 
     /// As [`View::pack`].
