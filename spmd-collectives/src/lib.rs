@@ -76,4 +76,6 @@ pub use scatter::Scatter;
 pub use scatter::init::ScatterInit;
 pub use scatter::requests::{ScatterRequests, ScatterStart};
 pub use split::Split;
+#[doc(hidden)]
+pub use split::split_for_messages;
 pub use window::{Aggregate, At, Window, Windows};
