@@ -98,7 +98,8 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let tests = ["gpu", "gpu_launch", "gpu_memory", "gpu_messages", "gpu_missing", "gpu_nccl"];
+    let tests =
+        ["gpu", "gpu_launch", "gpu_memory", "gpu_messages", "gpu_missing", "gpu_nccl", "gpu_split"];
     let options = ["--workspace", "--lib"].into_iter();
     let options: Vec<&str> =
         options.chain(tests.iter().flat_map(|name| ["--test", name])).collect();
@@ -113,6 +114,7 @@ fn tests(folder: PathBuf) -> Outcome {
         ("tests/gpu_messages", ""),
         ("tests/gpu_missing.rs", ""),
         ("tests/gpu_nccl.rs", ""),
+        ("tests/gpu_split.rs", ""),
         ("spmd-gpu/src/lib.rs", "buffer"),
     ];
     let on_card = files.map(|(file, chosen)| {
