@@ -3,6 +3,8 @@
 
 #[path = "support/card.rs"]
 mod card;
+#[path = "support/cards.rs"]
+mod cards;
 mod support;
 
 use std::process::Command;
@@ -12,22 +14,7 @@ use spmd::prelude::*;
 use spmd_gpu::{Nccl, OnDevice, Staged, planes, probe};
 use spmd_matrix::cases_on_device;
 
-const NAMED: [&str; 4] = ["--exact", "--ignored", "--nocapture", "--quiet"];
-
-/// Runs a test of this file in an environment with these changes; ranks that are threads.
-fn threads(test: &str, changes: &[(&str, &str)]) -> support::Ran {
-    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
-    command.arg(test).args(NAMED).env("SPMD_STANDIN_CARDS", "8").envs(changes.iter().copied());
-    support::finish(&mut command)
-}
-
-/// The same as processes, with a card each.
-fn processes(test: &str, changes: &[(&str, &str)]) -> support::Ran {
-    let mut job = support::spmdrun(&["--as", "gpus", "-n", "3"]);
-    job.arg(std::env::current_exe().expect("a test knows its own path")).arg(test).args(NAMED);
-    job.env("SPMD_STANDIN_CARDS", "3").envs(changes.iter().copied());
-    support::finish(&mut job)
-}
+use cards::{NAMED, nccl, processes, threads};
 
 /// A sum that NCCL alone carries out.
 fn sum(ctx: &Ctx, turn: usize) -> Result<()> {
@@ -72,7 +59,7 @@ fn every_collective_is_right() {
         let changes = [("SPMD_STANDIN_NCCL", version)];
         let ran = threads("conformance_of_threads", &changes);
         assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{version}: {ran:?}");
-        let ran = processes("conformance_of_processes", &changes);
+        let ran = processes(3, "conformance_of_processes", &changes);
         let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
         assert!(ran.code == Some(0) && right, "{version}: {ran:?}");
     }
@@ -116,44 +103,6 @@ fn own_operation() -> Result<()> {
         .run(|ctx| ctx.allreduce_in_place(&mut ctx.device()?.zeros::<i32>(3)?, first));
     println!("{}", ended.as_ref().expect_err("no plane has it"));
     ended.map(drop)
-}
-
-/// Parts of a communicator have communicators of NCCL of their own, which end with them.
-#[test]
-#[ignore = "run by the others"]
-fn parts() -> Result<()> {
-    Spmd::new(4).threads().plane(Nccl::new()).run(|ctx| {
-        for turn in 0..5 {
-            let part = ctx.split(Some((ctx.rank() % 2) as u32), 0)?.expect("each has a color");
-            let mut ranks = ctx.device()?.buffer_from(&[ctx.rank() as u64 + turn])?;
-            part.allreduce_in_place(&mut ranks, Max)?;
-            let greatest = 2 + ctx.rank() as u64 % 2 + turn;
-            assert_eq!(ranks.to_vec()?, [greatest]);
-            drop(part);
-            sum(ctx, turn as usize)?;
-        }
-        Ok(())
-    })?;
-    println!("all is well");
-    Ok(())
-}
-
-#[test]
-fn parts_are_joined_and_ended() {
-    if card::stand_in() {
-        let ran = threads("parts", &[]);
-        assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{ran:?}");
-    }
-}
-
-/// Whether there are a GPU and NCCL, of whatever kind. Says so where they are not.
-fn nccl() -> bool {
-    let here = probe();
-    let missing = here.ready().err().or(here.nccl.err());
-    if let Some(missing) = &missing {
-        println!("SKIPPED: {missing}");
-    }
-    missing.is_none()
 }
 
 #[test]
@@ -211,9 +160,9 @@ fn what_cannot_be_joined_is_told() {
         }
     };
     let missing = ["NCCL is not installed", "/nowhere/libnccl.so", "gpu_nccl.rs", "Staged"];
-    told(processes("sums", &[("SPMD_NCCL_LIB", "/nowhere/libnccl.so")]), &missing);
+    told(processes(3, "sums", &[("SPMD_NCCL_LIB", "/nowhere/libnccl.so")]), &missing);
     let old = ["is NCCL 2.17, and 2.18 is needed", "install a newer one"];
-    told(processes("sums", &[("SPMD_STANDIN_NCCL", "21700")]), &old);
+    told(processes(3, "sums", &[("SPMD_STANDIN_NCCL", "21700")]), &old);
     let shared = ["rank 1 has the same GPU as another", "--as gpus"];
     told(threads("sums", &[("SPMD_RANKS", "2"), ("SPMD_STANDIN_CARDS", "1")]), &shared);
     let changes = [("SPMD_RANKS", "2"), ("SPMD_AS", "virtual")];
@@ -223,7 +172,7 @@ fn what_cannot_be_joined_is_told() {
         &["nccl: it has no scan", "with Sum, Prod, Min and Max alone"],
     );
     let fails = [("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:1:2")];
-    told(processes("sums", &fails), &["ncclCommInitRankConfig: unhandled system error"]);
+    told(processes(3, "sums", &fails), &["ncclCommInitRankConfig: unhandled system error"]);
 }
 
 /// One that ends in the middle of a call that the others' devices wait for.
@@ -266,7 +215,7 @@ fn a_lost_rank_ends_the_wait_for_the_device() {
         ("waits", "wait"),
         ("killed", "rank 1"),
     ] {
-        let ran = processes("lost", &[("SPMD_TEST_LOST", how)]);
+        let ran = processes(3, "lost", &[("SPMD_TEST_LOST", how)]);
         let said = format!("{}{}", ran.out, ran.err);
         assert!(ran.code != Some(0) && said.contains(text), "{how}: {ran:?}");
         if how != "killed" {

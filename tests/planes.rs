@@ -18,7 +18,7 @@ struct OnCard<T>(Vec<T>);
 unsafe impl<T: Element> Buffer for OnCard<T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         // SAFETY: the vector holds so many values.
         unsafe { View::on_device(CARD, self.0.as_ptr(), self.0.len()) }
     }
@@ -26,7 +26,7 @@ unsafe impl<T: Element> Buffer for OnCard<T> {
 
 // SAFETY: as above; the borrow is unique.
 unsafe impl<T: Element> BufferMut for OnCard<T> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         // SAFETY: as above.
         unsafe { ViewMut::on_device(CARD, self.0.as_mut_ptr(), self.0.len()) }
     }

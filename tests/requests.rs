@@ -220,15 +220,15 @@ struct Ending<F: FnMut()>([u64; 1], F);
 unsafe impl<F: FnMut()> spmd::Buffer for Ending<F> {
     type Elem = u64;
 
-    fn view(&self) -> spmd::buffer::View<'_> {
-        self.0.view()
+    fn erased(&self) -> spmd::buffer::View<'_> {
+        self.0.erased()
     }
 }
 
 // SAFETY: as above.
 unsafe impl<F: FnMut()> spmd::BufferMut for Ending<F> {
-    fn view_mut(&mut self) -> spmd::buffer::ViewMut<'_> {
-        self.0.view_mut()
+    fn erased_mut(&mut self) -> spmd::buffer::ViewMut<'_> {
+        self.0.erased_mut()
     }
 }
 

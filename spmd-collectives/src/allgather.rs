@@ -205,8 +205,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::Allgather, site).data(dtype, count);
     let all = count.saturating_mul(comm.size());
@@ -230,8 +230,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let dtype = input.dtype();
     let call = Call::new(Kind::Allgatherv, site).data(dtype, Call::UNEQUAL);
     let displacements = displacements(&call, counts, comm.size(), "receive buffer", output.len())?;
@@ -250,7 +250,7 @@ fn allgather_in_place<B: BufferMut + ?Sized>(
     buf: &mut B,
     site: &'static Location<'static>,
 ) -> Result<()> {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let (dtype, len, n) = (output.dtype(), output.len(), comm.size());
     let count = len / n;
     let call = Call::new(Kind::Allgather, site).data(dtype, count).form(Form::InPlace);
@@ -285,7 +285,7 @@ pub(crate) fn allgather_unknown<S: Buffer + ?Sized>(
     mut values: Vec<S::Elem>,
 ) -> Result<Gathered<S::Elem>> {
     let mut stage = None;
-    let input = Input::on_host(send.view(), &mut stage, call)?;
+    let input = Input::on_host(send.erased(), &mut stage, call)?;
     let counts = allgather_each(comm, call, input.len())?;
     let displacements = offsets(call, &counts)?;
     let all = displacements[comm.size()];

@@ -248,8 +248,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let (dtype, len) = (input.dtype(), input.len());
     let call = Call::new(Kind::Alltoall, site).data(dtype, len);
     let block = block_of(comm, &call, "send buffer", len)?;
@@ -268,7 +268,7 @@ fn alltoall_in_place<R: BufferMut + ?Sized>(
     buf: &mut R,
     site: &'static Location<'static>,
 ) -> Result<()> {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let (dtype, len) = (output.dtype(), output.len());
     let call = Call::new(Kind::Alltoall, site).data(dtype, len).form(Form::InPlace);
     let block = block_of(comm, &call, "buffer", len)?;
@@ -292,8 +292,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let call = call_v(input.dtype(), site);
     let n = comm.size();
     let from = displacements(&call, send_counts, n, "send buffer", input.len())?;
@@ -320,7 +320,7 @@ pub(crate) fn alltoall_unknown<S: Buffer + ?Sized>(
     mut recv: Vec<S::Elem>,
 ) -> Result<Gathered<S::Elem>> {
     let (mut stage, n) = (None, comm.size());
-    let input = Input::on_host(send.view(), &mut stage, call)?;
+    let input = Input::on_host(send.erased(), &mut stage, call)?;
     let from = displacements(call, send_counts, n, "send buffer", input.len())?;
     let mut incoming = learn(comm, call, Blocks::Varying(&from))?;
     let mut recv_counts = vec![0; n];

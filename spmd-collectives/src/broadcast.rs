@@ -110,7 +110,7 @@ fn broadcast<B: BufferMut + ?Sized>(
     root: usize,
     site: &'static Location<'static>,
 ) -> Result<()> {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::Broadcast, site).data(dtype, count).root(root);
     let args = args(dtype, root, output.memory(Blocks::One(count)));

@@ -7,7 +7,7 @@ use spmd_core::internal::{Call, Kind};
 use spmd_core::{Comm, Error, Result};
 
 use crate::sealed::Sealed;
-use crate::split::split;
+use crate::split::{said, split};
 
 /// Making communicators whose ranks have neighbours (MPI 5.0 section 8.5).
 ///
@@ -59,7 +59,7 @@ impl Topology for Comm {
             return refuse(format!("a grid of {dims:?} needs more than {} ranks", self.size()));
         };
         let color = (self.rank() < places).then_some(0);
-        let comm = split(self, &call, color, 0, digest(dims, periodic))?;
+        let comm = split(self, &call, said(color, 0, digest(dims, periodic)), true)?;
         Ok(comm.map(|comm| Cartesian { comm, dims: dims.into(), periodic: periodic.into() }))
     }
 }

@@ -86,7 +86,7 @@ where
     R: BufferMut + ?Sized,
     O: Operation<R::Elem>,
 {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let op = &ErasedOp::new::<R::Elem, O>(&op);
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::Allreduce, Location::caller()).data(dtype, count).op(op);
@@ -112,7 +112,7 @@ where
 /// ```
 #[track_caller]
 pub fn spmd_allgather<S: Buffer + ?Sized>(send: &S) -> Result<Vec<S::Elem>> {
-    let (view, mut stage) = (send.view(), None);
+    let (view, mut stage) = (send.erased(), None);
     let call = Call::new(Kind::Allgather, Location::caller()).data(view.dtype(), view.len());
     let input = Input::on_host(view, &mut stage, &call)?;
     let (dtype, count) = (input.dtype(), input.len());

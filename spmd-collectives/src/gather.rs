@@ -209,7 +209,7 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
+    let input = Input::new(send.erased())?;
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::Gather, site).data(dtype, count).root(root);
     let args = Args::new(&GATHER, dtype).root(root).send(input.memory(Blocks::One(count)));
@@ -217,7 +217,7 @@ where
         // SAFETY: the buffer holds that many elements, and is held here.
         return unsafe { dispatch(comm, &call, &args) };
     }
-    let mut output = Output::new(recv.view_mut())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let all = count.saturating_mul(comm.size());
     check::length(&call, "receive buffer", output.len(), all)?;
     let args = args.recv(output.memory(Blocks::Equal(count)));
@@ -240,7 +240,7 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
+    let input = Input::new(send.erased())?;
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::Gatherv, site);
     let call = call.data(dtype, Call::UNEQUAL).root(root);
@@ -249,7 +249,7 @@ where
         // SAFETY: the buffer holds that many elements, and is held here.
         return unsafe { dispatch(comm, &call, &args) };
     }
-    let mut output = Output::new(recv.view_mut())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let displacements = displacements(&call, counts, comm.size(), "receive buffer", output.len())?;
     check::length(&call, "send buffer", count, counts[root])?;
     let args = args.recv(output.memory(Blocks::Varying(&displacements)));
@@ -292,7 +292,7 @@ pub(crate) fn gather_unknown<S: Buffer + ?Sized>(
     mut values: Vec<S::Elem>,
 ) -> Result<Option<Gathered<S::Elem>>> {
     let mut stage = None;
-    let input = Input::on_host(send.view(), &mut stage, call)?;
+    let input = Input::on_host(send.erased(), &mut stage, call)?;
     let args = Args::new(&GATHERV, input.dtype()).root(root);
     let args = args.send(input.memory(Blocks::One(input.len())));
     let Some(counts) = gather_each(comm, call, input.len(), root)? else {

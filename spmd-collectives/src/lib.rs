@@ -77,5 +77,7 @@ pub use scan::requests::{ScanRequests, ScanStart};
 pub use scatter::Scatter;
 pub use scatter::init::ScatterInit;
 pub use scatter::requests::{ScatterRequests, ScatterStart};
+#[doc(hidden)]
+pub use split::split_for_messages;
 pub use split::{Color, Split};
 pub use window::{Aggregate, At, Window, Windows};

@@ -171,8 +171,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let (dtype, block) = (input.dtype(), input.len());
     let call = Call::new(Kind::NeighborAllgather, site).data(dtype, block);
     check::length(&call, "receive buffer", output.len(), neighbors.len().saturating_mul(block))?;
@@ -197,8 +197,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let (dtype, len) = (input.dtype(), input.len());
     let call = Call::new(Kind::NeighborAlltoall, site).data(dtype, len);
     let block = len.div_ceil(neighbors.len().max(1));
@@ -243,8 +243,8 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let dtype = input.dtype();
     let n = neighbors.len();
     let from = displacements(call, send_counts, n, "send buffer", input.len())?;

@@ -149,14 +149,14 @@ where
     R: BufferMut<Elem = S::Elem> + ?Sized,
     O: Operation<S::Elem>,
 {
-    let input = Input::new(send.view())?;
+    let input = Input::new(send.erased())?;
     let op = &ErasedOp::new::<S::Elem, O>(&op);
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::Reduce, site).data(dtype, count).op(op).root(root);
     let all = Blocks::One(count);
     let mut output = None;
     if comm.rank() == root {
-        let recv = output.insert(Output::new(recv.view_mut())?);
+        let recv = output.insert(Output::new(recv.erased_mut())?);
         check::length(&call, "receive buffer", recv.len(), count)?;
     }
     let recv = output.as_mut().map_or(Memory::NONE, |recv| recv.memory(all));
@@ -181,7 +181,7 @@ where
     R: BufferMut + ?Sized,
     O: Operation<R::Elem>,
 {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let op = &ErasedOp::new::<R::Elem, O>(&op);
     let (dtype, count) = (output.dtype(), output.len());
     let call =

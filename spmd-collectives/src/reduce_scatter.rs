@@ -158,8 +158,8 @@ where
     R: BufferMut<Elem = S::Elem> + ?Sized,
     O: Operation<S::Elem>,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let op = &ErasedOp::new::<S::Elem, O>(&op);
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::ReduceScatter, site).data(dtype, count).op(op);
@@ -187,8 +187,8 @@ where
     R: BufferMut<Elem = S::Elem> + ?Sized,
     O: Operation<S::Elem>,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let op = &ErasedOp::new::<S::Elem, O>(&op);
     let (dtype, count) = (input.dtype(), input.len());
     let call = Call::new(Kind::ReduceScatterv, site).data(dtype, count).op(op);
@@ -213,7 +213,7 @@ where
     R: BufferMut + ?Sized,
     O: Operation<R::Elem>,
 {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let op = &ErasedOp::new::<R::Elem, O>(&op);
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::ReduceScatter, site).data(dtype, count).op(op).form(Form::InPlace);

@@ -206,7 +206,7 @@ where
     R: BufferMut + ?Sized,
     O: Operation<R::Elem>,
 {
-    let mut output = Output::new(buf.view_mut())?;
+    let mut output = Output::new(buf.erased_mut())?;
     let op = &ErasedOp::new::<R::Elem, O>(&op);
     let reduction = Reduction { dtype: output.dtype(), op, count: output.len() };
     let buf = output.memory(Blocks::One(reduction.count));
@@ -230,8 +230,8 @@ where
     R: BufferMut<Elem = S::Elem> + ?Sized,
     O: Operation<S::Elem>,
 {
-    let input = Input::new(send.view())?;
-    let mut output = Output::new(recv.view_mut())?;
+    let input = Input::new(send.erased())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let op = &ErasedOp::new::<S::Elem, O>(&op);
     let reduction = Reduction { dtype: input.dtype(), op, count: input.len() };
     let call = scan_call(kind, &reduction, site);

@@ -180,11 +180,11 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let mut output = Output::new(recv.view_mut())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let (dtype, count) = (output.dtype(), output.len());
     let call = Call::new(Kind::Scatter, site).data(dtype, count).root(root);
     let args = Args::new(&SCATTER, dtype).root(root).recv(output.memory(Blocks::One(count)));
-    let input = (comm.rank() == root).then(|| Input::new(send.view())).transpose()?;
+    let input = (comm.rank() == root).then(|| Input::new(send.erased())).transpose()?;
     let args = match &input {
         None => args,
         Some(input) => {
@@ -212,10 +212,10 @@ where
     S: Buffer + ?Sized,
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
-    let mut output = Output::new(recv.view_mut())?;
+    let mut output = Output::new(recv.erased_mut())?;
     let call = Call::new(Kind::Scatterv, site);
     let call = call.data(output.dtype(), Call::UNEQUAL).root(root);
-    let source = RootData::new(comm, &call, || Input::new(send.view()), counts, root)?;
+    let source = RootData::new(comm, &call, || Input::new(send.erased()), counts, root)?;
     if source.is_some() {
         check::length(&call, "receive buffer", output.len(), counts[root])?;
     }
@@ -309,8 +309,13 @@ pub(crate) fn scatter_unknown<S: Buffer + ?Sized>(
     root: usize,
 ) -> Result<Vec<S::Elem>> {
     let mut stage = None;
-    let source =
-        RootData::new(comm, call, || Input::on_host(send.view(), &mut stage, call), counts, root)?;
+    let source = RootData::new(
+        comm,
+        call,
+        || Input::on_host(send.erased(), &mut stage, call),
+        counts,
+        root,
+    )?;
     let share = [scatter_shares(comm, call, source.as_ref(), root)?];
     let count = share[0].count;
     let mut values = room_for::<S::Elem>(call, count)?;

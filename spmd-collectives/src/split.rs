@@ -1,8 +1,8 @@
 //! New communicators from old ones (MPI 5.0 section 7.4).
 
 mod color;
+mod groups;
 
-use std::ops::Range;
 use std::panic::Location;
 
 use spmd_core::internal::{
@@ -10,13 +10,14 @@ use spmd_core::internal::{
 };
 use spmd_core::{Comm, Element, Error, Op, Result};
 
-use crate::cluster::announcing::{AllAnnouncements, announce};
+use crate::cluster::announcing::{AllAnnouncements, WORDS, announce};
 use crate::cluster::moving;
 use crate::large::take;
 use crate::reducing::Reduction;
 use crate::reducing::tree::tell_down_tree;
 use crate::sealed::Sealed;
 pub use color::Color;
+use groups::Groups;
 
 /// Making communicators (MPI 5.0 section 7.4).
 ///
@@ -38,10 +39,13 @@ pub trait Split: Sealed {
     /// The new communicator matches its calls and messages apart from this one's, and frees
     /// itself when dropped.
     ///
-    /// Cost: two meetings, and n reads a process.
+    /// Cost: two meetings, and n reads a process. If a plane has joined the devices of all ranks, as
+    /// `spmd_gpu::Nccl` does in the first call on device buffers, it joins those of the new ones here: then
+    /// each rank waits for its device before.
     ///
     /// Errors: too many communicators are in use; the color is negative or above `u32::MAX`, or the key
-    /// no `i32`; a rank has failed, left, or makes another call.
+    /// no `i32`; a rank has failed, left, or makes another call; a plane fails to join devices, which
+    /// leaves this communicator's apart as well.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -104,12 +108,12 @@ impl Split for Comm {
         let wrong = |why: String| Error::argument(format!("{call}: {why}"));
         let color = color.color().map_err(wrong)?;
         let key = key.try_into().map_err(|_| wrong("the key is no `i32`".into()))?;
-        split(self, &call, color, key, 0)
+        split(self, &call, said(color, key, 0), true)
     }
 
     fn split_host(&self) -> Result<Comm> {
         let call = Call::new(Kind::Split, Location::caller()).form(Form::SplitHost);
-        let own = split(self, &call, Some(self.internals().host_color()), 0, 0)?;
+        let own = split(self, &call, said(Some(self.internals().host_color()), 0, 0), true)?;
         Ok(own.expect("a rank with a color is in a communicator"))
     }
 
@@ -118,18 +122,25 @@ impl Split for Comm {
     }
 }
 
-/// [`Split::dup`] as a part of any call.
+/// [`Split::split`] for messages alone: planes have no part in it.
+#[track_caller]
+pub fn split_for_messages(comm: &Comm, color: Option<u32>, key: i32) -> Result<Option<Comm>> {
+    split(comm, &Call::new(Kind::Split, Location::caller()), said(color, key, 0), false)
+}
+
+/// [`Split::dup`] as a part of any call. Planes have no part in it: most communicators that it makes are
+/// for messages, windows and started calls.
 pub(crate) fn dup(comm: &Comm, call: &Call<'_>) -> Result<Comm> {
     let _held = comm.internals().hold(call)?;
     loop {
         let child = if comm.internals().spans_processes() {
-            make_on_cluster(comm, call, Some(0), 0, 0)?
+            make_on_cluster(comm, call, said(Some(0), 0, 0), false)?
         } else {
             let (agreed, part) = comm.internals().collective(call, |round| {
                 let agreed = agree(comm, round)?;
                 Ok((agreed, round.common(|| comm.internals().part_of_all())))
             })?;
-            make(&agreed, comm, call, Some((&part, comm.rank())), &[])?
+            make(&agreed, comm, call, (Some((&part, comm.rank())), &[]), false)?
         };
         if let Some(Some(child)) = child {
             return Ok(child);
@@ -137,23 +148,27 @@ pub(crate) fn dup(comm: &Comm, call: &Call<'_>) -> Result<Comm> {
     }
 }
 
-/// [`Split::split`] as a part of any call, of which all ranks give the same digest of what they
-/// make.
+/// What a rank says in a split: its color plus one, or 0, its key, and a digest of what it makes, which
+/// all ranks give alike.
+pub(crate) fn said(color: Option<u32>, key: i32, digest: u64) -> [u64; WORDS] {
+    [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest]
+}
+
+/// [`Split::split`] as a part of any call, and whether planes split what they keep as well.
 pub(crate) fn split(
     comm: &Comm,
     call: &Call<'_>,
-    color: Option<u32>,
-    key: i32,
-    digest: u64,
+    said: [u64; WORDS],
+    planes: bool,
 ) -> Result<Option<Comm>> {
     let _held = comm.internals().hold(call)?;
     loop {
         let child = if comm.internals().spans_processes() {
-            make_on_cluster(comm, call, color, key, digest)?
+            make_on_cluster(comm, call, said, planes)?
         } else {
-            let groups = |round: &Round<'_>| groups(comm, round, color, key, digest);
+            let groups = |round: &Round<'_>| groups(comm, round, said);
             let (agreed, groups) = comm.internals().collective(call, groups)?;
-            make(&agreed, comm, call, groups.part(comm), &[])?
+            make(&agreed, comm, call, (groups.part(comm), &[]), planes)?
         };
         if let Some(child) = child {
             return Ok(child);
@@ -165,13 +180,11 @@ pub(crate) fn split(
 fn groups(
     comm: &Comm,
     round: &Round<'_>,
-    color: Option<u32>,
-    key: i32,
-    digest: u64,
+    own @ [.., digest]: [u64; WORDS],
 ) -> Result<(ContextOffer, Common<Groups>)> {
-    round.set_number(COLOR, color.map_or(0, |color| u64::from(color) + 1));
-    round.set_number(KEY, key as u32 as u64);
-    round.set_number(DIGEST, digest);
+    for (word, which) in own.into_iter().zip([COLOR, KEY, DIGEST]) {
+        round.set_number(which, word);
+    }
     let agreed = agree(comm, round)?;
     // Whoever passes waits for the others in the next round.
     if round.number_of(0, DIGEST) != digest {
@@ -185,59 +198,14 @@ fn grids(one: usize, other: usize) -> String {
     format!("grids: rank {one} of the communicator makes another one than rank {other}")
 }
 
-/// The groups into which a communicator is split.
-struct Groups {
-    /// All ranks that are in one, group by group, each in its new order.
-    ranks: Vec<usize>,
-    /// Of each group its part of `ranks`, and the same for what is made of it.
-    groups: Vec<(Range<usize>, Part)>,
-    /// Of each rank its group, and its number there.
-    places: Vec<Option<(usize, usize)>>,
-}
-
-impl Groups {
-    /// What each rank says is its color plus one, or 0, and its key.
-    fn new(comm: &Comm, said: impl Iterator<Item = [u64; 2]>) -> Groups {
-        let with_rank = |(rank, [color, key]): (usize, [u64; 2])| (color, key as u32 as i32, rank);
-        let mut order: Vec<_> = said.enumerate().map(with_rank).collect();
-        order.retain(|(color, ..)| *color != 0);
-        order.sort_unstable();
-        let ranks: Vec<usize> = order.iter().map(|(.., rank)| *rank).collect();
-        let (mut groups, mut places) = (Vec::new(), vec![None; comm.size()]);
-        let mut start = 0;
-        for same in order.chunk_by(|(one, ..), (next, ..)| one == next) {
-            let range = start..start + same.len();
-            for (number, rank) in ranks[range.clone()].iter().enumerate() {
-                places[*rank] = Some((groups.len(), number));
-            }
-            start = range.end;
-            groups.push((range.clone(), comm.internals().part_of(&ranks[range])));
-        }
-        Groups { ranks, groups, places }
-    }
-
-    /// The group of this rank, and its number there, if it gave a color.
-    fn part(&self, comm: &Comm) -> Option<(&Part, usize)> {
-        self.places[comm.rank()].map(|(group, number)| (&self.groups[group].1, number))
-    }
-
-    /// The ranks of that group.
-    fn ranks(&self, comm: &Comm) -> &[usize] {
-        let group = self.places[comm.rank()];
-        group.map_or(&[], |(group, _)| &self.ranks[self.groups[group].0.clone()])
-    }
-}
-
 /// [`groups`] and [`make`] where ranks live in several processes: everybody tells all.
 fn make_on_cluster(
     comm: &Comm,
     call: &Call<'_>,
-    color: Option<u32>,
-    key: i32,
-    digest: u64,
+    own @ [.., digest]: [u64; WORDS],
+    planes: bool,
 ) -> Result<Option<Option<Comm>>> {
-    let words = [color.map_or(0, |color| u64::from(color) + 1), key as u32 as u64, digest];
-    let made = announce(comm, call, words, |AllAnnouncements { offer, said }| {
+    let made = announce(comm, call, own, |AllAnnouncements { offer, said }| {
         let first = said[0][2];
         let other = said.iter().position(|[.., digest]| *digest != first);
         let groups = Groups::new(comm, said.iter().map(|[color, key, _]| [*color, *key]));
@@ -249,7 +217,7 @@ fn make_on_cluster(
         let grids = grids(other, comm.rank());
         return Err(Error::argument(format!("{call}: the ranks make different {grids}")));
     }
-    make(offer, comm, call, groups.part(comm), groups.ranks(comm))
+    make(offer, comm, call, (groups.part(comm), groups.ranks(comm)), planes)
 }
 
 /// The number under which a rank says its color plus one, or 0.
@@ -260,14 +228,15 @@ const KEY: usize = 2;
 const DIGEST: usize = 3;
 
 /// Makes the communicator of a part in which this rank has a number; every rank of `comm` is in
-/// this call. `ranks` are those of the part, where `comm` spans processes. No answer: another
-/// thread has taken some rank's area meanwhile; try again.
+/// this call. `ranks` are those of the part, where `comm` spans processes. If `planes`, these split what
+/// they keep with `comm`, where all ranks have it. No answer: another thread has taken some rank's
+/// area meanwhile; try again.
 fn make(
     offer: &ContextOffer,
     comm: &Comm,
     call: &Call<'_>,
-    part: Option<(&Part, usize)>,
-    ranks: &[usize],
+    (part, ranks): (Option<(&Part, usize)>, &[usize]),
+    planes: bool,
 ) -> Result<Option<Option<Comm>>> {
     let area = offer.area(comm, call)?;
     let processes = comm.internals().processes_of(call, ranks)?;
@@ -281,14 +250,20 @@ fn make(
     }
     // Nobody looks at a page of the area before its owner has cleared it.
     let ok = u64::from(child.is_some() || part.is_none());
+    let splitting = if planes { comm.internals().splitting_planes() } else { 0 };
+    let mine = ok | splitting << 1;
     let all = match comm.internals().spans_processes() {
-        true => moving::agree(comm, call, ok == 1)?,
+        true => moving::agree(comm, call, mine)?,
         false => {
-            let all = |round: &Round<'_>| fold_words(round, [ok], |[a], [b]| [a & b]);
-            comm.internals().collective(call, all)? == [1]
+            let all = |round: &Round<'_>| fold_words(round, [mine], |[a], [b]| [a & b]);
+            comm.internals().collective(call, all)?[0]
         }
     };
-    Ok(all.then_some(child))
+    if all & 1 == 0 {
+        return Ok(None);
+    }
+    comm.internals().split_planes(call, (all & mine) >> 1, child.as_ref())?;
+    Ok(Some(child))
 }
 
 /// Finds what all ranks can offer.
@@ -324,3 +299,6 @@ fn fold_words<const N: usize>(
     }
     Ok(words)
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,21 @@ pub trait Plane: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether this rank can take part in [`Plane::split`] of this communicator now. Where that is so, it
+    /// has waited for the device: one rank may be asked without the others.
+    fn can_split(&self, _: &Comm) -> bool {
+        false
+    }
+
+    /// Makes what it keeps with parts of a communicator of what it keeps with that. All ranks call it,
+    /// once all have said that they [can](Plane::can_split); `part` is the one that this rank is in,
+    /// if it is in any.
+    ///
+    /// Errors: a rank has failed or left; it came to nothing.
+    fn split(&self, _: &Comm, _: &Call<'_>, _part: Option<&Comm>) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether it carries out such a call of this communicator.
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool;
 

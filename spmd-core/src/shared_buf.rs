@@ -138,7 +138,7 @@ unsafe impl<T: Element> Buffer for SharedBuf<T> {
     type Elem = T;
 
     #[inline]
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         View::new(self)
     }
 }
@@ -146,7 +146,7 @@ unsafe impl<T: Element> Buffer for SharedBuf<T> {
 // SAFETY: the view is that of the slice.
 unsafe impl<T: Element> BufferMut for SharedBuf<T> {
     #[inline]
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         ViewMut::new(self)
     }
 }

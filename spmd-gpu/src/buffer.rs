@@ -259,7 +259,7 @@ impl<T> Drop for DeviceBuffer<T> {
 unsafe impl<T: Element> Buffer for DeviceBuffer<T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         let (ordinal, place) = self.place(0);
         // SAFETY: the device holds so many values there as long as the buffer lives.
         unsafe { View::on_device(ordinal, place, self.len) }
@@ -268,7 +268,7 @@ unsafe impl<T: Element> Buffer for DeviceBuffer<T> {
 
 // SAFETY: the same elements, one after another.
 unsafe impl<T: Element> BufferMut for DeviceBuffer<T> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         let _ = self.device_alone();
         // SAFETY: as above; the borrow is unique.
         unsafe { ViewMut::on_device(self.ordinal, self.address() as *mut T, self.len) }

@@ -106,7 +106,7 @@ impl<T: Element> fmt::Debug for DeviceViewMut<'_, T> {
 unsafe impl<T: Element> Buffer for DeviceView<'_, T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         let (ordinal, place) = self.buffer.place(self.start);
         // SAFETY: the device holds so many values there as long as the buffer lives.
         unsafe { View::on_device(ordinal, place, self.len) }
@@ -117,7 +117,7 @@ unsafe impl<T: Element> Buffer for DeviceView<'_, T> {
 unsafe impl<T: Element> Buffer for DeviceViewMut<'_, T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         let (ordinal, place) = self.part.buffer.place(self.part.start);
         // SAFETY: as above.
         unsafe { View::on_device(ordinal, place, self.part.len) }
@@ -126,7 +126,7 @@ unsafe impl<T: Element> Buffer for DeviceViewMut<'_, T> {
 
 // SAFETY: the same elements, one after another.
 unsafe impl<T: Element> BufferMut for DeviceViewMut<'_, T> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         let (ordinal, place) = self.part.buffer.place(self.part.start);
         // SAFETY: as above; it was made of a unique borrow, of which others have other elements.
         unsafe { ViewMut::on_device(ordinal, place, self.part.len) }

@@ -2,46 +2,20 @@
 // a file that all of them map. What is begun goes on in the stream, and waits there for the other
 // ranks for ever, as on a card: until it is aborted. Folds have the order of `spmd`.
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <chrono>
 #include <climits>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "card.h"
+#include "nccl.h"
 // The types and operations are those of the kernels.
 #include "kernel.h"
 #include "../src/local/common.cu"
 #include "../src/local/numbers.cu"
 
-using standin::Card;
-using standin::Stream;
-
-extern "C" int cuCtxGetCurrent(Card **);
+using namespace standin;
 
 namespace {
-
-enum Code { SUCCESS = 0, UNHANDLED = 1, SYSTEM = 2, ARGUMENT = 4, USAGE = 5, IN_PROGRESS = 7 };
-
-constexpr size_t ROOM = 16 * 1024;
-
-// What one rank has on its way to another.
-struct Channel {
-    std::atomic<uint64_t> written, taken;
-    char data[ROOM];
-};
-
-struct Shared {
-    std::atomic<int> joined;
-};
-
-constexpr size_t HEADER = 4096;
 
 // Data that go to a rank or come from it.
 struct Part {
@@ -52,40 +26,6 @@ struct Part {
     bool on_host;
     size_t done;
 };
-
-struct Comm {
-    int ranks, rank;
-    Card *card;
-    char *shared = nullptr;
-    size_t size = 0;
-    std::atomic<int> state{IN_PROGRESS};
-    // What is in the stream.
-    std::atomic<int> pending{0};
-    std::atomic<bool> aborted{false}, finalized{false};
-    std::thread maker;
-
-    Channel &channel(int from, int to) {
-        auto *all = (Channel *)(shared + HEADER);
-        return all[size_t(from) * ranks + to];
-    }
-
-    ~Comm() {
-        if (maker.joinable()) maker.join();
-        if (shared) munmap(shared, size);
-    }
-};
-
-struct Id {
-    char bytes[128];
-};
-
-struct Config {
-    size_t size;
-    unsigned magic, version;
-    int blocking;
-};
-
-void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 // Copies some of a part, and says whether it could.
 bool step(Comm *comm, Part &part) {
@@ -201,11 +141,6 @@ int folds(Comm *comm, Stream *stream, std::vector<Part> parts, bool gets, void *
     });
 }
 
-int version() {
-    const char *wanted = std::getenv("SPMD_STANDIN_NCCL");
-    return wanted ? std::atoi(wanted) : 22805;
-}
-
 }  // namespace
 
 // The error that is wanted of a call, or that a wrong one is.
@@ -215,81 +150,6 @@ int version() {
     if (type < 0 || type > 9) return ARGUMENT
 
 extern "C" {
-
-int ncclGetVersion(int *number) { return *number = version(), SUCCESS; }
-
-const char *ncclGetErrorString(int code) {
-    switch (code) {
-        case SUCCESS: return "no error";
-        case UNHANDLED: return "unhandled cuda error";
-        case SYSTEM: return "unhandled system error";
-        case ARGUMENT: return "invalid argument";
-        case USAGE: return "invalid usage";
-        case 6: return "remote process exited or there was a network error";
-        case IN_PROGRESS: return "NCCL operation in progress";
-        default: return "unknown result code";
-    }
-}
-
-int ncclGetUniqueId(Id *id) {
-    if (int code = standin::refused(__func__)) return code;
-    std::memset(id, 0, sizeof *id);
-    std::snprintf(id->bytes, sizeof id->bytes, "/tmp/spmd-standin-nccl-XXXXXX");
-    int file = mkstemp(id->bytes);
-    if (file < 0) return SYSTEM;
-    close(file);
-    return SUCCESS;
-}
-
-int ncclCommInitRankConfig(Comm **place, int ranks, Id id, int rank, Config *config) {
-    if (int code = standin::refused(__func__)) return code;
-    Card *card = nullptr;
-    cuCtxGetCurrent(&card);
-    bool known = config && config->magic == 0xcafebeef && config->version >= 21800;
-    if (!known || config->blocking || ranks < 1 || rank < 0 || rank >= ranks) return ARGUMENT;
-    if (!card) return UNHANDLED;
-    auto *comm = new Comm;
-    comm->ranks = ranks, comm->rank = rank, comm->card = card;
-    comm->size = HEADER + sizeof(Channel) * ranks * ranks;
-    int file = open(id.bytes, O_RDWR | O_CLOEXEC);
-    void *shared = MAP_FAILED;
-    if (file >= 0 && ftruncate(file, comm->size) == 0)
-        shared = mmap(nullptr, comm->size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (shared == MAP_FAILED) return delete comm, SYSTEM;
-    comm->shared = (char *)shared;
-    comm->maker = std::thread([comm, path = std::string(id.bytes)] {
-        auto &joined = ((Shared *)comm->shared)->joined;
-        joined++;
-        while (joined.load() < comm->ranks && !comm->aborted.load()) rest();
-        if (comm->rank == 0) unlink(path.c_str());
-        comm->state = SUCCESS;
-    });
-    *place = comm;
-    return IN_PROGRESS;
-}
-
-int ncclCommGetAsyncError(Comm *comm, int *state) {
-    bool ending = comm->finalized.load() && comm->pending.load() > 0;
-    *state = ending ? int(IN_PROGRESS) : comm->state.load();
-    return SUCCESS;
-}
-
-int ncclCommFinalize(Comm *comm) {
-    comm->finalized = true;
-    return comm->pending.load() > 0 ? IN_PROGRESS : SUCCESS;
-}
-
-int ncclCommDestroy(Comm *comm) {
-    while (comm->pending.load() > 0) rest();
-    delete comm;
-    return SUCCESS;
-}
-
-int ncclCommAbort(Comm *comm) {
-    comm->aborted = true;
-    return ncclCommDestroy(comm);
-}
 
 int ncclGroupStart() { return depth++, SUCCESS; }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spmd_collectives::{Allreduce, Split};
+use spmd_collectives::{Allreduce, split_for_messages};
 use spmd_core::{ANY, Comm, Ctx, Error, Max, Result};
 
 use crate::about::About;
@@ -253,7 +253,7 @@ where
         return Err(refused(format!("there is no rank {end} among {n}")));
     }
     let ends = (from != to && (me == from || me == to)).then_some(0);
-    let Some(comm) = ctx.split(ends, i32::from(me == to))? else {
+    let Some(comm) = split_for_messages(ctx, ends, i32::from(me == to))? else {
         let both = (me == from && me == to).then(|| channel_of("the stream", depth, site));
         let ends = both.map(|(put, take)| {
             (StreamSender(Out::Here(put)), StreamReceiver { values: take, carrier: None })

@@ -187,15 +187,15 @@ impl Drop for Looks<'_> {
 unsafe impl Buffer for Looks<'_> {
     type Elem = u8;
 
-    fn view(&self) -> View<'_> {
-        self.0.view()
+    fn erased(&self) -> View<'_> {
+        self.0.erased()
     }
 }
 
 // SAFETY: the view is the vector's.
 unsafe impl BufferMut for Looks<'_> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
-        self.0.view_mut()
+    fn erased_mut(&mut self) -> ViewMut<'_> {
+        self.0.erased_mut()
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     let libraries = [
         ("libcuda.so.1", &["driver.cpp", "card.cpp"][..]),
         ("libnvrtc.so", &["nvrtc.cpp"]),
-        // After the driver, whose streams it uses.
-        ("libnccl.so.2", &["nccl.cpp"]),
+        // After the driver, whose streams they use.
+        (NCCL_LIBRARY, &["nccl.cpp", "nccl_comm.cpp"]),
     ];
     for (library, sources) in libraries {
         let objects = sources.iter().map(|name| folder.join(name).with_extension("o"));
@@ -68,15 +68,29 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
             };
             built_by(compile)?;
         }
-        let mut link = command("c++", &["-shared", "-pthread"]);
-        link.args(&objects).arg("-o").arg(folder.join(library)).arg("-ldl");
-        if library == "libnccl.so.2" {
-            link.arg("-L").arg(&folder).arg("-l:libcuda.so.1");
+        let link = |library: &str| {
+            let mut link = command("c++", &["-shared", "-pthread"]);
+            link.args(&objects).arg("-o").arg(folder.join(library)).arg("-ldl");
+            link
+        };
+        if library != NCCL_LIBRARY {
+            built_by(link(library))?;
+            continue;
         }
-        built_by(link)?;
+        let hidden = source.join("without_split.map");
+        let hide = format!("-Wl,--version-script={}", hidden.display());
+        for (library, options) in [(library, vec![]), (WITHOUT_SPLIT, vec![hide])] {
+            let mut link = link(library);
+            link.arg("-L").arg(&folder).arg("-l:libcuda.so.1").args(options);
+            built_by(link)?;
+        }
     }
     Ok(folder)
 }
+
+const NCCL_LIBRARY: &str = "libnccl.so.2";
+/// The same without `ncclCommSplit`.
+const WITHOUT_SPLIT: &str = "libnccl-without-split.so";
 
 fn built_by(compiler: Command) -> Result<(), String> {
     tools::watch(compiler).wrong.map_or(Ok(()), Err)
@@ -84,7 +98,8 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let tests = ["gpu", "gpu_launch", "gpu_memory", "gpu_messages", "gpu_missing", "gpu_nccl"];
+    let tests =
+        ["gpu", "gpu_launch", "gpu_memory", "gpu_messages", "gpu_missing", "gpu_nccl", "gpu_split"];
     let options = ["--workspace", "--lib"].into_iter();
     let options: Vec<&str> =
         options.chain(tests.iter().flat_map(|name| ["--test", name])).collect();
@@ -99,6 +114,7 @@ fn tests(folder: PathBuf) -> Outcome {
         ("tests/gpu_messages", ""),
         ("tests/gpu_missing.rs", ""),
         ("tests/gpu_nccl.rs", ""),
+        ("tests/gpu_split.rs", ""),
         ("spmd-gpu/src/lib.rs", "buffer"),
     ];
     let on_card = files.map(|(file, chosen)| {

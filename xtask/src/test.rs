@@ -103,6 +103,7 @@ fn tests() -> Outcome {
         "gpu_messages",
         "gpu_missing",
         "gpu_nccl",
+        "gpu_split",
         "mpi",
         "one_program",
         "hosts",

@@ -103,7 +103,7 @@ impl AllgatherInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::allgather(comm, send, recv, site)
@@ -137,7 +137,7 @@ impl AllgatherInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)
             .form(Form::Init)
-            .data(&B::Elem::DTYPE, buf.view().len());
+            .data(&B::Elem::DTYPE, buf.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::allgather_in_place(comm, buf, site)

@@ -115,7 +115,7 @@ pub trait AllgatherRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let mut recv = recv;
         self.start(call, move |comm| {
             super::allgather(comm, &send, &mut recv, site)?;
@@ -153,7 +153,7 @@ pub trait AllgatherRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Allgather, site)
             .form(Form::Start)
-            .data(&B::Elem::DTYPE, buf.view().len());
+            .data(&B::Elem::DTYPE, buf.erased().len());
         let mut buf = buf;
         self.start(call, move |comm| {
             super::allgather_in_place(comm, &mut buf, site)?;

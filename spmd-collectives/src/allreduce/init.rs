@@ -81,10 +81,10 @@ impl AllreduceInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let (comm, op) = (self.dup()?, Arc::new(op));
-        let host = [send.view().place(), recv.view().place()] == [Place::Host; 2];
-        let steps = if host { steps(&comm, send.view().len(), &op, site) } else { None };
+        let host = [send.erased().place(), recv.erased().place()] == [Place::Host; 2];
+        let steps = if host { steps(&comm, send.erased().len(), &op, site) } else { None };
         Internals::persistent(comm, call, (send, recv), steps, move |comm, (send, recv)| {
             super::allreduce(comm, send, recv, &*op, site)
         })
@@ -98,7 +98,7 @@ impl AllreduceInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
             .form(Form::Init)
-            .data(&R::Elem::DTYPE, buf.view().len());
+            .data(&R::Elem::DTYPE, buf.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::allreduce_in_place(comm, buf, &op, site)
@@ -126,11 +126,11 @@ where
     let folded = op.clone();
     Some(Steps {
         show: Box::new(move |(send, recv): &(S, R)| {
-            let view = send.view();
-            if (view.len(), recv.view().len()) != (count, count) {
+            let view = send.erased();
+            if (view.len(), recv.erased().len()) != (count, count) {
                 return Err(wrong_length(send, recv, count, site));
             }
-            if [view.place(), recv.view().place()] != [Place::Host; 2] {
+            if [view.place(), recv.erased().place()] != [Place::Host; 2] {
                 return Err(Error::out_of_reach(&call_of::<S>(count, site), &[]));
             }
             let Some(ptr) = view.contiguous() else {
@@ -149,7 +149,7 @@ where
             let fold = |input, output| unsafe {
                 reduction.fold_payloads(round, round.size(), input, output)
             };
-            let (input, mut output) = (send.view(), recv.view_mut());
+            let (input, mut output) = (send.erased(), recv.erased_mut());
             if let (Some(input), Some(output)) = (input.contiguous(), output.contiguous_mut()) {
                 return fold(input, output);
             }
@@ -173,8 +173,8 @@ fn wrong_length<S: Buffer, R: Buffer>(
     site: &'static Location<'static>,
 ) -> Error {
     let call = call_of::<S>(count, site);
-    match send.view().len() {
-        len if len == count => Error::length(&call, "receive buffer", recv.view().len(), count),
+    match send.erased().len() {
+        len if len == count => Error::length(&call, "receive buffer", recv.erased().len(), count),
         len => Error::length(&call, "send buffer", len, count),
     }
 }

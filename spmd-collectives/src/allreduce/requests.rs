@@ -90,7 +90,7 @@ pub trait AllreduceRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let mut recv = recv;
         self.start(call, move |comm| {
             super::allreduce(comm, &send, &mut recv, op, site)?;
@@ -109,7 +109,7 @@ pub trait AllreduceRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Allreduce, site)
             .form(Form::Start)
-            .data(&R::Elem::DTYPE, buf.view().len());
+            .data(&R::Elem::DTYPE, buf.erased().len());
         let mut buf = buf;
         self.start(call, move |comm| {
             super::allreduce_in_place(comm, &mut buf, op, site)?;

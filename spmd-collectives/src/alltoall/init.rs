@@ -103,7 +103,7 @@ impl AlltoallInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::alltoall(comm, send, recv, site)
@@ -117,7 +117,7 @@ impl AlltoallInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
             .form(Form::Init)
-            .data(&R::Elem::DTYPE, buf.view().len());
+            .data(&R::Elem::DTYPE, buf.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::alltoall_in_place(comm, buf, site)

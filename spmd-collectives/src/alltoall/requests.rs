@@ -128,7 +128,7 @@ pub trait AlltoallRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let mut recv = recv;
         self.start(call, move |comm| {
             super::alltoall(comm, &send, &mut recv, site)?;
@@ -146,7 +146,7 @@ pub trait AlltoallRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Alltoall, site)
             .form(Form::Start)
-            .data(&R::Elem::DTYPE, buf.view().len());
+            .data(&R::Elem::DTYPE, buf.erased().len());
         let mut buf = buf;
         self.start(call, move |comm| {
             super::alltoall_in_place(comm, &mut buf, site)?;

@@ -44,7 +44,7 @@ impl BroadcastInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Broadcast, site)
             .form(Form::Init)
-            .data(&B::Elem::DTYPE, buf.view().len())
+            .data(&B::Elem::DTYPE, buf.erased().len())
             .root(root);
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {

@@ -54,7 +54,7 @@ pub trait BroadcastRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Broadcast, site)
             .form(Form::Start)
-            .data(&B::Elem::DTYPE, buf.view().len())
+            .data(&B::Elem::DTYPE, buf.erased().len())
             .root(root);
         let mut buf = buf;
         self.start(call, move |comm| {

@@ -3,7 +3,7 @@
 use spmd_core::internal::{
     Args, Blocks, Call, ErasedOp, Leader, Memory, NativeCollective, copy_bytes,
 };
-use spmd_core::{Comm, DType, Element, Error, Max, Result};
+use spmd_core::{BitAnd, Comm, DType, Element, Error, Max, Operation, Result};
 
 use super::packed::{Lengths, Packed, check_values, is_even};
 
@@ -13,9 +13,9 @@ pub(super) fn barrier(comm: &Comm, call: &Call<'_>) -> Result<()> {
     unsafe { comm.internals().collective_on_cluster(call, (), |leader| leader.meet()) }
 }
 
-/// Whether all ranks say yes.
-pub(crate) fn agree(comm: &Comm, call: &Call<'_>, yes: bool) -> Result<bool> {
-    Ok(greatest(comm, call, u64::from(!yes))? == 0)
+/// The bits that all ranks set.
+pub(crate) fn agree(comm: &Comm, call: &Call<'_>, bits: u64) -> Result<u64> {
+    fold(comm, call, bits, &BitAnd)
 }
 
 /// The same error on all ranks, before anything goes, if one of them has found that what another,
@@ -35,15 +35,20 @@ pub(super) fn agree_on_counts(comm: &Comm, call: &Call<'_>, wrong: Option<usize>
 
 /// The greatest word of any rank.
 pub(crate) fn greatest(comm: &Comm, call: &Call<'_>, word: u64) -> Result<u64> {
-    let mut greatest = 0u64;
-    let op = &ErasedOp::new::<u64, _>(&Max);
+    fold(comm, call, word, &Max)
+}
+
+/// All ranks' words, folded.
+fn fold<O: Operation<u64>>(comm: &Comm, call: &Call<'_>, word: u64, op: &O) -> Result<u64> {
+    let mut folded = 0u64;
+    let op = &ErasedOp::new::<u64, _>(op);
     let one = Blocks::One(1);
     let send = Memory::host((&raw const word).cast(), one);
-    let recv = Memory::host((&raw mut greatest).cast(), one);
+    let recv = Memory::host((&raw mut folded).cast(), one);
     let args = crate::allreduce::args(&u64::DTYPE, op, send, recv);
     // SAFETY: two words.
     unsafe { super::folding::allreduce(comm, call, &args)? };
-    Ok(greatest)
+    Ok(folded)
 }
 
 /// The root's process sends its data to one rank of each of the others, from which those beside it

@@ -79,7 +79,7 @@ impl GatherInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Gather, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len())
+            .data(&S::Elem::DTYPE, send.erased().len())
             .root(root);
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {

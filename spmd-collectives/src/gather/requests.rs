@@ -100,7 +100,7 @@ pub trait GatherRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Gather, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len())
+            .data(&S::Elem::DTYPE, send.erased().len())
             .root(root);
         let mut recv = recv;
         self.start(call, move |comm| {

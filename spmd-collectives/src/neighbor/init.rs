@@ -112,7 +112,7 @@ impl NeighborInit for Cartesian {
         let (site, neighbors) = (Location::caller(), self.neighbors());
         let call = Call::new(Kind::NeighborAllgather, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::neighbor_allgather((comm, &neighbors), send, recv, site)
@@ -127,7 +127,7 @@ impl NeighborInit for Cartesian {
         let (site, neighbors) = (Location::caller(), self.neighbors());
         let call = Call::new(Kind::NeighborAlltoall, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::neighbor_alltoall((comm, &neighbors), send, recv, site)

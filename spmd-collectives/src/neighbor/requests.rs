@@ -156,7 +156,7 @@ pub trait NeighborRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::NeighborAllgather, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let neighbors = grid.neighbors();
         let mut recv = recv;
         self.start_on(grid, call, move |comm| {
@@ -176,7 +176,7 @@ pub trait NeighborRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::NeighborAlltoall, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let neighbors = grid.neighbors();
         let mut recv = recv;
         self.start_on(grid, call, move |comm| {

@@ -86,7 +86,7 @@ impl ReduceInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len())
+            .data(&S::Elem::DTYPE, send.erased().len())
             .root(root);
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
@@ -102,7 +102,7 @@ impl ReduceInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)
             .form(Form::Init)
-            .data(&R::Elem::DTYPE, buf.view().len())
+            .data(&R::Elem::DTYPE, buf.erased().len())
             .root(root);
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {

@@ -96,7 +96,7 @@ pub trait ReduceRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len())
+            .data(&S::Elem::DTYPE, send.erased().len())
             .root(root);
         let mut recv = recv;
         self.start(call, move |comm| {
@@ -116,7 +116,7 @@ pub trait ReduceRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Reduce, site)
             .form(Form::Start)
-            .data(&R::Elem::DTYPE, buf.view().len())
+            .data(&R::Elem::DTYPE, buf.erased().len())
             .root(root);
         let mut buf = buf;
         self.start(call, move |comm| {

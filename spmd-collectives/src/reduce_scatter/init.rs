@@ -107,7 +107,7 @@ impl ReduceScatterInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::reduce_scatter(comm, send, recv, &op, site)
@@ -129,7 +129,7 @@ impl ReduceScatterInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatterv, site)
             .form(Form::Init)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let counts = counts.to_vec();
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
@@ -145,7 +145,7 @@ impl ReduceScatterInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)
             .form(Form::Init)
-            .data(&R::Elem::DTYPE, buf.view().len());
+            .data(&R::Elem::DTYPE, buf.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::reduce_scatter_in_place(comm, buf, &op, site)

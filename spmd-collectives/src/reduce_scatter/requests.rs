@@ -136,7 +136,7 @@ pub trait ReduceScatterRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let mut recv = recv;
         self.start(call, move |comm| {
             super::reduce_scatter(comm, &send, &mut recv, op, site)?;
@@ -162,7 +162,7 @@ pub trait ReduceScatterRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatterv, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let counts = counts.to_vec();
         let mut recv = recv;
         self.start(call, move |comm| {
@@ -182,7 +182,7 @@ pub trait ReduceScatterRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::ReduceScatter, site)
             .form(Form::Start)
-            .data(&R::Elem::DTYPE, buf.view().len());
+            .data(&R::Elem::DTYPE, buf.erased().len());
         let mut buf = buf;
         self.start(call, move |comm| {
             super::reduce_scatter_in_place(comm, &mut buf, op, site)?;

@@ -98,7 +98,7 @@ impl ScanInit for Comm {
     {
         let site = Location::caller();
         let call =
-            Call::new(Kind::Scan, site).form(Form::Init).data(&S::Elem::DTYPE, send.view().len());
+            Call::new(Kind::Scan, site).form(Form::Init).data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::scan(comm, send, recv, &op, site)
@@ -112,8 +112,9 @@ impl ScanInit for Comm {
         O: Operation<S::Elem> + Send + 'static,
     {
         let site = Location::caller();
-        let call =
-            Call::new(Kind::Exscan, site).form(Form::Init).data(&S::Elem::DTYPE, send.view().len());
+        let call = Call::new(Kind::Exscan, site)
+            .form(Form::Init)
+            .data(&S::Elem::DTYPE, send.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {
             super::exscan(comm, send, recv, &op, site)
@@ -127,7 +128,7 @@ impl ScanInit for Comm {
     {
         let site = Location::caller();
         let call =
-            Call::new(Kind::Scan, site).form(Form::Init).data(&R::Elem::DTYPE, buf.view().len());
+            Call::new(Kind::Scan, site).form(Form::Init).data(&R::Elem::DTYPE, buf.erased().len());
         let comm = self.dup()?;
         Internals::persistent(comm, call, buf, None, move |comm, buf| {
             super::scan_in_place(comm, buf, &op, site)

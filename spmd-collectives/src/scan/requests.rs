@@ -117,8 +117,9 @@ pub trait ScanRequests<'a>: Starts<'a> {
         O: Operation<S::Elem> + Send + 'a,
     {
         let site = Location::caller();
-        let call =
-            Call::new(Kind::Scan, site).form(Form::Start).data(&S::Elem::DTYPE, send.view().len());
+        let call = Call::new(Kind::Scan, site)
+            .form(Form::Start)
+            .data(&S::Elem::DTYPE, send.erased().len());
         let mut recv = recv;
         self.start(call, move |comm| {
             super::scan(comm, &send, &mut recv, op, site)?;
@@ -138,7 +139,7 @@ pub trait ScanRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Exscan, site)
             .form(Form::Start)
-            .data(&S::Elem::DTYPE, send.view().len());
+            .data(&S::Elem::DTYPE, send.erased().len());
         let mut recv = recv;
         self.start(call, move |comm| {
             super::exscan(comm, &send, &mut recv, op, site)?;
@@ -156,7 +157,7 @@ pub trait ScanRequests<'a>: Starts<'a> {
     {
         let site = Location::caller();
         let call =
-            Call::new(Kind::Scan, site).form(Form::Start).data(&R::Elem::DTYPE, buf.view().len());
+            Call::new(Kind::Scan, site).form(Form::Start).data(&R::Elem::DTYPE, buf.erased().len());
         let mut buf = buf;
         self.start(call, move |comm| {
             super::scan_in_place(comm, &mut buf, op, site)?;

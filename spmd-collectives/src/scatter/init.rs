@@ -79,7 +79,7 @@ impl ScatterInit for Comm {
         let site = Location::caller();
         let call = Call::new(Kind::Scatter, site)
             .form(Form::Init)
-            .data(&R::Elem::DTYPE, recv.view().len())
+            .data(&R::Elem::DTYPE, recv.erased().len())
             .root(root);
         let comm = self.dup()?;
         Internals::persistent(comm, call, (send, recv), None, move |comm, (send, recv)| {

@@ -99,7 +99,7 @@ pub trait ScatterRequests<'a>: Starts<'a> {
         let site = Location::caller();
         let call = Call::new(Kind::Scatter, site)
             .form(Form::Start)
-            .data(&R::Elem::DTYPE, recv.view().len())
+            .data(&R::Elem::DTYPE, recv.erased().len())
             .root(root);
         let mut recv = recv;
         self.start(call, move |comm| {

@@ -87,7 +87,7 @@ impl<T: Element> Window<T> {
     where
         B: Buffer<Elem = T> + ?Sized,
     {
-        let (view, site) = (src.view(), Location::caller());
+        let (view, site) = (src.erased(), Location::caller());
         self.put_as(Kind::Put, view, target, at.into(), site)
     }
 
@@ -167,7 +167,7 @@ impl<T: Element> Window<T> {
     where
         B: BufferMut<Elem = T> + ?Sized,
     {
-        let (view, at, site) = (dst.view_mut(), at.into(), Location::caller());
+        let (view, at, site) = (dst.erased_mut(), at.into(), Location::caller());
         let access = Access { kind: Kind::Get, target, count: view.len(), site };
         let get = |view: ViewMut<'_>| self.get_into(&access, at, view);
         // SAFETY: without an error, as many elements as the view has were read.
@@ -292,7 +292,7 @@ impl<T: Element> Window<T> {
     /// ```
     #[track_caller]
     pub fn write<B: Buffer<Elem = T> + ?Sized>(&self, offset: usize, src: &B) -> Result<()> {
-        let (view, target) = (src.view(), self.rank());
+        let (view, target) = (src.erased(), self.rank());
         let (kind, site) = (Kind::Write, Location::caller());
         let (access, mut stage) = (Access { kind, target, count: view.len(), site }, None);
         let view = on_host(view, &mut stage, &|| access.out_of_reach::<T>())?;

@@ -204,7 +204,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
         let reached = self.window.reach(&access, At::from(offset))?;
         let (at, what) = match (reached.is_elsewhere(), what) {
             (true, What::Put(x)) => {
-                return self.window.put_as(kind, [x].view(), target, offset.into(), site);
+                return self.window.put_as(kind, [x].erased(), target, offset.into(), site);
             }
             (true, What::Get(into)) => {
                 let answer = self.window.raw.ask_elsewhere(&access.call::<T>(), target, offset)?;

@@ -74,7 +74,7 @@ impl<T: Element> Window<T> {
         B: Buffer<Elem = T> + ?Sized,
         O: Operation<T>,
     {
-        let (view, at, site) = (src.view(), at.into(), Location::caller());
+        let (view, at, site) = (src.erased(), at.into(), Location::caller());
         let access = Access { kind: Kind::Accumulate, target, count: view.len(), site };
         let mut stage = None;
         let view = on_host(view, &mut stage, &|| access.out_of_reach::<T>())?;
@@ -117,7 +117,7 @@ impl<T: Element> Window<T> {
         R: BufferMut<Elem = T> + ?Sized,
         O: Operation<T>,
     {
-        let (view, room, site) = (src.view(), result.view_mut(), Location::caller());
+        let (view, room, site) = (src.erased(), result.erased_mut(), Location::caller());
         let access = Access { kind: Kind::GetAccumulate, target, count: view.len(), site };
         if room.len() != view.len() {
             let call = access.call::<T>();

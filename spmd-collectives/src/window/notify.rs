@@ -42,7 +42,7 @@ impl<T: Element> Window<T> {
     where
         B: Buffer<Elem = T> + ?Sized,
     {
-        let (view, site) = (src.view(), Location::caller());
+        let (view, site) = (src.erased(), Location::caller());
         self.put_as(Kind::PutNotify, view, target, at.into(), site)?;
         let call = Call::new(Kind::PutNotify, site).data(&T::DTYPE, view.len());
         self.raw.notify(&call.message(Some(target), Some(tag)), target, tag)

@@ -36,7 +36,7 @@ where
 {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         // SAFETY: an array has its elements, which it borrows or owns, at these distances from the
         // first, to which the pointer points.
         unsafe { View::with_pattern(self.as_ptr(), pattern::<T>(self.shape(), self.strides())) }
@@ -51,7 +51,7 @@ where
     D: Dimension,
     T: Element,
 {
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         // One that shares its elements has some of its own from here on.
         let first = self.as_mut_ptr();
         // SAFETY: as in `view`; the array is borrowed uniquely, and no two of its elements overlap.

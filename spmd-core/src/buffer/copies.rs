@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// The elements of a buffer of the host, one after another.
 fn to_vec<B: Buffer>(buffer: &B) -> Vec<B::Elem> {
-    let view = buffer.view();
+    let view = buffer.erased();
     let mut values = Vec::<B::Elem>::with_capacity(view.len());
     // SAFETY: the vector has room for all elements, which are values of its type, and is apart from
     // them.
@@ -33,7 +33,7 @@ where
     let wrong = |why: String| Error::misuse("copy_from", site, why);
     let mut stage = None;
     let unreachable = || wrong("nothing here reaches the device that `from` is on".into());
-    let (from, mut to) = (on_host(from.view(), &mut stage, &unreachable)?, to.view_mut());
+    let (from, mut to) = (on_host(from.erased(), &mut stage, &unreachable)?, to.erased_mut());
     if from.len() != to.len() {
         let why = format!("{} elements are copied into {}", from.len(), to.len());
         return Err(wrong(why));

@@ -8,7 +8,7 @@ use std::fmt;
 /// use spmd::prelude::*;
 /// use spmd::buffer::Place;
 ///
-/// assert_eq!([1, 2].view().place(), Place::Host);
+/// assert_eq!([1, 2].erased().place(), Place::Host);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

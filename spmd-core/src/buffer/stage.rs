@@ -79,7 +79,7 @@ impl StagedView {
         Ok(StagedView(stage))
     }
 
-    pub(crate) fn view(&self) -> View<'_> {
+    pub(crate) fn erased(&self) -> View<'_> {
         let StagedView(stage) = self;
         // SAFETY: the memory holds so many bytes, which are elements of this type: a copy of some.
         unsafe { View::of_bytes(stage.dtype, stage.memory.as_ptr().cast(), stage.bytes) }
@@ -97,7 +97,7 @@ impl StagedRoom {
         Stage::of(&of.as_view(), unknown).map(StagedRoom)
     }
 
-    pub(crate) fn view_mut(&mut self) -> ViewMut<'_> {
+    pub(crate) fn erased_mut(&mut self) -> ViewMut<'_> {
         let StagedRoom(stage) = self;
         // SAFETY: the memory has room for so many bytes, and is this stage's. All its bytes are zero,
         // or were written, and nobody reads as elements what was not.
@@ -134,7 +134,7 @@ pub fn on_host<'a>(
     if view.place() == Place::Host {
         return Ok(view);
     }
-    Ok(stage.insert(StagedView::new(&view, unknown)?).view())
+    Ok(stage.insert(StagedView::new(&view, unknown)?).erased())
 }
 
 /// Has `fill` write the first elements of a view, as many as `count` tells of what it gives: on a device
@@ -155,7 +155,7 @@ pub unsafe fn by_host<R>(
         return fill(view);
     }
     let mut stage = StagedRoom::new(&view, unknown)?;
-    let filled = fill(stage.view_mut())?;
+    let filled = fill(stage.erased_mut())?;
     // SAFETY: this function's contract.
     unsafe { stage.land(&mut view, count(&filled))? };
     Ok(filled)

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 ///
 /// let matrix = [1, 2, 3, 4, 5, 6]; // two rows of three
 /// let column = strided(&matrix[1..], 2, 1, 3)?; // 2, 5
-/// assert_eq!(column.view().len(), 2);
+/// assert_eq!(column.erased().len(), 2);
 /// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
@@ -86,7 +86,7 @@ pub fn strided_mut<T: Element>(
 /// fn every_other<T: Element>(samples: &[T]) -> Result<Strided<'_, T>> {
 ///     strided(samples, samples.len().div_ceil(2), 1, 2)
 /// }
-/// assert_eq!(every_other(&[1, 2, 3, 4, 5])?.view().len(), 3);
+/// assert_eq!(every_other(&[1, 2, 3, 4, 5])?.erased().len(), 3);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ pub struct Strided<'a, T> {
 /// fn column<T: Element>(matrix: &mut [T], columns: usize) -> Result<StridedMut<'_, T>> {
 ///     strided_mut(matrix, matrix.len() / columns, 1, columns)
 /// }
-/// assert_eq!(column(&mut [0; 6], 3)?.view().len(), 2);
+/// assert_eq!(column(&mut [0; 6], 3)?.erased().len(), 2);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -117,7 +117,7 @@ pub struct StridedMut<'a, T> {
 unsafe impl<T: Element> Buffer for Strided<'_, T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         // SAFETY: `Layout::new` has checked that the blocks lie within the slice.
         unsafe { View::with_pattern(self.slice.as_ptr(), self.layout.pattern()) }
     }
@@ -127,7 +127,7 @@ unsafe impl<T: Element> Buffer for Strided<'_, T> {
 unsafe impl<T: Element> Buffer for StridedMut<'_, T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         // SAFETY: `Layout::new` has checked that the blocks lie within the slice.
         unsafe { View::with_pattern(self.slice.as_ptr(), self.layout.pattern()) }
     }
@@ -135,7 +135,7 @@ unsafe impl<T: Element> Buffer for StridedMut<'_, T> {
 
 // SAFETY: the same blocks of the same slice, which `strided_mut` has checked not to overlap.
 unsafe impl<T: Element> BufferMut for StridedMut<'_, T> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         // SAFETY: the blocks lie within the slice, borrowed uniquely, and don't overlap.
         unsafe { ViewMut::with_pattern(self.slice.as_mut_ptr(), self.layout.pattern()) }
     }

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 ///
 /// let grid = [0.0; 4 * 5 * 6];
 /// let face = subarray(&grid, &[4, 5, 6], &[0..4, 0..5, 5..6])?; // the last plane of the last axis
-/// assert_eq!(face.view().len(), 20);
+/// assert_eq!(face.erased().len(), 20);
 /// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
@@ -77,7 +77,7 @@ pub fn subarray_mut<'a, T: Element>(
 /// fn inner(grid: &[f64], [rows, columns]: [usize; 2]) -> Result<Subarray<'_, f64>> {
 ///     subarray(grid, &[rows, columns], &[1..rows - 1, 1..columns - 1])
 /// }
-/// assert_eq!(inner(&[0.0; 20], [4, 5])?.view().len(), 6);
+/// assert_eq!(inner(&[0.0; 20], [4, 5])?.erased().len(), 6);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ pub struct Subarray<'a, T> {
 /// fn top(grid: &mut [f64], [rows, columns]: [usize; 2]) -> Result<SubarrayMut<'_, f64>> {
 ///     subarray_mut(grid, &[rows, columns], &[0..1, 0..columns])
 /// }
-/// assert_eq!(top(&mut [0.0; 20], [4, 5])?.view().len(), 5);
+/// assert_eq!(top(&mut [0.0; 20], [4, 5])?.erased().len(), 5);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -108,7 +108,7 @@ pub struct SubarrayMut<'a, T> {
 unsafe impl<T: Element> Buffer for Subarray<'_, T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         let part = &self.slice[self.layout.start..];
         // SAFETY: `Layout::new` has checked that the part lies within the slice.
         unsafe { View::with_pattern(part.as_ptr(), self.layout.pattern()) }
@@ -119,7 +119,7 @@ unsafe impl<T: Element> Buffer for Subarray<'_, T> {
 unsafe impl<T: Element> Buffer for SubarrayMut<'_, T> {
     type Elem = T;
 
-    fn view(&self) -> View<'_> {
+    fn erased(&self) -> View<'_> {
         let part = &self.slice[self.layout.start..];
         // SAFETY: `Layout::new` has checked that the part lies within the slice.
         unsafe { View::with_pattern(part.as_ptr(), self.layout.pattern()) }
@@ -128,7 +128,7 @@ unsafe impl<T: Element> Buffer for SubarrayMut<'_, T> {
 
 // SAFETY: the same part of the same slice; each element is in a rectangular part once.
 unsafe impl<T: Element> BufferMut for SubarrayMut<'_, T> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
         let part = &mut self.slice[self.layout.start..];
         // SAFETY: the part lies within the slice, borrowed uniquely, and has no element twice.
         unsafe { ViewMut::with_pattern(part.as_mut_ptr(), self.layout.pattern()) }

@@ -8,7 +8,7 @@ use crate::error::Error;
 fn packed<T: Element + PartialEq + Default + std::fmt::Debug>(
     buffer: &(impl Buffer<Elem = T> + ?Sized),
 ) -> Vec<T> {
-    let view = buffer.view();
+    let view = buffer.erased();
     assert_eq!(view.dtype(), &T::DTYPE);
     assert_eq!(view.bytes(), view.len() * size_of::<T>());
     let mut all = vec![T::default(); view.len()];
@@ -31,7 +31,7 @@ fn unpack_all<T: Element>(
     from: &[T],
     limit: usize,
 ) {
-    let mut view = buffer.view_mut();
+    let mut view = buffer.erased_mut();
     assert_eq!(view.len(), from.len());
     let mut first = 0;
     while first < from.len() {
@@ -166,12 +166,12 @@ fn subarrays_of_no_and_many_axes() {
 fn one_piece_is_found() {
     let slice = [0_u16; 60];
     let one_piece = |buffer: &dyn Fn() -> Result<bool, Error>| buffer().unwrap();
-    assert!(one_piece(&|| Ok(strided(&slice, 5, 3, 3)?.view().contiguous().is_some())));
-    assert!(one_piece(&|| Ok(strided(&slice, 1, 3, 9)?.view().contiguous().is_some())));
-    assert!(!one_piece(&|| Ok(strided(&slice, 2, 3, 4)?.view().contiguous().is_some())));
+    assert!(one_piece(&|| Ok(strided(&slice, 5, 3, 3)?.erased().contiguous().is_some())));
+    assert!(one_piece(&|| Ok(strided(&slice, 1, 3, 9)?.erased().contiguous().is_some())));
+    assert!(!one_piece(&|| Ok(strided(&slice, 2, 3, 4)?.erased().contiguous().is_some())));
     let shape = [3, 4, 5];
     let part = |ranges: [Range<usize>; 3]| {
-        Ok(subarray(&slice, &shape, &ranges)?.view().contiguous().is_some())
+        Ok(subarray(&slice, &shape, &ranges)?.erased().contiguous().is_some())
     };
     assert!(one_piece(&|| part([1..3, 0..4, 0..5])));
     assert!(one_piece(&|| part([1..2, 1..3, 0..5])));
@@ -184,8 +184,8 @@ fn one_piece_is_found() {
 fn slices_and_owners_are_in_one_piece() {
     fn check(buffer: &mut (impl BufferMut<Elem = u32> + ?Sized)) {
         let before = packed(buffer);
-        let start = buffer.view().contiguous().unwrap();
-        assert_eq!(buffer.view_mut().contiguous_mut().unwrap().cast_const(), start);
+        let start = buffer.erased().contiguous().unwrap();
+        assert_eq!(buffer.erased_mut().contiguous_mut().unwrap().cast_const(), start);
         let doubled: Vec<u32> = before.iter().map(|x| 2 * x).collect();
         unpack_all(buffer, &doubled, 2);
         assert_eq!(packed(buffer), doubled);
@@ -204,10 +204,10 @@ fn slices_and_owners_are_in_one_piece() {
 #[test]
 fn elements_may_be_arrays() {
     let buffer = vec![[1.0, 2.0], [3.0, 4.0]];
-    assert_eq!(buffer.view().len(), 2);
-    assert_eq!(buffer.view().dtype(), &<[f64; 2]>::DTYPE);
-    let dtype: &DType = buffer[0].view().dtype();
-    assert_eq!((dtype, buffer[0].view().len()), (&f64::DTYPE, 2));
+    assert_eq!(buffer.erased().len(), 2);
+    assert_eq!(buffer.erased().dtype(), &<[f64; 2]>::DTYPE);
+    let dtype: &DType = buffer[0].erased().dtype();
+    assert_eq!((dtype, buffer[0].erased().len()), (&f64::DTYPE, 2));
 }
 
 fn message<T>(result: Result<T, Error>) -> String {
@@ -244,6 +244,6 @@ fn absurd_numbers_are_refused() {
     {
         assert!(strided(&slice, count, block, stride).is_err(), "{count} {block} {stride}");
     }
-    assert!(strided(&slice, 0, MAX, MAX).is_ok_and(|view| view.view().is_empty()));
+    assert!(strided(&slice, 0, MAX, MAX).is_ok_and(|view| view.erased().is_empty()));
     assert!(subarray(&slice, &[MAX, 2, 2], &[0..1, 0..1, 0..1]).is_err());
 }

@@ -9,7 +9,7 @@ use crate::element::Element;
 /// use spmd::prelude::*;
 ///
 /// fn elements(buffer: &(impl Buffer + ?Sized)) -> usize {
-///     buffer.view().len()
+///     buffer.erased().len()
 /// }
 /// let data = vec![1.0; 6];
 /// assert_eq!(elements(&data), 6);
@@ -20,7 +20,7 @@ use crate::element::Element;
 ///
 /// # Safety
 ///
-/// The element type of [`view`](Buffer::view) is [`Elem`](Buffer::Elem), and each call gives the
+/// The element type of [`erased`](Buffer::erased) is [`Elem`](Buffer::Elem), and each call gives the
 /// same elements as long as nobody changes the buffer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer of elements",
@@ -33,7 +33,7 @@ pub unsafe trait Buffer {
     type Elem: Element;
 
     /// Its elements, erased.
-    fn view(&self) -> View<'_>;
+    fn erased(&self) -> View<'_>;
 }
 
 /// A [`Buffer`] that can be received into.
@@ -42,14 +42,14 @@ pub unsafe trait Buffer {
 /// use spmd::prelude::*;
 ///
 /// fn room(buffer: &mut (impl BufferMut + ?Sized)) -> usize {
-///     buffer.view_mut().len()
+///     buffer.erased_mut().len()
 /// }
 /// assert_eq!(room(&mut [0u8; 4]), 4);
 /// ```
 ///
 /// # Safety
 ///
-/// [`view_mut`](BufferMut::view_mut) has the same elements as [`view`](Buffer::view), and no two
+/// [`erased_mut`](BufferMut::erased_mut) has the same elements as [`erased`](Buffer::erased), and no two
 /// of them overlap.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer that elements can be received into",
@@ -60,7 +60,7 @@ pub unsafe trait Buffer {
 pub unsafe trait BufferMut: Buffer {
     /// Its elements, erased, for writing. It may be asked for while a message of the rank is in hand:
     /// it calls nothing of the library, and waits for nothing.
-    fn view_mut(&mut self) -> ViewMut<'_>;
+    fn erased_mut(&mut self) -> ViewMut<'_>;
 }
 
 macro_rules! slices {
@@ -70,7 +70,7 @@ macro_rules! slices {
             type Elem = T;
 
             #[inline]
-            fn view(&self) -> View<'_> {
+            fn erased(&self) -> View<'_> {
                 View::new::<T>(self)
             }
         }
@@ -78,7 +78,7 @@ macro_rules! slices {
         // SAFETY: the same slice; elements of a slice don't overlap.
         unsafe impl<$($generics)*> BufferMut for $buffer {
             #[inline]
-            fn view_mut(&mut self) -> ViewMut<'_> {
+            fn erased_mut(&mut self) -> ViewMut<'_> {
                 ViewMut::new::<T>(self)
             }
         }
@@ -97,8 +97,8 @@ unsafe impl<B: Buffer + ?Sized> Buffer for &B {
     type Elem = B::Elem;
 
     #[inline]
-    fn view(&self) -> View<'_> {
-        B::view(self)
+    fn erased(&self) -> View<'_> {
+        B::erased(self)
     }
 }
 
@@ -107,15 +107,15 @@ unsafe impl<B: Buffer + ?Sized> Buffer for &mut B {
     type Elem = B::Elem;
 
     #[inline]
-    fn view(&self) -> View<'_> {
-        B::view(self)
+    fn erased(&self) -> View<'_> {
+        B::erased(self)
     }
 }
 
 // SAFETY: that of the buffer it refers to.
 unsafe impl<B: BufferMut + ?Sized> BufferMut for &mut B {
     #[inline]
-    fn view_mut(&mut self) -> ViewMut<'_> {
-        B::view_mut(self)
+    fn erased_mut(&mut self) -> ViewMut<'_> {
+        B::erased_mut(self)
     }
 }

@@ -15,7 +15,7 @@ use crate::element::{DType, Element};
 /// use spmd::buffer::View;
 ///
 /// let data = [1u32, 2];
-/// let view: View<'_> = data.view();
+/// let view: View<'_> = data.erased();
 /// assert_eq!((view.len(), view.bytes(), view.dtype().name), (2, 8, "u32"));
 /// ```
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ impl<'a> View<'a> {
     /// use spmd::prelude::*;
     /// use spmd::DType;
     ///
-    /// let dtype: &DType = [1u32, 2].view().dtype();
+    /// let dtype: &DType = [1u32, 2].erased().dtype();
     /// assert_eq!(*dtype, u32::DTYPE);
     /// ```
     #[inline]
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
     /// use spmd::prelude::*;
     /// use spmd::buffer::Place;
     ///
-    /// assert_eq!([1u32, 2].view().place(), Place::Host);
+    /// assert_eq!([1u32, 2].erased().place(), Place::Host);
     /// ```
     #[inline]
     #[must_use]
@@ -135,7 +135,7 @@ impl<'a> View<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert_eq!([1u32, 2].view().len(), 2);
+    /// assert_eq!([1u32, 2].erased().len(), 2);
     /// ```
     #[inline]
     #[must_use]
@@ -148,7 +148,7 @@ impl<'a> View<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert!([1u32; 0].view().is_empty());
+    /// assert!([1u32; 0].erased().is_empty());
     /// ```
     #[inline]
     #[must_use]
@@ -161,7 +161,7 @@ impl<'a> View<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert_eq!(strided(&[1u32, 2, 3], 2, 1, 2)?.view().bytes(), 8);
+    /// assert_eq!(strided(&[1u32, 2, 3], 2, 1, 2)?.erased().bytes(), 8);
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
@@ -177,8 +177,8 @@ impl<'a> View<'a> {
     /// use spmd::prelude::*;
     ///
     /// let data = [1u32, 2, 3];
-    /// assert_eq!(data.view().contiguous(), Some(data.as_ptr().cast()));
-    /// assert_eq!(strided(&data, 2, 1, 2)?.view().contiguous(), None);
+    /// assert_eq!(data.erased().contiguous(), Some(data.as_ptr().cast()));
+    /// assert_eq!(strided(&data, 2, 1, 2)?.erased().contiguous(), None);
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
@@ -195,7 +195,7 @@ impl<'a> View<'a> {
     /// let (data, mut out) = ([1u32, 2, 3], [0u32; 2]);
     /// let ends = strided(&data, 2, 1, 2)?;
     /// // SAFETY: `out` is as long as the view, 8 bytes, and apart from `data`.
-    /// unsafe { ends.view().pack(out.as_mut_ptr().cast()) };
+    /// unsafe { ends.erased().pack(out.as_mut_ptr().cast()) };
     /// assert_eq!(out, [1, 3]);
     /// # Ok::<(), Error>(())
     /// ```
@@ -216,7 +216,7 @@ impl<'a> View<'a> {
     /// let (data, mut out) = ([1u32, 2, 3], [0u32; 2]);
     /// // SAFETY: 1 + 2 is the length of the view; `out` has room for two elements and is apart
     /// // from `data`.
-    /// unsafe { data.view().pack_range(1, 2, out.as_mut_ptr().cast()) };
+    /// unsafe { data.erased().pack_range(1, 2, out.as_mut_ptr().cast()) };
     /// assert_eq!(out, [2, 3]);
     /// ```
     ///
@@ -251,7 +251,7 @@ fn describe(
 /// use spmd::buffer::ViewMut;
 ///
 /// let mut data = [1u32, 2];
-/// let view: ViewMut<'_> = data.view_mut();
+/// let view: ViewMut<'_> = data.erased_mut();
 /// assert_eq!((view.len(), view.bytes(), view.dtype().name), (2, 8, "u32"));
 /// ```
 pub struct ViewMut<'a> {
@@ -356,7 +356,7 @@ impl<'a> ViewMut<'a> {
     /// use spmd::prelude::*;
     ///
     /// let mut data = [1u32, 2];
-    /// assert_eq!(data.view_mut().as_view().len(), 2);
+    /// assert_eq!(data.erased_mut().as_view().len(), 2);
     /// ```
     #[inline]
     #[must_use]
@@ -370,7 +370,7 @@ impl<'a> ViewMut<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert_eq!(*[1u32, 2].view_mut().dtype(), u32::DTYPE);
+    /// assert_eq!(*[1u32, 2].erased_mut().dtype(), u32::DTYPE);
     /// ```
     #[inline]
     #[must_use]
@@ -384,7 +384,7 @@ impl<'a> ViewMut<'a> {
     /// use spmd::prelude::*;
     /// use spmd::buffer::Place;
     ///
-    /// assert_eq!([1u32, 2].view_mut().place(), Place::Host);
+    /// assert_eq!([1u32, 2].erased_mut().place(), Place::Host);
     /// ```
     #[inline]
     #[must_use]
@@ -397,7 +397,7 @@ impl<'a> ViewMut<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert_eq!([1u32, 2].view_mut().len(), 2);
+    /// assert_eq!([1u32, 2].erased_mut().len(), 2);
     /// ```
     #[inline]
     #[must_use]
@@ -410,7 +410,7 @@ impl<'a> ViewMut<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert!([1u32; 0].view_mut().is_empty());
+    /// assert!([1u32; 0].erased_mut().is_empty());
     /// ```
     #[inline]
     #[must_use]
@@ -423,7 +423,7 @@ impl<'a> ViewMut<'a> {
     /// ```
     /// use spmd::prelude::*;
     ///
-    /// assert_eq!([1u32, 2].view_mut().bytes(), 8);
+    /// assert_eq!([1u32, 2].erased_mut().bytes(), 8);
     /// ```
     #[inline]
     #[must_use]
@@ -438,7 +438,7 @@ impl<'a> ViewMut<'a> {
     ///
     /// let mut data = [1u32, 2];
     /// let start = data.as_ptr().cast();
-    /// assert_eq!(data.view_mut().contiguous(), Some(start));
+    /// assert_eq!(data.erased_mut().contiguous(), Some(start));
     /// ```
     #[inline]
     #[must_use]
@@ -452,8 +452,8 @@ impl<'a> ViewMut<'a> {
     /// use spmd::prelude::*;
     ///
     /// let mut data = [1u32, 2, 3];
-    /// assert!(data.view_mut().contiguous_mut().is_some());
-    /// assert!(strided_mut(&mut data, 2, 1, 2)?.view_mut().contiguous_mut().is_none());
+    /// assert!(data.erased_mut().contiguous_mut().is_some());
+    /// assert!(strided_mut(&mut data, 2, 1, 2)?.erased_mut().contiguous_mut().is_none());
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
@@ -469,7 +469,7 @@ impl<'a> ViewMut<'a> {
     ///
     /// let (mut data, mut out) = ([1u32, 2], [0u32; 2]);
     /// // SAFETY: `out` is as long as the view, 8 bytes, and apart from `data`.
-    /// unsafe { data.view_mut().pack(out.as_mut_ptr().cast()) };
+    /// unsafe { data.erased_mut().pack(out.as_mut_ptr().cast()) };
     /// assert_eq!(out, [1, 2]);
     /// ```
     ///
@@ -489,7 +489,7 @@ impl<'a> ViewMut<'a> {
     /// let (mut data, mut out) = ([1u32, 2, 3], [0u32; 2]);
     /// // SAFETY: 1 + 2 is the length of the view; `out` has room for two elements and is apart
     /// // from `data`.
-    /// unsafe { data.view_mut().pack_range(1, 2, out.as_mut_ptr().cast()) };
+    /// unsafe { data.erased_mut().pack_range(1, 2, out.as_mut_ptr().cast()) };
     /// assert_eq!(out, [2, 3]);
     /// ```
     ///
@@ -510,7 +510,7 @@ impl<'a> ViewMut<'a> {
     /// let mut ends = strided_mut(&mut data, 2, 1, 2)?;
     /// // SAFETY: `from` is as long as the view, 8 bytes, which are `u32` too, and is apart from
     /// // `data`.
-    /// unsafe { ends.view_mut().unpack(from.as_ptr().cast()) };
+    /// unsafe { ends.erased_mut().unpack(from.as_ptr().cast()) };
     /// assert_eq!(data, [7, 2, 9]);
     /// # Ok::<(), Error>(())
     /// ```
@@ -532,7 +532,7 @@ impl<'a> ViewMut<'a> {
     /// let (mut data, from) = ([1u32, 2, 3], [8u32, 9]);
     /// // SAFETY: 1 + 2 is the length of the view; `from` holds two elements, `u32` too, and is
     /// // apart from `data`.
-    /// unsafe { data.view_mut().unpack_range(1, 2, from.as_ptr().cast()) };
+    /// unsafe { data.erased_mut().unpack_range(1, 2, from.as_ptr().cast()) };
     /// assert_eq!(data, [1, 8, 9]);
     /// ```
     ///

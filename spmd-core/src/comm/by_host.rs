@@ -31,13 +31,13 @@ impl<B: Buffer> SendBuffer<B> {
     #[inline]
     pub(super) fn new(buf: B, call: &Call<'_>) -> Result<SendBuffer<B>> {
         let mut stage = None;
-        on_host(buf.view(), &mut stage, &|| Error::out_of_reach(call, &[]))?;
+        on_host(buf.erased(), &mut stage, &|| Error::out_of_reach(call, &[]))?;
         Ok(SendBuffer { buf, stage: stage.map(Box::new) })
     }
 
     #[inline]
-    pub(super) fn view(&self) -> View<'_> {
-        self.stage.as_ref().map_or_else(|| self.buf.view(), |stage| stage.view())
+    pub(super) fn erased(&self) -> View<'_> {
+        self.stage.as_ref().map_or_else(|| self.buf.erased(), |stage| stage.erased())
     }
 
     #[inline]
@@ -56,7 +56,7 @@ impl<B: BufferMut> ReceiveBuffer<B> {
     /// Errors: nobody knows how to copy to where it is; the host has no room.
     #[inline]
     pub(super) fn new(mut buf: B, call: &Call<'_>) -> Result<ReceiveBuffer<B>> {
-        let view = buf.view_mut();
+        let view = buf.erased_mut();
         let stage = match view.place() {
             Place::Host => None,
             _ => Some(Box::new(StagedRoom::new(&view, &|| Error::out_of_reach(call, &[]))?)),
@@ -66,10 +66,10 @@ impl<B: BufferMut> ReceiveBuffer<B> {
 
     /// Where the host writes what comes.
     #[inline]
-    pub(super) fn view_mut(&mut self) -> ViewMut<'_> {
+    pub(super) fn erased_mut(&mut self) -> ViewMut<'_> {
         match &mut self.stage {
-            Some(stage) => stage.view_mut(),
-            None => self.buf.view_mut(),
+            Some(stage) => stage.erased_mut(),
+            None => self.buf.erased_mut(),
         }
     }
 
@@ -79,13 +79,13 @@ impl<B: BufferMut> ReceiveBuffer<B> {
     /// Errors: the device fails; the buffer panics.
     ///
     /// # Safety
-    /// So many were written to [`view_mut`](ReceiveBuffer::view_mut).
+    /// So many were written to [`erased_mut`](ReceiveBuffer::erased_mut).
     #[inline]
     pub(super) unsafe fn land(&mut self, call: &Call<'_>, count: usize) -> Result<()> {
         let ReceiveBuffer { buf, stage } = self;
         let Some(stage) = stage else { return Ok(()) };
         // SAFETY: this function's contract; the view is that of the same buffer.
-        let land = || unsafe { stage.land(&mut buf.view_mut(), count) };
+        let land = || unsafe { stage.land(&mut buf.erased_mut(), count) };
         catch_unwind(AssertUnwindSafe(land)).unwrap_or_else(|payload| {
             let why = format!("{call}: its buffer panicked: {}", panic_text(&*payload));
             discard(payload);
@@ -119,7 +119,7 @@ mod tests {
     unsafe impl Buffer for OnCard {
         type Elem = u32;
 
-        fn view(&self) -> View<'_> {
+        fn erased(&self) -> View<'_> {
             // SAFETY: the vector holds so many values.
             unsafe { View::on_device(0, self.elements.as_ptr(), self.elements.len()) }
         }
@@ -127,7 +127,7 @@ mod tests {
 
     // SAFETY: as above; the borrow is unique.
     unsafe impl BufferMut for OnCard {
-        fn view_mut(&mut self) -> ViewMut<'_> {
+        fn erased_mut(&mut self) -> ViewMut<'_> {
             self.writes = self.writes.checked_sub(1).expect("it is worn out");
             // SAFETY: as above.
             unsafe { ViewMut::on_device(0, self.elements.as_mut_ptr(), self.elements.len()) }

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::communicator::Comm;
 use super::internals::Internals;
 use crate::call::Call;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::group::Scope;
 use crate::mode::Mode;
+use crate::plane::{Numbered, Planes};
 use crate::transport::shared::Endpoint;
 use crate::transport::shared::waiter::Waiter;
 
@@ -44,6 +46,25 @@ impl Internals<'_> {
     /// The plane that alone carries out calls on memory of a device, if `SPMD_TRANSPORT` names one.
     pub fn device_plane(self) -> Option<&'static str> {
         self.0.endpoint.world.tuning.device_plane
+    }
+
+    /// Which planes [can split](crate::plane::Plane::can_split) what they keep with this communicator, as
+    /// far as this rank is concerned: a bit each, at most 63.
+    pub fn splitting_planes(self) -> u64 {
+        let bit = |(it, place): (&Numbered, u32)| u64::from(it.plane.can_split(self.0)) << place;
+        self.planes().map(bit).sum()
+    }
+
+    /// Has those [split](crate::plane::Plane::split) it whose bits all ranks have set.
+    ///
+    /// Errors: as that.
+    pub fn split_planes(self, call: &Call<'_>, which: u64, part: Option<&Comm>) -> Result<()> {
+        let mut chosen = self.planes().filter(|(_, place)| which >> place & 1 == 1);
+        chosen.try_for_each(|(it, _)| it.plane.split(self.0, call, part))
+    }
+
+    fn planes(&self) -> impl Iterator<Item = (&Numbered, u32)> {
+        self.0.offload().map_or(&[][..], Planes::kept).iter().zip(0..63)
     }
 
     /// For who waits for something else than ranks.

@@ -87,7 +87,7 @@ impl<'a> Message<'a> {
     /// ```
     #[track_caller]
     pub fn recv<B: BufferMut + ?Sized>(self, buf: &mut B) -> Result<Status> {
-        let view = buf.view_mut();
+        let view = buf.erased_mut();
         let (status, comm) = (self.status(), self.comm);
         let (source, tag) = (Some(status.source), Some(status.tag));
         let site = Location::caller();

@@ -50,7 +50,7 @@ impl Comm {
     /// ```
     #[track_caller]
     pub fn send<B: Buffer + ?Sized>(&self, buf: &B, dest: usize, tag: u32) -> Result<()> {
-        let (view, site) = (buf.view(), Location::caller());
+        let (view, site) = (buf.erased(), Location::caller());
         if self.sends_repeat(&view, (dest, tag), site) {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Comm {
         self.send_call(
             Kind::Ssend,
             SendMode::Synchronous,
-            buf.view(),
+            buf.erased(),
             dest,
             tag,
             Location::caller(),
@@ -214,7 +214,7 @@ impl Comm {
         tag: impl TagOrAny,
     ) -> Result<Status> {
         let (source, tag) = (source.source(), tag.tag());
-        let mut view = buf.view_mut();
+        let mut view = buf.erased_mut();
         if let Some(status) = self.takes_repeat(&mut view, (source, tag)) {
             return Ok(status);
         }
@@ -265,7 +265,7 @@ impl Internals<'_> {
         self.0.carried(call, || {
             let waiter = self.0.waiter(call)?;
             self.0.check_rank(call, "destination", dest)?;
-            let view = bytes.view();
+            let view = bytes.erased();
             let pending = self.0.post(&view, object, dest, tag, SendMode::Standard, &waiter)?;
             self.0.complete(pending, &waiter)
         })

@@ -94,15 +94,15 @@ impl<B> Lent<B> {
 unsafe impl<B: Buffer> Buffer for Lent<B> {
     type Elem = B::Elem;
 
-    fn view(&self) -> View<'_> {
-        self.get().view()
+    fn erased(&self) -> View<'_> {
+        self.get().erased()
     }
 }
 
 // SAFETY: as above.
 unsafe impl<B: BufferMut> BufferMut for Lent<B> {
-    fn view_mut(&mut self) -> ViewMut<'_> {
-        self.get_mut().view_mut()
+    fn erased_mut(&mut self) -> ViewMut<'_> {
+        self.get_mut().erased_mut()
     }
 }
 

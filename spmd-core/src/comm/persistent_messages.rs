@@ -114,7 +114,7 @@ impl Comm {
     where
         B: BufferMut + 'static,
     {
-        let (from, view) = ((source.source(), tag.tag()), buf.view_mut());
+        let (from, view) = ((source.source(), tag.tag()), buf.erased_mut());
         let (dtype, len) = (view.dtype(), view.len());
         let call = message_call(Kind::Recv, dtype, len, from.0, from.1, Location::caller());
         let call = call.form(Form::Init);
@@ -147,7 +147,7 @@ impl Comm {
         (dest, tag): (usize, u32),
         site: &'static Location<'static>,
     ) -> Result<Persistent<B>> {
-        let view = buf.view();
+        let view = buf.erased();
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
         let call = call.form(Form::Init);
         check_place(&call, view.place())?;

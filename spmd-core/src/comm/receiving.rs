@@ -45,7 +45,7 @@ impl Comm {
         site: &'static Location<'static>,
     ) -> Result<Request<R>> {
         if !wait::progresses()
-            && let Some(status) = self.takes_repeat(&mut buf.view_mut(), from)
+            && let Some(status) = self.takes_repeat(&mut buf.erased_mut(), from)
         {
             return Ok(Request::ended(gives(buf, status)));
         }
@@ -65,11 +65,11 @@ impl Comm {
         (source, tag): (Option<usize>, Option<u32>),
         site: &'static Location<'static>,
     ) -> Result<Request<R>> {
-        let view = buf.view_mut();
+        let view = buf.erased_mut();
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(form);
         let mut buf = ReceiveBuffer::new(buf, &call)?;
-        let mut view = buf.view_mut();
+        let mut view = buf.erased_mut();
         // What has come is for those that were posted before, if they want it; and where none is left
         // that waits, this one may have its message without being posted.
         let before = if wait::progresses() { Outstanding::look_of(self)? } else { None };
@@ -120,7 +120,7 @@ impl Comm {
         message: &Message<'_>,
         site: &'static Location<'static>,
     ) -> Result<Request<(B, Status)>> {
-        let (view, status) = (buf.view_mut(), message.status());
+        let (view, status) = (buf.erased_mut(), message.status());
         let (source, tag) = (Some(status.source), Some(status.tag));
         let call = message_call(Kind::Recv, view.dtype(), view.len(), source, tag, site);
         let call = call.form(Form::Irecv);
@@ -146,7 +146,7 @@ impl Comm {
         self.beyond.cluster.iter().for_each(|cluster| cluster.has_requests());
         let outstanding = number.outstanding();
         if outstanding.beside.has_room()
-            && let Some(helper) = self.thread_for(|| buf.view_mut().bytes())?
+            && let Some(helper) = self.thread_for(|| buf.erased_mut().bytes())?
         {
             let outstanding = outstanding.clone();
             drop(number);
@@ -302,7 +302,7 @@ impl<B: BufferMut, R> Receive for Receiving<B, R> {
             let arrived = arrived;
             self.comm.check_stopped(&self.call)?;
             self.comm.route.transport.receives(&arrived)?;
-            let mut view = buf.view_mut();
+            let mut view = buf.erased_mut();
             if let Some(status) = self.comm.receive_as_it_is(&arrived, &mut view) {
                 return Ok(status);
             }

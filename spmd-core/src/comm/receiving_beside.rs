@@ -68,7 +68,7 @@ impl Comm {
         // where it is, and nobody uses it, until the thread is through with the receive, as what the
         // call does at its end alone takes it out. What it borrows lives as long (this function's
         // contract).
-        let view = unsafe { transmute::<ViewMut<'_>, ViewMut<'static>>(buf.lent().view_mut()) };
+        let view = unsafe { transmute::<ViewMut<'_>, ViewMut<'static>>(buf.lent().erased_mut()) };
         let landing =
             Landing { comm: self.beside(), call: call.clone(), view, receive: receive.clone() };
         // What may come from elsewhere rings nothing.

@@ -36,7 +36,7 @@ impl Comm {
         (dest, tag): (usize, u32),
         site: &'static Location<'static>,
     ) -> Result<Request<R>> {
-        if kind == Kind::Send && self.sends_repeat(&buf.view(), (dest, tag), site) {
+        if kind == Kind::Send && self.sends_repeat(&buf.erased(), (dest, tag), site) {
             return Ok(Request::ended(gives(buf)));
         }
         // SAFETY: this function's contract.
@@ -59,11 +59,11 @@ impl Comm {
             Kind::Ssend => SendMode::Synchronous,
             _ => SendMode::Standard,
         };
-        let view = buf.view();
+        let view = buf.erased();
         let call = message_call(kind, view.dtype(), view.len(), Some(dest), Some(tag), site);
         let call = call.form(form);
         let buf = SendBuffer::new(buf, &call)?;
-        let view = buf.view();
+        let view = buf.erased();
         let sends = || self.sends_at_once(&call, &view, (dest, tag), mode);
         if self.carried(&call, sends)? {
             return Ok(Request::ended(gives(buf.into_inner())));
@@ -168,7 +168,7 @@ impl<B: Buffer, R> Startable for Sending<B, R> {
 
     fn run(self: Box<Self>) -> Result<()> {
         let Sending { comm, turn, call, mode, to, buf, gives, result } = *self;
-        comm.send_in_turn(turn, &call, (to, mode), || buf.view())?;
+        comm.send_in_turn(turn, &call, (to, mode), || buf.erased())?;
         result.set(Some(gives(buf.into_inner())));
         Ok(())
     }

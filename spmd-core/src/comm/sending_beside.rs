@@ -42,7 +42,7 @@ impl Comm {
         // SAFETY: nobody else has it yet. The type stays the same but for a lifetime: the buffer stays
         // where it is, and is read alone, until the thread is through with the send, as what the call
         // does at its end alone takes it out. What it borrows lives as long (this function's contract).
-        let view = unsafe { transmute::<View<'_>, View<'static>>(buf.lent().view()) };
+        let view = unsafe { transmute::<View<'_>, View<'static>>(buf.lent().erased()) };
         let sending = Sending {
             comm: self.beside(),
             turn: Cell::new(Some(self.sends.take_turn(to))),

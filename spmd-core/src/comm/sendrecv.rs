@@ -55,12 +55,12 @@ impl Comm {
         source: impl SourceOrNone,
         recv_tag: impl TagOrAny,
     ) -> Result<Status> {
-        let room = recv.view_mut();
+        let room = recv.erased_mut();
         let (to, from) = ((dest.dest(), send_tag), (source.source_or_none(), recv_tag.tag()));
         let receive = receive_call((room.dtype(), room.len()), from, Location::caller());
         into_place(&receive, room, |room| {
             let take = |source| self.receive(&receive, room, source, from.1);
-            let status = self.send_and_take(send.view(), to, from.0, receive.site, take)?;
+            let status = self.send_and_take(send.erased(), to, from.0, receive.site, take)?;
             Ok(status.unwrap_or(NO_MESSAGE))
         })
     }
@@ -94,7 +94,7 @@ impl Comm {
         let dtype = &S::Elem::DTYPE;
         let receive = receive_call((dtype, Call::UNEQUAL), from, Location::caller());
         let take = |source| self.receive_vec(&receive, dtype, source, from.1);
-        let received = self.send_and_take(send.view(), to, from.0, receive.site, take)?;
+        let received = self.send_and_take(send.erased(), to, from.0, receive.site, take)?;
         Ok(received.unwrap_or((Vec::new(), NO_MESSAGE)))
     }
 

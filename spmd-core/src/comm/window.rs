@@ -275,7 +275,7 @@ impl RawWindow {
             let waiter = self.comm.waiter(call)?;
             self.comm.check_rank(call, "target", dest)?;
             let nothing = [0u8; 0];
-            let (view, mode) = (nothing.view(), SendMode::Standard);
+            let (view, mode) = (nothing.erased(), SendMode::Standard);
             let pending = self.comm.post(&view, &u8::DTYPE, dest, tag, mode, &waiter)?;
             self.comm.complete(pending, &waiter)
         })
@@ -291,7 +291,7 @@ impl RawWindow {
         tag: Option<u32>,
     ) -> Result<Status> {
         self.check_own(call)?;
-        let receive = || self.comm.receive(call, &mut [0u8; 0].view_mut(), source, tag);
+        let receive = || self.comm.receive(call, &mut [0u8; 0].erased_mut(), source, tag);
         self.comm.carried(call, receive).inspect(|_| fence(Acquire))
     }
 

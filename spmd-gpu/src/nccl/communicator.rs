@@ -4,14 +4,16 @@ use std::ffi::c_int;
 use std::panic::Location;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use spmd_core::Comm;
 use spmd_core::internal::{Call, Kind, Watch};
 
 use super::table::{
-    Code, Config, CudaStream, Handle, IN_PROGRESS, SUCCESS, Table, UniqueId, Whole,
+    Code, Config, CudaStream, Handle, IN_PROGRESS, NO_COLOR, SUCCESS, Table, UniqueId, Whole,
 };
 use crate::device::{Device, Joint};
 use crate::driver::Checked;
@@ -65,9 +67,71 @@ impl Communicator {
         };
         made.settled(&mut state, NAME, code, MAKING)?;
         drop(state);
-        let joint: Arc<dyn Joint> = made.clone();
-        made.device.waits_for(Arc::downgrade(&joint));
+        made.be_looked_after();
         Ok(made)
+    }
+
+    /// Has whoever waits for the device look after its ranks.
+    fn be_looked_after(self: &Arc<Communicator>) {
+        let joint: Arc<dyn Joint> = self.clone();
+        self.device.waits_for(Arc::downgrade(&joint));
+    }
+
+    /// Whether NCCL can split it, as far as this rank is concerned. It has waited for the device then: NCCL
+    /// must have nothing else to do. What has failed there is an error of who waits for its results.
+    pub(super) fn can_split(&self) -> bool {
+        self.table.comm_split.is_some()
+            && self.device.synchronize().is_ok()
+            && !self.state.lock().handle.is_null()
+    }
+
+    /// Makes one of a part of its ranks, `part`, or of none. All its ranks call this, once all have said
+    /// that they [can](Communicator::can_split).
+    ///
+    /// Errors: what NCCL says; ranks have been stopped. Then this one is of no use any more.
+    pub(super) fn split(
+        &self,
+        call: &Call<'_>,
+        part: Option<&Comm>,
+    ) -> Result<Option<Arc<Communicator>>, GpuError> {
+        const NAME: &str = "ncclCommSplit";
+        self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
+        let mut state = self.state.lock();
+        let Some(split) = self.table.comm_split.filter(|_| !state.handle.is_null()) else {
+            return Err(self.abandoned(&state));
+        };
+        state.last = (call.kind, call.site);
+        // A rank is in one part alone, so that its first rank's number names it.
+        let (color, key) =
+            part.map_or((NO_COLOR, 0), |part| (part.world_rank(0) as c_int, part.rank() as c_int));
+        let (place, mut config) = (AtomicPtr::new(null_mut()), Config::non_blocking());
+        // SAFETY: a communicator that was made and not ended, whose ranks all do this. The configuration is
+        // read here; the place is written by NCCL's thread until the communicator has left the state of
+        // progress or was aborted, for one of which `settled` waits.
+        let code = unsafe { split(state.handle, color, key, place.as_ptr(), &mut config) };
+        // It answers that it has succeeded, while its thread goes on.
+        let code = if code == SUCCESS { self.state_of(&state) } else { code };
+        let settled = self.settled(&mut state, NAME, code, MAKING);
+        drop(state);
+        let Some(part) = part else { return settled.map(|()| None) };
+        let handle = place.load(Acquire);
+        if handle.is_null() {
+            let text = "it has made no communicator".into();
+            return Err(settled.err().unwrap_or(GpuError::Nccl { call: NAME.into(), text }));
+        }
+        let (table, device, watch) = (self.table, self.device.clone(), part.internals().watch());
+        let state = Mutex::new(State { handle, last: (call.kind, call.site) });
+        let made = Arc::new(Communicator { table, device, watch, state });
+        let mut state = made.state.lock();
+        let settled = settled.and_then(|()| {
+            let code = made.state_of(&state);
+            made.settled(&mut state, NAME, code, MAKING)
+        });
+        // What a split has left that came to nothing is of no use.
+        settled.inspect_err(|_| made.abort(&mut state))?;
+        drop(state);
+        made.be_looked_after();
+        Ok(Some(made))
     }
 
     /// Whether it was made with this device, and this stream on it.

@@ -4,6 +4,7 @@
 //! other whether they have NCCL, and which device each uses. Then each call meets on the host before it
 //! is put into the streams, so that a device waits for no rank that makes another call, or none. A rank
 //! that is lost after that is seen by who waits for the device on the host, which ends the work there.
+//! Parts of a communicator that was joined are joined when it is split.
 
 mod communicator;
 mod launch;
@@ -32,6 +33,11 @@ use crate::listed::identity;
 /// NCCL's order: the bits of floating-point results may be others than the host's, and
 /// `SPMD_REPRODUCIBLE=1` leaves reductions to others. What it does not carry out, started calls, and ranks that share a GPU, it leaves to the planes after it, or, with
 /// `SPMD_TRANSPORT=nccl`, to nobody: then that is an error which says why.
+///
+/// Ranks are joined by the first call of their communicator on device buffers. Those of a part are joined by
+/// `split` itself (`ncclCommSplit`), if the communicator that is split has made such calls: then it waits
+/// for the device, and takes memory there, whether or not the part makes any. A part that makes none is better
+/// split before.
 #[derive(Debug)]
 pub struct Nccl(());
 
@@ -79,15 +85,24 @@ impl Plane for Nccl {
         Some(format!("nccl: {why}"))
     }
 
+    fn can_split(&self, comm: &Comm) -> bool {
+        joined(comm).is_some_and(|joined| joined.can_split())
+    }
+
+    fn split(&self, comm: &Comm, call: &Call<'_>, part: Option<&Comm>) -> Result<()> {
+        let own = joined(comm).ok_or_else(not_joined)?.split(call, part)?;
+        if let Some((part, own)) = part.zip(own) {
+            part.internals().keep(Found::Joined(own));
+        }
+        Ok(())
+    }
+
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {
-        let joined = || matches!(comm.internals().attribute(), Some(Found::Joined(_)));
-        leaves(comm, args).is_none() && joined()
+        leaves(comm, args).is_none() && joined(comm).is_some()
     }
 
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-        let Some(Found::Joined(joined)) = comm.internals().attribute() else {
-            return Err(GpuError::Abandoned { text: "its ranks are not joined".into() }.into());
-        };
+        let joined = joined(comm).ok_or_else(not_joined)?;
         let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
         let device = Device::open(ordinal)?;
         if !joined.is_on(&device) {
@@ -104,6 +119,18 @@ impl Plane for Nccl {
         unsafe { launch::launch(comm, &joined, (call, args), &device) }?;
         Ok(())
     }
+}
+
+/// This rank's end of what joins the devices of a communicator, if that was found to be possible.
+fn joined(comm: &Comm) -> Option<Arc<Communicator>> {
+    match comm.internals().attribute()? {
+        Found::Joined(joined) => Some(joined),
+        Found::Refused(_) => None,
+    }
+}
+
+fn not_joined() -> GpuError {
+    GpuError::Abandoned { text: "its ranks are not joined".into() }
 }
 
 /// Why it leaves a call to others, of ranks that it has joined.

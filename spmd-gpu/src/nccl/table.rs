@@ -26,6 +26,8 @@ pub(super) type Code = c_int;
 
 pub(super) const SUCCESS: Code = 0;
 pub(super) const IN_PROGRESS: Code = 7;
+/// `NCCL_SPLIT_NOCOLOR`: of a rank that is in no part.
+pub(super) const NO_COLOR: c_int = -1;
 
 /// `ncclUniqueId`, by which ranks find each other.
 #[derive(Clone, Copy)]
@@ -47,7 +49,8 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Of a communicator whose calls do not wait for its peers.
+    /// Of a communicator whose calls do not wait for its peers, and whose parts share nothing with it:
+    /// else to abort one would abort the others.
     pub(super) fn non_blocking() -> Config {
         let undefined = c_int::MIN;
         Config {
@@ -59,7 +62,7 @@ impl Config {
             min_ctas: undefined,
             max_ctas: undefined,
             net_name: std::ptr::null(),
-            split_share: undefined,
+            split_share: 0,
         }
     }
 }
@@ -90,6 +93,8 @@ type ToRoot = unsafe extern "C" fn(
     CudaStream,
 ) -> Code;
 
+type Split = unsafe extern "C" fn(Handle, c_int, c_int, *mut Handle, *mut Config) -> Code;
+
 /// What there is since 2.28; below, sends and receives in a group do.
 pub(super) struct Whole {
     pub(super) alltoall: ToAll,
@@ -102,6 +107,8 @@ pub(crate) struct Table {
     pub(super) get_unique_id: Get<UniqueId>,
     pub(super) comm_init_rank_config:
         unsafe extern "C" fn(*mut Handle, c_int, UniqueId, c_int, *mut Config) -> Code,
+    /// NCCL has it since 2.18; another library in its place may lack it.
+    pub(super) comm_split: Option<Split>,
     pub(super) comm_finalize: On,
     pub(super) comm_destroy: On,
     pub(super) comm_abort: On,
@@ -162,9 +169,12 @@ impl Table {
             }),
             false => None,
         };
+        // SAFETY: as that of `function`.
+        let comm_split = unsafe { library.get(b"ncclCommSplit\0") }.ok().map(|it| *it);
         Ok(Table {
             get_unique_id: function!("ncclGetUniqueId"),
             comm_init_rank_config: function!("ncclCommInitRankConfig"),
+            comm_split,
             comm_finalize: function!("ncclCommFinalize"),
             comm_destroy: function!("ncclCommDestroy"),
             comm_abort: function!("ncclCommAbort"),

@@ -1,0 +1,35 @@
+//! Ranks with a GPU each, in processes of their own environment.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use std::process::Command;
+
+use spmd_gpu::probe;
+
+pub const NAMED: [&str; 4] = ["--exact", "--ignored", "--nocapture", "--quiet"];
+
+/// Runs a test of this file in an environment with these changes; ranks that are threads.
+pub fn threads(test: &str, changes: &[(&str, &str)]) -> crate::support::Ran {
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+    command.arg(test).args(NAMED).env("SPMD_STANDIN_CARDS", "8").envs(changes.iter().copied());
+    crate::support::finish(&mut command)
+}
+
+/// The same as processes, with a card each.
+pub fn processes(ranks: usize, test: &str, changes: &[(&str, &str)]) -> crate::support::Ran {
+    let ranks = &ranks.to_string();
+    let mut job = crate::support::spmdrun(&["--as", "gpus", "-n", ranks]);
+    job.arg(std::env::current_exe().expect("a test knows its own path")).arg(test).args(NAMED);
+    job.env("SPMD_STANDIN_CARDS", ranks).envs(changes.iter().copied());
+    crate::support::finish(&mut job)
+}
+
+/// Whether there are a GPU and NCCL, of whatever kind. Says so where they are not.
+pub fn nccl() -> bool {
+    let here = probe();
+    let missing = here.ready().err().or(here.nccl.err());
+    if let Some(missing) = &missing {
+        println!("SKIPPED: {missing}");
+    }
+    missing.is_none()
+}
