@@ -21,7 +21,7 @@ const DENIED: [(&str, &str); 5] = [
 pub(crate) fn run() -> Outcome {
     let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    let wrong = [denied(), unlisted()].concat();
+    let wrong = [denied(), unlisted(), misquoted()].concat();
     match Outcome::of(command) {
         Outcome::Passed(_) if !wrong.is_empty() => Outcome::failed(wrong.join("\n")),
         outcome => outcome,
@@ -75,6 +75,21 @@ fn unlisted() -> Vec<String> {
 fn is_verbs(of: &str) -> bool {
     let traits = of.starts_with(|first: char| first.is_uppercase()) && !of.ends_with("Requests");
     traits && of != "Cartesian" && of != "Color"
+}
+
+/// The programs of which `docs/quickstart.md` does not have what they are.
+fn misquoted() -> Vec<String> {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let text = read(&root().join("docs/quickstart.md"));
+    let is_there = |file: &PathBuf| {
+        let program = read(file);
+        program.lines().count() <= 25 && text.contains(&format!("```rust\n{program}```\n"))
+    };
+    let programs = sources(&root().join("examples/quickstart"));
+    let wrong = programs.iter().filter(|file| !is_there(file));
+    wrong
+        .map(|file| format!("docs/quickstart.md lacks {}, or it has over 25 lines", file.display()))
+        .collect()
 }
 
 /// All Rust files there.
