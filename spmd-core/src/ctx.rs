@@ -1,12 +1,11 @@
 //! What a rank's closure receives.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::comm::Comm;
 use crate::comm::beyond::Beyond;
+use crate::comm::{Comm, UsedByThreads};
 use crate::current::{self, Current, CurrentGuard};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -38,8 +37,10 @@ use crate::transport::shared::Endpoint;
 pub struct Ctx {
     comm: Comm,
     endpoint: Arc<Endpoint>,
-    _not_send: PhantomData<*const ()>,
 }
+
+// SAFETY: it applies to nothing, as no type is `UsedByThreads`: `Ctx` is not `Send`.
+unsafe impl Send for Ctx where for<'a> &'a Ctx: UsedByThreads {}
 
 impl fmt::Debug for Ctx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +54,7 @@ impl fmt::Debug for Ctx {
 impl Ctx {
     fn new(endpoint: Arc<Endpoint>, block: u32, beyond: Arc<Beyond>) -> Ctx {
         let comm = Comm::world(endpoint.clone(), block, beyond);
-        Ctx { comm, endpoint, _not_send: PhantomData }
+        Ctx { comm, endpoint }
     }
 
     /// Where the ranks of this block run.

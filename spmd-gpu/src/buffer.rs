@@ -276,8 +276,9 @@ unsafe impl<T: Element> BufferMut for DeviceBuffer<T> {
 }
 
 /// The bytes of so many elements, one at least; more than there are where that is no number.
-pub(crate) fn bytes_of<T>(len: usize) -> usize {
-    len.saturating_mul(size_of::<T>()).max(1)
+pub(crate) fn bytes_of<T: Element>(len: usize) -> usize {
+    // Of what is no element, as it has padding, there is no description, and so no buffer.
+    len.saturating_mul(T::DTYPE.size as usize).max(1)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::attributes::Attributes;
 use super::beyond::{Beyond, Offload};
 use super::choices::Choices;
 use super::entry::User;
+use super::one_thread::UsedByThreads;
 use super::part::Part;
 use super::polls::Polling;
 use super::send_order::SendOrders;
@@ -82,6 +83,10 @@ pub struct Comm {
     /// Of the block's own, where it spans processes: what its ranks share in this one.
     pub(super) _part: Option<Common<Part>>,
 }
+
+// SAFETY: it applies to nothing, as no type is `UsedByThreads`: `Comm` is not `Sync`. What this adds is
+// the message for those who need it to be.
+unsafe impl Sync for Comm where for<'a> &'a Comm: UsedByThreads {}
 
 /// The started calls of a communicator: the same ranks, on areas of their own.
 pub(super) struct Tracks {

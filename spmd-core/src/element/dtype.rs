@@ -62,7 +62,7 @@ impl DType {
         DType::sized::<T>(name, identity::<T>(hash_text(name), valid.is_some()), valid)
     }
 
-    const fn sized<T>(name: &'static str, id: u64, valid: Option<Valid>) -> DType {
+    pub(super) const fn sized<T>(name: &'static str, id: u64, valid: Option<Valid>) -> DType {
         assert!(size_of::<T>() > 0, "an element must not have the size zero");
         assert!(size_of::<T>() <= u32::MAX as usize, "an element must be smaller than 4 GiB");
         let (size, align) = (size_of::<T>() as u32, align_of::<T>() as u32);
@@ -78,23 +78,6 @@ impl DType {
         assert!(lanes <= u32::MAX as u64, "an element must be smaller than 4 GiB");
         let id = lane.id ^ lanes_id(lane.lanes) ^ lanes_id(lanes as u32);
         DType { lanes: lanes as u32, ..DType::sized::<[T; N]>(lane.name, id, lane.valid) }
-    }
-
-    /// The description of the struct `T`, for `#[derive(Element)]`: `path` is its name behind its
-    /// module's, `fields` are all that it has, `valid` calls [`fields_valid`](DType::fields_valid).
-    #[doc(hidden)]
-    pub const fn structure<T>(path: &'static str, fields: &[Field], valid: Valid) -> DType {
-        let mut id = hash(hash_name(path), fields.len() as u64);
-        let mut checked = false;
-        let mut at = 0;
-        while at < fields.len() {
-            let (name, offset, dtype) = fields[at];
-            id = hash(hash(hash(id, hash_text(name)), offset as u64), dtype.id);
-            checked |= dtype.valid.is_some();
-            at += 1;
-        }
-        let valid = if checked { Some(valid) } else { None };
-        DType::sized::<T>(path, identity::<T>(id, checked), valid)
     }
 
     /// The description of a field of the struct `S`, which `get` reads. The compiler finds its type
@@ -192,10 +175,10 @@ impl fmt::Debug for DType {
 }
 
 /// The name of a field of a struct, where it lies, and its type.
-type Field = (&'static str, usize, DType);
+pub(super) type Field = (&'static str, usize, DType);
 
 /// The identity of `T`, of whose structure this is the hash.
-const fn identity<T>(structure: u64, checked: bool) -> u64 {
+pub(super) const fn identity<T>(structure: u64, checked: bool) -> u64 {
     let layout = hash(hash(structure, size_of::<T>() as u64), align_of::<T>() as u64);
     hash(layout, checked as u64)
 }
@@ -221,21 +204,7 @@ pub(super) const fn hash(state: u64, number: u64) -> u64 {
 
 /// The FNV-1a hash of a text: 64 bits that are the same in every process.
 pub(crate) const fn hash_text(text: &str) -> u64 {
-    hash_from(text.as_bytes(), 0)
-}
-
-/// The hash of the last part of a path.
-const fn hash_name(path: &str) -> u64 {
-    let bytes = path.as_bytes();
-    let mut start = bytes.len();
-    while start > 0 && bytes[start - 1] != b':' {
-        start -= 1;
-    }
-    hash_from(bytes, start)
-}
-
-const fn hash_from(bytes: &[u8], start: usize) -> u64 {
-    let (mut state, mut at) = (FNV_START, start);
+    let (bytes, mut state, mut at) = (text.as_bytes(), FNV_START, 0);
     while at < bytes.len() {
         state = hash_byte(state, bytes[at]);
         at += 1;

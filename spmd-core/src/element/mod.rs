@@ -11,28 +11,36 @@
 //! | [`Located<T>`] | | | | | yes |
 //! | `[T; N]` | each operation that `T` has, element by element | | | | |
 //! | `#[derive(Element)]` structs | | | | | |
+//! | `#[derive(Element)]` enums | | | | | |
 //!
 //! [`Op::new`](crate::op::Op::new) makes an operation over any of them.
 
 use half::{bf16, f16};
 use num_complex::Complex;
 
+mod declared;
 mod dtype;
 mod located;
+mod name;
 mod object;
 
 pub(crate) use dtype::hash_text;
 pub use dtype::{DType, Valid};
 pub use located::Located;
+#[doc(hidden)]
+pub use name::{Name, Parameter};
 pub(crate) use object::{last_segment, spell};
-/// Makes a `#[repr(C)]` struct without padding, whose fields are all elements, an
-/// [`Element`](trait@Element).
+/// Makes a `#[repr(C)]` struct without padding, whose fields are all elements, or an enum without
+/// fields whose representation is an integer, an [`Element`](trait@Element).
 ///
-/// The struct must also be `Clone` and `Copy`. It is an error at compile time when it is not
-/// `repr(C)` (or `repr(transparent)`), has padding, no field, or generic parameters.
+/// The type must also be `Clone` and `Copy`. It is an error at compile time when
+///
+/// - a struct is not `repr(C)` (or `repr(transparent)`), has padding or no field;
+/// - an enum is not `repr(u8)`, or of another integer of at most 64 bits, has fields or no variant;
+/// - it has a lifetime.
 ///
 /// The code refers to `::spmd`; `#[spmd(crate = path)]` names another crate that re-exports
-/// `Element` and `DType`.
+/// `Element`, `DType` and the module `element`.
 ///
 /// ```
 /// use spmd::prelude::*;
@@ -48,7 +56,41 @@ pub(crate) use object::{last_segment, spell};
 /// assert_eq!(Particle::DTYPE.size, 32);
 /// ```
 ///
-/// Padding does not compile, since bytes without a value must not be sent:
+/// An enum is checked where it arrives: bytes that are no variant are an error, never a value.
+///
+/// ```
+/// use spmd::prelude::*;
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Element)]
+/// #[repr(u8)]
+/// enum Phase {
+///     Solid,
+///     Liquid,
+///     Gas = 9,
+/// }
+/// let phases = spmd(2, |ctx| ctx.broadcast_value((ctx.rank() == 0).then_some(Phase::Gas), 0))?;
+/// assert_eq!(phases, [Phase::Gas; 2]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// Type parameters are elements, too, and belong to the type that ranks compare. Constant ones are
+/// integers, `bool` or `char`.
+///
+/// ```
+/// use spmd::prelude::*;
+///
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Pair<T> {
+///     a: T,
+///     b: T,
+/// }
+/// assert!(Pair::<f32>::DTYPE.to_string().ends_with("::Pair<f32>"));
+/// assert_ne!(Pair::<f32>::DTYPE, Pair::<i32>::DTYPE);
+/// ```
+///
+/// Padding does not compile, since bytes without a value must not be sent; in a generic struct it is
+/// found where a type with padding is used:
 ///
 /// ```compile_fail,E0080
 /// use spmd::prelude::*;
@@ -59,6 +101,24 @@ pub(crate) use object::{last_segment, spell};
 ///     position: [f64; 3],
 ///     fixed: bool,
 /// }
+/// ```
+///
+/// ```compile_fail,E0080
+/// use spmd::prelude::*;
+///
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Pair<A, B> {
+///     a: A,
+///     b: B,
+/// }
+/// let fits = Pair { a: 1.0f64, b: 2u64 };
+/// let padded = Pair { a: 1.0f64, b: 2u8 };
+/// spmd(2, |ctx| {
+///     ctx.allgather_value(fits)?;
+///     ctx.allgather_value(padded)
+/// })?;
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// Nor does a field that is no element:
@@ -76,7 +136,7 @@ pub use spmd_derive::Element;
 
 /// A type whose values are plain bytes, so that ranks can exchange them by copying.
 ///
-/// Implemented for the types in the [table](self) above; `#[derive(Element)]` adds structs.
+/// Implemented for the types in the [table](self) above; `#[derive(Element)]` adds structs and enums.
 ///
 /// ```
 /// use spmd::prelude::*;
@@ -94,6 +154,9 @@ pub use spmd_derive::Element;
 /// - The size is not zero.
 /// - [`DTYPE`](Element::DTYPE) has the size and alignment of `Self`, and its `valid` accepts no
 ///   bytes that are not a value of `Self`.
+///
+/// All of this holds once `DTYPE` has been evaluated: for an array of length zero, or a generic struct
+/// with padding, that fails. Unsafe code that relies on it evaluates `DTYPE` first.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an element type: ranks cannot exchange it as bytes",
     note = "numbers, `bool`, `char`, `f16`, `bf16`, complex numbers and arrays of them are elements",

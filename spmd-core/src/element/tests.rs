@@ -1,3 +1,5 @@
+mod declared;
+
 use super::dtype::hash;
 use super::*;
 

@@ -10,7 +10,7 @@ use crate::op::{Op, Sum};
 
 /// An associative operation on elements of type `T`.
 ///
-/// Built-in ones are [`Sum`] and its siblings; [`Op::new`] makes one of a closure. `combine` must
+/// Built-in ones are [`Sum`](struct@Sum) and its siblings; [`Op::new`] makes one of a closure. `combine` must
 /// be associative, as far as the program cares: ranks are combined in a fixed order, but not from
 /// left to right. It must not communicate.
 ///
@@ -55,7 +55,9 @@ pub trait Operation<T: Element>: Sync {
     #[doc(hidden)]
     #[inline]
     fn identity(&self) -> u64 {
-        identity::of_type(std::any::type_name::<Self>()) ^ identity::hash(Self::NAME)
+        // Turned, as the two are often the same.
+        let of_type = identity::of_type(std::any::type_name::<Self>()).rotate_left(32);
+        of_type ^ identity::hash(Self::NAME)
     }
 
     /// Where it was made, where that is known.

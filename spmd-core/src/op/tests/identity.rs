@@ -130,3 +130,25 @@ fn one_that_runs_unguarded_is_no_other() {
     }
     assert_ne!(id(Impostor), id(Sum));
 }
+
+/// Two whose types are called as they are.
+#[test]
+fn names_that_say_the_same_twice_tell_operations_apart() {
+    struct First;
+    struct Last;
+    impl Operation<f64> for First {
+        const NAME: &'static str = "First";
+
+        fn combine(&self, left: f64, _: f64) -> f64 {
+            left
+        }
+    }
+    impl Operation<f64> for Last {
+        const NAME: &'static str = "Last";
+
+        fn combine(&self, _: f64, right: f64) -> f64 {
+            right
+        }
+    }
+    assert_ne!(id(First), id(Last));
+}
