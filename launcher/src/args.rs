@@ -143,6 +143,10 @@ pub(crate) struct JobOptions {
     /// Show the output of these ranks only, such as 0,4-7
     #[arg(help_heading = "Input and output", long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
     pub(crate) show_ranks: Option<Cpus>,
+    /// Tell process ranks their place as Open MPI does, too (OMPI_COMM_WORLD_RANK, ..), for scripts
+    /// that read it there; programs linked with an MPI may then believe that mpirun has started them
+    #[arg(long)]
+    pub(crate) openmpi_env: bool,
     /// Which rank reads standard input: a rank, all or none
     #[arg(help_heading = "Input and output", long, value_name = "RANK", default_value = "0", value_parser = stdin)]
     pub(crate) stdin: Stdin,

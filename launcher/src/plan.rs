@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) output_dir: Option<PathBuf>,
     pub(crate) show_ranks: Option<Cpus>,
     pub(crate) stdin: Stdin,
+    /// Whether process ranks find their place in Open MPI's variables, too.
+    pub(crate) openmpi_env: bool,
     pub(crate) timeout: Option<Duration>,
     /// What each process has for tasks, if that is said.
     pub(crate) resources: Option<String>,
@@ -141,6 +143,7 @@ impl Plan {
             output_dir: job.output_dir,
             show_ranks: job.show_ranks,
             stdin: job.stdin,
+            openmpi_env: job.openmpi_env,
             timeout: job.timeout,
             resources: resources(&job.resources)?,
             grace,

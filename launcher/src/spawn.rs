@@ -17,7 +17,7 @@ use crate::place::{Affinity, Places};
 use crate::plan::{Plan, Program};
 use crate::process::{Process, Processes};
 use crate::streams::Streams;
-use crate::variables::OWN;
+use crate::variables::not_for_ranks;
 use crate::watchdog::Watchdog;
 
 /// The pieces that starting fills.
@@ -79,7 +79,7 @@ fn command(
     let mut command = Command::new(&program.path);
     command.arg0(&program.name).args(&program.arguments).process_group(0);
     command.stdin(feed.stdio()).stdout(out()).stderr(out());
-    for name in OWN {
+    for name in not_for_ranks() {
         command.env_remove(name);
     }
     command.envs(env);

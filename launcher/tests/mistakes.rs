@@ -78,6 +78,8 @@ fn usage() {
         (&["--transport", "mpi", "--ranks-per-process", "3", "-n", "4", "true"], "multiple of 3"),
         (&["--transport", "mpi", "-n", "2", "--show-ranks", "1", "true"], "--show-ranks"),
         (&["--transport", "mpi", "--on-failure", "continue", "true"], "--on-failure"),
+        (&["--transport", "mpi", "-n", "2", "--openmpi-env", "true"], "sets its own"),
+        (&["--as", "threads", "--openmpi-env", "true"], "--as processes"),
         (&["--rnks", "2", "true"], "--ranks"),
         (&["-n", "2", "--output-dir", "/dev/null/x", "true"], "/dev/null/x"),
         (&["-n", "2", "--output-dir", "/proc", "true"], "/proc/rank-0.stdout"),

@@ -56,6 +56,12 @@ impl Plan {
                 if self.mode == Mode::Virtual { "" } else { ", or --as virtual" }
             ));
         }
+        if self.mode != Mode::Processes && self.openmpi_env {
+            return usage(format!(
+                "--openmpi-env tells processes their rank, and {what} share one; drop it, or use \
+                 --as processes"
+            ));
+        }
         if self.mode != Mode::Processes && self.programs.len() > 1 {
             return usage(format!(
                 "{what} share one process, so there can be only one program; drop `:` or use --as processes"
@@ -80,6 +86,7 @@ impl Plan {
             ));
         }
         let asked = [
+            (self.openmpi_env, "--openmpi-env: under MPI its launcher sets its own; drop it"),
             (self.show_ranks.is_some(), "--show-ranks: only --tag tells ranks apart under MPI"),
             (
                 self.on_failure == OnFailure::Continue,
