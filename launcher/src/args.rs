@@ -27,6 +27,7 @@ Examples:
   spmdrun --as gpus ./app                    a process for each GPU, and near it
   spmdrun -n 64 --hostfile hosts ./app       64 processes on several hosts, under MPI
   spmdrun --as gpus --host a:4,b:4 ./app     eight ranks, each with a GPU of its host
+  spmdrun -n 4 --debug-rank 3 ./app          rank 3 under gdb, in a window of its own
   spmdrun --doctor                           what this machine offers
   spmdrun --doctor ./app                     and with which MPI a program would run
 
@@ -143,6 +144,10 @@ pub(crate) struct JobOptions {
     /// Show the output of these ranks only, such as 0,4-7
     #[arg(help_heading = "Input and output", long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
     pub(crate) show_ranks: Option<Cpus>,
+    /// Tell process ranks their place as Open MPI does, too (OMPI_COMM_WORLD_RANK, ..), for scripts
+    /// that read it there; programs linked with an MPI may then believe that mpirun has started them
+    #[arg(long)]
+    pub(crate) openmpi_env: bool,
     /// Which rank reads standard input: a rank, all or none
     #[arg(help_heading = "Input and output", long, value_name = "RANK", default_value = "0", value_parser = stdin)]
     pub(crate) stdin: Stdin,
@@ -162,6 +167,10 @@ pub(crate) struct JobOptions {
     /// Write down what every rank and task does when, for https://ui.perfetto.dev
     #[arg(help_heading = "To look at it", long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Run these ranks under gdb, such as 3 or 0,4-7: each in a window of tmux or of the desktop, or
+    /// as you start it
+    #[arg(help_heading = "To look at it", long, value_name = "LIST", value_parser = Cpus::parse_ranks)]
+    pub(crate) debug_rank: Option<Cpus>,
     /// Print what would be started, and start nothing
     #[arg(help_heading = "To look at it", long)]
     pub(crate) dry_run: bool,

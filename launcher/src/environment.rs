@@ -122,17 +122,13 @@ impl Environment {
             for (name, value) in job.map(|job| job.environment(rank)).unwrap_or_default() {
                 put(&name, value);
             }
-            for name in ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "RANK", "LOCAL_RANK"]
-            {
-                put(name, rank.to_string());
+            for (name, value) in place_as_torchrun(rank, plan.size) {
+                put(name, value);
             }
-            for name in [
-                "OMPI_COMM_WORLD_SIZE",
-                "OMPI_COMM_WORLD_LOCAL_SIZE",
-                "WORLD_SIZE",
-                "LOCAL_WORLD_SIZE",
-            ] {
-                put(name, plan.size.to_string());
+            if plan.openmpi_env {
+                for (name, value) in place_as_open_mpi(rank, plan.size) {
+                    put(name, value);
+                }
             }
             if unset("MASTER_ADDR") {
                 put("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string());
@@ -186,4 +182,32 @@ impl Environment {
     fn tuned(&self) -> impl Iterator<Item = (String, OsString)> {
         self.tuning.iter().map(|(name, value)| (name.to_string(), value.clone()))
     }
+}
+
+/// What torchrun tells a rank of its place, all ranks being one group of one role. What it says of
+/// its own agent (`TORCHELASTIC_*`) is left out: there is none.
+fn place_as_torchrun(rank: usize, size: usize) -> [(&'static str, String); 9] {
+    let (rank, size) = (rank.to_string(), size.to_string());
+    [
+        ("RANK", rank.clone()),
+        ("WORLD_SIZE", size.clone()),
+        ("LOCAL_RANK", rank.clone()),
+        ("LOCAL_WORLD_SIZE", size.clone()),
+        ("GROUP_RANK", "0".into()),
+        ("GROUP_WORLD_SIZE", "1".into()),
+        ("ROLE_RANK", rank),
+        ("ROLE_WORLD_SIZE", size),
+        ("ROLE_NAME", "default".into()),
+    ]
+}
+
+/// What Open MPI's `mpirun` tells a rank. A program linked with an MPI may take itself for one that
+/// `mpirun` has started where it finds that.
+fn place_as_open_mpi(rank: usize, size: usize) -> [(&'static str, String); 4] {
+    [
+        ("OMPI_COMM_WORLD_RANK", rank.to_string()),
+        ("OMPI_COMM_WORLD_SIZE", size.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", rank.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", size.to_string()),
+    ]
 }

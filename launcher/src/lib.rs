@@ -5,7 +5,7 @@
 //! each rank may use (`topology`), `environment` what it finds in its environment (`variables`),
 //! `mpi` puts the job under an MPI library's own launcher where that is asked for, `run` goes from
 //! start to end: `job` makes what the ranks share, `spawn` starts the processes (`process`) under
-//! the care of a `watchdog`, `input` and `output` (`lines`) carry their streams to and from the
+//! the care of a `watchdog`, `debugger` attaches to those that are debugged, `input` and `output` (`lines`) carry their streams to and from the
 //! launcher's own (`streams`), `signals` and `alarm` make an `event` of what happens, by which
 //! `supervise` watches over the job to the end, and `report` says how it went.
 
@@ -15,6 +15,8 @@
 mod alarm;
 mod args;
 mod cargo;
+#[cfg(unix)]
+mod debugger;
 mod doctor;
 mod dry_run;
 mod environment;
@@ -77,6 +79,10 @@ pub fn cargo_spmdrun() -> ExitCode {
 fn enter(parse: impl FnOnce(Vec<OsString>) -> Result<Request, Error>) -> ExitCode {
     #[cfg(unix)]
     if let Some(code) = watchdog::main() {
+        return code;
+    }
+    #[cfg(unix)]
+    if let Some(code) = debugger::become_rank() {
         return code;
     }
     #[cfg(unix)]

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) output_dir: Option<PathBuf>,
     pub(crate) show_ranks: Option<Cpus>,
     pub(crate) stdin: Stdin,
+    /// Whether process ranks find their place in Open MPI's variables, too.
+    pub(crate) openmpi_env: bool,
     pub(crate) timeout: Option<Duration>,
     /// What each process has for tasks, if that is said.
     pub(crate) resources: Option<String>,
@@ -50,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) arena_size: Option<usize>,
     /// Where the trace is to be, if the command line says so.
     pub(crate) trace: Option<PathBuf>,
+    /// Ranks that run under a debugger.
+    pub(crate) debug_ranks: Option<Cpus>,
     pub(crate) dry_run: bool,
     /// The hosts that were named.
     pub(crate) hosts: Vec<Host>,
@@ -141,12 +145,14 @@ impl Plan {
             output_dir: job.output_dir,
             show_ranks: job.show_ranks,
             stdin: job.stdin,
+            openmpi_env: job.openmpi_env,
             timeout: job.timeout,
             resources: resources(&job.resources)?,
             grace,
             on_failure: job.on_failure,
             arena_size,
             trace: job.trace,
+            debug_ranks: job.debug_rank,
             dry_run: job.dry_run,
             hosts,
             ranks_per_process,
@@ -159,6 +165,11 @@ impl Plan {
     /// Whether the launcher starts one process that holds all ranks.
     pub(crate) fn one_process(&self) -> bool {
         self.under.is_some() || self.mode != Mode::Processes
+    }
+
+    /// Whether this rank runs under a debugger.
+    pub(crate) fn is_debugged(&self, rank: usize) -> bool {
+        self.debug_ranks.as_ref().is_some_and(|ranks| ranks.contains(rank))
     }
 
     /// What the ranks of a process are that holds several: the value of `SPMD_AS`.

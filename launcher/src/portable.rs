@@ -9,7 +9,7 @@ use crate::job;
 use crate::place::Places;
 use crate::plan::Plan;
 use crate::report::{Failure, Outcome, ending, say, shell_status};
-use crate::variables::OWN;
+use crate::variables::not_for_ranks;
 
 pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Result<u8, Error> {
     let asked = [
@@ -27,7 +27,7 @@ pub(crate) fn run(plan: &Plan, places: &Places, environment: &Environment) -> Re
     let program = &plan.programs[0];
     let mut command = Command::new(&program.path);
     command.args(&program.arguments);
-    for name in OWN {
+    for name in not_for_ranks() {
         command.env_remove(name);
     }
     environment.begin_trace(plan)?;

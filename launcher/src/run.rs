@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
 use signal_hook::consts::SIGTSTP;
 
+use crate::debugger::Debugger;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::event::Event;
 use crate::place::Places;
 use crate::plan::Plan;
+use crate::process::Process;
 use crate::report::Outcome;
 use crate::signals::ENDING;
 use crate::streams::Streams;
@@ -68,10 +70,16 @@ fn supervised(
     let watchdog = watchdog::Watchdog::start(&environment.token)?;
     let job = job::create(plan)?;
     let job = job.as_ref();
+    let debugger = Debugger::find(plan)?;
     let mut started = spawn::start(plan, places, job, environment, watchdog, streams)?;
     input::forward(started.inputs)?;
     let reader = started.output.map(|output| output.start(sender)).transpose()?;
     let mut reading = reader.is_some();
+    if let Some(debugger) = debugger {
+        let debugged = |process: &&Process| plan.is_debugged(process.ranks.start);
+        let mut debugged = started.processes.all.iter().filter(debugged);
+        debugged.try_for_each(|process| debugger.attach(process, streams))?;
+    }
     let supervisor = Supervisor::new(plan, job, &mut started.processes.all, streams);
     let (outcome, told) = supervisor.run(events, &mut reading);
     started.processes.end();

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::debugger;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::input::Feed;
@@ -17,7 +18,7 @@ use crate::place::{Affinity, Places};
 use crate::plan::{Plan, Program};
 use crate::process::{Process, Processes};
 use crate::streams::Streams;
-use crate::variables::OWN;
+use crate::variables::not_for_ranks;
 use crate::watchdog::Watchdog;
 
 /// The pieces that starting fills.
@@ -53,7 +54,11 @@ pub(crate) fn start(
             affinity.set(cpus)?;
         }
         let env = environment.of(plan, program, rank, places, job, captured);
-        let mut command = command(program, env, feeds[rank], captured);
+        let mut command = match plan.is_debugged(rank) {
+            true => debugger::starter(program)?,
+            false => as_itself(program),
+        };
+        complete(&mut command, program, env, feeds[rank], captured);
         if let Some(limit) = &lowered {
             start_with(&mut command, *limit);
         }
@@ -69,24 +74,29 @@ pub(crate) fn start(
     Ok(Started { processes, output, inputs })
 }
 
-fn command(
+fn as_itself(program: &Program) -> Command {
+    let mut command = Command::new(&program.path);
+    command.arg0(&program.name);
+    command
+}
+
+fn complete(
+    command: &mut Command,
     program: &Program,
     env: Vec<(String, std::ffi::OsString)>,
     feed: Feed,
     captured: bool,
-) -> Command {
+) {
     let out = || if captured { Stdio::piped() } else { Stdio::inherit() };
-    let mut command = Command::new(&program.path);
-    command.arg0(&program.name).args(&program.arguments).process_group(0);
+    command.args(&program.arguments).process_group(0);
     command.stdin(feed.stdio()).stdout(out()).stderr(out());
-    for name in OWN {
+    for name in not_for_ranks() {
         command.env_remove(name);
     }
     command.envs(env);
     if let Some(cwd) = &program.cwd {
         command.current_dir(cwd);
     }
-    command
 }
 
 fn add_output(output: &mut Output, rank: usize, child: &mut Child, files: [Option<File>; 2]) {

@@ -27,6 +27,31 @@ pub(crate) const OWN: [&str; 13] = [
     "SPMD_RANKS_PER_PROCESS",
 ];
 
+/// Beginnings of the names by which MPI launchers tell a process its place, and where they are.
+const OF_MPI_LAUNCHERS: [&str; 10] = [
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "PMI_PORT",
+    "PMI_ID",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "PMIX_SERVER_URI",
+    "OMPI_COMM_WORLD_",
+    "MV2_COMM_WORLD_",
+];
+
+/// Those of the launcher's variables that ranks do not find: what an outer job, of ours or of an MPI
+/// launcher, has told the launcher. A program linked with an MPI would join that job, or wait for it.
+pub(crate) fn not_for_ranks() -> impl Iterator<Item = OsString> {
+    let is_outer = |name: &OsString| {
+        name.to_str().is_some_and(|name| {
+            OWN.contains(&name) || OF_MPI_LAUNCHERS.iter().any(|start| name.starts_with(start))
+        })
+    };
+    env::vars_os().map(|(name, _)| name).filter(is_outer)
+}
+
 /// What all ranks must know alike, so that `--env` may not set it for one program of several: ranks
 /// that go by different rules would wait for each other in different ways.
 pub(crate) const ALIKE: [&str; 7] = [

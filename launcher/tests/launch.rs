@@ -13,16 +13,44 @@ use std::time::{Duration, Instant};
 use support::{finish, run, spmdrun};
 
 #[test]
-fn every_launchers_variables() {
+fn a_rank_finds_its_place_as_torchrun_tells_it() {
     let show = "echo $SPMD_RANK/$SPMD_SIZE $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE \
-                $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE \
-                $OMPI_COMM_WORLD_LOCAL_RANK/$OMPI_COMM_WORLD_LOCAL_SIZE $MASTER_ADDR";
-    let ran = run(&["-n", "3", "sh", "-c", show]);
-    let line = |rank| format!("{}127.0.0.1", format!("{rank}/3 ").repeat(5));
+                $ROLE_RANK/$ROLE_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $ROLE_NAME $MASTER_ADDR";
+    // Those of a rank replace what is set here, as torchrun has it.
+    let ran = finish(spmdrun(&["-n", "3", "sh", "-c", show]).env("RANK", "7"));
+    let line = |rank| format!("{}0/1 default 127.0.0.1", format!("{rank}/3 ").repeat(4));
     assert_eq!(ran.lines(), [line(0), line(1), line(2)], "{ran:?}");
     let port = run(&["-n", "2", "sh", "-c", "echo $MASTER_PORT"]);
     assert_eq!(port.lines()[0], port.lines()[1]);
     assert!(port.lines()[0].parse::<u16>().is_ok(), "{port:?}");
+    let said = ["-n", "2", "-x", "RANK=7", "sh", "-c", "echo $RANK $MASTER_PORT"];
+    let ran = finish(spmdrun(&said).env("MASTER_PORT", "29500"));
+    assert_eq!(ran.lines(), ["7 29500", "7 29500"], "{ran:?}");
+}
+
+/// A program linked with an MPI would take itself for a process of a job under `mpirun`.
+#[test]
+fn no_variables_of_an_mpi_launcher_unless_asked_for() {
+    let show = "env | grep -E '^(OMPI_COMM|PMI|MV2)' | sort | tr '\n' ' '; echo";
+    let outer = [
+        ("OMPI_COMM_WORLD_RANK", "7"),
+        ("PMI_RANK", "7"),
+        ("PMIX_NAMESPACE", "job"),
+        ("PMIX_MCA_gds", "hash"),
+    ];
+    let with = |options: &[&str]| {
+        let mut command = spmdrun(&["-n", "1", "--transport", "shm"]);
+        finish(command.args(options).args(["sh", "-c", show]).envs(outer))
+    };
+    let setting = "PMIX_MCA_gds=hash";
+    assert_eq!(with(&[]).out.trim(), setting);
+    // Who names one wants it.
+    let named = with(&["-x", "PMI_RANK", "-x", "PMI_SIZE=9"]);
+    assert_eq!(named.out.trim(), format!("{setting} PMI_RANK=7 PMI_SIZE=9"), "{named:?}");
+    let asked = with(&["--openmpi-env"]);
+    let place = "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 \
+                 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1";
+    assert_eq!(asked.out.trim(), format!("{place} {setting}"), "{asked:?}");
 }
 
 #[test]

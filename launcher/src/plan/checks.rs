@@ -33,12 +33,21 @@ impl Plan {
         {
             return usage(format!("--stdin {rank}: the ranks of this job are 0 to {last}"));
         }
-        if let Some(rank) = self.show_ranks.as_ref().and_then(|ranks| ranks.0.last())
-            && *rank > last
+        for (option, ranks) in
+            [("--show-ranks", &self.show_ranks), ("--debug-rank", &self.debug_ranks)]
         {
-            return usage(format!(
-                "--show-ranks: no rank {rank}; the ranks of this job are 0 to {last}"
-            ));
+            if let Some(rank) = ranks.as_ref().and_then(|ranks| ranks.0.last())
+                && *rank > last
+            {
+                return usage(format!(
+                    "{option}: no rank {rank}; the ranks of this job are 0 to {last}"
+                ));
+            }
+        }
+        if self.debug_ranks.is_some() && self.timeout.is_some() {
+            return usage(
+                "--timeout goes on while a debugger holds a rank (--debug-rank); drop one".into(),
+            );
         }
         Ok(())
     }
@@ -54,6 +63,19 @@ impl Plan {
                 "{} {what} are more than the limit of {most}; use fewer{}",
                 self.size,
                 if self.mode == Mode::Virtual { "" } else { ", or --as virtual" }
+            ));
+        }
+        if self.mode != Mode::Processes && self.openmpi_env {
+            return usage(format!(
+                "--openmpi-env tells processes their rank, and {what} share one; drop it, or use \
+                 --as processes"
+            ));
+        }
+        if self.mode != Mode::Processes && self.debug_ranks.is_some() {
+            let (ranks, kind) = (self.size, self.in_process());
+            return usage(format!(
+                "--debug-rank is for process ranks; all {what} are one process, which a debugger \
+                 can start: SPMD_AS={kind} SPMD_RANKS={ranks} gdb --args APP"
             ));
         }
         if self.mode != Mode::Processes && self.programs.len() > 1 {
@@ -80,6 +102,12 @@ impl Plan {
             ));
         }
         let asked = [
+            (self.openmpi_env, "--openmpi-env: under MPI its launcher sets its own; drop it"),
+            (
+                self.debug_ranks.is_some(),
+                "--debug-rank: under MPI its launcher starts the ranks; use --transport shm, or \
+                 attach by gdb -p PID",
+            ),
             (self.show_ranks.is_some(), "--show-ranks: only --tag tells ranks apart under MPI"),
             (
                 self.on_failure == OnFailure::Continue,
