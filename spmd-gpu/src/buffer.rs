@@ -51,7 +51,7 @@ impl Device {
 
     /// A buffer of `len` elements whose bytes are all zero.
     ///
-    /// Errors: as [`Device::buffer_from`].
+    /// Errors: as [`Device::buffer_from`]; zero is no value of `T`.
     pub fn zeros<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
         DeviceBuffer::zeros(self, len)
     }
@@ -82,6 +82,9 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// The same with zeros, of a buffer that was just made.
     pub(crate) fn zeroed(self, device: &Device) -> Result<DeviceBuffer<T>, GpuError> {
+        if !T::DTYPE.zero_is_value() {
+            return Err(GpuError::ZeroIsNoValue { element: T::DTYPE.to_string() });
+        }
         let (stream, bytes) = (device.stream().cu_stream(), self.memory.bytes());
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         // SAFETY: the buffer has so many bytes, and its stream is this one.

@@ -168,6 +168,12 @@ pub enum GpuError {
         /// Elements of the buffer.
         expected: usize,
     },
+    /// A buffer of zeros of a type of which zero is no value.
+    #[error("zero is no value of {element}; make the buffer of values (`device.buffer_from`)")]
+    ZeroIsNoValue {
+        /// The type.
+        element: String,
+    },
     /// The buffers of a call lie on different devices.
     #[error(
         "{call}: buffers lie on device {first} and on device {other}, and not both can be used at \

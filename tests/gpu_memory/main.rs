@@ -179,6 +179,29 @@ fn what_is_the_devices_alone_is_not_the_hosts() -> Result<(), GpuError> {
 }
 
 /// Ranks copy from a buffer while the host reads it; it is dropped when the copies are not done yet.
+/// No byte of it is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(u8)]
+enum Die {
+    One = 1,
+    Six = 6,
+}
+
+#[test]
+fn of_what_zero_is_no_value_there_are_no_zeros() -> Result<(), GpuError> {
+    if !gpu() {
+        return Ok(());
+    }
+    let device = Device::open(0)?;
+    assert!(matches!(device.zeros::<Die>(3), Err(GpuError::ZeroIsNoValue { .. })));
+    assert!(device.zeros::<bool>(3)?.to_vec()? == [false; 3]);
+    let dice = device.buffer_from(&[Die::One, Die::Six])?;
+    assert_eq!(dice.to_vec()?, [Die::One, Die::Six]);
+    let unified = DeviceBuffer::<Die>::unified(&device, 3);
+    assert!(unified.is_err_and(|error| error.to_string().contains("zero is no value of ")));
+    Ok(())
+}
+
 #[test]
 fn a_unified_buffer_is_read_by_all_and_dropped() -> Result<()> {
     if !unified() {

@@ -148,9 +148,7 @@ impl<T: Element> Window<T> {
             let why = format!("it is aligned to more than {ALIGN} bytes");
             return Err(Error::argument(format!("{call}: {why}")));
         }
-        let zero = vec![0u8; size_of::<T>()];
-        // SAFETY: the vector holds the bytes of one element, and nobody writes it.
-        if !unsafe { T::DTYPE.all_valid(zero.as_ptr(), 1) } {
+        if !T::DTYPE.zero_is_value() {
             return Err(Error::argument(format!("{call}: zero is no value of {}", T::DTYPE)));
         }
         let own = split::dup(comm, &call)?;

@@ -149,6 +149,16 @@ impl DType {
             Some(valid) => unsafe { valid(ptr, count * self.lanes as usize) },
         }
     }
+
+    /// Whether an element of which all bytes are zero is a value: `0`, `false`, but of an enum perhaps
+    /// none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn zero_is_value(&self) -> bool {
+        let zero = vec![0u8; self.size as usize];
+        // SAFETY: the vector holds the bytes of one element.
+        unsafe { self.all_valid(zero.as_ptr(), 1) }
+    }
 }
 
 impl PartialEq for DType {
