@@ -25,6 +25,7 @@ fn program() {
     let Ok(what) = std::env::var(PROGRAM) else { return };
     let result = match what.as_str() {
         "block" => Spmd::new(2).run(|ctx| ctx.barrier()).map(drop),
+        "blocks" => (0..3).try_for_each(|_| spmd(2, |ctx| ctx.barrier()).map(drop)),
         "child" => run(|_| {
             // A program that a rank starts finds the rank's variables, but not its descriptors.
             let ran = finish(this_program().env(PROGRAM, "world"));
@@ -105,6 +106,22 @@ fn nonsense_in_settings() {
             assert!(text.starts_with("cannot start ranks: "), "{name}={value}: {text}");
         }
     }
+}
+
+/// By the program at its first block, or by `spmdrun`, once.
+#[test]
+fn variables_that_are_none() {
+    let line = "warning: SPMD_TIMOUT is no variable of spmd, SPMD_TIMEOUT would be \
+                (docs/variables.md lists them)\n";
+    for what in ["blocks", "world"] {
+        let ran = alone(what, &[("SPMD_TIMOUT", "3")]);
+        assert_eq!((ran.code, ran.err), (Some(0), format!("spmd: {line}")));
+    }
+    let program = this_program();
+    let mut command = spmdrun(&["-n", "2"]);
+    command.arg(program.get_program()).args(program.get_args());
+    let ran = finish(command.env(PROGRAM, "world").env("SPMD_TIMOUT", "3"));
+    assert_eq!((ran.code, ran.err), (Some(0), format!("spmdrun: {line}")));
 }
 
 #[test]

@@ -32,7 +32,6 @@ mod job;
 #[cfg(unix)]
 mod lines;
 mod mpi;
-mod nearest;
 #[cfg(unix)]
 mod output;
 mod place;
@@ -59,6 +58,8 @@ mod watchdog;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+use spmd_core::internal::unknown_variables;
 
 use crate::args::{Request, Transport};
 use crate::environment::Environment;
@@ -112,7 +113,7 @@ fn carry_out(request: Request) -> Result<u8, Error> {
     };
     if plan.under.is_none() {
         let names = std::env::vars_os().map(|(name, _)| name);
-        variables::warnings(names).iter().for_each(|warning| report::say(warning));
+        unknown_variables(names).iter().for_each(|warning| report::say(warning));
     }
     let environment = Environment::new(&plan)?;
     let plan = match plan.transport {

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use spmd_core::boot;
 
 use crate::error::Error;
-use crate::nearest::nearest;
 
 /// The variables that only the launcher may set. Those of an outer job are removed first, so that
 /// a job inside a rank of another job starts clean.
@@ -64,51 +63,6 @@ pub(crate) const ALIKE: [&str; 7] = [
     boot::variables::TRANSPORT,
 ];
 
-/// Those that a program, the launcher and the tests of both know.
-const KNOWN: [&str; 21] = [
-    "SPMD_ARENA_SIZE",
-    "SPMD_BIND",
-    "SPMD_CHAOS",
-    "SPMD_CHECK",
-    "SPMD_FORCE",
-    "SPMD_GRACE",
-    "SPMD_MPI_COUNT",
-    "SPMD_MPI_LIB",
-    "SPMD_NCCL_LIB",
-    "SPMD_NVRTC_LIB",
-    "SPMD_PROGRESS",
-    "SPMD_REPRODUCIBLE",
-    "SPMD_RESOURCES",
-    "SPMD_SEGMENT",
-    "SPMD_SINGLE_COPY",
-    "SPMD_STACK_SIZE",
-    "SPMD_TIMEOUT",
-    "SPMD_TRACE",
-    "SPMD_TRANSPORT",
-    "SPMD_TUNING",
-    "SPMD_WINDOW",
-];
-
-/// Beginnings of the names of those that tests and measurements have for themselves.
-const FOR_TESTS: [&str; 4] = ["SPMD_TEST_", "SPMD_REQUIRE_", "SPMD_STANDIN_", "SPMD_PERF_"];
-
-/// A line for each variable that looks like one of ours and is none.
-pub(crate) fn warnings(names: impl Iterator<Item = OsString>) -> Vec<String> {
-    let known = || KNOWN.iter().chain(&OWN).copied();
-    let is_strange = |name: &String| {
-        name.starts_with("SPMD_")
-            && !known().any(|known| known == name)
-            && !FOR_TESTS.iter().any(|beginning| name.starts_with(beginning))
-    };
-    let strange = names.filter_map(|name| name.into_string().ok()).filter(is_strange);
-    let told = strange.map(|name| {
-        let meant = nearest(&name, known());
-        let meant = meant.map_or(String::new(), |known| format!(", {known} would be"));
-        format!("warning: {name} is no variable of spmd{meant} (docs/variables.md lists them)")
-    });
-    told.collect()
-}
-
 /// The value of an environment variable, or `default` where it is not set or empty.
 pub(crate) fn from_env<T>(
     variable: &str,
@@ -136,24 +90,13 @@ pub(crate) fn value_of<T>(
 
 #[cfg(test)]
 mod tests {
+    use spmd_core::internal::unknown_variables;
+
     use super::*;
 
     #[test]
-    fn what_is_known_is_documented() {
-        let documented = include_str!("../../docs/variables.md");
-        for name in KNOWN.iter().chain(&OWN) {
-            assert!(documented.contains(&format!("`{name}")), "{name}");
-        }
-        let words = documented.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
-        let ours = words.filter(|word| word.starts_with("SPMD_") && !word.ends_with('_'));
-        assert_eq!(warnings(ours.map(OsString::from)), [""; 0]);
-    }
-
-    #[test]
-    fn what_is_not_known_is_told() {
-        let names = ["SPMD_TIMOUT", "SPMD_TIMEOUT", "HOME", "SPMD_TEST_MPI"].map(OsString::from);
-        let told = warnings(names.into_iter());
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("SPMD_TIMOUT") && told[0].contains("SPMD_TIMEOUT would be"));
+    fn what_the_launcher_sets_is_known() {
+        let names = OWN.iter().chain(&ALIKE).map(OsString::from);
+        assert_eq!(unknown_variables(names), [""; 0]);
     }
 }

@@ -23,13 +23,16 @@ use crate::transport::shared::memory::Memory;
 pub(crate) use rank::{check_all_received, run_rank};
 pub(crate) use work::{Shared, Work};
 
-/// Runs `f` on `n` ranks, each a thread, and gives their results in rank order. `f` may borrow
-/// from the caller. It returns when all ranks have ended. One thread calls it, any thread; a rank
-/// that calls it opens a block of its own.
+/// Runs `f` on `n` ranks, each a thread unless `SPMD_AS` says `virtual`, and gives their results in
+/// rank order. `f` may borrow from the caller. It returns when all ranks have ended. One thread
+/// calls it, any thread; a rank that calls it opens a block of its own.
 ///
 /// Errors: that of the first rank that failed (a panic is [`Error::Panicked`]); the others were
 /// stopped by it. [`Error::Unreceived`], for messages that nobody received; [`Error::Argument`],
-/// if `n` is 0 or too large; [`Error::System`], if the system refuses threads.
+/// if `n` is 0 or more than a block can have; [`Error::Unavailable`], if so many threads do not
+/// fit into a process; [`Error::System`], if the system refuses threads or memory;
+/// [`Error::Reentrant`], in a user operation; [`Error::Boot`], if an `SPMD_*` variable makes no
+/// sense.
 ///
 /// ```
 /// use spmd::prelude::*;
@@ -192,8 +195,9 @@ impl Spmd {
         self
     }
 
-    /// How long one call may wait; then it is [`Error::Timeout`]. Without it: `SPMD_TIMEOUT` in
-    /// seconds, else for ever.
+    /// How long one call may wait; then it is [`Error::Timeout`] on its rank, and the others are
+    /// stopped as by any error. Choose it longer than the longest time between two calls of a rank.
+    /// Without it: `SPMD_TIMEOUT` in seconds, else for ever.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -237,7 +241,8 @@ impl Spmd {
         self
     }
 
-    /// What ranks are called in panic messages and debuggers: `name 3`. Without it: `rank 3`.
+    /// What the threads of ranks are called in panic messages and debuggers: `name 3`, or of virtual
+    /// ranks, which share them, `name worker 3`. Without it: `rank 3`, `rank worker 3`.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -301,8 +306,8 @@ impl Spmd {
         self
     }
 
-    /// Bytes of a segment, where large data go through staging areas. Without it: `SPMD_SEGMENT`,
-    /// else what a tuning file says, else 65536.
+    /// Bytes of a segment, at least 64, where large data go through staging areas. Without it:
+    /// `SPMD_SEGMENT`, else what a tuning file says, else 131072.
     ///
     /// ```
     /// use spmd::prelude::*;
@@ -372,7 +377,7 @@ impl Spmd {
 
     /// Runs `f` on every rank; results in rank order.
     ///
-    /// Errors: as [`spmd`]; [`Error::Boot`], if an `SPMD_*` variable makes no sense.
+    /// Errors: as [`spmd`].
     ///
     /// ```
     /// use spmd::prelude::*;

@@ -1,6 +1,10 @@
 //! The `SPMD_*` variables: their names, and how they are read.
 
+mod known;
+
 use crate::error::{Error, Result};
+pub(crate) use known::warn_of_unknown;
+pub use known::{nearest, unknown_variables};
 
 /// The version of what launcher and program say to each other.
 pub const PROTOCOL: u32 = 6;
@@ -61,6 +65,8 @@ pub mod variables {
     pub const TRACE: &str = "SPMD_TRACE";
     /// Where `spmdrun` hears what has stopped a job under an MPI launcher, and a secret.
     pub const ALARM: &str = "SPMD_ALARM";
+    /// Names the job; every process that `spmdrun` starts has it.
+    pub const JOB: &str = "SPMD_JOB";
     /// The seed of delays before and after each call.
     pub const CHAOS: &str = "SPMD_CHAOS";
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use spmd_core::boot::Resources;
+use spmd_core::internal::nearest;
 
-use crate::nearest::nearest;
 use crate::topology::Cpus;
 
 /// Which CPUs each rank may use.

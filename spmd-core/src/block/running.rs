@@ -13,6 +13,7 @@ use crate::call::{Call, Kind};
 use crate::comm::IN_OPERATION;
 use crate::comm::beyond::Beyond;
 use crate::ctx::Ctx;
+use crate::environment::warn_of_unknown;
 use crate::error::{Error, Panicked, Reentrant, Result};
 use crate::fault::{Cause, Fault};
 use crate::mode::Mode;
@@ -88,6 +89,7 @@ impl Spmd {
         let n = self.ranks;
         let cluster = arena.cluster().cloned();
         let total = cluster.as_ref().map_or(n, |cluster| cluster.size());
+        warn_of_unknown();
         let settings = Settings::from_environment()?;
         let mode = self.mode.or(settings.mode).unwrap_or(Mode::Threads);
         if mode == Mode::Threads {
