@@ -64,13 +64,7 @@ impl<T: Element> SharedBuf<T> {
                 "share less at once".into(),
             )
         };
-        // SAFETY: a dtype's check reads one element's bytes.
-        let zero_is_value = T::DTYPE.valid.is_none() || {
-            let zero = vec![0u8; size_of::<T>()];
-            // SAFETY: the vector holds the bytes of one element.
-            unsafe { T::DTYPE.all_valid(zero.as_ptr(), 1) }
-        };
-        if !zero_is_value {
+        if !T::DTYPE.zero_is_value() {
             let name = T::DTYPE;
             return Err(misuse(format!("zero is no value of {name}")));
         }

@@ -51,7 +51,8 @@ impl Device {
 
     /// A buffer of `len` elements whose bytes are all zero.
     ///
-    /// Errors: as [`Device::buffer_from`].
+    /// Errors: [`GpuError::NoZero`], of an enum for which zero is no variant; as
+    /// [`Device::buffer_from`].
     pub fn zeros<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
         DeviceBuffer::zeros(self, len)
     }
@@ -82,6 +83,9 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// The same with zeros, of a buffer that was just made.
     pub(crate) fn zeroed(self, device: &Device) -> Result<DeviceBuffer<T>, GpuError> {
+        if !T::DTYPE.zero_is_value() {
+            return Err(GpuError::NoZero { dtype: T::DTYPE.name });
+        }
         let (stream, bytes) = (device.stream().cu_stream(), self.memory.bytes());
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         // SAFETY: the buffer has so many bytes, and its stream is this one.
@@ -288,6 +292,25 @@ mod tests {
 
     use super::*;
     use crate::probe;
+
+    #[test]
+    fn cleared_memory_holds_values_or_is_refused() {
+        #[derive(Clone, Copy, Debug, PartialEq, Element)]
+        #[spmd(crate = spmd_core)]
+        #[repr(u8)]
+        enum Grade {
+            Good = 1,
+            Bad = 2,
+        }
+        if let Err(missing) = probe().ready() {
+            return println!("SKIPPED: {missing}");
+        }
+        let device = Device::open(0).unwrap();
+        let error = device.zeros::<Grade>(3).unwrap_err().to_string();
+        assert!(error.contains("zero is no value of") && error.contains("Grade"), "{error}");
+        let grades = device.buffer_from(&[Grade::Good, Grade::Bad]).unwrap();
+        assert_eq!(grades.to_vec().unwrap(), [Grade::Good, Grade::Bad]);
+    }
 
     /// A copy that its thread puts into its stream when another one has the buffer by now.
     #[test]

@@ -96,6 +96,12 @@ pub enum GpuError {
         /// How many it takes.
         takes: usize,
     },
+    /// Memory that is cleared would hold no values of the type.
+    #[error("zero is no value of {dtype}: make the buffer of a slice (`buffer_from`)")]
+    NoZero {
+        /// The type.
+        dtype: &'static str,
+    },
     /// A library lacks a function.
     #[error("{library} lacks the function {name}; install a newer version")]
     SymbolMissing {
