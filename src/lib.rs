@@ -73,12 +73,45 @@ pub use spmd_core::{
     wait_all, wait_any, wait_some, with_current,
 };
 pub use spmd_core::{buffer, element, error, op};
+/// Makes of a function a test for each of some numbers of ranks in each of some places.
+///
+/// The function takes the rank, `ctx: &Ctx`, and gives nothing or a [`Result`]; each rank runs it.
+///
+/// | argument | | without it |
+/// | --- | --- | --- |
+/// | `ranks = [1, 2, 5]` | how many ranks | `[1, 2, 5]` |
+/// | `places = [threads, virtual_ranks]` | where they run: `threads`, `virtual_ranks`, `processes` | these two |
+/// | `crate = path` | a crate that re-exports this one | `::spmd` |
+///
+/// ```
+/// use spmd::prelude::*;
+///
+/// #[spmd::test(ranks = [1, 2, 5])]
+/// fn sums(ctx: &Ctx) -> Result<()> {
+///     let n = ctx.size();
+///     assert_eq!(ctx.allreduce_value(ctx.rank(), Sum)?, n * (n - 1) / 2);
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
+///
+/// These are six tests: `sums::threads_1`, `sums::virtual_ranks_1`, `sums::threads_2` and so on, so that
+/// `cargo test sums::threads` runs three of them. A test fails with the error of the first rank that
+/// failed, or that panicked. `#[ignore]` and `#[should_panic]` hold for each of them, other attributes for
+/// the function. There is a module of the function's name beside it.
+///
+/// In `processes` the launcher starts the test's program once more for each rank, with this test alone. It
+/// is the `spmdrun` in `PATH`; where there is none, the test says `SKIPPED` and passes.
+pub use spmd_derive::test;
 #[cfg(feature = "gpu")]
 pub use spmd_gpu as gpu;
 pub use spmd_tasks::{self as tasks, Data, Task, Tasks};
 
 /// The crates whose numbers are elements, as this one has them.
 pub use {half, num_complex};
+
+#[doc(hidden)]
+pub mod testing;
 
 /// Which algorithm carries out which call, as [`Spmd::force`] takes them.
 pub mod algorithm {

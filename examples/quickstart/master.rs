@@ -6,7 +6,7 @@ fn main() -> Result<()> {
         let steps = ctx.map_dynamic(&tasks, |task| {
             let (mut n, mut steps) = (*task, 0);
             while n != 1 {
-                n = if n % 2 == 0 { n / 2 } else { 3 * n + 1 };
+                n = if n.is_multiple_of(2) { n / 2 } else { 3 * n + 1 };
                 steps += 1;
             }
             Ok(steps)

@@ -1,6 +1,6 @@
 //! What all derives read of a type: its representation, its fields, the path of the crate.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{
     DeriveInput, Error, Fields, GenericParam, Generics, Index, Member, Path, Result, parse_quote,
@@ -121,4 +121,13 @@ pub(crate) fn parameters(generics: &Generics, spmd: &Path) -> Vec<TokenStream> {
 /// An error at the name of the type.
 pub(crate) fn refuse<T>(name: &Ident, text: &str) -> Result<T> {
     Err(Error::new_spanned(name, text))
+}
+
+/// The same path, for errors that are to be told there.
+pub(crate) fn told_at(path: &Path, span: Span) -> TokenStream {
+    let told = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(span));
+        token
+    };
+    path.to_token_stream().into_iter().map(told).collect()
 }

@@ -292,6 +292,25 @@ mod tests {
     use super::*;
     use crate::probe;
 
+    #[test]
+    fn cleared_memory_holds_values_or_is_refused() {
+        #[derive(Clone, Copy, Debug, PartialEq, Element)]
+        #[spmd(crate = spmd_core)]
+        #[repr(u8)]
+        enum Grade {
+            Good = 1,
+            Bad = 2,
+        }
+        if let Err(missing) = probe().ready() {
+            return println!("SKIPPED: {missing}");
+        }
+        let device = Device::open(0).unwrap();
+        let error = device.zeros::<Grade>(3).unwrap_err().to_string();
+        assert!(error.contains("zero is no value of") && error.contains("Grade"), "{error}");
+        let grades = device.buffer_from(&[Grade::Good, Grade::Bad]).unwrap();
+        assert_eq!(grades.to_vec().unwrap(), [Grade::Good, Grade::Bad]);
+    }
+
     /// A copy that its thread puts into its stream when another one has the buffer by now.
     #[test]
     fn who_writes_waits_for_a_late_reader() {

@@ -16,7 +16,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// device is part of the processor.
     ///
     /// Errors: [`GpuError::NoUnifiedMemory`], of a device that would keep the host from all such memory
-    /// while a kernel runs, whoever's that is; as [`Device::buffer_from`].
+    /// while a kernel runs, whoever's that is; as [`Device::zeros`].
     ///
     /// ```
     /// # fn main() -> Result<(), spmd::gpu::GpuError> {

@@ -144,7 +144,7 @@ impl<'a, T: Element> Aggregate<'a, T> {
         self.gather(Kind::Get, target, offset, What::Get(into), Location::caller())
     }
 
-    /// [`Window::accumulate`] of one element. `op` has no state, as [`Sum`](spmd_core::Sum) and the
+    /// [`Window::accumulate`] of one element. `op` has no state, as [`Sum`](struct@spmd_core::Sum) and the
     /// library's other operations. Elements of other sizes than 1, 2, 4 and 8 bytes are changed at
     /// once.
     ///

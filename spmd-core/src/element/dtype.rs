@@ -123,6 +123,26 @@ impl DType {
         })
     }
 
+    /// Whether an element is a value whose bytes are all zero: memory that was cleared holds values.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    ///
+    /// #[derive(Clone, Copy, Element)]
+    /// #[repr(u8)]
+    /// enum Grade {
+    ///     Good = 1,
+    ///     Bad = 2,
+    /// }
+    /// assert!(f64::DTYPE.zero_is_value() && !Grade::DTYPE.zero_is_value());
+    /// ```
+    #[must_use]
+    pub fn zero_is_value(&self) -> bool {
+        let zero = vec![0u8; self.size as usize];
+        // SAFETY: the vector holds the bytes of one element, and nobody writes it.
+        unsafe { self.all_valid(zero.as_ptr(), 1) }
+    }
+
     /// Whether the bytes of `count` elements are values of this type, as bytes from another
     /// process must be before anything reads them as `bool`, `char` or a struct of these.
     ///
@@ -148,16 +168,6 @@ impl DType {
             // bytes that the caller vouches for.
             Some(valid) => unsafe { valid(ptr, count * self.lanes as usize) },
         }
-    }
-
-    /// Whether an element of which all bytes are zero is a value: `0`, `false`, but of an enum perhaps
-    /// none.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn zero_is_value(&self) -> bool {
-        let zero = vec![0u8; self.size as usize];
-        // SAFETY: the vector holds the bytes of one element.
-        unsafe { self.all_valid(zero.as_ptr(), 1) }
     }
 }
 

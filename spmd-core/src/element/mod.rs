@@ -10,8 +10,8 @@
 //! | `char` | | by code point | | | |
 //! | [`Located<T>`] | | | | | yes |
 //! | `[T; N]` | each operation that `T` has, element by element | | | | |
-//! | `#[derive(Element)]` structs | | | | | |
-//! | `#[derive(Element)]` enums | | | | | |
+//! | `#[derive(Element)]` structs | `#[derive(Sum, Prod)]` | `#[derive(Min, Max)]` | | | |
+//! | `#[derive(Element)]` enums | | `#[derive(Min, Max)]` | | | |
 //!
 //! [`Op::new`](crate::op::Op::new) makes an operation over any of them.
 

@@ -9,6 +9,7 @@ pub mod beside;
 pub mod case;
 pub mod cases;
 pub mod communicators;
+pub mod declared;
 pub mod element;
 pub mod fold;
 pub mod grids;

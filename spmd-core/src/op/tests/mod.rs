@@ -10,6 +10,7 @@ use super::*;
 use crate::element::{Element, Located};
 
 mod builtin;
+mod derived;
 mod fold;
 mod identity;
 

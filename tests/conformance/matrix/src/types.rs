@@ -6,6 +6,7 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use spmd_conformance::cases::{Plan, Visit};
+use spmd_conformance::declared::{Moments, Phase};
 use spmd_conformance::element::{Flagged, Particle};
 use spmd_conformance::fold::Fold;
 use spmd_core::*;
@@ -13,6 +14,7 @@ use spmd_core::*;
 /// Shows the visitor all of them.
 pub fn visit_all(visit: &mut Plan<'_>) -> Result<()> {
     visit_built_in(visit)?;
+    derived(visit)?;
     own_operations(visit)
 }
 
@@ -174,6 +176,29 @@ fn composed(visit: &mut Plan<'_>) -> Result<()> {
         LogicalAnd => |a, b| std::array::from_fn(|lane| a[lane] && b[lane]);
         [Complex<f64>; 2]:
         Sum => |a, b| [a[0] + b[0], a[1] + b[1]];
+    }
+    Ok(())
+}
+
+/// Operations of the library on types of the program.
+fn derived(visit: &mut Plan<'_>) -> Result<()> {
+    /// Each field by itself.
+    macro_rules! by_field {
+        ($($t:ty: $op:expr => $of:expr;)*) => { visit! { visit; $(
+            Moments<$t>:
+            $op => |a, b| {
+                let of: fn($t, $t) -> $t = $of;
+                let sums = [of(a.sums[0], b.sums[0]), of(a.sums[1], b.sums[1])];
+                Moments { sums, last: of(a.last, b.last) }
+            };
+        )* } };
+    }
+    by_field! { f32: Sum => |a, b| a + b; }
+    #[cfg(not(few_types))]
+    by_field! { i16: Max => i16::max; f64: Prod => |a, b| a * b; bool: Min => |a, b| a && b; }
+    visit! { visit;
+        Phase:
+        Max => |a, b| if a as u8 > b as u8 { a } else { b };
     }
     Ok(())
 }
