@@ -12,14 +12,15 @@ const RANK_OF: &str = "SPMD_TEST_RANK_OF";
 /// What a rank says that has passed.
 const PASSED: &str = "this rank has passed";
 
-/// Runs a test on the ranks of a block.
+/// Runs a test on the ranks of a block, each of which says its error.
 ///
 /// # Panics
 ///
 /// With the error of the block.
 #[track_caller]
 pub fn block<R: Send>(block: Spmd, test: impl Fn(&Ctx) -> Result<R> + Sync) {
-    if let Err(error) = block.run(test) {
+    let told = |ctx: &Ctx| test(ctx).inspect_err(|error| eprintln!("rank {}: {error}", ctx.rank()));
+    if let Err(error) = block.run(told) {
         panic!("{error}");
     }
 }

@@ -72,6 +72,7 @@ fn of_fields(
     });
     Ok(quote! {
         #[automatically_derived]
+        #[allow(clippy::multiple_bound_locations)]
         impl #impl_generics #spmd::Operation<#name #ty_generics> for #spmd::#op #where_clause {
             const NAME: &'static ::core::primitive::str = #text;
 

@@ -76,12 +76,16 @@ pub(crate) fn bounded(input: &DeriveInput, fields: &Fields, spmd: &Path) -> Resu
         return Err(Error::new_spanned(lifetime, text));
     }
     let mut generics = input.generics.clone();
-    for parameter in input.generics.type_params() {
-        let name = &parameter.ident;
-        generics.make_where_clause().predicates.push(parse_quote!(#name: #spmd::Element));
+    for parameter in generics.type_params_mut() {
+        parameter.bounds.push(parse_quote!(#spmd::Element));
     }
+    // A field of the type of a parameter has that bound.
+    let parameters: Vec<String> =
+        input.generics.type_params().map(|it| it.ident.to_string()).collect();
     for ty in made_of_parameters(input, fields) {
-        generics.make_where_clause().predicates.push(parse_quote!(#ty: #spmd::Element));
+        if !parameters.contains(&ty.to_token_stream().to_string()) {
+            generics.make_where_clause().predicates.push(parse_quote!(#ty: #spmd::Element));
+        }
     }
     Ok(generics)
 }

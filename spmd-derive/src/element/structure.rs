@@ -52,6 +52,8 @@ pub(super) fn expand(input: &DeriveInput, fields: &Fields) -> Result<TokenStream
         false => (None, Some(filled)),
     };
     Ok(quote! {
+        // A parameter may have bounds of its own in either place.
+        #[allow(clippy::multiple_bound_locations)]
         const _: () = {
             const fn fields #impl_generics ()
             -> [(&'static ::core::primitive::str, ::core::primitive::usize, #spmd::DType); #count]

@@ -66,7 +66,6 @@ fn enums_are_told_apart_by_their_variants() {
         #[derive(Clone, Copy, crate::Element)]
         #[spmd(crate = crate)]
         #[repr(i16)]
-        #[expect(dead_code, reason = "only its description is looked at")]
         pub(super) enum Level {
             Low = -300,
             Middle = 0,
@@ -77,7 +76,6 @@ fn enums_are_told_apart_by_their_variants() {
         #[derive(Clone, Copy, crate::Element)]
         #[spmd(crate = crate)]
         #[repr(i16)]
-        #[expect(dead_code, reason = "only its description is looked at")]
         pub(super) enum Level {
             Low = -300,
             Middle = 0,
