@@ -68,12 +68,15 @@ impl Dynamic for Comm {
         let part = Part { done: Vec::new(), failed: None };
         let mut job = Job { tasks: tasks.len(), part, lost: Vec::new() };
         // Of its own, and the same on all ranks, also if one has failed already.
-        let mut comm = match self.shrink() {
-            Err(Error::Unavailable(_)) => self.dup()?,
-            comm => comm?,
+        let (mut comm, goes_on) = match self.shrink() {
+            Err(Error::Unavailable(_)) => (self.dup()?, false),
+            comm => (comm?, true),
         };
         let parts = loop {
             let ended = job.go_through(&comm, |task| f(&tasks[task]));
+            if !goes_on {
+                break ended?;
+            }
             // Whoever has all results stays until all ranks have them.
             let agreed = comm.agree(u64::from(ended.is_ok()));
             let failure = match (ended, agreed) {

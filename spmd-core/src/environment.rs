@@ -1,10 +1,6 @@
 //! The `SPMD_*` variables: their names, and how they are read.
 
-mod known;
-
 use crate::error::{Error, Result};
-pub(crate) use known::warn_of_unknown;
-pub use known::{nearest, unknown_variables};
 
 /// The version of what launcher and program say to each other.
 pub const PROTOCOL: u32 = 6;

@@ -11,7 +11,7 @@ pub use crate::comm::{
 };
 pub use crate::copy::{copy_around, copy_bytes, copy_from_peer, move_bytes};
 pub use crate::dispatch::dispatch;
-pub use crate::environment::{nearest, unknown_variables};
+pub use crate::known::{nearest, unknown_variables};
 pub use crate::op::{ErasedOp, Native, canonical_split, fold_ranks};
 pub use crate::panics::{discard, panic_text};
 pub use crate::plane::Plane;

@@ -32,6 +32,7 @@ mod group;
 mod hash;
 #[doc(hidden)]
 pub mod internal;
+mod known;
 mod locals;
 mod mirror;
 mod mode;

@@ -86,7 +86,7 @@ fn asks_of_parameters_that_they_are_elements() {
         }
     ));
     let code = code.unwrap().to_string();
-    assert!(code.contains("where T : :: spmd :: Element"), "{code}");
+    assert!(code.contains("T : :: spmd :: Element ,"), "{code}");
     assert!(code.contains("[T ; N] : :: spmd :: Element"), "{code}");
 }
 

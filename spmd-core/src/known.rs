@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{Write, stderr};
 use std::sync::Once;
 
-use super::variables::*;
+use crate::environment::variables::*;
 
 /// What the names of all begin with.
 const OURS: &str = "SPMD_";
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_documented() {
-        let documented = include_str!("../../../docs/variables.md");
+        let documented = include_str!("../../docs/variables.md");
         for name in KNOWN {
             assert!(documented.contains(&format!("`{name}")), "{name}");
         }
