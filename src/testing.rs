@@ -41,7 +41,7 @@ pub fn processes<R: Send>(path: &str, ranks: usize, test: impl Fn(&Ctx) -> Resul
         // Past what the harness keeps of a test that passes.
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED {name}: there is no `spmdrun` in PATH (cargo install spmd-launcher)"
+            "SKIPPED {name}: there is no `spmdrun` in PATH (README.md tells how to install it)"
         );
         return;
     };

@@ -7,7 +7,7 @@ use std::panic::Location;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spmd_core::internal::{Blocks, Call, Form, Kind, Memory, dispatch, in_operation};
+use spmd_core::internal::{Blocks, Call, Form, Kind, Memory, dispatch};
 use spmd_core::{Comm, DType, Element, Error, Result, Source, Status, TagOrAny};
 
 use crate::allgather::allgather_unknown;
@@ -187,7 +187,7 @@ pub trait Objects: Sealed {
         T: Serialize + DeserializeOwned;
 
     /// Has rank 0 do something, and gives everybody what it gives: once for all ranks, wherever they
-    /// are. All ranks call it. `f` must not communicate.
+    /// are. All ranks call it. `f` must not communicate with others of them, who wait for it.
     ///
     /// Errors: what `f` gives, on rank 0 as it is, elsewhere in its words; as
     /// [`Objects::broadcast_object`].
@@ -346,10 +346,7 @@ impl Objects for Comm {
     {
         let object = DType::object::<T>();
         let call = object_call(&object, Kind::Once, Location::caller());
-        let done = (self.rank() == 0).then(|| {
-            let _held = self.internals().hold(&call)?;
-            in_operation(f)
-        });
+        let done = (self.rank() == 0).then(f);
         let said = done.as_ref().map(|done| done.as_ref().map_err(ToString::to_string));
         let bytes = said.map_or(Ok(Vec::new()), |said| encode(&call, &said))?;
         let bytes = broadcast_bytes(self, &call, bytes, 0)?;

@@ -200,3 +200,28 @@ fn agents_make_communicators_at_once() {
         Spmd::new(n).threads().run(work).unwrap();
     }
 }
+
+/// Colors of every type make the same parts; what is no color, or no key, is told before ranks meet.
+#[test]
+fn colors_of_every_type() {
+    everywhere(|ctx| {
+        let (me, n) = (ctx.rank(), ctx.size());
+        let odd = |comm: Option<spmd_core::Comm>| comm.expect("every rank has a color").size();
+        let expected = if me % 2 == 1 { n / 2 } else { n.div_ceil(2) };
+        assert_eq!(odd(ctx.split(me % 2, 0)?), expected);
+        assert_eq!(odd(ctx.split(me as i32 % 2, me)?), expected);
+        assert_eq!(odd(ctx.split(me as u32 % 2, 0u8)?), expected);
+        assert_eq!(odd(ctx.split(me % 2 == 1, -(me as i64))?), expected);
+        assert_eq!(odd(ctx.split(Some(me as u32 % 2), 0)?), expected);
+        assert!(ctx.split(None::<u32>, 0)?.is_none());
+        let wrong = [
+            (ctx.split(-1, 0), "-1 is no color"),
+            (ctx.split(1usize << 40, 0), "1099511627776 is no color"),
+            (ctx.split(0, i64::MAX), "the key is no `i32`"),
+        ];
+        for (ended, told) in wrong {
+            assert!(ended.is_err_and(|error| error.to_string().contains(told)), "{told}");
+        }
+        ctx.barrier()
+    });
+}

@@ -199,3 +199,28 @@ fn processes() -> Result<()> {
         Ok(())
     })
 }
+
+/// What no rank can do is told before ranks meet; faces that do not fit, on all of them.
+#[test]
+fn halos_that_do_not_fit() {
+    let ended = Spmd::new(4).run(|ctx| {
+        let grid = ctx.cartesian(&[2, 2], &[false; 2])?.expect("a place for each");
+        let mut field = vec![0.0; 5 * 6];
+        let wrong = [
+            (grid.exchange_halo(&mut field, &[30], 1), "`shape` has 1 axes, the grid has 2"),
+            (grid.exchange_halo(&mut field, &[5, 6], 2), "axis 0 has 5 cells"),
+            (grid.exchange_halo(&mut field, &[5, 6], usize::MAX), "axis 0 has 5 cells"),
+        ];
+        for (ended, told) in wrong {
+            assert!(ended.is_err_and(|error| error.to_string().contains(told)), "{told}");
+        }
+        let less = grid.exchange_halo(&mut field[..29], &[5, 6], 1);
+        assert!(less.is_err_and(|error| error.to_string().contains("the slice has 29")));
+        grid.exchange_halo(&mut field, &[5, 6], 1)?;
+        // Rank 3 has one column more than rank 1, above it.
+        let columns = if grid.rank() == 3 { 7 } else { 6 };
+        grid.exchange_halo(&mut vec![0.0; 5 * columns], &[5, columns], 1)
+    });
+    let told = ended.expect_err("rank 3 has longer faces").to_string();
+    assert!(told.contains("different counts"), "{told}");
+}

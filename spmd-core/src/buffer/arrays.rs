@@ -6,7 +6,8 @@ use ndarray::{ArrayBase, Data, DataMut, Dimension};
 
 use super::pattern::{Levels, Pattern};
 use super::traits::{Buffer, BufferMut};
-use super::view::{View, ViewMut};
+use super::view::View;
+use super::view_mut::ViewMut;
 use crate::element::Element;
 
 /// Where the elements lie. The fastest axes that are in one piece are one run.
@@ -15,6 +16,12 @@ fn pattern<'a, T>(shape: &'a [usize], strides: &'a [isize]) -> Pattern<'a> {
         return Pattern { run: 0, levels: Levels::NONE };
     }
     let size = size_of::<T>();
+    // A view may repeat its elements more often than memory has bytes.
+    let bytes = shape.iter().try_fold(size, |bytes, len| bytes.checked_mul(*len));
+    assert!(
+        bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()),
+        "an array of shape {shape:?} has more bytes than memory: it cannot be sent"
+    );
     let (mut run, mut levels) = (1, shape.len());
     while let Some(axis) = levels.checked_sub(1)
         && (shape[axis] == 1 || strides[axis] == run as isize)
@@ -27,6 +34,10 @@ fn pattern<'a, T>(shape: &'a [usize], strides: &'a [isize]) -> Pattern<'a> {
 }
 
 /// With the feature `ndarray`.
+///
+/// # Panics
+///
+/// If a view repeats elements (`broadcast`) so often that all have more bytes than memory.
 // SAFETY: the elements are of type `T`.
 unsafe impl<S, D, T> Buffer for ArrayBase<S, D>
 where

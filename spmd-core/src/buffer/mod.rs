@@ -17,6 +17,7 @@ mod strided;
 mod subarray;
 mod traits;
 mod view;
+mod view_mut;
 
 pub use place::Place;
 #[doc(hidden)]
@@ -25,7 +26,8 @@ pub(crate) use stage::{StagedRoom, is_reached};
 pub use strided::{Strided, StridedMut, strided, strided_mut};
 pub use subarray::{Subarray, SubarrayMut, subarray, subarray_mut};
 pub use traits::{Buffer, BufferMut};
-pub use view::{View, ViewMut};
+pub use view::View;
+pub use view_mut::ViewMut;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use super::place::Place;
-use super::view::{View, ViewMut};
+use super::view::View;
+use super::view_mut::ViewMut;
 use crate::element::DType;
 use crate::error::{Error, Result};
 

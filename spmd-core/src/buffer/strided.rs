@@ -4,7 +4,8 @@ use std::panic::Location;
 
 use super::pattern::{Dim, Levels, Pattern};
 use super::traits::{Buffer, BufferMut};
-use super::view::{View, ViewMut};
+use super::view::View;
+use super::view_mut::ViewMut;
 use crate::element::Element;
 use crate::error::{Error, Result};
 

@@ -1,6 +1,7 @@
 //! What is a buffer.
 
-use super::view::{View, ViewMut};
+use super::view::View;
+use super::view_mut::ViewMut;
 use crate::element::Element;
 
 /// Memory whose elements can be sent: a slice, an array, a `Vec`, or a view with gaps.

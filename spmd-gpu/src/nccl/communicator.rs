@@ -13,7 +13,7 @@ use spmd_core::Comm;
 use spmd_core::internal::{Call, Kind, Watch};
 
 use super::table::{
-    Code, Config, CudaStream, Handle, IN_PROGRESS, NO_COLOR, SUCCESS, Table, UniqueId, Whole,
+    Code, Config, CudaStream, Handle, IN_PROGRESS, SUCCESS, Table, UniqueId, Whole,
 };
 use crate::device::{Device, Joint};
 use crate::driver::Checked;
@@ -86,11 +86,16 @@ impl Communicator {
     }
 
     /// Makes one of a part of its ranks, `part`, or of none. All its ranks call this, once all have said
-    /// that they [can](Communicator::can_split).
+    /// that they [can](Communicator::can_split). `comm` is the communicator
+    /// that it joins.
+    ///
+    /// A rank that is in no part makes one of itself, which is gone at once: where NCCL is told of no color
+    /// (`NCCL_SPLIT_NOCOLOR`) and another rank dies meanwhile, its 2.31 writes through a null pointer.
     ///
     /// Errors: what NCCL says; ranks have been stopped. Then this one is of no use any more.
     pub(super) fn split(
         &self,
+        comm: &Comm,
         call: &Call<'_>,
         part: Option<&Comm>,
     ) -> Result<Option<Arc<Communicator>>, GpuError> {
@@ -102,8 +107,9 @@ impl Communicator {
         };
         state.last = (call.kind, call.site);
         // A rank is in one part alone, so that its first rank's number names it.
-        let (color, key) =
-            part.map_or((NO_COLOR, 0), |part| (part.world_rank(0) as c_int, part.rank() as c_int));
+        let alone = || (comm.world_rank(comm.rank()), 0);
+        let (color, key) = part.map_or_else(alone, |part| (part.world_rank(0), part.rank()));
+        let (color, key) = (color as c_int, key as c_int);
         let (place, mut config) = (AtomicPtr::new(null_mut()), Config::non_blocking());
         // SAFETY: a communicator that was made and not ended, whose ranks all do this. The configuration is
         // read here; the place is written by NCCL's thread until the communicator has left the state of
@@ -113,13 +119,13 @@ impl Communicator {
         let code = if code == SUCCESS { self.state_of(&state) } else { code };
         let settled = self.settled(&mut state, NAME, code, MAKING);
         drop(state);
-        let Some(part) = part else { return settled.map(|()| None) };
         let handle = place.load(Acquire);
         if handle.is_null() {
             let text = "it has made no communicator".into();
             return Err(settled.err().unwrap_or(GpuError::Nccl { call: NAME.into(), text }));
         }
-        let (table, device, watch) = (self.table, self.device.clone(), part.internals().watch());
+        let watch = part.unwrap_or(comm).internals().watch();
+        let (table, device) = (self.table, self.device.clone());
         let state = Mutex::new(State { handle, last: (call.kind, call.site) });
         let made = Arc::new(Communicator { table, device, watch, state });
         let mut state = made.state.lock();
@@ -130,6 +136,9 @@ impl Communicator {
         // What a split has left that came to nothing is of no use.
         settled.inspect_err(|_| made.abort(&mut state))?;
         drop(state);
+        if part.is_none() {
+            return Ok(None);
+        }
         made.be_looked_after();
         Ok(Some(made))
     }

@@ -90,7 +90,7 @@ impl Plane for Nccl {
     }
 
     fn split(&self, comm: &Comm, call: &Call<'_>, part: Option<&Comm>) -> Result<()> {
-        let own = joined(comm).ok_or_else(not_joined)?.split(call, part)?;
+        let own = joined(comm).ok_or_else(not_joined)?.split(comm, call, part)?;
         if let Some((part, own)) = part.zip(own) {
             part.internals().keep(Found::Joined(own));
         }

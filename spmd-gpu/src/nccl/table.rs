@@ -26,8 +26,6 @@ pub(super) type Code = c_int;
 
 pub(super) const SUCCESS: Code = 0;
 pub(super) const IN_PROGRESS: Code = 7;
-/// `NCCL_SPLIT_NOCOLOR`: of a rank that is in no part.
-pub(super) const NO_COLOR: c_int = -1;
 
 /// `ncclUniqueId`, by which ranks find each other.
 #[derive(Clone, Copy)]
