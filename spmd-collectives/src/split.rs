@@ -34,7 +34,7 @@ use groups::Groups;
 pub trait Split: Sealed {
     /// Makes one communicator of all ranks that give the same `color`. Its ranks are ordered by
     /// `key`, an `i32` or whatever becomes one, and by their rank here where keys are equal. A rank that
-    /// gives no color, `None::<u32>`, gets none. All ranks call it.
+    /// gives no color, `None`, gets none. All ranks call it.
     ///
     /// The new communicator matches its calls and messages apart from this one's, and frees
     /// itself when dropped.
