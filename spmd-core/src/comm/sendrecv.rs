@@ -37,7 +37,7 @@ impl Comm {
     /// // A row of ranks instead: the first has nobody on its left, the last nobody on its right.
     /// let from_left = spmd(3, |ctx| {
     ///     let (left, right) = (ctx.rank().checked_sub(1), ctx.rank() + 1);
-    ///     let mut halo = [9];
+    ///     let mut halo = [9usize];
     ///     let right = (right < ctx.size()).then_some(right);
     ///     ctx.sendrecv(&[ctx.rank()], right, 0, &mut halo, left, 0)?;
     ///     Ok(halo[0])

@@ -89,7 +89,7 @@ impl Comm {
     ///     if ctx.rank() == 0 {
     ///         return (1..4).try_for_each(|n| ctx.send(&vec![n; n], 1, 0));
     ///     }
-    ///     let mut values = Vec::with_capacity(3);
+    ///     let mut values: Vec<usize> = Vec::with_capacity(3);
     ///     for n in 1..4 {
     ///         ctx.recv_into(&mut values, 0, 0)?;
     ///         assert_eq!(values, vec![n; n]);
