@@ -20,6 +20,20 @@ const KERNELS: [(&str, &[&str]); 7] = [
     ("prk_dgemm", &["3", "100", "16"]),
 ];
 
+/// The programs of `docs/quickstart.md`.
+const QUICKSTART: [&str; 10] = [
+    "sum",
+    "scatter",
+    "halo",
+    "master",
+    "words",
+    "groups",
+    "statistics",
+    "arrays",
+    "with_rayon",
+    "anywhere",
+];
+
 fn ended_well(command: &mut Command, told: &str) -> Ran {
     let start = Instant::now();
     let ran = finish(command);
@@ -62,6 +76,27 @@ fn kernels() {
             job.arg(program(&format!("examples/{name}"))).args(arguments);
             let ran = ended_well(&mut job, &format!("{}, {name}", world.mpi.name));
             assert!(ran.out.contains("Solution validates"), "{}, {name}: {ran:?}", world.mpi.name);
+        }
+    }
+}
+
+/// The ten tasks find on two hosts what they find in threads of one. Ten jobs, which are started over
+/// one library alone unless all is asked for.
+#[test]
+fn quickstart() {
+    let texts = ["README.md", "docs/guide.md"];
+    let texts = texts.map(|name| format!("{}/../{name}", env!("CARGO_MANIFEST_DIR")));
+    for world in World::each(2).take(if full() { usize::MAX } else { 1 }) {
+        for task in QUICKSTART {
+            let path = program(&format!("examples/quick_{task}"));
+            let arguments = if task == "words" { &texts[..] } else { &[] };
+            let mut threads = spmdrun(&["--ranks", "4", "--as", "threads"]);
+            let here = ended_well(threads.arg(&path).args(arguments), task);
+            let mut job = world.spmdrun(2, 1);
+            job.env("SPMD_REPRODUCIBLE", "1").arg(&path).args(arguments);
+            let there = ended_well(&mut job, &format!("{}, {task}", world.mpi.name));
+            let on_one_host = there.out.replace("2 of the ranks", "4 of the ranks");
+            assert_eq!(on_one_host, here.out, "{}, {task}", world.mpi.name);
         }
     }
 }
