@@ -1,4 +1,4 @@
-//! The `_object` forms: values of any length, through serialisation.
+//! The `_object` forms: values of any length, through serialisation; and how work is divided.
 
 use crate::prelude::*;
 
@@ -33,6 +33,7 @@ pub fn forms() -> Vec<Form<Run>> {
         form(allreduce),
         form(once).single(),
         form(map_dynamic).single(),
+        form(shares),
         form(ring),
     ]
 }
@@ -129,6 +130,26 @@ fn map_dynamic(case: &Case<'_>) -> Result<()> {
     });
     let told = failed.is_err_and(|error| error.to_string().contains("task 0: no such file"));
     check(case, "map_dynamic with an error", told, true)
+}
+
+/// Items dealt out one by one to the ranks in turn: who has how many of them, in blocks in rank order.
+fn shares(case: &Case<'_>) -> Result<()> {
+    let (n, comm) = (case.n(), case.comm);
+    let mut lengths = vec![0; n];
+    (0..case.count).for_each(|item| lengths[item % n] += 1);
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    for length in lengths {
+        blocks.push([start, start + length]);
+        start += length;
+    }
+    let bounds = |range: std::ops::Range<usize>| [range.start, range.end];
+    let got = comm.allgather_value(bounds(comm.share(case.count)))?;
+    check(case, "share", got, blocks.clone())?;
+    let got = (0..n).map(|rank| bounds(comm.share_of(rank, case.count))).collect();
+    check(case, "share_of", got, blocks)?;
+    let none = comm.share_of(n, case.count);
+    check(case, "share_of no rank", bounds(none), [case.count; 2])
 }
 
 /// Even ranks send first, so that large objects don't wait for each other; a ring of an odd number
