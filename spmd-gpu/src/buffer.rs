@@ -160,6 +160,7 @@ impl<T: Element> DeviceBuffer<T> {
         let device = self.device_alone()?;
         let size = size_of_val(data);
         if size > 0 {
+            device.settle()?;
             let stream = device.stream().cu_stream();
             device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
             // SAFETY: a slice of elements is as many initialised bytes, as elements have no padding.
@@ -228,6 +229,7 @@ impl<T: Element> DeviceBuffer<T> {
         let device = self.device()?;
         let size = self.len * size_of::<T>();
         if size > 0 {
+            device.settle()?;
             let stream = device.stream().cu_stream();
             device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
             // SAFETY: so many bytes may be written there (this function's contract), which stay

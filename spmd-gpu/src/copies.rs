@@ -19,6 +19,7 @@ pub(crate) fn make_known() {
 unsafe fn to_host(ordinal: u32, from: *const u8, into: *mut u8, bytes: usize) -> Result<()> {
     let device = Device::open(ordinal)?;
     if bytes > 0 {
+        device.settle()?;
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let (stream, from) = (device.stream().cu_stream(), from as u64);
         // SAFETY: this function's contract, until `synchronize` below.
@@ -33,6 +34,7 @@ unsafe fn to_host(ordinal: u32, from: *const u8, into: *mut u8, bytes: usize) ->
 unsafe fn to_device(ordinal: u32, from: *const u8, into: *mut u8, bytes: usize) -> Result<()> {
     let device = Device::open(ordinal)?;
     if bytes > 0 {
+        device.settle()?;
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let (stream, into) = (device.stream().cu_stream(), into as u64);
         // SAFETY: this function's contract, until `synchronize` below.

@@ -147,11 +147,19 @@ impl Device {
     ///
     /// Errors: what a kernel did wrong; ranks that the device waits for have failed.
     pub fn synchronize(&self) -> Result<(), GpuError> {
+        // After that, what is left there waits for nobody.
+        self.settle()?;
+        self.inner.stream.synchronize().checked("cuStreamSynchronize")
+    }
+
+    /// Waits until the device has done what other ranks must join of what this rank has put into its stream:
+    /// before functions of the driver that may wait for the stream, and look after no rank meanwhile (copies
+    /// from and to memory that is not pinned, memory that no pool gives, modules).
+    ///
+    /// Errors: as [`Device::synchronize`].
+    pub(crate) fn settle(&self) -> Result<(), GpuError> {
         let joint = self.joint();
-        if joint.is_empty() {
-            return self.inner.stream.synchronize().checked("cuStreamSynchronize");
-        }
-        look_after(&joint, || self.is_idle())
+        if joint.is_empty() { Ok(()) } else { look_after(&joint, || self.is_idle()) }
     }
 
     /// Waits until the device has come to an event of this rank's stream.

@@ -42,6 +42,9 @@ impl DeviceMemory {
     /// Errors: the device has no room; the driver refuses.
     pub(crate) fn own(device: &Device, bytes: usize) -> Result<DeviceMemory, GpuError> {
         let stream = device.stream();
+        if device.opens() {
+            device.settle()?;
+        }
         let made = match device.opens() {
             true => Exported::new(device, bytes).map(DeviceMemory::Exported),
             // SAFETY: whoever has it writes it before anybody reads.
@@ -55,6 +58,7 @@ impl DeviceMemory {
     /// Errors: there is no such memory here; there is no room; the driver refuses.
     pub(crate) fn unified(device: &Device, bytes: usize) -> Result<DeviceMemory, GpuError> {
         let kind = Kind::of(device)?;
+        device.settle()?;
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let any_stream = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL;
         // SAFETY: there is a context, and whoever has it writes it before anybody reads.

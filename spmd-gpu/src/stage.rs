@@ -69,6 +69,7 @@ impl Stage {
             return Ok(known);
         }
         let bytes = bytes.max(1).next_power_of_two();
+        device.settle()?;
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         // Not write-combined: the host reads it, too.
         // SAFETY: there is a context.

@@ -356,6 +356,15 @@ bool Pinned::give(void *place) {
     return true;
 }
 
+bool Pinned::has(const void *place) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto next = taken_.upper_bound(const_cast<void *>(place));
+    if (next == taken_.begin()) return false;
+    --next;
+    return (const char *)place < (const char *)next->first + next->second;
+}
+
 Card::Card(int ordinal)
     : ordinal(ordinal),
       memory(number("SPMD_STANDIN_MEMORY", uint64_t(1) << 30)),

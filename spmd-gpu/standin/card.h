@@ -189,6 +189,8 @@ public:
     void *take(size_t bytes);
     // Whether it was there.
     bool give(void *place);
+    // Whether this place lies in some of it.
+    bool has(const void *place);
 
 private:
     std::mutex mutex_;

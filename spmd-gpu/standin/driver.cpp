@@ -87,6 +87,13 @@ bool is_stream(Stream *stream) {
     return current->streams.count(stream) > 0;
 }
 
+// Whether a copy from or to this place of the host keeps its caller until the stream has come to it, which a driver
+// may do where that memory is not pinned (`SPMD_STANDIN_PAGEABLE=waits`).
+bool keeps_caller(const void *place) {
+    static const bool waits = std::getenv("SPMD_STANDIN_PAGEABLE") != nullptr;
+    return waits && !current->pinned.has(place);
+}
+
 // The UUID of a card: its number, after the name of its host where several are played.
 std::string uuid_of(int card) {
     std::string uuid(16, '\0');
@@ -357,12 +364,14 @@ int cuMemFreeHost(void *place) {
 int cuMemcpyHtoDAsync_v2(uint64_t into, const void *from, size_t bytes, Stream *stream) {
     IN_STREAM(stream);
     current->work(stream, [=] { std::memcpy((void *)into, from, bytes); });
+    if (keeps_caller(from)) stream->mark()->wait();
     return SUCCESS;
 }
 
 int cuMemcpyDtoHAsync_v2(void *into, uint64_t from, size_t bytes, Stream *stream) {
     IN_STREAM(stream);
     current->work(stream, [=] { std::memcpy(into, (const void *)from, bytes); });
+    if (keeps_caller(into)) stream->mark()->wait();
     return SUCCESS;
 }
 
