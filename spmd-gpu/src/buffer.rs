@@ -184,11 +184,9 @@ impl<T: Element> DeviceBuffer<T> {
             return Err(GpuError::OtherDevice { call: "copy_from_buffer".into(), first, other });
         }
         let (from, into, bytes) = (other.address(), self.address(), self.len * size_of::<T>());
-        let stream = device.stream().cu_stream();
-        device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         // SAFETY: both buffers have so many bytes, apart from each other, and are freed in the order
         // of this stream.
-        unsafe { result::memcpy_dtod_async(into, from, bytes, stream) }.checked("cuMemcpyDtoDAsync")
+        unsafe { device.copy(from, into, bytes) }
     }
 
     /// Where the elements are, for kernels of the program's own, which are put into the stream of
@@ -327,19 +325,10 @@ mod tests {
                 let copied = device.zeros::<u64>(5000)?;
                 meet.wait();
                 meet.wait();
-                let stream = device.stream().cu_stream();
                 for _ in 0..2000 {
                     // SAFETY: both have so many bytes, apart from each other, and are freed in the
                     // order of this stream.
-                    unsafe {
-                        result::memcpy_dtod_async(
-                            copied.address(),
-                            shared.address(),
-                            40_000,
-                            stream,
-                        )
-                    }
-                    .checked("cuMemcpyDtoDAsync")?;
+                    unsafe { device.copy(shared.address(), copied.address(), 40_000)? };
                 }
                 Ok::<_, GpuError>(copied)
             });

@@ -54,6 +54,7 @@ mod nvrtc;
 mod peers;
 mod pieces;
 mod probe;
+mod scratch;
 mod stage;
 mod staged;
 mod unified;

@@ -14,6 +14,7 @@ use crate::net::{Net, State};
 use crate::plan::wrong;
 use crate::processes::LoopbackGroup;
 use crate::sets::Set;
+use crate::steps::{kind, memory};
 
 impl State {
     /// The set of these processes that comes of a meeting.
@@ -206,6 +207,12 @@ impl ProcessGroup for LoopbackGroup {
         &'a self,
         step: NativeCollective<'a>,
     ) -> Result<Box<dyn FabricRequest + 'a>> {
+        if let Some(on_device) = self.net.plan.on_device
+            && memory(&step).into_iter().any(on_device)
+        {
+            let text = "what is begun takes no memory of devices".into();
+            return Err(wrong(kind(&step).0, text));
+        }
         // SAFETY: the caller's contract.
         Ok(unsafe { self.begin_polled(step) })
     }

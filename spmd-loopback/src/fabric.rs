@@ -181,7 +181,7 @@ impl Fabric for Loopback {
     }
 
     fn takes_devices(&self) -> bool {
-        self.net.plan.takes_devices
+        self.net.plan.on_device.is_some()
     }
 
     fn lives(&self) -> bool {

@@ -81,7 +81,7 @@ impl Job {
             survives: false,
             folds: true,
             other_threads: false,
-            takes_devices: false,
+            on_device: None,
             cuts: Vec::new(),
             kills: Vec::new(),
         };
@@ -132,9 +132,10 @@ impl Job {
         self
     }
 
-    /// Steps of processes take memory of devices, which this process must be able to read and write.
-    pub fn takes_devices(mut self) -> Job {
-        self.plan.takes_devices = true;
+    /// Steps that hold a process up take memory of devices, which this process must be able to read and
+    /// write. Others refuse it, as MPI libraries do not look whether they are given any: `on_device` tells it.
+    pub fn takes_devices(mut self, on_device: fn(*const u8) -> bool) -> Job {
+        self.plan.on_device = Some(on_device);
         self
     }
 

@@ -6,6 +6,9 @@ use spmd_core::{Error, Result};
 
 pub(crate) const NAME: &str = "loopback";
 
+/// Whether a place is memory of a device.
+pub(crate) type OnDevice = fn(*const u8) -> bool;
+
 /// What is to happen in a job, as far as it is known before.
 #[derive(Clone)]
 pub(crate) struct Plan {
@@ -16,7 +19,8 @@ pub(crate) struct Plan {
     pub(crate) survives: bool,
     pub(crate) folds: bool,
     pub(crate) other_threads: bool,
-    pub(crate) takes_devices: bool,
+    /// Tells memory of a device, where steps take that.
+    pub(crate) on_device: Option<OnDevice>,
     /// Two processes, and after how many packets between them they are cut off from each other.
     pub(crate) cuts: Vec<(usize, usize, u64)>,
     /// A process, and which of its messages and steps it is killed before.

@@ -31,6 +31,23 @@ pub(crate) fn kind(step: &NativeCollective<'_>) -> (&'static str, usize) {
     }
 }
 
+/// What a step reads and what it writes.
+pub(crate) fn memory(step: &NativeCollective<'_>) -> [*const u8; 2] {
+    match step {
+        NativeCollective::Barrier => [ptr::null(); 2],
+        NativeCollective::Broadcast { memory, .. } => [memory.cast_const(); 2],
+        NativeCollective::Gather { send, recv, .. }
+        | NativeCollective::Allgather { send, recv } => [send.0, recv.memory],
+        NativeCollective::Scatter { send, recv, .. } => [send.memory, recv.0],
+        NativeCollective::Alltoall { send, recv } => [send.memory, recv.memory],
+        NativeCollective::Reduce { fold, .. }
+        | NativeCollective::Allreduce(fold)
+        | NativeCollective::ReduceScatter { fold, .. }
+        | NativeCollective::Scan(fold)
+        | NativeCollective::Exscan(fold) => [fold.send, fold.recv],
+    }
+}
+
 /// Whether process `me` must have what process `other` brings.
 pub(crate) fn needs(step: &NativeCollective<'_>, me: usize, other: usize) -> bool {
     match step {

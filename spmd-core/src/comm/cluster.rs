@@ -1,11 +1,14 @@
 //! Collectives of a communicator whose ranks live in several processes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::internals::Internals;
 use crate::call::Call;
+use crate::element::DType;
 use crate::error::Result;
+use crate::op::ErasedOp;
 use crate::transport::cluster::Leader;
 use crate::transport::fabric::ProcessGroup;
 use crate::transport::shared::collective::Round;
@@ -41,9 +44,33 @@ impl<'a> Internals<'a> {
         self.0.hierarchy.is_some()
     }
 
-    /// Whether each of its processes holds a single rank.
-    pub fn is_flat(self) -> bool {
-        self.0.hierarchy.as_ref().is_some_and(|hierarchy| hierarchy.is_flat())
+    /// Whether it is the block's own, and each of its processes holds a single rank: the only communicator of
+    /// which calls [may block](Internals::may_block).
+    pub fn has_lone_ranks(self) -> bool {
+        self.0.hierarchy.as_ref().is_some_and(|hierarchy| hierarchy.has_lone_ranks())
+    }
+
+    /// Has the processes meet, and tells all ranks alike whether the next call may hold them up in the library that
+    /// joins them: if nobody else in any of them can be waited for. That is so until the call is over, as there is nobody but the rank
+    /// that makes it. All ranks call it, of a communicator that [has lone ranks](Internals::has_lone_ranks).
+    ///
+    /// Errors: the ranks have made different calls; as of a collective.
+    pub fn may_block(self, call: &Call<'_>) -> Result<bool> {
+        let may = Cell::new(false);
+        let meet = |leader: &Leader<'_, ()>| {
+            leader.meet()?;
+            may.set(leader.blocks());
+            Ok(())
+        };
+        // SAFETY: no memory is named.
+        unsafe { self.collective_on_cluster(call, (), meet)? };
+        Ok(may.get())
+    }
+
+    /// Whether what joins its processes folds elements of this type with this operation, in an order of its own.
+    pub fn library_folds(self, dtype: &DType, op: &ErasedOp<'_>) -> bool {
+        let processes = self.0.hierarchy.as_ref().and_then(|hierarchy| hierarchy.processes().ok());
+        processes.is_some_and(|processes| processes.folds(dtype, op))
     }
 
     /// Whether what joins its processes takes memory of a device as that of the host, in this one.

@@ -92,8 +92,8 @@ pub trait Fabric: Send + Sync {
         None
     }
 
-    /// Whether steps that move blocks ([`NativeCollective`]) take memory of a device, by its address, as
-    /// they take that of the host.
+    /// Whether [`ProcessGroup::run`] takes memory of a device, by its address, as it takes that of the host.
+    /// What is begun ([`ProcessGroup::start`]) does not, in any library.
     fn takes_devices(&self) -> bool {
         false
     }

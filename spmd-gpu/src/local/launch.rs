@@ -1,14 +1,14 @@
 //! What the device does in each collective: folds, spreads and copies.
 
-use cudarc::driver::{CudaSlice, DevicePtr};
+use cudarc::driver::CudaSlice;
 use spmd_core::internal::{Args, Blocks, ErasedOp, Kind, Memory};
 
 use super::kernels::{Kernels, Piece, Ranks};
 use super::module::{Fold, Key};
 use super::types;
 use crate::device::Device;
-use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::exports::address_of;
 
 type Result<T, E = GpuError> = std::result::Result<T, E>;
 
@@ -174,7 +174,7 @@ impl Launch<'_> {
         for rank in 0..n {
             let (start, count) = blocks.of(rank);
             let place = match &space {
-                Some(space) => address(space) + (start * self.size) as u64,
+                Some(space) => address_of(space) + (start * self.size) as u64,
                 None => self.recv(rank),
             };
             let into = |receiver: usize| if receiver == rank { place } else { 0 };
@@ -184,7 +184,7 @@ impl Launch<'_> {
         let Some(space) = space else { return Ok(()) };
         let results = (0..n).map(|rank| {
             let (start, count) = blocks.of(rank);
-            let from = address(&space) + (start * self.size) as u64;
+            let from = address_of(&space) + (start * self.size) as u64;
             Piece { from, into: self.recv(rank), bytes: (count * self.size) as u64 }
         });
         // SAFETY: the results were just put there, and each rank has room for its own.
@@ -204,10 +204,10 @@ impl Launch<'_> {
                 send = Memory { ptr: sender.recv.ptr, blocks: sender.recv.blocks, ..send };
                 let space = self.scratch(send.blocks.total(n))?;
                 let bytes = (send.blocks.total(n) * self.size) as u64;
-                let piece = Piece { from: send.ptr as u64, into: address(&space), bytes };
+                let piece = Piece { from: send.ptr as u64, into: address_of(&space), bytes };
                 // SAFETY: the space was just made, as long as what is copied.
                 unsafe { self.kernels.copy([piece].into_iter())? };
-                send.ptr = address(&space) as *mut u8;
+                send.ptr = address_of(&space) as *mut u8;
                 spaces.push(space);
             }
             for (to, receiver) in self.all.iter().enumerate() {
@@ -223,9 +223,7 @@ impl Launch<'_> {
 
     /// Room for so many elements, freed in the order of the stream.
     fn scratch(&self, elements: usize) -> Result<CudaSlice<u8>> {
-        let bytes = (elements * self.size).max(1);
-        // SAFETY: it is written before it is read.
-        unsafe { self.kernels.device.stream().alloc(bytes) }.checked("cuMemAllocAsync")
+        self.kernels.device.scratch(elements * self.size)
     }
 
     /// Gives each of these ranks every piece, at the piece's place in what it receives.
@@ -237,8 +235,4 @@ impl Launch<'_> {
         // SAFETY: this function's contract.
         unsafe { self.kernels.spread(pieces, &targets) }
     }
-}
-
-fn address(space: &CudaSlice<u8>) -> u64 {
-    space.device_ptr(space.stream()).0
 }

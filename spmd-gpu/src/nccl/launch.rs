@@ -3,15 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use cudarc::driver::{CudaSlice, DevicePtr, result};
 use spmd_core::Comm;
 use spmd_core::internal::{Args, Blocks, Call, ErasedOp, Kind, Memory};
 
 use super::communicator::Communicator;
 use super::table::{Code, CudaStream, Handle, SUCCESS, Table};
 use crate::device::Device;
-use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::exports::address_of;
 
 type Result<T, E = GpuError> = std::result::Result<T, E>;
 
@@ -231,10 +230,10 @@ impl Launch<'_> {
         if !send.is_some() || send.ptr == recv.ptr {
             // What this rank sends would be written over.
             let bytes = recv.blocks.total(self.comm.size()) * self.size;
-            let space = self.scratch(bytes)?;
+            let space = self.device.scratch(bytes)?;
             // SAFETY: the space was just made, as long as what is copied.
-            unsafe { self.copy(recv.ptr as u64, address(&space), bytes)? };
-            send = Memory { ptr: address(&space) as *mut u8, blocks: recv.blocks, ..recv };
+            unsafe { self.device.copy(recv.ptr as u64, address_of(&space), bytes)? };
+            send = Memory { ptr: address_of(&space) as *mut u8, blocks: recv.blocks, ..recv };
             _space = Some(space);
         }
         if let (Some(whole), Kind::Alltoall) = (self.joined.whole(), self.args.collective.kind) {
@@ -273,8 +272,8 @@ impl Launch<'_> {
         let (start, bytes) = self.block(send, me);
         let in_place = send.ptr == recv.ptr && start != recv.ptr as u64;
         // The result would be written over what others need.
-        let space = in_place.then(|| self.scratch(bytes)).transpose()?;
-        let into = space.as_ref().map_or(recv.ptr as u64, address);
+        let space = in_place.then(|| self.device.scratch(bytes)).transpose()?;
+        let into = space.as_ref().map_or(recv.ptr as u64, address_of);
         // SAFETY: all ranks have all blocks, and each has room for its own.
         unsafe {
             match send.blocks {
@@ -298,30 +297,8 @@ impl Launch<'_> {
         }
         match &space {
             // SAFETY: both have so many bytes.
-            Some(space) => unsafe { self.copy(address(space), recv.ptr as u64, bytes) },
+            Some(space) => unsafe { self.device.copy(address_of(space), recv.ptr as u64, bytes) },
             None => Ok(()),
         }
     }
-
-    /// Room for so many bytes, freed in the order of the stream.
-    fn scratch(&self, bytes: usize) -> Result<CudaSlice<u8>> {
-        // SAFETY: it is written before it is read.
-        unsafe { self.device.stream().alloc(bytes.max(1)) }.checked("cuMemAllocAsync")
-    }
-
-    /// # Safety
-    /// Both places have so many bytes, apart from each other; as [`launch`].
-    unsafe fn copy(&self, from: u64, into: u64, bytes: usize) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
-        let stream = self.device.stream().cu_stream();
-        // SAFETY: this function's contract.
-        unsafe { result::memcpy_dtod_async(into, from, bytes, stream) }.checked("cuMemcpyDtoDAsync")
-    }
-}
-
-fn address(space: &CudaSlice<u8>) -> u64 {
-    space.device_ptr(space.stream()).0
 }

@@ -95,6 +95,11 @@ impl Hierarchy {
         self.ranks.places.len() == self.ranks.members.len()
     }
 
+    /// Whether this is the block's own communicator, and each process has one rank.
+    pub(crate) fn has_lone_ranks(&self) -> bool {
+        self.lone_ranks
+    }
+
     /// A persistent call has this for its own, before its first start.
     pub(crate) fn repeat(&self) {
         self.repeats.store(true, Relaxed);

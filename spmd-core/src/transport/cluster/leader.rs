@@ -121,6 +121,11 @@ impl<P: Copy> Leader<'_, P> {
         self.processes.folds(dtype, op)
     }
 
+    /// Whether steps hold their process up, on all processes alike.
+    pub(crate) fn blocks(&self) -> bool {
+        self.hierarchy.blocking.load(Relaxed)
+    }
+
     /// Meets the leaders of the other processes, and complains if the ranks of some process have
     /// made other calls so far, this one among them.
     pub fn meet(&self) -> Result<()> {
@@ -136,6 +141,7 @@ impl<P: Copy> Leader<'_, P> {
         // SAFETY: both are three words.
         unsafe { self.make(NativeCollective::Allreduce(fold))? };
         self.hierarchy.blocking.store(least[2] == 1, Relaxed);
+        self.hierarchy.blocking_steps.store(0, Relaxed);
         // The least is the greatest.
         if least[0] == !least[1] { Ok(()) } else { self.differ() }
     }
@@ -185,7 +191,7 @@ impl<P: Copy> Leader<'_, P> {
         if let Some(track) = self.hierarchy.joining() {
             track.joined(self.round)?;
         }
-        let blocking = self.hierarchy.blocking.load(Relaxed);
+        let blocking = self.blocks();
         // This process looks after its packets again when the step is complete.
         let outcome = self.hierarchy.cluster.fabric.flush().and_then(|()| {
             if blocking {
