@@ -31,6 +31,7 @@ fn tests() -> Command {
     // What signals and outputs of a job do is tested without the feature, by a runner that ends what
     // hangs.
     tests.args(["--lib", "--bins", "--test", "launch", "--test", "mistakes"]);
+    tools::unoptimised(&mut tests);
     tests.env("CARGO_TARGET_DIR", built("hwloc"));
     tests
 }
