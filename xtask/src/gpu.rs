@@ -98,8 +98,16 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let tests =
-        ["gpu", "gpu_launch", "gpu_memory", "gpu_messages", "gpu_missing", "gpu_nccl", "gpu_split"];
+    let tests = [
+        "gpu",
+        "gpu_aware",
+        "gpu_launch",
+        "gpu_memory",
+        "gpu_messages",
+        "gpu_missing",
+        "gpu_nccl",
+        "gpu_split",
+    ];
     let options = ["--workspace", "--lib"].into_iter();
     let options: Vec<&str> =
         options.chain(tests.iter().flat_map(|name| ["--test", name])).collect();
@@ -109,6 +117,7 @@ fn tests(folder: PathBuf) -> Outcome {
     };
     let files = [
         ("tests/gpu.rs", ""),
+        ("tests/gpu_aware.rs", ""),
         ("tests/gpu_launch.rs", ""),
         ("tests/gpu_memory", ""),
         ("tests/gpu_messages", ""),

@@ -98,6 +98,7 @@ fn tests() -> Outcome {
     let elsewhere = [
         "conformance",
         "gpu",
+        "gpu_aware",
         "gpu_launch",
         "gpu_memory",
         "gpu_messages",
