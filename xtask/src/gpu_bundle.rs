@@ -29,10 +29,12 @@ pub(crate) fn make() -> Result<bool, String> {
     let names = files.map(|file| file.trim_end_matches(".rs"));
     let options = names.iter().flat_map(|name| ["--test", name]);
     let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
-    // Not optimised, the matrix takes more room than all else.
-    let smaller = ["--config", "profile.dev.package.spmd-matrix.opt-level='s'"];
+    // Not optimised, the matrix and the tests take more room than all else.
+    let smaller = ["spmd-matrix", "spmd-conformance", "spmd-tests"]
+        .map(|name| format!("profile.dev.package.{name}.opt-level='s'"));
     let tests = programs::build(&options, |cargo| {
-        cargo.args(smaller).env("CARGO_TARGET_DIR", built("bundle"));
+        cargo.args(smaller.iter().flat_map(|setting| ["--config", setting]));
+        cargo.env("CARGO_TARGET_DIR", built("bundle"));
     })?;
     let folder = built("gpu-bundle");
     let _ = fs::remove_dir_all(&folder);
