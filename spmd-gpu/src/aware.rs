@@ -22,8 +22,8 @@ use crate::staged::Staged;
 ///
 /// Libraries take such memory in their blocking functions alone. These hold a process up, and so are called on the
 /// block's own communicator while nobody else in any process can be waited for: as long as the block has no other communicators,
-/// windows or requests. In others, and what it does not carry out, which is started calls and types of which not all bits are
-/// values, as the host would have to look at them, calls go by way of the host.
+/// windows or requests. Else calls go by way of the host. So do those that it does not carry out: started ones, and those on types of which not
+/// all bits are values, as the host has to look at them.
 ///
 /// No library that was at hand says so: this was tested over a fabric of the tests alone.
 #[derive(Debug)]

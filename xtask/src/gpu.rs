@@ -96,38 +96,36 @@ fn built_by(compiler: Command) -> Result<(), String> {
     tools::watch(compiler).wrong.map_or(Ok(()), Err)
 }
 
+/// The files of tests that need a card, in the folder `tests`.
+pub(crate) const TESTS: [&str; 8] = [
+    "gpu.rs",
+    "gpu_aware.rs",
+    "gpu_launch.rs",
+    "gpu_memory",
+    "gpu_messages",
+    "gpu_missing.rs",
+    "gpu_nccl.rs",
+    "gpu_split.rs",
+];
+
+/// By which cargo knows such a file.
+pub(crate) fn name_of(file: &str) -> &str {
+    file.trim_end_matches(".rs")
+}
+
 fn tests(folder: PathBuf) -> Outcome {
     // With those of the other crates, which the step `tests` has built.
-    let tests = [
-        "gpu",
-        "gpu_aware",
-        "gpu_launch",
-        "gpu_memory",
-        "gpu_messages",
-        "gpu_missing",
-        "gpu_nccl",
-        "gpu_split",
-    ];
     let options = ["--workspace", "--lib"].into_iter();
     let options: Vec<&str> =
-        options.chain(tests.iter().flat_map(|name| ["--test", name])).collect();
+        options.chain(TESTS.iter().flat_map(|file| ["--test", name_of(file)])).collect();
     let programs = match programs::build(&options, |_| {}) {
         Ok(programs) => programs,
         Err(why) => return Outcome::failed(why),
     };
-    let files = [
-        ("tests/gpu.rs", ""),
-        ("tests/gpu_aware.rs", ""),
-        ("tests/gpu_launch.rs", ""),
-        ("tests/gpu_memory", ""),
-        ("tests/gpu_messages", ""),
-        ("tests/gpu_missing.rs", ""),
-        ("tests/gpu_nccl.rs", ""),
-        ("tests/gpu_split.rs", ""),
-        ("spmd-gpu/src/lib.rs", "buffer"),
-    ];
+    let files = TESTS.map(|file| (format!("tests/{file}"), ""));
+    let files = files.into_iter().chain([("spmd-gpu/src/lib.rs".into(), "buffer")]);
     let on_card = files.map(|(file, chosen)| {
-        let mut command = programs::of(&programs, file)?.command(&[], &[chosen]);
+        let mut command = programs::of(&programs, &file)?.command(&[], &[chosen]);
         command.env("LD_LIBRARY_PATH", &folder).env("SPMD_REQUIRE_GPU", "1");
         Ok(command)
     });
@@ -146,7 +144,7 @@ fn tests(folder: PathBuf) -> Outcome {
         }
         Ok(command)
     });
-    match on_card.into_iter().chain(real).collect::<Result<Vec<_>, String>>() {
+    match on_card.chain(real).collect::<Result<Vec<_>, String>>() {
         Ok(commands) => Outcome::of_all(commands.into_iter().chain(examples(&folder))),
         Err(why) => Outcome::failed(why),
     }

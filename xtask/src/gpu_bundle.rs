@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs;
 use crate::tools::{self, built, cargo, command, root};
+use crate::{gpu, programs};
 
 /// What the folder may be at most: some machines take no more.
 const MOST: u64 = 60 << 20;
@@ -26,7 +26,7 @@ pub(crate) fn make() -> Result<bool, String> {
         return Err(wrong);
     }
     let files = ["gpu.rs", "gpu_memory", "gpu_messages", "gpu_nccl.rs", "gpu_split.rs"];
-    let names = files.map(|file| file.trim_end_matches(".rs"));
+    let names = files.map(gpu::name_of);
     let options = names.iter().flat_map(|name| ["--test", name]);
     let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
     // Not optimised, the matrix and the tests take more room than all else.

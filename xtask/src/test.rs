@@ -95,22 +95,10 @@ fn doc_tests() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    let elsewhere = [
-        "conformance",
-        "gpu",
-        "gpu_aware",
-        "gpu_launch",
-        "gpu_memory",
-        "gpu_messages",
-        "gpu_missing",
-        "gpu_nccl",
-        "gpu_split",
-        "mpi",
-        "one_program",
-        "hosts",
-        "slurm",
-    ];
-    let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})")).join(" and ");
+    let elsewhere = ["conformance", "mpi", "one_program", "hosts", "slurm"];
+    let elsewhere = elsewhere.into_iter().chain(gpu::TESTS.map(gpu::name_of));
+    let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})"));
+    let others = others.collect::<Vec<_>>().join(" and ");
     // What runs under ThreadSanitizer takes minutes without it, too, and shows nothing more.
     let long = sanitizer::left_to_others().map(|names| {
         let names =
