@@ -60,6 +60,13 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// The same call, which says no more of what type and operation it is.
+    pub fn without_borrows(&self) -> Call<'static> {
+        let Call { kind, form, count, root, tag, site, .. } = *self;
+        let fingerprint = self.fingerprint.clone();
+        Call { kind, form, dtype: None, op: None, count, root, tag, site, fingerprint }
+    }
+
     /// The same call on `count` elements of this type.
     #[inline]
     pub fn data(mut self, dtype: &'a DType, count: usize) -> Call<'a> {

@@ -64,6 +64,11 @@ impl Locals {
         Some(value.downcast_ref::<T>().expect("a place belongs to one static"))
     }
 
+    /// Whether they are being dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
     /// Drops all values, the last first. For their owner, when nothing uses them any more.
     pub(crate) fn close(&self) {
         self.closed.set(true);

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::current::with_locals;
+use crate::locals::Locals;
 
 /// A static of which every rank has a value of its own, declared by
 /// [`rank_local!`](crate::rank_local!).
@@ -84,6 +85,21 @@ impl<T: 'static> RankLocal<T> {
             // all that it runs has ended, this call among it; it hands out shared references alone.
             f(unsafe { &*value })
         })
+    }
+
+    /// The same; `None` when the rank's values are being dropped.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// spmd::rank_local! {
+    ///     static COUNT: Cell<u32> = Cell::new(3);
+    /// }
+    /// assert_eq!(COUNT.try_with(Cell::get), Some(3));
+    /// ```
+    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Option<R> {
+        let closed = with_locals(Locals::is_closed);
+        (!closed).then(|| self.with(f))
     }
 }
 

@@ -13,6 +13,7 @@ use spmd_core::{Comm, rank_local};
 
 use crate::driver::{self, Checked};
 use crate::error::GpuError;
+use crate::later;
 
 /// A device, with this rank's stream on it. Clones are the same device and stream.
 ///
@@ -59,6 +60,9 @@ pub(crate) trait Joint: Send + Sync {
     ///
     /// Errors: why they will not.
     fn check(&self, waited: Duration) -> Result<(), GpuError>;
+
+    /// Ends the work, as ranks are known not to join it.
+    fn end(&self);
 }
 
 /// The host looks so often after ranks that a device waits for.
@@ -159,7 +163,11 @@ impl Device {
     /// Errors: as [`Device::synchronize`].
     pub(crate) fn settle(&self) -> Result<(), GpuError> {
         let joint = self.joint();
-        if joint.is_empty() { Ok(()) } else { look_after(&joint, || self.is_idle()) }
+        if joint.is_empty() {
+            return Ok(());
+        }
+        let met = all_met(&joint);
+        met.and(look_after(&joint, || self.is_idle()))
     }
 
     /// Waits until the device has come to an event of this rank's stream.
@@ -170,7 +178,8 @@ impl Device {
         if joint.is_empty() {
             return event.synchronize().checked("cuEventSynchronize");
         }
-        look_after(&joint, || event.try_is_complete().checked("cuEventQuery"))
+        let met = all_met(&joint);
+        met.and(look_after(&joint, || event.try_is_complete().checked("cuEventQuery")))
     }
 
     /// Whether buffers are made of memory that other processes can open.
@@ -216,8 +225,15 @@ impl Device {
         self.inner.ended.load(Acquire)
     }
 
-    /// Has this rank's stream go on when what `other`'s holds now is done.
+    /// Has this rank's stream go on when what `other`'s holds now is done, and who waits for it look after
+    /// what that waits for.
     pub(crate) fn follow(&self, other: &Device) -> Result<(), GpuError> {
+        for work in other.joint() {
+            let mut own = self.inner.joint.lock();
+            if !own.iter().any(|it| std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(&work))) {
+                own.push(Arc::downgrade(&work));
+            }
+        }
         let all = other.stream().record_event(None).checked("cuEventRecord")?;
         self.stream().wait(&all).checked("cuStreamWaitEvent")
     }
@@ -235,6 +251,16 @@ impl Device {
         let count = self.inner.context.attribute(attribute).checked("cuDeviceGetAttribute")?;
         Ok(count.max(1) as u32)
     }
+}
+
+/// Waits until the ranks have met in what this one has had its device do, where they had not before.
+///
+/// Errors: they do not. Then nothing waits for them any more.
+fn all_met(joint: &[Arc<dyn Joint>]) -> Result<(), GpuError> {
+    later::end_all().map_err(|error| {
+        joint.iter().for_each(|work| work.end());
+        GpuError::Abandoned { text: error.to_string() }
+    })
 }
 
 /// Waits until something is over in a stream, and looks meanwhile after the work there that other ranks

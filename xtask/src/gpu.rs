@@ -97,7 +97,7 @@ fn built_by(compiler: Command) -> Result<(), String> {
 }
 
 /// The files of tests that need a card, in the folder `tests`.
-pub(crate) const TESTS: [&str; 8] = [
+pub(crate) const TESTS: [&str; 9] = [
     "gpu.rs",
     "gpu_aware.rs",
     "gpu_launch.rs",
@@ -106,6 +106,7 @@ pub(crate) const TESTS: [&str; 8] = [
     "gpu_missing.rs",
     "gpu_nccl.rs",
     "gpu_split.rs",
+    "gpu_unchecked.rs",
 ];
 
 /// By which cargo knows such a file.

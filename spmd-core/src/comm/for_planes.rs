@@ -33,6 +33,11 @@ impl Internals<'_> {
         self.0.scope.track != 0
     }
 
+    /// Whether its calls can be started: not where it spans processes that go on when others fail.
+    pub fn can_start(self) -> bool {
+        !self.0.hierarchy.as_ref().is_some_and(|hierarchy| hierarchy.cluster().survives())
+    }
+
     /// Whether a thread runs one rank alone, which it may keep waiting.
     pub fn has_own_thread(self) -> bool {
         self.0.endpoint.world.mode != Mode::Virtual

@@ -136,8 +136,7 @@ impl Comm {
         body: impl FnOnce(&Comm) -> Result<()> + Send + 'a,
     ) -> Result<StartedCall> {
         let entered = self.user.enter(&call)?;
-        let survives = |hierarchy: &Arc<Hierarchy>| hierarchy.cluster().survives();
-        if self.hierarchy.as_ref().is_some_and(survives) {
+        if !self.internals().can_start() {
             return Err(Error::unavailable(
                 format!("{call}, started"),
                 "the communicator spans processes of which some may fail and others go on".into(),

@@ -15,6 +15,7 @@ struct Noisy(&'static str);
 impl Drop for Noisy {
     fn drop(&mut self) {
         DROPPED.lock().push(self.0);
+        assert_eq!(OWN.try_with(|_| ()), None);
     }
 }
 

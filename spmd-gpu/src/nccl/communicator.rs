@@ -255,6 +255,10 @@ impl Joint for Communicator {
         let checked = self.table.checked("NCCL", failed);
         checked.and_then(|()| self.refused(&state, waited)).inspect_err(|_| self.abort(&mut state))
     }
+
+    fn end(&self) {
+        self.abort(&mut self.state.lock());
+    }
 }
 
 impl Drop for Communicator {

@@ -4,30 +4,35 @@
 //! other whether they have NCCL, and which device each uses. Then each call meets on the host before it
 //! is put into the streams, so that a device waits for no rank that makes another call, or none. A rank
 //! that is lost after that is seen by who waits for the device on the host, which ends the work there.
+//! Where a program promises that its ranks make the same calls, they meet later (`later.rs`).
 //! Parts of a communicator that was joined are joined when it is split.
 
 mod communicator;
+mod counts;
 mod launch;
 mod table;
 
 use std::sync::Arc;
 
 use spmd_collectives::args as on_host;
-use spmd_core::internal::{Args, Blocks, Call, Memory, Plane, dispatch};
-use spmd_core::{Comm, Element, Result};
+use spmd_core::internal::{Args, Call, Plane, dispatch};
+use spmd_core::{Comm, Result};
 
 use self::communicator::Communicator;
+use self::counts::Counts;
 pub(crate) use self::table::Table;
 use self::table::UniqueId;
 use crate::calls::{self, is_on_device};
 use crate::device::Device;
 use crate::error::GpuError;
+use crate::later;
 use crate::listed::identity;
 
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks, threads or processes, that have a GPU
 /// each, through NVIDIA's NCCL 2.18 or newer, which is loaded when it is first needed.
 ///
-/// A call returns when all ranks have joined it and the device has been told what to do. All
+/// A call returns when all ranks have joined it and the device has been told what to do, or, with
+/// [`Nccl::new_unchecked`], without them. All
 /// collectives on equal and varying blocks are carried out but `scan` and `exscan`; reductions with
 /// `Sum`, `Prod`, `Min` and `Max` on numbers of 8, 32 and 64 bits, `f16` and `bf16`, and arrays of them. They fold in
 /// NCCL's order: the bits of floating-point results may be others than the host's, and
@@ -39,13 +44,63 @@ use crate::listed::identity;
 /// for the device, and takes memory there, whether or not the part makes any. A part that makes none is better
 /// split before.
 #[derive(Debug)]
-pub struct Nccl(());
+pub struct Nccl {
+    meets: Meets,
+}
+
+/// When the ranks of a call meet on the host, and find whether they make the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meets {
+    /// Before it is put into the streams.
+    Before,
+    /// While the devices carry it out.
+    Later,
+}
 
 impl Nccl {
     /// For [`Spmd::plane`](spmd_core::Spmd::plane).
     #[allow(clippy::new_ret_no_self)]
     pub fn new() -> Arc<dyn Plane> {
-        Arc::new(Nccl(()))
+        Arc::new(Nccl { meets: Meets::Before })
+    }
+
+    /// The same, for a program whose ranks are known to make the same calls: a call tells the device what to
+    /// do and returns, whether the other ranks have come to it or not, as NCCL's own functions do. What the ranks
+    /// call is compared all the same, while they go on. That they differ is the error of a later call, or
+    /// of what waits for the device on the host ([`to_vec`](crate::DeviceBuffer::to_vec),
+    /// [`Device::synchronize`](crate::Device::synchronize)), or of the rank as it ends: it says which rank called
+    /// what, after the fact. A rank whose comparisons of 64 calls are not over waits for the oldest.
+    ///
+    /// A comparison that goes on takes more of the processor than a meeting: what is saved is the wait for ranks that come
+    /// later. In a job whose ranks may fail while others go on, the ranks meet before, as ever.
+    ///
+    /// ```
+    /// use spmd::prelude::*;
+    /// use spmd::gpu::{Nccl, OnDevice, probe};
+    ///
+    /// fn main() -> Result<()> {
+    ///     if probe().ready().is_err() || probe().nccl.is_err() {
+    ///         return Ok(()); // this machine has no GPU, or no NCCL
+    ///     }
+    ///     // SAFETY: all ranks run the same lines, with the same lengths.
+    ///     let nccl = unsafe { Nccl::new_unchecked() };
+    ///     Spmd::new(1).threads().plane(nccl).run(|ctx| {
+    ///         let mut sum = ctx.device()?.buffer_from(&[1.0f32; 1000])?;
+    ///         (0..10).try_for_each(|_| ctx.allreduce_in_place(&mut sum, Sum))?; // waits for nobody
+    ///         assert_eq!(sum.to_vec()?, [1.0; 1000]); // waits for the device, and the ranks
+    ///         Ok(())
+    ///     })?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The ranks of each communicator of the block make the same collective calls on memory of devices: of one kind, with
+    /// one root, type and operation, on lengths that belong together. They make them in one order, that of
+    /// calls on several communicators included. Where they do not, NCCL may write past the end of a
+    /// buffer of any rank.
+    pub unsafe fn new_unchecked() -> Arc<dyn Plane> {
+        Arc::new(Nccl { meets: Meets::Later })
     }
 }
 
@@ -109,13 +164,19 @@ impl Plane for Nccl {
             let (call, first, other) = (call.to_string(), joined.ordinal(), ordinal);
             return Err(GpuError::OtherDevice { call, first, other }.into());
         }
-        if calls::varies(args.collective.kind) {
-            compare(comm, call, args)?;
+        let varies = calls::varies(args.collective.kind);
+        let counts = varies.then(|| Counts::of(comm, args));
+        match self.meets {
+            Meets::Later if comm.internals().can_start() => {
+                later::start(comm, call, args, move |comm, call| {
+                    meet(comm, call, counts.as_ref())
+                })?;
+            }
+            _ => meet(comm, call, counts.as_ref())?,
         }
-        // SAFETY: no memory is named.
-        unsafe { dispatch(comm, call, &on_host::barrier())? };
         // SAFETY: the device has the memory of the call, as the contract of `Plane::run` has it, until
-        // the stream has done this: buffers are used and freed in its order. All ranks do the same now.
+        // the stream has done this: buffers are used and freed in its order. All ranks do the same: they have
+        // just said so, or the program has promised it.
         unsafe { launch::launch(comm, &joined, (call, args), &device) }?;
         Ok(())
     }
@@ -218,23 +279,13 @@ fn said(comm: &Comm, ordinal: u32) -> Result<([u64; 2], UniqueId), String> {
     found().map_err(|error: GpuError| error.to_string())
 }
 
-/// Has the ranks tell each other how many elements they send to each.
+/// Has the ranks of a call find whether they make the same one.
 ///
-/// Errors: a rank takes another number; those of an alltoall.
-fn compare(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
-    let me = comm.rank();
-    let sends: Vec<u64> = (0..comm.size()).map(|to| launch::sends(args, me, to) as u64).collect();
-    let mut comes = vec![0u64; sends.len()];
-    let send = Memory::host(sends.as_ptr().cast(), Blocks::Equal(1));
-    let recv = Memory::host(comes.as_mut_ptr().cast(), Blocks::Equal(1));
-    // SAFETY: both are this function's, and hold a word for each rank; they are apart.
-    unsafe { dispatch(comm, call, &on_host::alltoall(&u64::DTYPE, send, recv))? };
-    for (from, sends) in comes.into_iter().enumerate() {
-        let takes = launch::takes(args, from, me);
-        if sends != takes as u64 {
-            let (call, sends) = (call.to_string(), sends as usize);
-            return Err(GpuError::Counts { call, from, sends, to: me, takes }.into());
-        }
+/// Errors: they do not; those of a collective.
+fn meet(comm: &Comm, call: &Call<'_>, counts: Option<&Counts>) -> Result<()> {
+    if let Some(counts) = counts {
+        counts.compare(comm, call)?;
     }
-    Ok(())
+    // SAFETY: no memory is named.
+    unsafe { dispatch(comm, call, &on_host::barrier()) }
 }
