@@ -91,7 +91,11 @@ struct Opened(RefCell<Vec<Device>>);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.0.get_mut().iter().for_each(|device| device.inner.ended.store(true, Release));
+        for device in self.0.get_mut().drain(..) {
+            // Other processes may wait for what its stream holds.
+            let _ = device.settle();
+            device.inner.ended.store(true, Release);
+        }
     }
 }
 
@@ -188,8 +192,11 @@ impl Device {
     }
 
     /// Has the host look after work while it waits for the device.
-    pub(crate) fn waits_for(&self, work: Weak<dyn Joint>) {
-        self.inner.joint.lock().push(work);
+    pub(crate) fn waits_for(&self, work: &Arc<dyn Joint>) {
+        let mut all = self.inner.joint.lock();
+        if !all.iter().any(|it| std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(work))) {
+            all.push(Arc::downgrade(work));
+        }
     }
 
     fn joint(&self) -> Vec<Arc<dyn Joint>> {
@@ -228,12 +235,7 @@ impl Device {
     /// Has this rank's stream go on when what `other`'s holds now is done, and who waits for it look after
     /// what that waits for.
     pub(crate) fn follow(&self, other: &Device) -> Result<(), GpuError> {
-        for work in other.joint() {
-            let mut own = self.inner.joint.lock();
-            if !own.iter().any(|it| std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(&work))) {
-                own.push(Arc::downgrade(&work));
-            }
-        }
+        other.joint().iter().for_each(|work| self.waits_for(work));
         let all = other.stream().record_event(None).checked("cuEventRecord")?;
         self.stream().wait(&all).checked("cuStreamWaitEvent")
     }

@@ -13,7 +13,7 @@ use crate::error::GpuError;
 const NEEDED: i32 = 12_000;
 
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 47] = [
+const FUNCTIONS: [&str; 52] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGet",
@@ -42,6 +42,9 @@ const FUNCTIONS: [&str; 47] = [
     "cuIpcCloseMemHandle",
     "cuMemHostAlloc",
     "cuMemFreeHost",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemHostGetDevicePointer_v2",
     "cuMemFreeAsync",
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
@@ -52,6 +55,8 @@ const FUNCTIONS: [&str; 47] = [
     "cuStreamSynchronize",
     "cuStreamQuery",
     "cuStreamWaitEvent",
+    "cuStreamWaitValue32_v2",
+    "cuStreamWriteValue32_v2",
     "cuEventCreate",
     "cuEventDestroy_v2",
     "cuEventRecord",

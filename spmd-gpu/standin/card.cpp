@@ -356,6 +356,20 @@ bool Pinned::give(void *place) {
     return true;
 }
 
+bool Pinned::add(void *place, size_t bytes) {
+    size_t page = sysconf(_SC_PAGESIZE);
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    bool whole = bytes > 0 && bytes % page == 0 && (uint64_t)place % page == 0;
+    return whole && added_.emplace(place, bytes).second;
+}
+
+bool Pinned::remove(void *place) {
+    Inside inside;
+    std::lock_guard<std::mutex> lock(mutex_);
+    return added_.erase(place) > 0;
+}
+
 bool Pinned::has(const void *place) {
     Inside inside;
     std::lock_guard<std::mutex> lock(mutex_);

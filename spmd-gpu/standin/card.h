@@ -191,11 +191,14 @@ public:
     bool give(void *place);
     // Whether this place lies in some of it.
     bool has(const void *place);
+    // Memory of the host's own, in whole pages: whether it is that and was not there, and whether it was.
+    bool add(void *place, size_t bytes);
+    bool remove(void *place);
 
 private:
     std::mutex mutex_;
     size_t left_;
-    std::map<void *, size_t> taken_;
+    std::map<void *, size_t> taken_, added_;
 };
 
 struct Card {

@@ -361,6 +361,22 @@ int cuMemFreeHost(void *place) {
     return current->pinned.give(place) ? SUCCESS : INVALID_VALUE;
 }
 
+int cuMemHostRegister_v2(void *place, size_t bytes, unsigned flags) {
+    IN_CONTEXT;
+    return flags == 3 && current->pinned.add(place, bytes) ? SUCCESS : INVALID_VALUE;
+}
+
+int cuMemHostUnregister(void *place) {
+    IN_CONTEXT;
+    return current->pinned.remove(place) ? SUCCESS : INVALID_VALUE;
+}
+
+int cuMemHostGetDevicePointer_v2(uint64_t *place, void *of, unsigned flags) {
+    IN_CONTEXT;
+    if (flags != 0) return INVALID_VALUE;
+    return *place = (uint64_t)of, SUCCESS;
+}
+
 int cuMemcpyHtoDAsync_v2(uint64_t into, const void *from, size_t bytes, Stream *stream) {
     IN_STREAM(stream);
     current->work(stream, [=] { std::memcpy((void *)into, from, bytes); });
@@ -412,6 +428,28 @@ int cuStreamQuery(Stream *stream) {
 int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
     IN_STREAM(stream);
     if (auto mark = event->get()) stream->put([mark] { mark->wait(); });
+    return SUCCESS;
+}
+
+// Until the word of the host's is not less, as numbers that go round.
+int cuStreamWaitValue32_v2(Stream *stream, uint64_t place, uint32_t value, unsigned flags) {
+    IN_STREAM(stream);
+    if (flags != 0 || place % 4 != 0) return INVALID_VALUE;
+    stream->put([=] {
+        auto *word = (const uint32_t *)place;
+        while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0) usleep(20);
+        __tsan_acquire((void *)place);
+    });
+    return SUCCESS;
+}
+
+int cuStreamWriteValue32_v2(Stream *stream, uint64_t place, uint32_t value, unsigned flags) {
+    IN_STREAM(stream);
+    if (flags != 0 || place % 4 != 0) return INVALID_VALUE;
+    stream->put([=] {
+        __tsan_release((void *)place);
+        __atomic_store_n((uint32_t *)place, value, __ATOMIC_RELEASE);
+    });
     return SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 #[path = "../support/card.rs"]
 mod card;
 mod processes;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 

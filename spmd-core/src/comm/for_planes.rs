@@ -94,6 +94,12 @@ impl Watch {
         Waiter::new(&self.endpoint, &scope, call, self.endpoint.note(call)).stopped()
     }
 
+    /// Whether the process of a rank of the world is gone.
+    #[must_use]
+    pub fn is_dead(&self, world_rank: usize) -> bool {
+        self.endpoint.world.is_dead(world_rank)
+    }
+
     /// How long its calls wait at most.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {

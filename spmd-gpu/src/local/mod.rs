@@ -4,9 +4,10 @@
 //! Each rank shows what it brings and an event in its stream, and all meet. The first rank's stream
 //! waits for these events, then carries the call out for all with one kernel where it can, and
 //! records an event of its own, for which the other streams wait after a second meeting. So a call
-//! waits for ranks, never for the device, and no kernel waits for anything. Ranks that are processes open
-//! each other's memory instead (`shared.rs`).
+//! waits for ranks, never for the device, and no kernel waits for anything. Of ranks that are processes
+//! the first opens the memory of the others instead (`shared.rs`).
 
+mod flags;
 mod kernels;
 mod launch;
 mod module;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use spmd_core::internal::{Args, Call, Plane};
 use spmd_core::{Comm, Error, Result};
 
+use self::flags::Flags;
 use self::kernels::MOST_RANKS;
 use crate::calls::{self, is_on_device};
 use crate::device::Device;
@@ -30,7 +32,7 @@ use crate::peers::reaches;
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of ranks that are threads or virtual ranks
 /// of one process, and use the same device, or devices whose memory the first rank's reaches (NVLink, PCIe):
 /// up to 64 in a communicator. Of ranks that are processes of one host it
-/// carries out what has equal blocks of a segment (`SPMD_SEGMENT`) or more, and waits for the device then; the
+/// carries out what has equal blocks of a segment (`SPMD_SEGMENT`) or more; the
 /// first one keeps the memory of the others open, so that a buffer that is dropped may keep its memory until the next such call. Calls
 /// of others it leaves to the planes after it.
 ///
@@ -50,9 +52,19 @@ impl Local {
     }
 }
 
-/// Whether one device was found to reach all that the ranks of a communicator bring.
-#[derive(Clone, Copy)]
-struct Within(bool);
+/// What was found of the ranks of a communicator.
+#[derive(Clone)]
+enum Found {
+    /// One device reaches all that they bring.
+    Within,
+    /// The same, of processes.
+    Shared(Arc<Flags>),
+    /// Why they are left to others.
+    Refused(Arc<str>),
+}
+
+const SEVERAL: &str = "its ranks use several devices, and the first rank's does not reach the memory \
+                       of all; `spmd_gpu::Nccl` joins them";
 
 /// Tells the call in which they find that from the call itself.
 const PREPARED: u64 = 0x6c6f_6361_6c6f_6e65;
@@ -85,23 +97,13 @@ impl Plane for Local {
     /// On how many devices the ranks are, nobody knows alone.
     fn prepare(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         let internals = comm.internals();
-        let known = internals.is_track() || internals.attribute::<Within>().is_some();
+        let known = internals.is_track() || internals.attribute::<Found>().is_some();
         let may = are_near(comm) || are_neighbors(comm);
         if let (false, true, Some(ordinal)) =
             (known, may && is_on_device(args), calls::ordinal(args))
         {
             call.carried_by(PREPARED);
-            let device = Device::open(ordinal)?.context().cu_device();
-            let device = u128::from_ne_bytes(identity(device)?);
-            let own = [device as u64, (device >> 64) as u64, ordinal.into()];
-            let all = calls::allgather(comm, call, &own)?;
-            // The numbers of devices are those of a process.
-            let first = all[2] as u32;
-            let mut all = all.chunks_exact(own.len());
-            internals.keep(Within(match are_near(comm) {
-                true => all.all(|it| reaches(first, it[2] as u32)),
-                false => all.all(|it| it[..2] == own[..2]),
-            }));
+            internals.keep(find(comm, call, ordinal)?);
         }
         Ok(())
     }
@@ -113,21 +115,19 @@ impl Plane for Local {
         // Started calls do not wait for what others find meanwhile.
         let found = comm.internals().attribute().filter(|_| !comm.internals().is_track());
         match found {
-            Some(Within(false)) => false,
-            Some(Within(true)) if are_neighbors(comm) => shared::is_for(comm, args),
+            Some(Found::Refused(_)) => false,
+            Some(Found::Shared(_)) => shared::is_for(comm, args),
             _ => are_near(comm),
         }
     }
 
     fn refusal(&self, comm: &Comm, args: &Args<'_>) -> Option<String> {
-        let why = match comm.internals().attribute() {
+        let found = comm.internals().attribute();
+        let why = match &found {
             _ if !are_near(comm) && !are_neighbors(comm) => {
                 "its ranks are not up to 64 of one host"
             }
-            Some(Within(false)) => {
-                "its ranks use several devices, and the first rank's does not reach the memory of \
-                 all; `spmd_gpu::Nccl` joins them"
-            }
+            Some(Found::Refused(why)) => why,
             _ if !launch::knows(args) => {
                 "it knows the operation on the host alone, or not on this type; `Op::on_device` \
                  tells it"
@@ -144,9 +144,9 @@ impl Plane for Local {
         let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
         let shown = Shown { args: *args, device: Device::open(ordinal)? };
         let device = &shown.device;
-        if are_neighbors(comm) {
+        if let Some(Found::Shared(flags)) = comm.internals().attribute() {
             // SAFETY: `run` asks for this function's contract, and `serves` has asked `is_for`.
-            return unsafe { shared::run(comm, call, args, device) };
+            return unsafe { shared::run(comm, call, args, (device, &flags)) };
         }
         device.ready().record(device.stream()).checked("cuEventRecord")?;
         let result = comm.internals().collective(call, |round| {
@@ -190,6 +190,41 @@ impl Plane for Local {
         }
         result
     }
+}
+
+/// What the ranks of a communicator, which bring memory of devices, find of each other.
+///
+/// Errors: the device cannot be used; those of a collective.
+fn find(comm: &Comm, call: &Call<'_>, ordinal: u32) -> Result<Found> {
+    let device = Device::open(ordinal)?;
+    let uuid = u128::from_ne_bytes(identity(device.context().cu_device())?);
+    let own = [uuid as u64, (uuid >> 64) as u64, ordinal.into()];
+    let all = calls::allgather(comm, call, &own)?;
+    // The numbers of devices are those of a process.
+    let first = all[2] as u32;
+    let mut all = all.chunks_exact(own.len());
+    let within = match are_near(comm) {
+        true => all.all(|it| reaches(first, it[2] as u32)),
+        false => all.all(|it| it[..2] == own[..2]),
+    };
+    if !within {
+        return Ok(Found::Refused(SEVERAL.into()));
+    }
+    if are_near(comm) {
+        return Ok(Found::Within);
+    }
+    let flags = Flags::new(comm, call, &device)?;
+    let have_some = calls::allgather(comm, call, &[flags.is_ok().into()])?;
+    Ok(match (flags, have_some.iter().position(|it| *it == 0)) {
+        (Ok(flags), None) => Found::Shared(flags),
+        (Err(why), _) => Found::Refused(why.to_string().into()),
+        (_, Some(rank)) => {
+            let rank = comm.world_rank(rank);
+            let why =
+                format!("the driver of rank {rank} does not take memory that processes share");
+            Found::Refused(why.into())
+        }
+    })
 }
 
 /// Has the device do what all ranks called, in rank order, after what their streams hold.

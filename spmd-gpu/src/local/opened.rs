@@ -27,6 +27,8 @@ pub(super) struct Mapping {
     pub(super) start: u64,
     pub(super) bytes: usize,
     context: Arc<CudaContext>,
+    /// Whose streams use it.
+    users: Mutex<Vec<Device>>,
 }
 
 /// What a rank of the world has told of, opened now or in an earlier call. It stays open as long as
@@ -41,29 +43,51 @@ pub(super) fn open(
     let mut opened = OPENED.lock();
     opened.uses += 1;
     let now = opened.uses;
-    if let Some((mapping, last)) = opened.all.get_mut(&(owner, exposed.number)) {
-        *last = now;
-        return Ok(mapping.clone());
+    let mapping = match opened.all.get_mut(&(owner, exposed.number)) {
+        Some((mapping, last)) => {
+            *last = now;
+            mapping.clone()
+        }
+        None => {
+            let mapping = Arc::new(Mapping::new(&exposed.handle, device)?);
+            opened.all.insert((owner, exposed.number), (mapping.clone(), now));
+            mapping
+        }
+    };
+    drop(opened);
+    let mut users = mapping.users.lock();
+    if !users.contains(device) {
+        users.push(device.clone());
     }
-    let mapping = Arc::new(Mapping::new(&exposed.handle, device)?);
-    opened.all.insert((owner, exposed.number), (mapping.clone(), now));
+    drop(users);
     Ok(mapping)
 }
 
-/// Closes what the owner's buffers have left. Nothing on the device uses it any more.
+/// Closes what the owner's buffers have left, when the device uses it no more.
 pub(super) fn close(owner: usize, numbers: &[u64]) {
     let mut opened = OPENED.lock();
-    numbers.iter().for_each(|number| drop(opened.all.remove(&(owner, *number))));
+    let all = numbers.iter().filter_map(|number| opened.all.remove(&(owner, *number)));
+    let all: Vec<_> = all.collect();
+    drop(opened);
+    // They wait for the device, without the lock.
+    drop(all);
 }
 
-/// Keeps what is open within its bound, when a call is over on the device.
+/// Keeps what is open within its bound.
 pub(super) fn keep_few() {
     let mut opened = OPENED.lock();
     if opened.all.len() > MOST_OPEN {
         let mut uses: Vec<u64> = opened.all.values().map(|(_, last)| *last).collect();
         uses.sort_unstable();
         let oldest = uses[uses.len() - MOST_OPEN];
-        opened.all.retain(|_, (_, last)| *last >= oldest);
+        let mut few = Vec::new();
+        opened.all.retain(|_, (mapping, last)| {
+            let stays = *last >= oldest;
+            few.extend((!stays).then(|| mapping.clone()));
+            stays
+        });
+        drop(opened);
+        drop(few);
     }
 }
 
@@ -77,7 +101,7 @@ impl Mapping {
         let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let context = device.context().clone();
-        let mut mapping = Mapping { start: 0, bytes: 0, context };
+        let mut mapping = Mapping { start: 0, bytes: 0, context, users: Mutex::default() };
         // SAFETY: each writes to places of this function; a handle may be any bytes.
         unsafe {
             sys::cuIpcOpenMemHandle_v2(&mut mapping.start, handle, flags)
@@ -94,9 +118,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // A device that is lost does nothing any more.
+        self.users.get_mut().iter().for_each(|device| drop(device.synchronize()));
         // Where it was not opened, there is nothing to close.
         if self.start != 0 && self.context.bind_to_thread().is_ok() {
-            // SAFETY: it was opened once, and whoever used it on the device has waited for that.
+            // SAFETY: it was opened once, and all streams that used it were just waited for.
             let _ = unsafe { sys::cuIpcCloseMemHandle(self.start) };
         }
     }

@@ -2,7 +2,7 @@
 //! others, by handles of the driver (CUDA IPC), and carries the call out for all as among threads. It
 //! keeps open what it has opened (`opened.rs`), until its owner asks for the end of that (`exports.rs`).
 //!
-//! A call waits for the device: before it each rank for its own stream, and the first one for the call.
+//! A call does not wait for the device: the streams wait for each other (`flags.rs`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use spmd_core::buffer::Place;
 use spmd_core::internal::{Args, Blocks, Call, Kind, Memory, Plane, Round};
 use spmd_core::{Comm, Result};
 
+use super::flags::Flags;
 use super::launch;
 use super::opened::{self, Mapping};
 use crate::calls;
@@ -54,9 +55,8 @@ pub(super) unsafe fn run(
     comm: &Comm,
     call: &Call<'_>,
     args: &Args<'_>,
-    device: &Device,
+    (device, flags): (&Device, &Flags),
 ) -> Result<()> {
-    device.synchronize()?;
     let first = comm.world_rank(0);
     let places = [args.send, args.recv].map(|it| it.is_some().then_some(it.ptr as u64));
     let mut asks = if comm.rank() == 0 { Vec::new() } else { exports::to_close(first) };
@@ -76,6 +76,8 @@ pub(super) unsafe fn run(
     if comm.rank() != 0 {
         places.into_iter().flatten().for_each(|place| exports::may_open(first, place));
     }
+    let number = flags.begin(call, device);
+    flags.show_ready(device, number)?;
     let done = comm.internals().collective(call, |round| {
         // Nothing is read there: but a rank that gives a round up in which it has shown something goes
         // on when no other one is in it any more. So none has its memory back that the first one uses.
@@ -83,9 +85,15 @@ pub(super) unsafe fn run(
         unsafe { round.expose(0, NonNull::dangling().as_ptr(), 0) };
         round.arrive(1)?;
         if round.rank() == 0 {
-            // SAFETY: all ranks have brought what the call needs, and stay in the round until it is
-            // done.
-            unsafe { for_all(comm, round, args, &said, device)? };
+            // SAFETY: all ranks have brought what the call needs, and have their streams wait until it is
+            // done before that is used or freed, also if they give up (below).
+            let told = unsafe { for_all(comm, round, args, &said, (device, flags), number) };
+            if told.is_err() {
+                // What the device was told it does, or it is lost.
+                let _ = device.synchronize();
+                flags.is_done(number);
+                return told;
+            }
             for (rank, numbers) in to_close.iter().enumerate() {
                 opened::close(comm.world_rank(rank), numbers);
             }
@@ -93,6 +101,10 @@ pub(super) unsafe fn run(
         }
         round.arrive(2)
     });
+    // One that gives up comes here when no other one is in the round any more.
+    if comm.rank() != 0 && (done.is_ok() || flags.has_begun(number)) {
+        flags.wait_for_done(device, number)?;
+    }
     if done.is_ok() {
         exports::closed(first, &asks);
     }
@@ -138,17 +150,20 @@ fn shown(place: Option<u64>) -> [u64; WORDS] {
     words
 }
 
+/// Has the device do the call of this number when the streams of all ranks have come to it, and tell them.
+///
 /// # Safety
 /// The ranks, of which this is the first, have brought what the call needs, and nobody else uses it
-/// until this returns.
+/// until [`Flags`] say that the call is done.
 unsafe fn for_all(
     comm: &Comm,
     round: &Round<'_>,
     args: &Args<'_>,
     said: &[&[u64]],
-    device: &Device,
+    (device, flags): (&Device, &Flags),
+    number: u32,
 ) -> Result<()> {
-    // Open until the device is done, whatever other calls of this process close.
+    // Open until the device was told, whatever other calls of this process close: that waits for the device.
     let mut held = Vec::new();
     let mut all = vec![*args];
     let shapes = shapes(args.collective.kind);
@@ -170,13 +185,13 @@ unsafe fn for_all(
         let (send, recv) = (open(0)?, open(1)?);
         all.push(Args { send, recv, ..*args });
     }
+    flags.wait_for_ready(device, number)?;
     // SAFETY: this function's contract; of others' memory there is as much as the call takes, as was
     // just looked at.
-    let launched = unsafe { launch::launch(device, &all) };
-    // Nothing uses it any more when it may be closed.
-    let done = device.synchronize();
+    unsafe { launch::launch(device, &all)? };
+    flags.show_done(device, number)?;
     drop(held);
-    Ok(launched.and(done)?)
+    Ok(())
 }
 
 /// What a rank brings, of this shape, in what it has told of.

@@ -74,7 +74,7 @@ impl Communicator {
     /// Has whoever waits for the device look after its ranks.
     fn be_looked_after(self: &Arc<Communicator>) {
         let joint: Arc<dyn Joint> = self.clone();
-        self.device.waits_for(Arc::downgrade(&joint));
+        self.device.waits_for(&joint);
     }
 
     /// Whether NCCL can split it, as far as this rank is concerned. It has waited for the device then: NCCL

@@ -1,0 +1,126 @@
+//! Streams of ranks that are processes on one device, which wait for each other: the ranks do not.
+
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+use spmd::prelude::*;
+use spmd_gpu::cudarc::driver::sys;
+use spmd_gpu::{Device, Local, OnDevice};
+
+use crate::card::{gpu, on_one_card};
+
+/// A word that a device looks at, which stays to the end of the process.
+#[repr(align(65536))]
+struct Page(AtomicU32);
+
+/// Has the device wait, in this rank's stream, until the host gives it leave.
+fn hold(device: &Device) -> &'static AtomicU32 {
+    let page: &'static Page = Box::leak(Box::new(Page(AtomicU32::new(0))));
+    let (place, mut there) = ((&raw const *page).cast_mut().cast(), 0);
+    device.stream().context().bind_to_thread().expect("it has a context");
+    // SAFETY: a page of the program's, which stays; the stream waits for a word of it.
+    let code = unsafe {
+        let registered = sys::cuMemHostRegister_v2(place, size_of::<Page>(), 3).result();
+        let found = sys::cuMemHostGetDevicePointer_v2(&mut there, place, 0).result();
+        let stream = device.stream().cu_stream();
+        let waits = sys::cuStreamWaitValue32_v2(stream, there, 1, 0).result();
+        registered.and(found).and(waits)
+    };
+    code.expect("a device can wait for a word of the host's");
+    &page.0
+}
+
+const COUNT: usize = 50_000;
+
+#[test]
+#[ignore = "run by a_call_of_processes_waits_for_no_device, as one of them"]
+fn rank_that_waits_for_no_device() -> Result<()> {
+    spmd::run_on_planes(&[Local::new()], |ctx| {
+        let (device, me, n) = (ctx.device()?, ctx.rank(), ctx.size());
+        let total = (n * (n + 1) / 2) as u64;
+        for late in 0..n {
+            // Each brings memory that is gone when the device comes to it, but for what is kept.
+            let mine = device.buffer_from(&vec![me as u64 + 1; COUNT])?;
+            let mut sum = device.zeros::<u64>(COUNT)?;
+            let mut twice = device.zeros::<u64>(COUNT)?;
+            let mut all = device.zeros::<u64>(n * COUNT)?;
+            // What the first call of memory does may wait for the device.
+            ctx.allreduce(&mine, &mut sum, Sum)?;
+            ctx.allreduce(&sum, &mut twice, Sum)?;
+            ctx.allgather(&twice, &mut all)?;
+            let held = (me == late).then(|| hold(&device));
+            for _ in 0..20 {
+                ctx.allreduce(&sum, &mut twice, Sum)?;
+                ctx.allgather(&twice, &mut all)?;
+            }
+            drop((mine, sum));
+            // All are here, while the device of the late one has done nothing.
+            ctx.barrier()?;
+            held.inspect(|word| word.store(1, Release));
+            assert_eq!(all.to_vec()?, vec![n as u64 * total; n * COUNT]);
+            assert_eq!(twice.to_vec()?, vec![n as u64 * total; COUNT]);
+        }
+        println!("rank {me} is right");
+        Ok(())
+    })
+    .map(drop)
+}
+
+#[test]
+fn a_call_of_processes_waits_for_no_device() {
+    if !gpu() {
+        return;
+    }
+    let test = "streams::rank_that_waits_for_no_device";
+    let (status, said) = on_one_card(test, 3, &[]);
+    let right = (0..3).all(|rank| said.contains(&format!("rank {rank} is right")));
+    assert!(status == Some(0) && right, "{status:?}: {said}");
+}
+
+#[test]
+#[ignore = "run by a_stream_goes_on_without_a_lost_rank, as one of its ranks"]
+fn rank_that_is_lost() -> Result<()> {
+    let variable = |name| std::env::var(name).map_err(|error| error.to_string());
+    let lost: usize = variable("SPMD_TEST_LOST")?.parse().map_err(|_| "a rank")?;
+    let how = variable("SPMD_TEST_HOW")?;
+    let ended = spmd::run_on_planes(&[Local::new()], |ctx| {
+        let (device, me) = (ctx.device()?, ctx.rank());
+        let numbers = device.buffer_from(&vec![1u64; COUNT])?;
+        let mut sum = device.zeros::<u64>(COUNT)?;
+        ctx.allreduce(&numbers, &mut sum, Sum)?;
+        let held = (me == lost).then(|| hold(&device));
+        ctx.allreduce(&numbers, &mut sum, Sum)?;
+        ctx.barrier()?;
+        if let Some(word) = held {
+            if how == "killed" {
+                std::process::abort();
+            }
+            word.store(1, Release);
+            return Err("it has had enough".into());
+        }
+        let sum = sum.to_vec();
+        // A rank that fails after a call does no harm to that.
+        assert!(how == "killed" || sum.as_ref().is_ok_and(|it| *it == [3; COUNT]), "{sum:?}");
+        sum?;
+        ctx.barrier()
+    });
+    let error = ended.expect_err("a rank is gone");
+    println!("told: {error}");
+    Err(error)
+}
+
+#[test]
+fn a_stream_goes_on_without_a_lost_rank() {
+    if !gpu() {
+        return;
+    }
+    for how in ["killed", "fails"] {
+        for lost in ["0", "1", "2"] {
+            let changes = [("SPMD_TEST_LOST", lost), ("SPMD_TEST_HOW", how)];
+            let (status, said) = on_one_card("streams::rank_that_is_lost", 3, &changes);
+            let told = said.matches("told: ").count();
+            let all = if how == "killed" { 2 } else { 3 };
+            let named = said.contains(&format!("rank {lost}"));
+            assert!(status != Some(0) && told == all && named, "{how} {lost}: {status:?}: {said}");
+        }
+    }
+}
