@@ -199,6 +199,18 @@ impl Device {
         }
     }
 
+    /// What has failed is no matter of who waits from now on, with a new communicator of ranks that are left: what
+    /// they have told the device before is over.
+    pub(crate) fn forget_failed(&self) {
+        let _ = self.settle();
+        for work in self.joint() {
+            if work.check(Duration::ZERO).is_err() {
+                let mut all = self.inner.joint.lock();
+                all.retain(|it| !std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(&work)));
+            }
+        }
+    }
+
     fn joint(&self) -> Vec<Arc<dyn Joint>> {
         let mut all = self.inner.joint.lock();
         all.retain(|it| it.strong_count() > 0);

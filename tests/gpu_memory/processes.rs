@@ -9,19 +9,25 @@ use crate::card::{gpu, on_one_card};
 #[test]
 #[ignore = "run by a_process_that_is_killed_stops_the_others, as one of them"]
 fn process_beside_a_killed_one() -> Result<()> {
+    let variable = |name| std::env::var(name).map_err(|error| error.to_string());
+    let number = |name| variable(name)?.parse().map_err(|_| format!("{name} is a number"));
+    let (lost, after) = (number("SPMD_TEST_LOST")?, number("SPMD_TEST_AFTER")?);
     let ended = spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
         let device = ctx.device()?;
         let [mut large, mut small] = [device.zeros::<u64>(100_000)?, device.zeros::<u64>(3)?];
         for turn in 0.. {
             // Anywhere in a call.
-            if turn == 3 && ctx.rank() == 1 {
-                std::thread::spawn(|| {
-                    std::thread::sleep(std::time::Duration::from_millis(7));
+            if turn == 3 && ctx.rank() as u64 == lost {
+                std::thread::spawn(move || {
+                    std::thread::sleep(std::time::Duration::from_micros(after));
                     std::process::abort();
                 });
             }
             ctx.allreduce_in_place(&mut large, Max)?;
-            ctx.allreduce_in_place(&mut small, Max)?;
+            if turn % 3 == 0 {
+                // By way of the host, for which they wait for the device.
+                ctx.allreduce_in_place(&mut small, Max)?;
+            }
         }
         Ok(())
     });
@@ -35,10 +41,14 @@ fn a_process_that_is_killed_stops_the_others() {
     if !gpu() {
         return;
     }
-    for _ in 0..3 {
-        let (status, said) = on_one_card("processes::process_beside_a_killed_one", 4, &[]);
+    let mut chance = fastrand::Rng::with_seed(7);
+    for turn in 0..8 {
+        let (lost, after) = ((turn % 4).to_string(), chance.u32(0..15_000).to_string());
+        let changes = [("SPMD_TEST_LOST", &*lost), ("SPMD_TEST_AFTER", &*after)];
+        let (status, said) = on_one_card("processes::process_beside_a_killed_one", 4, &changes);
         let told = said.matches("told: ").count();
-        assert!(status != Some(0) && told == 3 && said.contains("rank 1"), "{status:?}: {said}");
+        let named = said.contains(&format!("rank {lost}"));
+        assert!(status != Some(0) && told == 3 && named, "{changes:?}: {status:?}: {said}");
     }
 }
 

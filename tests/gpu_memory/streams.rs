@@ -108,6 +108,45 @@ fn rank_that_is_lost() -> Result<()> {
     Err(error)
 }
 
+/// Those that are left go on, on a communicator of theirs.
+#[test]
+#[ignore = "run by ranks_that_are_left_go_on, as one of them"]
+fn rank_that_is_left() -> Result<()> {
+    spmd::run_on_planes(&[Local::new()], |ctx| {
+        let (device, me) = (ctx.device()?, ctx.rank());
+        let mine = device.buffer_from(&vec![1u64; COUNT])?;
+        let mut sum = device.zeros::<u64>(COUNT)?;
+        ctx.allreduce(&mine, &mut sum, Sum)?;
+        if me == 1 {
+            hold(&device);
+            ctx.allreduce(&mine, &mut sum, Sum)?;
+            ctx.barrier()?;
+            std::process::abort();
+        }
+        ctx.allreduce(&mine, &mut sum, Sum)?;
+        ctx.barrier()?;
+        assert!(sum.to_vec().is_err(), "the device has not waited for rank 1");
+        let left = ctx.shrink()?;
+        for _ in 0..10 {
+            left.allreduce(&mine, &mut sum, Sum)?;
+        }
+        assert_eq!(sum.to_vec()?, [3; COUNT]);
+        println!("rank {me} is right");
+        Ok(())
+    })
+    .map(drop)
+}
+
+#[test]
+fn ranks_that_are_left_go_on() {
+    if !gpu() {
+        return;
+    }
+    let (_, said) = on_one_card("streams::rank_that_is_left", 4, &[]);
+    let right = [0, 2, 3].iter().all(|rank| said.contains(&format!("rank {rank} is right")));
+    assert!(right, "{said}");
+}
+
 #[test]
 fn a_stream_goes_on_without_a_lost_rank() {
     if !gpu() {

@@ -11,6 +11,7 @@ use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::thread;
 use std::time::Duration;
 
 use cudarc::driver::sys;
@@ -143,6 +144,14 @@ impl Flags {
     /// Has this rank's stream wait until the first rank's has done the call.
     pub(super) fn wait_for_done(&self, device: &Device, number: u32) -> Result<(), GpuError> {
         self.0.wait(device, &self.0.words().done[self.0.rank], number)
+    }
+
+    /// The same on the host, where the stream cannot: until then the device of the first rank uses this one's memory.
+    pub(super) fn until_done(&self, number: u32) {
+        let is_over = || is_so_far(&self.0.words().done[self.0.rank], number);
+        while !is_over() && self.0.check(Duration::ZERO).is_ok() {
+            thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// Whether the first rank may have told its device to do the call.

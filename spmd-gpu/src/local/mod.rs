@@ -197,6 +197,7 @@ impl Plane for Local {
 /// Errors: the device cannot be used; those of a collective.
 fn find(comm: &Comm, call: &Call<'_>, ordinal: u32) -> Result<Found> {
     let device = Device::open(ordinal)?;
+    device.forget_failed();
     let uuid = u128::from_ne_bytes(identity(device.context().cu_device())?);
     let own = [uuid as u64, (uuid >> 64) as u64, ordinal.into()];
     let all = calls::allgather(comm, call, &own)?;

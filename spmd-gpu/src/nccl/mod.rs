@@ -224,6 +224,7 @@ const WORDS: usize = 4 + 16;
 /// Joins the ranks of a communicator, if that can be.
 fn join(comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<Found> {
     let ordinal = calls::ordinal(args).expect("its memory is on a device");
+    Device::open(ordinal)?.forget_failed();
     let mine = said(comm, ordinal);
     let mut own = [0u64; WORDS];
     match &mine {
