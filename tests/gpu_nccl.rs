@@ -113,6 +113,12 @@ fn one_rank_with_a_gpu() -> Result<()> {
     let block = Spmd::new(1).threads().segment(1024).plane(Nccl::new());
     block.clone().run(|ctx| sum(ctx, 1))?;
     block.plane(Staged::new()).run(|ctx| cases_on_device(ctx, true))?;
+    // SAFETY: no other rank could call anything else.
+    let unchecked = unsafe { Nccl::new_unchecked() };
+    Spmd::new(1)
+        .threads()
+        .plane(unchecked)
+        .run(|ctx| (0..100).try_for_each(|turn| sum(ctx, turn)))?;
     Ok(())
 }
 

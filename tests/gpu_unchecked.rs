@@ -56,6 +56,23 @@ fn every_collective_is_right() {
     assert!(ran.code == Some(0) && right, "{ran:?}");
 }
 
+/// Ranks of a world of MPI, each process on a host of its own, as far as the library is told.
+#[test]
+fn every_collective_is_right_over_mpi() {
+    if !card::stand_in() {
+        return;
+    }
+    for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "mpich") {
+        let mut world = mpi.spmdrun(&["--as", "gpus", "--transport", "mpi", "-n", "3"]);
+        world.arg(std::env::current_exe().expect("a test knows its own path"));
+        world.arg("conformance_of_processes").args(cards::NAMED);
+        world.env("SPMD_STANDIN_CARDS", "3").env("MPIR_CVAR_NOLOCAL", "1");
+        let ran = support::finish(&mut world);
+        let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
+        assert!(ran.code == Some(0) && right, "{ran:?}");
+    }
+}
+
 /// Rank 0 makes so many calls before it lets the others begin with theirs.
 fn ahead(ctx: &Ctx, calls: usize) -> Result<DeviceBuffer<u64>> {
     let mut ones = ctx.device()?.buffer_from(&[1u64; 1000])?;

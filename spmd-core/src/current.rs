@@ -94,6 +94,14 @@ pub(crate) fn unnamed() -> Option<usize> {
     })
 }
 
+/// Whether the values of the rank that runs here, or those of this thread, are being dropped.
+pub(crate) fn locals_are_closed() -> bool {
+    with_rank(|current| match current {
+        Some(current) => current.locals.is_closed(),
+        None => locals::thread_is_closed(),
+    })
+}
+
 /// Gives the values of the rank that runs here to `f`, or those of this thread.
 pub(crate) fn with_locals<R>(f: impl FnOnce(&Locals) -> R) -> R {
     with_rank(|current| match current {

@@ -22,6 +22,11 @@ thread_local! {
     static OUTSIDE: Locals = const { Locals::new() };
 }
 
+/// Whether those of this thread, on which no rank runs, are being dropped, or have been.
+pub(crate) fn thread_is_closed() -> bool {
+    OUTSIDE.try_with(Locals::is_closed).unwrap_or(true)
+}
+
 /// Gives the values of this thread, on which no rank runs, to `f`.
 pub(crate) fn with_thread<R>(f: impl FnOnce(&Locals) -> R) -> R {
     OUTSIDE.with(f)

@@ -4,8 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-use crate::current::with_locals;
-use crate::locals::Locals;
+use crate::current::{locals_are_closed, with_locals};
 
 /// A static of which every rank has a value of its own, declared by
 /// [`rank_local!`](crate::rank_local!).
@@ -87,7 +86,7 @@ impl<T: 'static> RankLocal<T> {
         })
     }
 
-    /// The same; `None` when the rank's values are being dropped.
+    /// The same; `None` when the values of the rank, or of the thread, are being dropped.
     ///
     /// ```
     /// use std::cell::Cell;
@@ -98,8 +97,7 @@ impl<T: 'static> RankLocal<T> {
     /// assert_eq!(COUNT.try_with(Cell::get), Some(3));
     /// ```
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Option<R> {
-        let closed = with_locals(Locals::is_closed);
-        (!closed).then(|| self.with(f))
+        (!locals_are_closed()).then(|| self.with(f))
     }
 }
 

@@ -24,6 +24,8 @@ pub struct DeviceBuffer<T> {
     memory: DeviceMemory,
     len: usize,
     ordinal: u32,
+    /// The stream in whose order the memory is freed, or another buffer's.
+    maker: Device,
     /// The streams in which it was used since one of them used it alone: those of the ranks that have
     /// it, or a reference to it. At most one for each rank that lives, and some that have ended since.
     users: Mutex<Vec<Device>>,
@@ -76,8 +78,9 @@ impl<T: Element> DeviceBuffer<T> {
     /// A buffer of memory that holds nothing yet.
     pub(crate) fn of(device: &Device, memory: DeviceMemory, len: usize) -> DeviceBuffer<T> {
         copies::make_known();
-        let (ordinal, users) = (device.ordinal(), Mutex::new(vec![device.clone()]));
-        DeviceBuffer { memory, len, ordinal, users, elements: PhantomData }
+        let (ordinal, maker) = (device.ordinal(), device.clone());
+        let users = Mutex::new(vec![device.clone()]);
+        DeviceBuffer { memory, len, ordinal, maker, users, elements: PhantomData }
     }
 
     /// The same with zeros, of a buffer that was just made.
@@ -244,16 +247,10 @@ impl<T: Element> DeviceBuffer<T> {
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
         let users = self.users.get_mut().iter();
-        // A failure here is one of the device, which its next call tells.
-        match self.memory.stream() {
-            // The memory is freed, or another buffer's, in the order of the stream where it was made.
-            Some(made_on) => {
-                for user in users.filter(|it| **it.stream() != **made_on) {
-                    let last = user.stream().record_event(None);
-                    let _ = last.and_then(|last| made_on.wait(&last));
-                }
-            }
-            None => users.for_each(|user| drop(user.synchronize())),
+        match self.memory {
+            DeviceMemory::Unified(_) => users.for_each(Device::synchronize_untold),
+            // A failure here is one of the device, which its next call tells.
+            _ => users.filter(|it| **it != self.maker).for_each(|it| drop(self.maker.follow(it))),
         }
     }
 }

@@ -51,6 +51,8 @@ struct Inner {
     opens: AtomicBool,
     /// What in the stream may wait for other ranks.
     joint: Mutex<Vec<Weak<dyn Joint>>>,
+    /// What has failed while nobody waited who could be told.
+    untold: Mutex<Option<GpuError>>,
 }
 
 /// Work on a device that other ranks must join, which may fail to.
@@ -63,6 +65,12 @@ pub(crate) trait Joint: Send + Sync {
 
     /// Ends the work, as ranks are known not to join it.
     fn end(&self);
+
+    /// The device of this number does nothing any more, nor what others wait for.
+    fn is_lost(&self, ordinal: u32);
+
+    /// Whether the program was told of what [`check`](Joint::check) says.
+    fn was_told(&self) -> &AtomicBool;
 }
 
 /// The host looks so often after ranks that a device waits for.
@@ -93,7 +101,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         for device in self.0.get_mut().drain(..) {
             // Other processes may wait for what its stream holds.
-            let _ = device.settle();
+            device.settle_untold();
             device.inner.ended.store(true, Release);
         }
     }
@@ -116,8 +124,8 @@ impl Device {
         let event = || context.new_event(None).checked("cuEventCreate");
         let (ready, done) = (event()?, event()?);
         let ended = AtomicBool::new(false);
-        let (opens, joint) = Default::default();
-        let inner = Inner { ordinal, context, stream, ready, done, ended, opens, joint };
+        let (opens, joint, untold) = Default::default();
+        let inner = Inner { ordinal, context, stream, ready, done, ended, opens, joint, untold };
         let device = Device { inner: Arc::new(inner) };
         OPENED.with(|all| all.0.borrow_mut().push(device.clone()));
         Ok(device)
@@ -166,24 +174,78 @@ impl Device {
     ///
     /// Errors: as [`Device::synchronize`].
     pub(crate) fn settle(&self) -> Result<(), GpuError> {
-        let joint = self.joint();
-        if joint.is_empty() {
-            return Ok(());
+        self.look_after(true, || self.is_idle())
+    }
+
+    /// The same where nobody can be told what fails: who waits next is.
+    fn settle_untold(&self) {
+        if let Err(error) = self.look_after(false, || self.is_idle()) {
+            self.tell_later(error);
         }
-        let met = all_met(&joint);
-        met.and(look_after(&joint, || self.is_idle()))
+    }
+
+    /// As [`Device::synchronize`], where nobody can be told what fails: who waits next is.
+    pub(crate) fn synchronize_untold(&self) {
+        self.settle_untold();
+        // One that is lost does nothing any more, and says so again.
+        let _ = self.inner.stream.synchronize();
+    }
+
+    /// Has who waits next told of a failure.
+    pub(crate) fn tell_later(&self, error: GpuError) {
+        self.inner.untold.lock().get_or_insert(error);
     }
 
     /// Waits until the device has come to an event of this rank's stream.
     ///
     /// Errors: as [`Device::synchronize`].
     pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<(), GpuError> {
+        self.look_after(true, || event.try_is_complete().checked("cuEventQuery"))?;
+        event.synchronize().checked("cuEventSynchronize")
+    }
+
+    /// Waits until something is over in the stream, and looks meanwhile after the work there that other ranks
+    /// must join. Where there is none, it does not wait. Whether the program is told what this gives.
+    ///
+    /// Errors: ranks that the device waits for have failed; what `is_over` gives; what was to be told.
+    pub(crate) fn look_after(
+        &self,
+        tells: bool,
+        is_over: impl Fn() -> Result<bool, GpuError>,
+    ) -> Result<(), GpuError> {
         let joint = self.joint();
+        let untold = if tells { self.inner.untold.lock().take() } else { None };
+        let mut failed = untold.map_or(Ok(()), Err);
         if joint.is_empty() {
-            return event.synchronize().checked("cuEventSynchronize");
+            return failed;
         }
-        let met = all_met(&joint);
-        met.and(look_after(&joint, || event.try_is_complete().checked("cuEventQuery")))
+        failed = failed.and(all_met(&joint));
+        let (start, mut next) = (Instant::now(), LOOK_EACH);
+        let look = |failed: &mut Result<(), GpuError>| {
+            let waited = start.elapsed();
+            for work in &joint {
+                let Err(error) = work.check(waited) else { continue };
+                let known = work.was_told();
+                if failed.is_ok() && (tells || !known.load(Relaxed)) {
+                    *failed = Err(error);
+                }
+                known.fetch_or(tells, Relaxed);
+            }
+            waited
+        };
+        let over =
+            || is_over().inspect_err(|_| joint.iter().for_each(|it| it.is_lost(self.ordinal())));
+        // Also when work was ended: what comes after it in the stream uses memory of whoever waits here.
+        while !over()? {
+            if start.elapsed() >= next {
+                next = look(&mut failed) + LOOK_EACH;
+                thread::sleep(Duration::from_micros(50));
+            }
+            thread::yield_now();
+        }
+        // What was ended without other ranks is no result.
+        look(&mut failed);
+        failed
     }
 
     /// Whether buffers are made of memory that other processes can open.
@@ -202,7 +264,7 @@ impl Device {
     /// What has failed is no matter of who waits from now on, with a new communicator of ranks that are left: what
     /// they have told the device before is over.
     pub(crate) fn forget_failed(&self) {
-        let _ = self.settle();
+        self.settle_untold();
         for work in self.joint() {
             if work.check(Duration::ZERO).is_err() {
                 let mut all = self.inner.joint.lock();
@@ -218,7 +280,7 @@ impl Device {
     }
 
     /// Whether the device has done all that is in this rank's stream.
-    fn is_idle(&self) -> Result<bool, GpuError> {
+    pub(crate) fn is_idle(&self) -> Result<bool, GpuError> {
         self.inner.context.bind_to_thread().checked("cuCtxSetCurrent")?;
         // SAFETY: a stream of this context, which lives as long as `self`.
         match unsafe { sys::cuStreamQuery(self.inner.stream.cu_stream()) } {
@@ -247,8 +309,8 @@ impl Device {
     /// Has this rank's stream go on when what `other`'s holds now is done, and who waits for it look after
     /// what that waits for.
     pub(crate) fn follow(&self, other: &Device) -> Result<(), GpuError> {
-        other.joint().iter().for_each(|work| self.waits_for(work));
         let all = other.stream().record_event(None).checked("cuEventRecord")?;
+        other.joint().iter().for_each(|work| self.waits_for(work));
         self.stream().wait(&all).checked("cuStreamWaitEvent")
     }
 
@@ -275,35 +337,6 @@ fn all_met(joint: &[Arc<dyn Joint>]) -> Result<(), GpuError> {
         joint.iter().for_each(|work| work.end());
         GpuError::Abandoned { text: error.to_string() }
     })
-}
-
-/// Waits until something is over in a stream, and looks meanwhile after the work there that other ranks
-/// must join.
-///
-/// Errors: ranks that the device waits for have failed; what `is_over` gives.
-fn look_after(
-    joint: &[Arc<dyn Joint>],
-    is_over: impl Fn() -> Result<bool, GpuError>,
-) -> Result<(), GpuError> {
-    let (start, mut next, mut failed) = (Instant::now(), LOOK_EACH, None);
-    let look = |failed: &mut Option<GpuError>| {
-        let waited = start.elapsed();
-        for error in joint.iter().filter_map(|it| it.check(waited).err()) {
-            failed.get_or_insert(error);
-        }
-        waited
-    };
-    // Also when work was ended: what comes after it in the stream uses memory of whoever waits here.
-    while !is_over()? {
-        if start.elapsed() >= next {
-            next = look(&mut failed) + LOOK_EACH;
-            thread::sleep(Duration::from_micros(50));
-        }
-        thread::yield_now();
-    }
-    // What was ended without other ranks is no result.
-    look(&mut failed);
-    failed.map_or(Ok(()), Err)
 }
 
 /// What gives a rank its device.

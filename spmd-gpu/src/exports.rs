@@ -54,20 +54,23 @@ pub(crate) struct Exposed {
 }
 
 impl Exported {
-    /// Memory that holds nothing yet, which no pool gives: of a buffer that has gone, or new.
-    pub(crate) fn new(device: &Device, bytes: usize) -> Result<Exported, DriverError> {
+    /// The memory of a buffer that has gone, if there is some of this size.
+    pub(crate) fn left(device: &Device, bytes: usize) -> Option<Exported> {
         let stream = device.stream();
         let fits = |(export, memory): &(Export, CudaSlice<u8>)| {
             // In the order of the stream, all that used it comes before who gets it.
             !export.closing && export.bytes == bytes && **memory.stream() == **stream
         };
         let mut exports = EXPORTS.lock();
-        if let Some(at) = exports.left.iter().position(fits) {
-            let (export, memory) = exports.left.swap_remove(at);
-            exports.used.insert(address_of(&memory), export);
-            return Ok(Exported(Some(memory)));
-        }
-        drop(exports);
+        let at = exports.left.iter().position(fits)?;
+        let (export, memory) = exports.left.swap_remove(at);
+        exports.used.insert(address_of(&memory), export);
+        Some(Exported(Some(memory)))
+    }
+
+    /// Memory that holds nothing yet, which no pool gives. The driver may wait for the device.
+    pub(crate) fn new(device: &Device, bytes: usize) -> Result<Exported, DriverError> {
+        let stream = device.stream();
         device.context().bind_to_thread()?;
         // SAFETY: there is a context, of which the memory is; whoever has it writes it before anybody reads.
         let memory = unsafe {

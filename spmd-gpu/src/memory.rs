@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaSlice, DriverError, result, sys};
 
 use crate::device::Device;
 use crate::driver::{self, Checked};
@@ -41,14 +41,17 @@ impl DeviceMemory {
     ///
     /// Errors: the device has no room; the driver refuses.
     pub(crate) fn own(device: &Device, bytes: usize) -> Result<DeviceMemory, GpuError> {
-        let stream = device.stream();
-        if device.opens() {
-            device.settle()?;
-        }
         let made = match device.opens() {
-            true => Exported::new(device, bytes).map(DeviceMemory::Exported),
+            true => match Exported::left(device, bytes) {
+                Some(memory) => Ok(memory),
+                None => {
+                    device.settle()?;
+                    Exported::new(device, bytes)
+                }
+            }
+            .map(DeviceMemory::Exported),
             // SAFETY: whoever has it writes it before anybody reads.
-            false => unsafe { stream.alloc::<u8>(bytes) }.map(DeviceMemory::Own),
+            false => unsafe { device.stream().alloc::<u8>(bytes) }.map(DeviceMemory::Own),
         };
         made.map_err(|error| refused(device, bytes, error, "cuMemAllocAsync"))
     }
@@ -91,15 +94,6 @@ impl DeviceMemory {
             DeviceMemory::Own(bytes) => bytes.len(),
             DeviceMemory::Exported(exported) => exported.memory().len(),
             DeviceMemory::Unified(unified) => unified.bytes,
-        }
-    }
-
-    /// The stream in whose order it is freed, if it is in one's.
-    pub(crate) fn stream(&self) -> Option<&Arc<CudaStream>> {
-        match self {
-            DeviceMemory::Own(bytes) => Some(bytes.stream()),
-            DeviceMemory::Exported(exported) => Some(exported.memory().stream()),
-            DeviceMemory::Unified(_) => None,
         }
     }
 }

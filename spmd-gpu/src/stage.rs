@@ -137,7 +137,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         // What fails here is a device that is lost, or a driver that ends: nothing is copied any more.
-        let _ = self.device.synchronize();
+        self.device.synchronize_untold();
         if self.device.context().bind_to_thread().is_ok() {
             // SAFETY: the driver gave it, and nobody uses it any more: the stream holds no copy.
             let _ = unsafe { result::free_host(self.start) };

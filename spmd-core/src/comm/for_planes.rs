@@ -75,7 +75,9 @@ impl Internals<'_> {
     /// For who waits for something else than ranks.
     #[must_use]
     pub fn watch(self) -> Watch {
-        Watch { endpoint: self.0.endpoint.clone(), scope: Mutex::new(self.0.scope.clone()) }
+        // It may be used when the communicator is gone, and with it the area.
+        let scope = Scope { held: false, ..self.0.scope.clone() };
+        Watch { endpoint: self.0.endpoint.clone(), scope: Mutex::new(scope) }
     }
 }
 

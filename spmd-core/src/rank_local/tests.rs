@@ -58,6 +58,8 @@ fn values_are_dropped_when_their_rank_ends() -> Result<()> {
         Ok(())
     })?;
     assert_eq!(*DROPPED.lock(), ["first", "second"]);
+    std::thread::scope(|scope| scope.spawn(|| FIRST.with(|_| ())).join()).expect("it ends well");
+    assert_eq!(*DROPPED.lock(), ["first", "second", "first"]);
     Ok(())
 }
 

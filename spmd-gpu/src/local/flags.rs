@@ -36,9 +36,13 @@ struct Words {
     done: [AtomicU32; MOST_RANKS],
     /// The first rank may have told its device to do the call.
     begun: AtomicU32,
-    /// Whether the first rank's stream has gone on without one that had not come to the call.
+    /// Whether streams have gone on without one that had not done its part: of a process that has died, or on a device
+    /// that is lost.
     broken: AtomicBool,
 }
+
+/// So many calls of a communicator are under way on the device at most.
+const MOST: u32 = 64;
 
 /// What a rank of a communicator has of them. Dropped, it waits until its streams wait for none any more.
 pub(super) struct Flags(Arc<Inner>);
@@ -47,6 +51,7 @@ struct Inner {
     words: NonNull<Words>,
     /// Where they are for the device.
     place: u64,
+    device: Device,
     rank: usize,
     /// The numbers of the communicator's ranks in the world.
     members: Vec<usize>,
@@ -54,6 +59,8 @@ struct Inner {
     last: Mutex<Last>,
     /// Whether this rank's stream has gone on without the first one's.
     cut_off: AtomicBool,
+    /// Whether the program was told of either.
+    told: AtomicBool,
     /// Dropped last. It has the words.
     _window: Mutex<RawWindow>,
 }
@@ -94,28 +101,39 @@ impl Flags {
             let inner = Inner {
                 words,
                 place,
+                device: device.clone(),
                 rank: comm.rank(),
                 members: (0..comm.size()).map(|rank| comm.world_rank(rank)).collect(),
                 watch: comm.internals().watch(),
-                last: Mutex::new(Last { number: 0, call, users: Vec::new() }),
+                last: Mutex::new(Last { number: 0, call, users: vec![device.clone()] }),
                 cut_off: AtomicBool::new(false),
+                told: AtomicBool::new(false),
                 _window: Mutex::new(window),
             };
             Arc::new(Flags(Arc::new(inner)))
         }))
     }
 
-    /// A call begins, which this device carries out. Its number, the same on all ranks.
-    pub(super) fn begin(&self, call: &Call<'_>, device: &Device) -> u32 {
+    /// A call begins, which this device carries out, once no more than [`MOST`] are under way there. Its number, the same
+    /// on all ranks.
+    ///
+    /// Errors: ranks that the device waits for have failed.
+    pub(super) fn begin(&self, call: &Call<'_>, device: &Device) -> Result<u32, GpuError> {
         let joint: Arc<dyn Joint> = self.0.clone();
         device.waits_for(&joint);
+        let begins = self.0.last.lock().number.wrapping_add(1);
+        let done = &self.0.words().done[self.0.rank];
+        let are_few = || is_so_far(done, begins.wrapping_sub(MOST));
+        if !are_few() {
+            device.look_after(true, || Ok(are_few() || device.is_idle()?))?;
+        }
         let mut last = self.0.last.lock();
         if !last.users.contains(device) {
             last.users.push(device.clone());
         }
         last.call = (call.kind, call.site);
-        last.number = last.number.wrapping_add(1);
-        last.number
+        last.number = begins;
+        Ok(begins)
     }
 
     /// Has the others know when this rank's stream has done what it holds now.
@@ -132,13 +150,16 @@ impl Flags {
 
     /// Has the others know when the first rank's stream has done the call.
     pub(super) fn show_done(&self, device: &Device, number: u32) -> Result<(), GpuError> {
-        let others = &self.0.words().done[1..self.0.members.len()];
-        others.iter().try_for_each(|word| self.0.write(device, word, number))
+        let all = &self.0.words().done[..self.0.members.len()];
+        all.iter().try_for_each(|word| self.0.write(device, word, number))
     }
 
-    /// The same, of a call that the first rank's device does not do, or has done.
-    pub(super) fn is_done(&self, number: u32) {
-        self.0.words().done[1..].iter().for_each(|word| raise(word, number));
+    /// The same of a call that has failed, when the first rank's device does nothing more of what it was told.
+    pub(super) fn is_over(&self, device: &Device, number: u32) {
+        if device.synchronize().is_err() {
+            self.0.words().broken.store(true, Release);
+        }
+        self.0.words().done.iter().for_each(|word| raise(word, number));
     }
 
     /// Has this rank's stream wait until the first rank's has done the call.
@@ -149,7 +170,9 @@ impl Flags {
     /// The same on the host, where the stream cannot: until then the device of the first rank uses this one's memory.
     pub(super) fn until_done(&self, number: u32) {
         let is_over = || is_so_far(&self.0.words().done[self.0.rank], number);
-        while !is_over() && self.0.check(Duration::ZERO).is_ok() {
+        while !is_over() {
+            // It ends the wait for a first rank that has died.
+            let _ = self.0.check(Duration::ZERO);
             thread::sleep(Duration::from_micros(50));
         }
     }
@@ -251,29 +274,52 @@ impl Joint for Inner {
         let last = self.last.lock();
         let (number, (kind, site)) = (last.number, last.call);
         drop(last);
-        let Some(error) = self.watch.stopped(&Call::new(kind, site)) else { return Ok(()) };
-        self.stand_in(number);
-        match self.words().broken.load(Acquire) || self.cut_off.load(Relaxed) {
-            true => Err(GpuError::Abandoned { text: error.to_string() }),
-            false => Ok(()),
+        let stopped = self.watch.stopped(&Call::new(kind, site));
+        if stopped.is_some() {
+            // What has not begun, no stream waits for.
+            let begun = self.words().begun.load(Acquire);
+            let ahead = number.wrapping_sub(begun) as i32 > 0;
+            self.stand_in(if ahead { begun } else { number });
         }
+        if !self.words().broken.load(Acquire) && !self.cut_off.load(Relaxed) {
+            return Ok(());
+        }
+        let lost = || "a rank's device has failed before it had done its part".into();
+        Err(GpuError::Abandoned { text: stopped.map_or_else(lost, |error| error.to_string()) })
     }
 
     /// All ranks have joined it before it was put into the stream.
     fn end(&self) {}
+
+    fn is_lost(&self, ordinal: u32) {
+        if ordinal != self.device.ordinal() {
+            return;
+        }
+        let (words, number) = (self.words(), self.last.lock().number);
+        words.broken.store(true, Release);
+        raise(&words.ready[self.rank], number);
+        if self.rank == 0 {
+            words.done.iter().for_each(|word| raise(word, number));
+        }
+    }
+
+    fn was_told(&self) -> &AtomicBool {
+        &self.told
+    }
 }
 
 impl Drop for Flags {
     fn drop(&mut self) {
         let users = std::mem::take(&mut self.0.last.lock().users);
-        // One that is lost waits for nothing.
-        users.iter().for_each(|device| drop(device.synchronize()));
+        users.iter().for_each(Device::synchronize_untold);
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: it was registered once, and no stream uses it any more.
-        let _ = unsafe { sys::cuMemHostUnregister(self.words.as_ptr().cast()) };
+        if self.device.context().bind_to_thread().is_ok() {
+            // SAFETY: it was registered once, and no stream uses it any more: those of its users have been waited for.
+            let _ = unsafe { sys::cuMemHostUnregister(self.words.as_ptr().cast()) };
+        }
     }
 }

@@ -185,7 +185,7 @@ impl Plane for Local {
             // The first rank may have told its device to use memory of this one, which must not be
             // freed before that is done. It tells it no more: the round is over for all. What this rank's
             // own stream waits for other ranks with is looked after first, as the rest waits for it, too.
-            let _ = device.synchronize();
+            device.synchronize_untold();
             driver::synchronize_all();
         }
         result

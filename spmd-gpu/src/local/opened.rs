@@ -22,6 +22,16 @@ struct Opened {
     all: BTreeMap<(usize, u64), (Arc<Mapping>, u64)>,
 }
 
+impl Opened {
+    /// What is open by this key, used once more.
+    fn used(&mut self, key: (usize, u64)) -> Option<Arc<Mapping>> {
+        self.uses += 1;
+        let (mapping, last) = self.all.get_mut(&key)?;
+        *last = self.uses;
+        Some(mapping.clone())
+    }
+}
+
 /// Where memory of another process lies in this one.
 pub(super) struct Mapping {
     pub(super) start: u64,
@@ -34,27 +44,32 @@ pub(super) struct Mapping {
 /// What a rank of the world has told of, opened now or in an earlier call. It stays open as long as
 /// somebody holds it.
 ///
-/// Errors: the driver cannot open it.
+/// Errors: the driver cannot open it; ranks that the device waits for have failed.
 pub(super) fn open(
     owner: usize,
     exposed: &Exposed,
     device: &Device,
 ) -> Result<Arc<Mapping>, GpuError> {
-    let mut opened = OPENED.lock();
-    opened.uses += 1;
-    let now = opened.uses;
-    let mapping = match opened.all.get_mut(&(owner, exposed.number)) {
-        Some((mapping, last)) => {
-            *last = now;
-            mapping.clone()
-        }
+    let key = (owner, exposed.number);
+    let known = OPENED.lock().used(key);
+    let mapping = match known {
+        Some(mapping) => mapping,
         None => {
+            // The driver may wait for what the device does.
+            device.settle()?;
             let mapping = Arc::new(Mapping::new(&exposed.handle, device)?);
-            opened.all.insert((owner, exposed.number), (mapping.clone(), now));
-            mapping
+            let mut opened = OPENED.lock();
+            // Another thread may have opened it as well: the driver counts that.
+            match opened.used(key) {
+                Some(known) => known,
+                None => {
+                    let last = opened.uses;
+                    opened.all.insert(key, (mapping.clone(), last));
+                    mapping
+                }
+            }
         }
     };
-    drop(opened);
     let mut users = mapping.users.lock();
     if !users.contains(device) {
         users.push(device.clone());
@@ -63,8 +78,12 @@ pub(super) fn open(
     Ok(mapping)
 }
 
+/// Locked by who closes: another thread that finds something closed knows that it is.
+static CLOSING: Mutex<()> = Mutex::new(());
+
 /// Closes what the owner's buffers have left, when the device uses it no more.
 pub(super) fn close(owner: usize, numbers: &[u64]) {
+    let _closing = CLOSING.lock();
     let mut opened = OPENED.lock();
     let all = numbers.iter().filter_map(|number| opened.all.remove(&(owner, *number)));
     let all: Vec<_> = all.collect();
@@ -75,6 +94,7 @@ pub(super) fn close(owner: usize, numbers: &[u64]) {
 
 /// Keeps what is open within its bound.
 pub(super) fn keep_few() {
+    let _closing = CLOSING.lock();
     let mut opened = OPENED.lock();
     if opened.all.len() > MOST_OPEN {
         let mut uses: Vec<u64> = opened.all.values().map(|(_, last)| *last).collect();
@@ -119,7 +139,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // A device that is lost does nothing any more.
-        self.users.get_mut().iter().for_each(|device| drop(device.synchronize()));
+        self.users.get_mut().iter().for_each(Device::synchronize_untold);
         // Where it was not opened, there is nothing to close.
         if self.start != 0 && self.context.bind_to_thread().is_ok() {
             // SAFETY: it was opened once, and all streams that used it were just waited for.

@@ -4,7 +4,6 @@
 //!
 //! A call does not wait for the device: the streams wait for each other (`flags.rs`).
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use spmd_core::buffer::Place;
@@ -30,6 +29,9 @@ const HIDDEN: u64 = 2;
 
 /// What a rank says: of what it sends and what it receives, and how much is to be closed.
 const WORDS_OF_RANK: usize = 2 * WORDS + 1;
+
+/// What a rank shows of itself to those in the call.
+static SHOWS: u8 = 0;
 
 /// What blocks memory is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,24 +78,20 @@ pub(super) unsafe fn run(
     if comm.rank() != 0 {
         places.into_iter().flatten().for_each(|place| exports::may_open(first, place));
     }
-    let number = flags.begin(call, device);
+    let number = flags.begin(call, device)?;
+    flags.show_ready(device, number)?;
     let done = comm.internals().collective(call, |round| {
-        flags.show_ready(device, number)?;
         // Nothing is read there: but a rank that gives a round up in which it has shown something goes
-        // on when no other one is in it any more. So none has its memory back that the first one uses.
-        // SAFETY: it is no byte.
-        unsafe { round.expose(0, NonNull::dangling().as_ptr(), 0) };
+        // on when no other one is in it any more, or will see that it has (`reach`). So none has its memory
+        // back that the first one uses.
+        // SAFETY: the byte is a static's, which nobody writes.
+        unsafe { round.expose(0, &raw const SHOWS, 1) };
         round.arrive(1)?;
         if round.rank() == 0 {
+            (1..round.size()).try_for_each(|peer| round.reach(peer, 0, 1).map(drop))?;
             // SAFETY: all ranks have brought what the call needs, and have their streams wait until it is
             // done before that is used or freed, also if they give up (below).
-            let told = unsafe { for_all(comm, round, args, &said, (device, flags), number) };
-            if told.is_err() {
-                // What the device was told it does, or it is lost.
-                let _ = device.synchronize();
-                flags.is_done(number);
-                return told;
-            }
+            unsafe { for_all(comm, round, args, &said, (device, flags), number)? };
             for (rank, numbers) in to_close.iter().enumerate() {
                 opened::close(comm.world_rank(rank), numbers);
             }
@@ -185,13 +183,28 @@ unsafe fn for_all(
         let (send, recv) = (open(0)?, open(1)?);
         all.push(Args { send, recv, ..*args });
     }
+    let begun = Begun { device, flags, number };
     flags.wait_for_ready(device, number)?;
     // SAFETY: this function's contract; of others' memory there is as much as the call takes, as was
     // just looked at.
     unsafe { launch::launch(device, &all)? };
     flags.show_done(device, number)?;
+    std::mem::forget(begun);
     drop(held);
     Ok(())
+}
+
+/// A call that the device was perhaps told to do. Where it fails, or panics, the others learn that it is over.
+struct Begun<'a> {
+    device: &'a Device,
+    flags: &'a Flags,
+    number: u32,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.flags.is_over(self.device, self.number);
+    }
 }
 
 /// What a rank brings, of this shape, in what it has told of.

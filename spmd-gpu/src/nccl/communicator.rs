@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::panic::Location;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,12 +24,18 @@ const MAKING: Duration = Duration::from_secs(300);
 /// How long it may take to end one that all ranks live of.
 const ENDING: Duration = Duration::from_secs(30);
 
+const ENDED: &str = "its communicator of NCCL has been ended";
+
 /// This rank's part of a communicator of NCCL, on its device.
 pub(super) struct Communicator {
     table: &'static Table,
     device: Device,
     watch: Watch,
     state: Mutex<State>,
+    /// Whether it was ended before its work was done.
+    has_ended: AtomicBool,
+    /// Whether the program was told that it has failed.
+    told: AtomicBool,
 }
 
 struct State {
@@ -56,7 +62,8 @@ impl Communicator {
         let state = State { handle: null_mut(), last: (call.kind, call.site) };
         let (state, device) = (Mutex::new(state), device.clone());
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
-        let made = Arc::new(Communicator { table, device, watch, state });
+        let (has_ended, told) = Default::default();
+        let made = Arc::new(Communicator { table, device, watch, state, has_ended, told });
         let mut config = Config::non_blocking();
         let mut state = made.state.lock();
         // SAFETY: place and configuration are this function's; the rank is one of so many, and the
@@ -127,7 +134,8 @@ impl Communicator {
         let watch = part.unwrap_or(comm).internals().watch();
         let (table, device) = (self.table, self.device.clone());
         let state = Mutex::new(State { handle, last: (call.kind, call.site) });
-        let made = Arc::new(Communicator { table, device, watch, state });
+        let (has_ended, told) = Default::default();
+        let made = Arc::new(Communicator { table, device, watch, state, has_ended, told });
         let mut state = made.state.lock();
         let settled = settled.and_then(|()| {
             let code = made.state_of(&state);
@@ -229,14 +237,15 @@ impl Communicator {
     }
 
     fn abandoned(&self, state: &State) -> GpuError {
-        let ended = "its communicator of NCCL has been ended";
         self.refused(state, Duration::ZERO)
             .err()
-            .unwrap_or_else(|| GpuError::Abandoned { text: ended.into() })
+            .unwrap_or_else(|| GpuError::Abandoned { text: ENDED.into() })
     }
 
     fn abort(&self, state: &mut State) {
         if !state.handle.is_null() {
+            // Whoever finds the stream done after this sees it.
+            self.has_ended.store(true, Release);
             // SAFETY: it was made and not ended, and nobody uses it after this.
             unsafe { (self.table.comm_abort)(state.handle) };
             state.handle = null_mut();
@@ -246,7 +255,13 @@ impl Communicator {
 
 impl Joint for Communicator {
     fn check(&self, waited: Duration) -> Result<(), GpuError> {
-        let mut state = self.state.lock();
+        // Whoever puts something into the stream looks after it meanwhile, and may wait for ranks that wait here.
+        let Some(mut state) = self.state.try_lock() else {
+            return match self.has_ended.load(Acquire) {
+                true => Err(GpuError::Abandoned { text: ENDED.into() }),
+                false => Ok(()),
+            };
+        };
         if state.handle.is_null() {
             return Err(self.abandoned(&state));
         }
@@ -258,6 +273,16 @@ impl Joint for Communicator {
 
     fn end(&self) {
         self.abort(&mut self.state.lock());
+    }
+
+    fn is_lost(&self, ordinal: u32) {
+        if ordinal == self.ordinal() {
+            self.end();
+        }
+    }
+
+    fn was_told(&self) -> &AtomicBool {
+        &self.told
     }
 }
 
@@ -272,10 +297,11 @@ impl Drop for Communicator {
         }
         // SAFETY: it was made and not ended.
         let code = unsafe { (self.table.comm_finalize)(state.handle) };
-        // Where that comes to nothing, it has been aborted.
-        if self.settled(&mut state, "ncclCommFinalize", code, ENDING).is_ok() {
+        // Where that comes to nothing, it has been aborted, and what it was to bring is no result.
+        match self.settled(&mut state, "ncclCommFinalize", code, ENDING) {
             // SAFETY: as above, and nobody uses it after this.
-            unsafe { (self.table.comm_destroy)(state.handle) };
+            Ok(()) => drop(unsafe { (self.table.comm_destroy)(state.handle) }),
+            Err(error) => self.device.tell_later(error),
         }
     }
 }
