@@ -21,7 +21,7 @@ mod through_tasks;
 use expect::mistake;
 
 fn main() {
-    let tests: [(&str, fn()); 30] = [
+    let tests: [(&str, fn()); 31] = [
         ("crossed_barriers_of_two_communicators", crossed_barriers_of_two_communicators),
         ("one_rank_on_the_copy_and_one_on_the_original", one_on_the_copy_and_one_on_the_original),
         ("rows_against_columns", rows_against_columns),
@@ -56,6 +56,7 @@ fn main() {
         ("tasks_that_take_their_time", through_tasks::tasks_that_take_their_time),
         ("parts_of_a_rank", through_tasks::parts_of_a_rank),
         ("an_object_that_a_task_has", through_tasks::an_object_that_a_task_has),
+        ("a_channel_that_nobody_feeds", through_tasks::a_channel_that_nobody_feeds),
         ("a_stream_that_nobody_ends", through_tasks::a_stream_that_nobody_ends),
         ("resources_that_a_task_has", through_tasks::resources_that_a_task_has),
     ];

@@ -163,7 +163,7 @@ impl<T: Element> DeviceBuffer<T> {
         let device = self.device_alone()?;
         let size = size_of_val(data);
         if size > 0 {
-            device.settle()?;
+            device.settle_untold();
             let stream = device.stream().cu_stream();
             device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
             // SAFETY: a slice of elements is as many initialised bytes, as elements have no padding.
@@ -172,7 +172,7 @@ impl<T: Element> DeviceBuffer<T> {
             unsafe { result::memcpy_htod_async(self.address(), bytes, stream) }
                 .checked("cuMemcpyHtoDAsync")?;
         }
-        device.synchronize()
+        device.flush()
     }
 
     /// Copies the elements of another buffer of the same length and device here, in the order of this

@@ -56,7 +56,7 @@ impl Device {
 
     /// Loads machine code.
     pub(crate) fn load(&self, code: Vec<u8>) -> Result<Arc<CudaModule>, GpuError> {
-        self.settle()?;
+        self.settle_untold();
         self.context().load_module(Ptx::from_binary(code)).checked("cuModuleLoadData")
     }
 }

@@ -34,12 +34,12 @@ unsafe fn to_host(ordinal: u32, from: *const u8, into: *mut u8, bytes: usize) ->
 unsafe fn to_device(ordinal: u32, from: *const u8, into: *mut u8, bytes: usize) -> Result<()> {
     let device = Device::open(ordinal)?;
     if bytes > 0 {
-        device.settle()?;
+        device.settle_untold();
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let (stream, into) = (device.stream().cu_stream(), into as u64);
         // SAFETY: this function's contract, until `synchronize` below.
         let copied = unsafe { sys::cuMemcpyHtoDAsync_v2(into, from.cast(), bytes, stream) };
         copied.result().checked("cuMemcpyHtoDAsync")?;
     }
-    Ok(device.synchronize()?)
+    Ok(device.flush()?)
 }

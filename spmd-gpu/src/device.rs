@@ -178,7 +178,7 @@ impl Device {
     }
 
     /// The same where nobody can be told what fails: who waits next is.
-    fn settle_untold(&self) {
+    pub(crate) fn settle_untold(&self) {
         if let Err(error) = self.look_after(false, || self.is_idle()) {
             self.tell_later(error);
         }
@@ -189,6 +189,21 @@ impl Device {
         self.settle_untold();
         // One that is lost does nothing any more, and says so again.
         let _ = self.inner.stream.synchronize();
+    }
+
+    /// The same, and whether all was well that nobody was told of.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.synchronize_untold();
+        self.inner.untold.lock().is_none()
+    }
+
+    /// Waits until the device has done all that is in this rank's stream, of which the results do not matter: who waits
+    /// for these is told what has failed.
+    ///
+    /// Errors: what a kernel did wrong.
+    pub(crate) fn flush(&self) -> Result<(), GpuError> {
+        self.settle_untold();
+        self.inner.stream.synchronize().checked("cuStreamSynchronize")
     }
 
     /// Has who waits next told of a failure.
@@ -215,11 +230,10 @@ impl Device {
     ) -> Result<(), GpuError> {
         let joint = self.joint();
         let untold = if tells { self.inner.untold.lock().take() } else { None };
-        let mut failed = untold.map_or(Ok(()), Err);
+        let mut failed = untold.map_or(Ok(()), Err).and(all_met(&joint));
         if joint.is_empty() {
             return failed;
         }
-        failed = failed.and(all_met(&joint));
         let (start, mut next) = (Instant::now(), LOOK_EACH);
         let look = |failed: &mut Result<(), GpuError>| {
             let waited = start.elapsed();
@@ -311,6 +325,8 @@ impl Device {
     pub(crate) fn follow(&self, other: &Device) -> Result<(), GpuError> {
         let all = other.stream().record_event(None).checked("cuEventRecord")?;
         other.joint().iter().for_each(|work| self.waits_for(work));
+        let untold = other.inner.untold.lock().clone();
+        untold.into_iter().for_each(|error| self.tell_later(error));
         self.stream().wait(&all).checked("cuStreamWaitEvent")
     }
 

@@ -21,14 +21,13 @@ rank_local! {
 
 /// Starts the meeting of a call, which `meet` carries out on a communicator of the same ranks.
 ///
-/// Errors: that of an older meeting, which is over; this one cannot be started.
+/// Errors: it cannot be started.
 pub(crate) fn start(
     comm: &Comm,
     call: &Call<'_>,
     args: &Args<'_>,
     meet: impl FnOnce(&Comm, &Call<'_>) -> Result<()> + Send + 'static,
 ) -> Result<()> {
-    end_some(MOST - 1)?;
     let (told, dtype) = (call.without_borrows(), call.dtype.copied());
     let op = args.op.and_then(of_the_library);
     let carried_out = told.clone();
@@ -52,17 +51,20 @@ pub(crate) fn end_all() -> Result<()> {
     first
 }
 
-/// Ends those that are over, and others until no more than so many are left.
-fn end_some(left: usize) -> Result<()> {
+/// Ends those that are over, and others until there is room for one more.
+///
+/// Errors: that of the first, in order, that has failed.
+pub(crate) fn end_some() -> Result<()> {
+    let mut first = Ok(());
     loop {
         let oldest = UNDER_WAY.with(|all| all.borrow_mut().pop_front());
-        let Some(mut oldest) = oldest else { return Ok(()) };
-        let many = UNDER_WAY.with(|all| all.borrow().len()) >= left;
-        if !many && !oldest.test()? {
+        let Some(mut oldest) = oldest else { return first };
+        let many = UNDER_WAY.with(|all| all.borrow().len()) >= MOST - 1;
+        if !many && matches!(oldest.test(), Ok(false)) {
             UNDER_WAY.with(|all| all.borrow_mut().push_front(oldest));
-            return Ok(());
+            return first;
         }
-        oldest.wait()?;
+        first = first.and(oldest.wait());
     }
 }
 

@@ -45,7 +45,7 @@ impl DeviceMemory {
             true => match Exported::left(device, bytes) {
                 Some(memory) => Ok(memory),
                 None => {
-                    device.settle()?;
+                    device.settle_untold();
                     Exported::new(device, bytes)
                 }
             }
@@ -61,7 +61,7 @@ impl DeviceMemory {
     /// Errors: there is no such memory here; there is no room; the driver refuses.
     pub(crate) fn unified(device: &Device, bytes: usize) -> Result<DeviceMemory, GpuError> {
         let kind = Kind::of(device)?;
-        device.settle()?;
+        device.settle_untold();
         device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let any_stream = sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL;
         // SAFETY: there is a context, and whoever has it writes it before anybody reads.

@@ -11,6 +11,7 @@ use spmd_core::{Error, Result};
 
 use crate::group::given_up;
 use crate::header::Header;
+use crate::rank::part_here;
 
 /// A queue between tasks of one process that holds so many values at most: who sends one more waits
 /// until one has been received, as crossbeam's `bounded` has it for threads. A task that waits is
@@ -100,6 +101,8 @@ impl<T> Shared<T> {
         if let Some(result) = result {
             return Ok(result);
         }
+        // By what the rank has of tasks it is known whether somebody may still end the wait.
+        let _ = part_here();
         let sleeper = Arc::new(Sleeper::here());
         let mut look = || {
             let mut state = self.state.lock();

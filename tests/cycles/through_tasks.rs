@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use spmd::prelude::*;
-use spmd::tasks::{scope, task};
+use spmd::tasks::{channel, scope, task};
 
 use crate::expect::mistake;
 
@@ -121,16 +121,49 @@ pub(crate) fn parts_of_a_rank() {
     .deadlock(&[0, 1], &["recv of 1 u8 from rank 1 with tag 0 at <1>"]);
 }
 
-/// Tasks that wait for what they have themselves.
+/// Who waits for what it has itself: a rank, and a task of a worker.
 pub(crate) fn an_object_that_a_task_has() {
     mistake(2, |ctx| {
         let object = ctx.mutable(0, || 1)?; // <1>
-        let waits = ctx.spawn(move || object.with(|_| object.with(|n| *n))?); // <2>
-        if ctx.rank() == 0 { waits.take().map(drop) } else { ctx.recv(&mut [0u8], 0, 0).map(drop) } // <3>
+        if ctx.rank() == 1 {
+            return ctx.recv(&mut [0u8], 0, 0).map(drop); // <2>
+        }
+        object.with(|_| object.with(|n| *n))?.map(drop)
     })
     .deadlock(
         &[0, 1],
-        &["rank 1: recv of 1 u8 from rank 0 with tag 0 at <3>", "object made at <1>"],
+        &["rank 1: recv of 1 u8 from rank 0 with tag 0 at <2>", "object made at <1>"],
+    );
+    mistake(2, |ctx| {
+        let object = ctx.mutable(0, || 1)?;
+        if ctx.rank() == 1 {
+            return ctx.recv(&mut [0u8], 0, 0).map(drop);
+        }
+        let (begins, has_begun) = channel(1);
+        let own = move |_: &mut i32| {
+            begins.send(())?;
+            object.with(|n| *n)
+        };
+        let waits = ctx.spawn(move || object.with(own)?); // <1>
+        // Carried out by somebody else, who has no wait on record.
+        has_begun.recv()?;
+        waits.take().map(drop) // <2>
+    })
+    .deadlock(&[0, 1], &["rank 0: fetch at <2> of the task spawned at <1>"]);
+}
+
+/// Of ranks that have no task.
+pub(crate) fn a_channel_that_nobody_feeds() {
+    mistake(2, |ctx| {
+        let (_feeds, values) = channel::<u8>(1); // <1>
+        if ctx.rank() == 0 {
+            return values.recv().map(drop);
+        }
+        ctx.recv(&mut [0u8], 0, 0).map(drop) // <2>
+    })
+    .deadlock(
+        &[0, 1],
+        &["rank 1: recv of 1 u8 from rank 0 with tag 0 at <2>", "of a value in", "made at <1>"],
     );
 }
 

@@ -41,8 +41,11 @@ struct Words {
     broken: AtomicBool,
 }
 
-/// So many calls of a communicator are under way on the device at most.
-const MOST: u32 = 64;
+/// So many calls of a communicator of this size are under way on the device at most: each has the first rank's stream
+/// do two things a rank, and a driver's queue of some thousand must not be full.
+fn most_under_way(ranks: usize) -> u32 {
+    (256 / ranks as u32).clamp(4, 64)
+}
 
 /// What a rank of a communicator has of them. Dropped, it waits until its streams wait for none any more.
 pub(super) struct Flags(Arc<Inner>);
@@ -114,30 +117,29 @@ impl Flags {
         }))
     }
 
-    /// A call begins, which this device carries out, once no more than [`MOST`] are under way there. Its number, the same
-    /// on all ranks.
-    ///
-    /// Errors: ranks that the device waits for have failed.
-    pub(super) fn begin(&self, call: &Call<'_>, device: &Device) -> Result<u32, GpuError> {
+    /// A call begins, which this device carries out. Its number, the same on all ranks, whatever goes wrong.
+    pub(super) fn begin(&self, call: &Call<'_>, device: &Device) -> u32 {
         let joint: Arc<dyn Joint> = self.0.clone();
         device.waits_for(&joint);
-        let begins = self.0.last.lock().number.wrapping_add(1);
-        let done = &self.0.words().done[self.0.rank];
-        let are_few = || is_so_far(done, begins.wrapping_sub(MOST));
-        if !are_few() {
-            device.look_after(true, || Ok(are_few() || device.is_idle()?))?;
-        }
         let mut last = self.0.last.lock();
         if !last.users.contains(device) {
             last.users.push(device.clone());
         }
         last.call = (call.kind, call.site);
-        last.number = begins;
-        Ok(begins)
+        last.number = last.number.wrapping_add(1);
+        last.number
     }
 
-    /// Has the others know when this rank's stream has done what it holds now.
+    /// Has the others know when this rank's stream has done what it holds now, once few calls are under way there.
+    ///
+    /// Errors: ranks that the device waits for have failed; the driver refuses.
     pub(super) fn show_ready(&self, device: &Device, number: u32) -> Result<(), GpuError> {
+        let done = &self.0.words().done[self.0.rank];
+        let most = most_under_way(self.0.members.len());
+        let are_few = || is_so_far(done, number.wrapping_sub(most));
+        if !are_few() {
+            device.look_after(true, || Ok(are_few() || device.is_idle()?))?;
+        }
         self.0.write(device, &self.0.words().ready[self.0.rank], number)
     }
 
@@ -156,7 +158,7 @@ impl Flags {
 
     /// The same of a call that has failed, when the first rank's device does nothing more of what it was told.
     pub(super) fn is_over(&self, device: &Device, number: u32) {
-        if device.synchronize().is_err() {
+        if !device.has_settled() {
             self.0.words().broken.store(true, Release);
         }
         self.0.words().done.iter().for_each(|word| raise(word, number));
@@ -168,11 +170,12 @@ impl Flags {
     }
 
     /// The same on the host, where the stream cannot: until then the device of the first rank uses this one's memory.
-    pub(super) fn until_done(&self, number: u32) {
+    pub(super) fn until_done(&self, device: &Device, number: u32) {
         let is_over = || is_so_far(&self.0.words().done[self.0.rank], number);
         while !is_over() {
-            // It ends the wait for a first rank that has died.
+            // It ends the wait for a first rank that has died, and the first one's for this rank's device.
             let _ = self.0.check(Duration::ZERO);
+            self.0.look_at(device);
             thread::sleep(Duration::from_micros(50));
         }
     }
@@ -202,6 +205,14 @@ impl Inner {
         unsafe { sys::cuStreamWriteValue32_v2(stream, place, number, 0) }
             .result()
             .checked("cuStreamWriteValue32")
+            .inspect_err(|_| self.look_at(device))
+    }
+
+    /// Where the device is lost, says so.
+    fn look_at(&self, device: &Device) {
+        if device.is_idle().is_err() {
+            self.is_lost(device.ordinal());
+        }
     }
 
     fn wait(&self, device: &Device, word: &AtomicU32, number: u32) -> Result<(), GpuError> {
@@ -212,6 +223,7 @@ impl Inner {
         unsafe { sys::cuStreamWaitValue32_v2(stream, place, number, later) }
             .result()
             .checked("cuStreamWaitValue32")
+            .inspect_err(|_| self.look_at(device))
     }
 
     /// Does for ranks that have died what their streams cannot do any more.

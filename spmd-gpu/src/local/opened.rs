@@ -44,7 +44,7 @@ pub(super) struct Mapping {
 /// What a rank of the world has told of, opened now or in an earlier call. It stays open as long as
 /// somebody holds it.
 ///
-/// Errors: the driver cannot open it; ranks that the device waits for have failed.
+/// Errors: the driver cannot open it.
 pub(super) fn open(
     owner: usize,
     exposed: &Exposed,
@@ -56,7 +56,7 @@ pub(super) fn open(
         Some(mapping) => mapping,
         None => {
             // The driver may wait for what the device does.
-            device.settle()?;
+            device.settle_untold();
             let mapping = Arc::new(Mapping::new(&exposed.handle, device)?);
             let mut opened = OPENED.lock();
             // Another thread may have opened it as well: the driver counts that.

@@ -78,9 +78,9 @@ pub(super) unsafe fn run(
     if comm.rank() != 0 {
         places.into_iter().flatten().for_each(|place| exports::may_open(first, place));
     }
-    let number = flags.begin(call, device)?;
-    flags.show_ready(device, number)?;
+    let number = flags.begin(call, device);
     let done = comm.internals().collective(call, |round| {
+        flags.show_ready(device, number)?;
         // Nothing is read there: but a rank that gives a round up in which it has shown something goes
         // on when no other one is in it any more, or will see that it has (`reach`). So none has its memory
         // back that the first one uses.
@@ -101,7 +101,7 @@ pub(super) unsafe fn run(
     });
     // One that gives up comes here when no other one is in the round any more.
     if comm.rank() != 0 && (done.is_ok() || flags.has_begun(number)) {
-        flags.wait_for_done(device, number).inspect_err(|_| flags.until_done(number))?;
+        flags.wait_for_done(device, number).inspect_err(|_| flags.until_done(device, number))?;
     }
     if done.is_ok() {
         exports::closed(first, &asks);

@@ -88,7 +88,7 @@ impl Communicator {
     /// must have nothing else to do. What has failed there is an error of who waits for its results.
     pub(super) fn can_split(&self) -> bool {
         self.table.comm_split.is_some()
-            && self.device.synchronize().is_ok()
+            && self.device.has_settled()
             && !self.state.lock().handle.is_null()
     }
 

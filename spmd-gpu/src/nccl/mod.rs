@@ -97,7 +97,8 @@ impl Nccl {
     /// # Safety
     /// The ranks of each communicator of the block make the same collective calls on memory of devices: of one kind, with
     /// one root, type and operation, on lengths that belong together. They make them in one order, that of
-    /// calls on several communicators included. Where they do not, NCCL may write past the end of a
+    /// calls on several communicators included. No buffer is used by several ranks: one that goes on with another's
+    /// waits for all that this one has in its stream. Where they do not, NCCL may write past the end of a
     /// buffer of any rank.
     pub unsafe fn new_unchecked() -> Arc<dyn Plane> {
         Arc::new(Nccl { meets: Meets::Later })
@@ -166,8 +167,11 @@ impl Plane for Nccl {
         }
         let varies = calls::varies(args.collective.kind);
         let counts = varies.then(|| Counts::of(comm, args));
+        let mut earlier = Ok(());
         match self.meets {
             Meets::Later if comm.internals().can_start() => {
+                // What has failed before is told when this call is where it is on other ranks.
+                earlier = later::end_some();
                 later::start(comm, call, args, move |comm, call| {
                     meet(comm, call, counts.as_ref())
                 })?;
@@ -178,7 +182,7 @@ impl Plane for Nccl {
         // the stream has done this: buffers are used and freed in its order. All ranks do the same: they have
         // just said so, or the program has promised it.
         unsafe { launch::launch(comm, &joined, (call, args), &device) }?;
-        Ok(())
+        earlier
     }
 }
 

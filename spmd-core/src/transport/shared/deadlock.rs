@@ -228,12 +228,11 @@ impl Endpoint {
     /// still have its handle.
     pub(super) fn show_idle_agents(&self) {
         let world = &self.world;
-        let tasks = self.tasks.get().filter(|tasks| !tasks.all_over());
-        let may_act = match tasks {
-            Some(tasks) => tasks.may_act(),
-            // A task of another rank, of which this one knows nothing.
-            None => self.fetches.load(Relaxed) != 0,
-        };
+        // What it waits for tasks of other ranks of this process may do as well as its own.
+        let fetches = self.fetches.load(Relaxed) != 0;
+        let tasks = self.tasks.get().filter(|tasks| fetches || !tasks.all_over());
+        // Without any of its own, it knows nothing of others.
+        let may_act = tasks.map_or(fetches, |tasks| tasks.may_act());
         // Who listens for tasks has something to do while it is not on record.
         let listens = self.tasks.get().and_then(|tasks| tasks.listens_on());
         let serves = listens.is_some_and(|context| {
