@@ -14,7 +14,7 @@ use spmd::prelude::*;
 use spmd_gpu::{Nccl, OnDevice, Staged, planes, probe};
 use spmd_matrix::cases_on_device;
 
-use cards::{NAMED, nccl, processes, threads};
+use cards::{NAMED, nccl, processes, processes_over_mpi, threads};
 
 /// A sum that NCCL alone carries out.
 fn sum(ctx: &Ctx, turn: usize) -> Result<()> {
@@ -65,18 +65,12 @@ fn every_collective_is_right() {
     }
 }
 
-/// Ranks of a world of MPI, each process on a host of its own, as far as the library is told.
 #[test]
 fn every_collective_is_right_over_mpi() {
     if !card::stand_in() {
         return;
     }
-    for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "mpich") {
-        let mut world = mpi.spmdrun(&["--as", "gpus", "--transport", "mpi", "-n", "3"]);
-        world.arg(std::env::current_exe().expect("a test knows its own path"));
-        world.arg("conformance_of_processes").args(NAMED);
-        world.env("SPMD_STANDIN_CARDS", "3").env("MPIR_CVAR_NOLOCAL", "1");
-        let ran = support::finish(&mut world);
+    for ran in processes_over_mpi(3, "conformance_of_processes", &[]) {
         let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
         assert!(ran.code == Some(0) && right, "{ran:?}");
     }

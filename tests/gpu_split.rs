@@ -10,7 +10,7 @@ mod support;
 use spmd::prelude::*;
 use spmd_gpu::{Nccl, OnDevice, planes};
 
-use cards::{NAMED, nccl, processes, threads};
+use cards::{nccl, processes, processes_over_mpi, threads};
 
 /// The ranks of a communicator as they are numbered in the world, which its devices tell each other.
 fn members(comm: &Comm) -> Result<Vec<usize>> {
@@ -113,19 +113,13 @@ fn parts_come_from_a_split() {
     is_right(&processes(4, "splits", &[("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:2:2")]), 4);
 }
 
-/// Ranks of a world of MPI, each process on a host of its own, as far as the library is told.
 #[test]
 fn parts_come_from_a_split_over_mpi() {
     if !card::stand_in() {
         return;
     }
-    for mpi in support::Mpi::all().iter().filter(|mpi| mpi.name == "mpich") {
-        let mut world = mpi.spmdrun(&["--as", "gpus", "--transport", "mpi", "-n", "4"]);
-        world.arg(std::env::current_exe().expect("a test knows its own path")).arg("splits");
-        world.args(NAMED).env("SPMD_STANDIN_CARDS", "4").env("MPIR_CVAR_NOLOCAL", "1");
-        world.env("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:2:2");
-        is_right(&support::finish(&mut world), 4);
-    }
+    let fails = ("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:2:2");
+    processes_over_mpi(4, "splits", &[fails]).iter().for_each(|ran| is_right(ran, 4));
 }
 
 #[test]

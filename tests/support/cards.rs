@@ -24,6 +24,28 @@ pub fn processes(ranks: usize, test: &str, changes: &[(&str, &str)]) -> crate::s
     crate::support::finish(&mut job)
 }
 
+/// The same in worlds of MPI, each process on a host of its own, as far as the library is told, where there is such a
+/// library.
+pub fn processes_over_mpi(
+    ranks: usize,
+    test: &str,
+    changes: &[(&str, &str)],
+) -> Vec<crate::support::Ran> {
+    let ranks = &ranks.to_string();
+    let all = crate::support::Mpi::all();
+    let worlds = all.iter().filter(|mpi| mpi.name == "mpich").map(|mpi| {
+        let mut world = mpi.spmdrun(&["--as", "gpus", "--transport", "mpi", "-n", ranks]);
+        world
+            .arg(std::env::current_exe().expect("a test knows its own path"))
+            .arg(test)
+            .args(NAMED);
+        world.env("SPMD_STANDIN_CARDS", ranks).env("MPIR_CVAR_NOLOCAL", "1");
+        world.envs(changes.iter().copied());
+        crate::support::finish(&mut world)
+    });
+    worlds.collect()
+}
+
 /// Whether there are a GPU and NCCL, of whatever kind. Says so where they are not.
 pub fn nccl() -> bool {
     let here = probe();
