@@ -189,6 +189,13 @@ fn lost() -> Result<()> {
             "fails" if is_lost => return Err("it has had enough".into()),
             "panics" if is_lost => panic!("it has had enough"),
             "calls another" if is_lost => ctx.broadcast(&mut numbers, 0)?,
+            "loses its device" if is_lost => {
+                // The others wait for what it has lost, and it for them.
+                card::hold(&device);
+                ctx.allreduce_in_place(&mut numbers, Sum)?;
+                assert!(device.memory().is_err());
+                ctx.barrier()?;
+            }
             "waits" if is_lost => ctx.recv(&mut [0u8], 0, 7).map(drop)?,
             _ => ctx.allreduce_in_place(&mut numbers, Sum)?,
         }
@@ -217,11 +224,13 @@ fn a_lost_rank_ends_the_wait_for_the_device() {
         ("calls another", "different calls"),
         ("waits", "wait"),
         ("killed", "rank 1"),
+        ("loses its device", "rank 1 failed"),
     ] {
-        let ran = processes(3, "lost", &[("SPMD_TEST_LOST", how), PAGEABLE]);
+        let fails = ("SPMD_STANDIN_FAIL", "cuMemGetInfo_v2:1:719");
+        let ran = processes(3, "lost", &[("SPMD_TEST_LOST", how), PAGEABLE, fails]);
         let said = format!("{}{}", ran.out, ran.err);
         assert!(ran.code != Some(0) && said.contains(text), "{how}: {ran:?}");
-        if how != "killed" {
+        if !["killed", "loses its device"].contains(&how) {
             let ran = threads("lost", &[("SPMD_TEST_LOST", how), ("SPMD_RANKS", "3")]);
             assert!(ran.code != Some(0) && ran.out.contains(text), "{how}: {ran:?}");
         }

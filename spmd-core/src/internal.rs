@@ -27,7 +27,7 @@ pub use crate::transport::fabric::{BlockLayout, Fold, NativeCollective, ProcessB
 pub use crate::transport::shared::collective::{FLAT, LAST_STAGE, Round};
 pub use crate::transport::shared::layout::PAYLOAD;
 pub use crate::transport::shared::window::{Mode, words};
-pub use crate::transport::shared::{Common, RankTasks, packed_if_apart};
+pub use crate::transport::shared::{Common, Health, RankTasks, packed_if_apart};
 pub use crate::wait::tasks::{
     Sleeper, TaskFeed, TaskStacks, TaskWorker, stack_left, worker_is_full,
 };

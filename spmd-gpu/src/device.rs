@@ -4,8 +4,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, sys};
 use parking_lot::Mutex;
@@ -13,7 +11,9 @@ use spmd_core::{Comm, rank_local};
 
 use crate::driver::{self, Checked};
 use crate::error::GpuError;
-use crate::later;
+use crate::joint::Joint;
+
+mod waits;
 
 /// A device, with this rank's stream on it. Clones are the same device and stream.
 ///
@@ -53,28 +53,9 @@ struct Inner {
     joint: Mutex<Vec<Weak<dyn Joint>>>,
     /// What has failed while nobody waited who could be told.
     untold: Mutex<Option<GpuError>>,
+    /// Whether the program was told that it is lost.
+    told_lost: AtomicBool,
 }
-
-/// Work on a device that other ranks must join, which may fail to.
-pub(crate) trait Joint: Send + Sync {
-    /// Looks whether they will, after the host has waited so long. Otherwise it ends the work, and what
-    /// comes after it in the stream goes on.
-    ///
-    /// Errors: why they will not.
-    fn check(&self, waited: Duration) -> Result<(), GpuError>;
-
-    /// Ends the work, as ranks are known not to join it.
-    fn end(&self);
-
-    /// The device of this number does nothing any more, nor what others wait for.
-    fn is_lost(&self, ordinal: u32);
-
-    /// Whether the program was told of what [`check`](Joint::check) says.
-    fn was_told(&self) -> &AtomicBool;
-}
-
-/// The host looks so often after ranks that a device waits for.
-const LOOK_EACH: Duration = Duration::from_millis(2);
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,8 +105,9 @@ impl Device {
         let event = || context.new_event(None).checked("cuEventCreate");
         let (ready, done) = (event()?, event()?);
         let ended = AtomicBool::new(false);
-        let (opens, joint, untold) = Default::default();
-        let inner = Inner { ordinal, context, stream, ready, done, ended, opens, joint, untold };
+        let (opens, joint, untold, told_lost) = Default::default();
+        let inner =
+            Inner { ordinal, context, stream, ready, done, ended, opens, joint, untold, told_lost };
         let device = Device { inner: Arc::new(inner) };
         OPENED.with(|all| all.0.borrow_mut().push(device.clone()));
         Ok(device)
@@ -159,148 +141,16 @@ impl Device {
         &self.inner.stream
     }
 
-    /// Waits until the device has done all that this rank has put into its stream.
-    ///
-    /// Errors: what a kernel did wrong; ranks that the device waits for have failed.
-    pub fn synchronize(&self) -> Result<(), GpuError> {
-        // After that, what is left there waits for nobody.
-        self.settle()?;
-        self.inner.stream.synchronize().checked("cuStreamSynchronize")
-    }
-
-    /// Waits until the device has done what other ranks must join of what this rank has put into its stream:
-    /// before functions of the driver that may wait for the stream, and look after no rank meanwhile (copies
-    /// from and to memory that is not pinned, memory that no pool gives, modules).
-    ///
-    /// Errors: as [`Device::synchronize`].
-    pub(crate) fn settle(&self) -> Result<(), GpuError> {
-        self.look_after(true, || self.is_idle())
-    }
-
-    /// The same where nobody can be told what fails: who waits next is.
-    pub(crate) fn settle_untold(&self) {
-        if let Err(error) = self.look_after(false, || self.is_idle()) {
-            self.tell_later(error);
-        }
-    }
-
-    /// As [`Device::synchronize`], where nobody can be told what fails: who waits next is.
-    pub(crate) fn synchronize_untold(&self) {
-        self.settle_untold();
-        // One that is lost does nothing any more, and says so again.
-        let _ = self.inner.stream.synchronize();
-    }
-
-    /// The same, and whether all was well that nobody was told of.
-    pub(crate) fn has_settled(&self) -> bool {
-        self.synchronize_untold();
-        self.inner.untold.lock().is_none()
-    }
-
-    /// Waits until the device has done all that is in this rank's stream, of which the results do not matter: who waits
-    /// for these is told what has failed.
-    ///
-    /// Errors: what a kernel did wrong.
-    pub(crate) fn flush(&self) -> Result<(), GpuError> {
-        self.settle_untold();
-        self.inner.stream.synchronize().checked("cuStreamSynchronize")
-    }
-
-    /// Has who waits next told of a failure.
-    pub(crate) fn tell_later(&self, error: GpuError) {
-        self.inner.untold.lock().get_or_insert(error);
-    }
-
-    /// Waits until the device has come to an event of this rank's stream.
-    ///
-    /// Errors: as [`Device::synchronize`].
-    pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<(), GpuError> {
-        self.look_after(true, || event.try_is_complete().checked("cuEventQuery"))?;
-        event.synchronize().checked("cuEventSynchronize")
-    }
-
-    /// Waits until something is over in the stream, and looks meanwhile after the work there that other ranks
-    /// must join. Where there is none, it does not wait. Whether the program is told what this gives.
-    ///
-    /// Errors: ranks that the device waits for have failed; what `is_over` gives; what was to be told.
-    pub(crate) fn look_after(
-        &self,
-        tells: bool,
-        is_over: impl Fn() -> Result<bool, GpuError>,
-    ) -> Result<(), GpuError> {
-        let joint = self.joint();
-        let untold = if tells { self.inner.untold.lock().take() } else { None };
-        let mut failed = untold.map_or(Ok(()), Err).and(all_met(&joint));
-        if joint.is_empty() {
-            return failed;
-        }
-        let (start, mut next) = (Instant::now(), LOOK_EACH);
-        let look = |failed: &mut Result<(), GpuError>| {
-            let waited = start.elapsed();
-            for work in &joint {
-                let Err(error) = work.check(waited) else { continue };
-                let known = work.was_told();
-                if failed.is_ok() && (tells || !known.load(Relaxed)) {
-                    *failed = Err(error);
-                }
-                known.fetch_or(tells, Relaxed);
-            }
-            waited
-        };
-        let over =
-            || is_over().inspect_err(|_| joint.iter().for_each(|it| it.is_lost(self.ordinal())));
-        // Also when work was ended: what comes after it in the stream uses memory of whoever waits here.
-        while !over()? {
-            if start.elapsed() >= next {
-                next = look(&mut failed) + LOOK_EACH;
-                thread::sleep(Duration::from_micros(50));
-            }
-            thread::yield_now();
-        }
-        // What was ended without other ranks is no result.
-        look(&mut failed);
-        failed
-    }
-
     /// Whether buffers are made of memory that other processes can open.
     pub(crate) fn opens(&self) -> bool {
         self.inner.opens.load(Relaxed)
     }
 
-    /// Has the host look after work while it waits for the device.
-    pub(crate) fn waits_for(&self, work: &Arc<dyn Joint>) {
-        let mut all = self.inner.joint.lock();
-        if !all.iter().any(|it| std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(work))) {
-            all.push(Arc::downgrade(work));
-        }
-    }
-
-    /// What has failed is no matter of who waits from now on, with a new communicator of ranks that are left: what
-    /// they have told the device before is over.
-    pub(crate) fn forget_failed(&self) {
-        self.settle_untold();
-        for work in self.joint() {
-            if work.check(Duration::ZERO).is_err() {
-                let mut all = self.inner.joint.lock();
-                all.retain(|it| !std::ptr::addr_eq(it.as_ptr(), Arc::as_ptr(&work)));
-            }
-        }
-    }
-
-    fn joint(&self) -> Vec<Arc<dyn Joint>> {
-        let mut all = self.inner.joint.lock();
-        all.retain(|it| it.strong_count() > 0);
-        all.iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// Whether the device has done all that is in this rank's stream.
+    ///
+    /// Errors: what a kernel did wrong; the device is lost.
     pub(crate) fn is_idle(&self) -> Result<bool, GpuError> {
-        self.inner.context.bind_to_thread().checked("cuCtxSetCurrent")?;
-        // SAFETY: a stream of this context, which lives as long as `self`.
-        match unsafe { sys::cuStreamQuery(self.inner.stream.cu_stream()) } {
-            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => code.result().checked("cuStreamQuery").map(|()| true),
-        }
+        self.inner.is_idle()
     }
 
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
@@ -320,16 +170,6 @@ impl Device {
         self.inner.ended.load(Acquire)
     }
 
-    /// Has this rank's stream go on when what `other`'s holds now is done, and who waits for it look after
-    /// what that waits for.
-    pub(crate) fn follow(&self, other: &Device) -> Result<(), GpuError> {
-        let all = other.stream().record_event(None).checked("cuEventRecord")?;
-        other.joint().iter().for_each(|work| self.waits_for(work));
-        let untold = other.inner.untold.lock().clone();
-        untold.into_iter().for_each(|error| self.tell_later(error));
-        self.stream().wait(&all).checked("cuStreamWaitEvent")
-    }
-
     /// Its architecture: 90 is `sm_90`.
     pub(crate) fn architecture(&self) -> Result<u32, GpuError> {
         let capability = self.inner.context.compute_capability();
@@ -345,14 +185,15 @@ impl Device {
     }
 }
 
-/// Waits until the ranks have met in what this one has had its device do, where they had not before.
-///
-/// Errors: they do not. Then nothing waits for them any more.
-fn all_met(joint: &[Arc<dyn Joint>]) -> Result<(), GpuError> {
-    later::end_all().map_err(|error| {
-        joint.iter().for_each(|work| work.end());
-        GpuError::Abandoned { text: error.to_string() }
-    })
+impl Inner {
+    fn is_idle(&self) -> Result<bool, GpuError> {
+        self.context.bind_to_thread().checked("cuCtxSetCurrent")?;
+        // SAFETY: a stream of this context, which lives as long as `self`.
+        match unsafe { sys::cuStreamQuery(self.stream.cu_stream()) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => code.result().checked("cuStreamQuery").map(|()| true),
+        }
+    }
 }
 
 /// What gives a rank its device.

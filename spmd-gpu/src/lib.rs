@@ -44,6 +44,7 @@ mod device;
 mod driver;
 mod error;
 mod exports;
+mod joint;
 mod later;
 mod library;
 mod listed;

@@ -437,7 +437,8 @@ int cuStreamWaitValue32_v2(Stream *stream, uint64_t place, uint32_t value, unsig
     if (flags != 0 || place % 4 != 0) return INVALID_VALUE;
     stream->put([=] {
         auto *word = (const uint32_t *)place;
-        while ((int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0) usleep(20);
+        auto waits = [=] { return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0; };
+        while (waits() && !standin::is_lost()) usleep(20);
         __tsan_acquire((void *)place);
     });
     return SUCCESS;
@@ -447,6 +448,7 @@ int cuStreamWriteValue32_v2(Stream *stream, uint64_t place, uint32_t value, unsi
     IN_STREAM(stream);
     if (flags != 0 || place % 4 != 0) return INVALID_VALUE;
     stream->put([=] {
+        if (standin::is_lost()) return;
         __tsan_release((void *)place);
         __atomic_store_n((uint32_t *)place, value, __ATOMIC_RELEASE);
     });

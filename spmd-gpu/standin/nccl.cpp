@@ -54,7 +54,7 @@ void transfer(Comm *comm, std::vector<Part> &parts) {
             goes_on = true;
             moved |= step(comm, part);
         }
-        if (!goes_on || comm->aborted.load()) return;
+        if (!goes_on || comm->aborted.load() || standin::is_lost()) return;
         if (!moved) rest();
     }
 }
@@ -106,7 +106,7 @@ thread_local std::vector<Part> group;
 int put(Comm *comm, Stream *stream, std::function<void()> work) {
     comm->pending++;
     stream->put([comm, work = std::move(work)] {
-        if (!comm->aborted.load()) work();
+        if (!comm->aborted.load() && !standin::is_lost()) work();
         comm->pending--;
     });
     return SUCCESS;

@@ -1,34 +1,12 @@
 //! Streams of ranks that are processes on one device, which wait for each other: the ranks do not.
 
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
 use spmd::prelude::*;
-use spmd_gpu::cudarc::driver::sys;
-use spmd_gpu::{Device, Local, OnDevice};
+use spmd_gpu::{Local, OnDevice};
 
-use crate::card::{gpu, on_one_card, stand_in};
-
-/// A word that a device looks at, which stays to the end of the process.
-#[repr(align(65536))]
-struct Page(AtomicU32);
-
-/// Has the device wait, in this rank's stream, until the host gives it leave.
-fn hold(device: &Device) -> &'static AtomicU32 {
-    let page: &'static Page = Box::leak(Box::new(Page(AtomicU32::new(0))));
-    let (place, mut there) = ((&raw const *page).cast_mut().cast(), 0);
-    device.stream().context().bind_to_thread().expect("it has a context");
-    // SAFETY: a page of the program's, which stays; the stream waits for a word of it.
-    let code = unsafe {
-        let registered = sys::cuMemHostRegister_v2(place, size_of::<Page>(), 3).result();
-        let found = sys::cuMemHostGetDevicePointer_v2(&mut there, place, 0).result();
-        let stream = device.stream().cu_stream();
-        let waits = sys::cuStreamWaitValue32_v2(stream, there, 1, 0).result();
-        registered.and(found).and(waits)
-    };
-    code.expect("a device can wait for a word of the host's");
-    &page.0
-}
+use crate::card::{gpu, hold, on_one_card, stand_in};
 
 const COUNT: usize = 50_000;
 
@@ -108,6 +86,11 @@ fn rank_that_is_lost() -> Result<()> {
         if let Some(word) = held {
             if how == "killed" {
                 std::process::abort();
+            }
+            if how == "device, and it waits" {
+                // The others wait for what it has lost, and it for them.
+                assert!(device.memory().is_err());
+                ctx.barrier()?;
             }
             if how == "device" {
                 // Which does nothing any more from then on.
@@ -214,7 +197,8 @@ fn a_stream_goes_on_without_a_lost_rank() {
     if !gpu() {
         return;
     }
-    let ways = if stand_in() { &["killed", "fails", "device"][..] } else { &["killed", "fails"] };
+    let ways = ["killed", "fails", "device", "device, and it waits"];
+    let ways = if stand_in() { &ways[..] } else { &ways[..2] };
     for how in ways {
         for lost in ["0", "1", "2"] {
             let fails = ("SPMD_STANDIN_FAIL", "cuMemGetInfo_v2:1:719");

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+use std::sync::atomic::AtomicU32;
+
+use spmd_gpu::cudarc::driver::sys;
 use spmd_gpu::{Device, probe};
 
 /// Whether there is a device. Says so where there is none.
@@ -32,4 +35,25 @@ pub fn on_one_card(test: &str, ranks: usize, changes: &[(&str, &str)]) -> (Optio
     job.args([test, "--exact", "--include-ignored", "--nocapture", "--quiet"]);
     let ran = crate::support::finish(&mut job);
     (ran.code, ran.out + &ran.err)
+}
+
+/// A word that a device looks at, which stays to the end of the process.
+#[repr(align(65536))]
+struct Page(AtomicU32);
+
+/// Has the device wait, in this rank's stream, until the host gives it leave.
+pub fn hold(device: &Device) -> &'static AtomicU32 {
+    let page: &'static Page = Box::leak(Box::new(Page(AtomicU32::new(0))));
+    let (place, mut there) = ((&raw const *page).cast_mut().cast(), 0);
+    device.stream().context().bind_to_thread().expect("it has a context");
+    // SAFETY: a page of the program's, which stays; the stream waits for a word of it.
+    let code = unsafe {
+        let registered = sys::cuMemHostRegister_v2(place, size_of::<Page>(), 3).result();
+        let found = sys::cuMemHostGetDevicePointer_v2(&mut there, place, 0).result();
+        let stream = device.stream().cu_stream();
+        let waits = sys::cuStreamWaitValue32_v2(stream, there, 1, 0).result();
+        registered.and(found).and(waits)
+    };
+    code.expect("a device can wait for a word of the host's");
+    &page.0
 }

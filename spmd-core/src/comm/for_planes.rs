@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::group::Scope;
 use crate::mode::Mode;
 use crate::plane::{Numbered, Planes};
-use crate::transport::shared::Endpoint;
 use crate::transport::shared::waiter::Waiter;
+use crate::transport::shared::{Endpoint, Health};
 
 impl Internals<'_> {
     /// What this rank has [kept](Internals::keep) of this type.
@@ -100,6 +100,11 @@ impl Watch {
     #[must_use]
     pub fn is_dead(&self, world_rank: usize) -> bool {
         self.endpoint.world.is_dead(world_rank)
+    }
+
+    /// Has the rank's waits that last look after what it uses, as long as that lives.
+    pub fn looks_after(&self, it: &Arc<dyn Health>) {
+        self.endpoint.health.add(it);
     }
 
     /// How long its calls wait at most.

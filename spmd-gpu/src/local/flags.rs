@@ -22,9 +22,10 @@ use spmd_core::internal::{Call, Kind, RawWindow, Watch};
 use spmd_core::{Comm, Element, Result};
 
 use super::kernels::MOST_RANKS;
-use crate::device::{Device, Joint};
+use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::joint::Joint;
 
 /// The words of a communicator. A call has a number, and a word is set when the call of its number, and
 /// all before it, are so far. Numbers go round: of two the later one is less than half of all ahead.
@@ -101,13 +102,15 @@ impl Flags {
         let words = NonNull::new(page.cast()).expect("it is memory");
         Ok(register(page, device).map(|place| {
             let call = (call.kind, call.site);
+            let watch = comm.internals().watch();
+            watch.looks_after(&device.health());
             let inner = Inner {
                 words,
                 place,
                 device: device.clone(),
                 rank: comm.rank(),
                 members: (0..comm.size()).map(|rank| comm.world_rank(rank)).collect(),
-                watch: comm.internals().watch(),
+                watch,
                 last: Mutex::new(Last { number: 0, call, users: vec![device.clone()] }),
                 cut_off: AtomicBool::new(false),
                 told: AtomicBool::new(false),
@@ -124,6 +127,7 @@ impl Flags {
         let mut last = self.0.last.lock();
         if !last.users.contains(device) {
             last.users.push(device.clone());
+            self.0.watch.looks_after(&device.health());
         }
         last.call = (call.kind, call.site);
         last.number = last.number.wrapping_add(1);

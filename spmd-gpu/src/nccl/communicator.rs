@@ -15,9 +15,10 @@ use spmd_core::internal::{Call, Kind, Watch};
 use super::table::{
     Code, Config, CudaStream, Handle, IN_PROGRESS, SUCCESS, Table, UniqueId, Whole,
 };
-use crate::device::{Device, Joint};
+use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::joint::Joint;
 
 /// How long NCCL may take to make a communicator.
 const MAKING: Duration = Duration::from_secs(300);
@@ -82,6 +83,7 @@ impl Communicator {
     fn be_looked_after(self: &Arc<Communicator>) {
         let joint: Arc<dyn Joint> = self.clone();
         self.device.waits_for(&joint);
+        self.watch.looks_after(&self.device.health());
     }
 
     /// Whether NCCL can split it, as far as this rank is concerned. It has waited for the device then: NCCL
@@ -275,11 +277,8 @@ impl Joint for Communicator {
         self.abort(&mut self.state.lock());
     }
 
-    fn is_lost(&self, ordinal: u32) {
-        if ordinal == self.ordinal() {
-            self.end();
-        }
-    }
+    /// The others learn of it from its rank, which is told.
+    fn is_lost(&self, _ordinal: u32) {}
 
     fn was_told(&self) -> &AtomicBool {
         &self.told

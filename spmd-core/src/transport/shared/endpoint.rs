@@ -11,6 +11,7 @@ use super::combining::CombiningBarrier;
 use super::contexts::Contexts;
 use super::departed::Departed;
 use super::faults::told::Told;
+use super::health::LookedAfter;
 use super::member::Member;
 use super::polls::Hopeless;
 use super::rank_tasks::RankTasks;
@@ -48,6 +49,7 @@ pub(crate) struct Endpoint {
     pub(super) fetches: AtomicUsize,
     /// Parts of windows that are gone here; at most one for each area.
     pub(crate) retired_parts: Mutex<Vec<Retired>>,
+    pub(crate) health: LookedAfter,
 }
 
 impl Deref for Endpoint {
@@ -85,6 +87,7 @@ impl Endpoint {
             tasks: OnceLock::new(),
             fetches: AtomicUsize::new(0),
             retired_parts: Mutex::default(),
+            health: LookedAfter::default(),
         }
     }
 

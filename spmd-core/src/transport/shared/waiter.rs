@@ -420,6 +420,9 @@ impl<L: FnMut() -> Result<()>> WaitHooks for WaiterHooks<'_, '_, L> {
         }
         // A sender that waits for room in its ring to this rank must not wait for this wait.
         waiter.endpoint.collect_all();
+        if !waiter.steadfast {
+            waiter.endpoint.health.check()?;
+        }
         waiter.in_time(waited)?;
         let on = waiter.on.get();
         waiter.left(on, ready)?;
