@@ -114,10 +114,12 @@ impl<T: Element> DeviceBuffer<T> {
         let here = Device::open(self.ordinal)?;
         let mut users = self.users.lock();
         if **users != [here.clone()] {
+            // Before their streams are looked at: a rank that ends after that may have put more into its own.
+            let ended: Vec<Device> = users.iter().filter(|it| it.has_ended()).cloned().collect();
             users.iter().filter(|it| **it != here).try_for_each(|it| here.follow(it))?;
-            // Those stay among them: who has a reference may go on there. What ended ranks have put
+            // The others stay among them: who has a reference may go on there. What ended ranks have put
             // into theirs comes before what is put here.
-            users.retain(|it| !it.has_ended());
+            users.retain(|it| !ended.contains(it));
             if !users.contains(&here) {
                 users.push(here.clone());
             }
