@@ -229,9 +229,9 @@ bool peers();
 constexpr int CONTEXT = 1, POOL = 2;
 // The code that a call of a function is wanted to fail with, 0 if it is not (`SPMD_STANDIN_FAIL`).
 int refused(const char *function);
-
 // Whether the card does nothing any more.
 inline bool is_lost() { return refused("") != 0; }
+
 Card &card(int ordinal);
 
 }  // namespace standin

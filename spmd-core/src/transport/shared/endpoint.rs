@@ -49,6 +49,7 @@ pub(crate) struct Endpoint {
     pub(super) fetches: AtomicUsize,
     /// Parts of windows that are gone here; at most one for each area.
     pub(crate) retired_parts: Mutex<Vec<Retired>>,
+    /// What its waits look after while they last.
     pub(crate) health: LookedAfter,
 }
 
