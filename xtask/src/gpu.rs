@@ -98,7 +98,7 @@ fn built_by(compiler: Command) -> Result<(), String> {
 
 /// The files of tests that need a card, in the folder `tests`.
 pub(crate) const TESTS: [&str; 9] = [
-    "gpu.rs",
+    "gpu",
     "gpu_aware.rs",
     "gpu_launch.rs",
     "gpu_memory",

@@ -25,7 +25,7 @@ pub(crate) fn make() -> Result<bool, String> {
     if let Some(wrong) = tools::watch(build).wrong {
         return Err(wrong);
     }
-    let files = ["gpu.rs", "gpu_memory", "gpu_messages", "gpu_nccl.rs", "gpu_split.rs"];
+    let files = ["gpu", "gpu_memory", "gpu_messages", "gpu_nccl.rs", "gpu_split.rs"];
     let names = files.map(gpu::name_of);
     let options = names.iter().flat_map(|name| ["--test", name]);
     let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
