@@ -95,6 +95,8 @@ fn rank_that_is_lost() -> Result<()> {
             if how == "device" {
                 // Which does nothing any more from then on.
                 assert!(device.memory().is_err() && sum.to_vec().is_err());
+                // The others are the first to fail, and name it all the same.
+                std::thread::sleep(Duration::from_millis(50));
                 return Err("its device is lost".into());
             }
             word.store(1, Release);
@@ -207,7 +209,8 @@ fn a_stream_goes_on_without_a_lost_rank() {
             let told = said.matches("told: ").count();
             let all = if *how == "killed" { 2 } else { 3 };
             let named = said.contains(&format!("rank {lost}"));
-            assert!(status != Some(0) && told == all && named, "{how} {lost}: {status:?}: {said}");
+            let right = told == all && named && !said.contains("panicked");
+            assert!(status != Some(0) && right, "{how} {lost}: {status:?}: {said}");
         }
     }
 }

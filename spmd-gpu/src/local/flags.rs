@@ -37,9 +37,9 @@ struct Words {
     done: [AtomicU32; MOST_RANKS],
     /// The first rank may have told its device to do the call.
     begun: AtomicU32,
-    /// Whether streams have gone on without one that had not done its part: of a process that has died, or on a device
-    /// that is lost.
-    broken: AtomicBool,
+    /// The first rank, counted from 1, without whose part streams have gone on, if there is one: its process has died,
+    /// or its device is lost.
+    missing: AtomicU32,
 }
 
 /// So many calls of a communicator of this size are under way on the device at most: each has the first rank's stream
@@ -163,7 +163,7 @@ impl Flags {
     /// The same of a call that has failed, when the first rank's device does nothing more of what it was told.
     pub(super) fn is_over(&self, device: &Device, number: u32) {
         if !device.has_settled() {
-            self.0.words().broken.store(true, Release);
+            self.0.goes_on_without(self.0.rank);
         }
         self.0.words().done.iter().for_each(|word| raise(word, number));
     }
@@ -230,6 +230,12 @@ impl Inner {
             .inspect_err(|_| self.look_at(device))
     }
 
+    /// Has all know that what streams do from now on is without the part of a rank. Of several the first is named.
+    fn goes_on_without(&self, rank: usize) {
+        let missing = &self.words().missing;
+        let _ = missing.compare_exchange(0, rank as u32 + 1, AcqRel, Acquire);
+    }
+
     /// Does for ranks that have died what their streams cannot do any more.
     fn stand_in(&self, number: u32) {
         let words = self.words();
@@ -238,7 +244,7 @@ impl Inner {
             let ready = &words.ready[rank];
             if !is_so_far(ready, number) {
                 // Who finds its stream done after that sees it.
-                words.broken.store(true, Release);
+                self.goes_on_without(rank);
                 raise(ready, number);
             }
         }
@@ -297,10 +303,14 @@ impl Joint for Inner {
             let ahead = number.wrapping_sub(begun) as i32 > 0;
             self.stand_in(if ahead { begun } else { number });
         }
-        if !self.words().broken.load(Acquire) && !self.cut_off.load(Relaxed) {
-            return Ok(());
-        }
-        let lost = || "a rank's device has failed before it had done its part".into();
+        let missing = match self.words().missing.load(Acquire) {
+            0 if self.cut_off.load(Relaxed) => 0,
+            0 => return Ok(()),
+            // Other processes can write the words.
+            missing => (missing as usize - 1).min(self.members.len() - 1),
+        };
+        let rank = self.members[missing];
+        let lost = || format!("the device of rank {rank} has failed before it had done its part");
         Err(GpuError::Abandoned { text: stopped.map_or_else(lost, |error| error.to_string()) })
     }
 
@@ -312,7 +322,7 @@ impl Joint for Inner {
             return;
         }
         let (words, number) = (self.words(), self.last.lock().number);
-        words.broken.store(true, Release);
+        self.goes_on_without(self.rank);
         raise(&words.ready[self.rank], number);
         if self.rank == 0 {
             words.done.iter().for_each(|word| raise(word, number));
