@@ -2,38 +2,23 @@
 //! its turn, which the agent resumes: in all its waits, for whatever, and when it asks whether the
 //! call is over. It runs on no other thread.
 
+mod entry;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::mem::replace;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corosensei::{Coroutine, CoroutineResult};
-
 use super::bell::Bell;
-use super::completion::Completion;
-use super::coroutine::{self as scheduler, AgentKey, Local, Resumed, Suspension};
-use super::current::{self, WITHIN, set_started};
-use super::handover::{HandedCall, Outcome};
+use super::coroutine::{Local, Resumed};
+use super::current::{self, set_started};
+use super::handover::Outcome;
 use super::policy::Policy;
-use super::stack::{PooledStack, Stacks};
-use crate::error::{Error, Result};
-use crate::panics::discard;
+use crate::error::Error;
 
-type CallCoroutine = Coroutine<Resumed, Suspension, Outcome, PooledStack>;
-
-/// A call, before it begins.
-pub(crate) trait Startable {
-    /// Whether the calls before it are over whose place it takes.
-    fn has_turn(&self) -> bool;
-    /// It cannot be made: those after it take their turn.
-    fn skip(&self);
-    /// Makes it, once it has its turn.
-    fn run(self: Box<Self>) -> Result<()>;
-}
+pub(crate) use entry::Startable;
+pub(super) use entry::{Progress, StartedEntry, goes_on, spins};
 
 /// What an agent brings on in its waits besides calls.
 pub(crate) trait Companion: Any {
@@ -57,255 +42,8 @@ pub(crate) trait Companion: Any {
 const SWEEP: Duration = Duration::from_millis(20);
 
 thread_local! {
-    static STACKS: RefCell<Stacks> = const { RefCell::new(Stacks::new()) };
-}
-
-/// A call that is not over, or whose outcome nobody has taken.
-pub(super) struct StartedEntry {
-    stage: RefCell<Stage>,
-    pub(super) over: Completion,
-    pub(super) outcome: Cell<Option<Outcome>>,
-    /// Who has started it.
-    pub(super) agent: AgentKey,
-    /// Where the bell lies that whoever brings it further rings, and whether nobody may ring it.
-    bell: (usize, bool),
-    /// Nobody wakes it: it looks again and again.
-    polls: Cell<bool>,
-    /// It has been told to give up.
-    refused: Cell<bool>,
-    /// Whom its end is told that has handed it over.
-    told: Option<Arc<HandedCall>>,
-    /// What is done before anybody sees that it is over.
-    at_end: Cell<Option<AtEnd>>,
-}
-
-/// Is told whether the call went well, which has failed if this fails.
-pub(super) type AtEnd = Box<dyn FnOnce(bool) -> Result<()>>;
-
-/// How far a call is.
-enum Stage {
-    /// It waits for its turn.
-    Waits(Box<dyn Startable>),
-    Goes(CallCoroutine),
-    /// Another thread carries it out.
-    Handed(Arc<HandedCall>),
-    Over,
-}
-
-thread_local! {
-    /// A wait of the started call that runs here has ended.
-    static WENT_ON: Cell<bool> = const { Cell::new(false) };
-}
-
-thread_local! {
-    /// How often the started call that runs here looks for what it waits for before it gives the
-    /// thread back, to an agent that does nothing but wait for it.
-    static SPINS: Cell<u32> = const { Cell::new(0) };
     /// A set that is not in use.
     static SPARE: Cell<Option<Box<Set>>> = const { Cell::new(None) };
-}
-
-/// How often the started call that runs here looks before it gives the thread back.
-pub(super) fn spins() -> u32 {
-    SPINS.get()
-}
-
-/// Goes on with the only call of the agent that runs here, a thread, which waits for nothing else: this
-/// one, or any. The call looks as often for what it waits for as the thread would, before it gives
-/// that back.
-pub(super) fn go_on_alone(call: Option<&Rc<StartedEntry>>, policy: &Policy) {
-    let only = |set: &Set| {
-        let calls = set.calls.borrow();
-        let [only] = &**calls else { return None };
-        let alone = set.companions.borrow().is_empty();
-        let right = call.is_none_or(|call| Rc::ptr_eq(only, call));
-        (alone && right).then(|| only.clone())
-    };
-    if let Some(call) = set().and_then(only) {
-        SPINS.set(policy.patience(call.bell.1).0);
-        let made = call.resume(Resumed::Woken);
-        SPINS.set(0);
-        if made.ended {
-            settle();
-        }
-    }
-}
-
-/// A wait of the started call that runs here is over.
-pub(super) fn goes_on() {
-    WENT_ON.set(true);
-}
-
-/// What has come of resuming a call, or some.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Progress {
-    /// One is over.
-    pub(super) ended: bool,
-    /// One has come out of a wait: what others wait for may have happened.
-    pub(super) went_on: bool,
-}
-
-impl StartedEntry {
-    /// Errors: it could begin, but the system has no room for a stack.
-    pub(super) fn new(call: Box<dyn Startable>, bell: Bell<'_>) -> Result<StartedEntry> {
-        let stage = match call.has_turn() {
-            true => Stage::Goes(begun(call).map_err(|(_, error)| error)?),
-            false => Stage::Waits(call),
-        };
-        Ok(StartedEntry::at(stage, bell, None))
-    }
-
-    fn at(stage: Stage, bell: Bell<'_>, told: Option<Arc<HandedCall>>) -> StartedEntry {
-        let (agent, bell) = (scheduler::key(), (bell.place(), bell.is_polled()));
-        let (over, outcome, polls, refused) = Default::default();
-        let (stage, at_end) = (RefCell::new(stage), Cell::default());
-        StartedEntry { stage, over, outcome, agent, bell, polls, refused, told, at_end }
-    }
-
-    /// One that another thread carries out, which rings the bell when it is over.
-    pub(super) fn handed(call: Arc<HandedCall>, bell: Bell<'_>) -> StartedEntry {
-        StartedEntry::at(Stage::Handed(call), bell.polled(false), None)
-    }
-
-    /// One that another thread has handed over.
-    pub(super) fn for_another(
-        call: Box<dyn Startable>,
-        told: Arc<HandedCall>,
-        bell: Bell<'_>,
-    ) -> StartedEntry {
-        StartedEntry::at(Stage::Waits(call), bell, Some(told))
-    }
-
-    /// Goes on with the call.
-    pub(super) fn resume(&self, why: Resumed) -> Progress {
-        // From then on: it may come out of one wait, whose condition is true, and into another. What
-        // it must do to its end waits again.
-        let refused = || self.told.as_ref().is_some_and(|handed| handed.is_refused());
-        self.refused.set(self.refused.get() || why == Resumed::Refused || refused());
-        let why = if self.refused.get() { Resumed::Refused } else { why };
-        let mut stage = self.stage.borrow_mut();
-        if let Stage::Handed(call) = &*stage {
-            if why == Resumed::Refused && !call.is_refused() {
-                call.refuse();
-            }
-            let Some(outcome) = ended_elsewhere(call) else { return Progress::default() };
-            *stage = Stage::Over;
-            drop(stage);
-            return self.ends(outcome);
-        }
-        if let Stage::Waits(call) = &*stage {
-            if !call.has_turn() {
-                return Progress::default();
-            }
-            match begin(&mut stage) {
-                Ok(coroutine) => *stage = Stage::Goes(coroutine),
-                Err((call, error)) => {
-                    drop(stage);
-                    // The end of its buffers, which may be anything.
-                    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(call))) {
-                        discard(payload);
-                    }
-                    return self.ends(Ok(Err(error)));
-                }
-            }
-        }
-        let Stage::Goes(coroutine) = &mut *stage else { return Progress::default() };
-        WENT_ON.set(false);
-        let before = set_started(WITHIN);
-        let paused = Local::progress(|| coroutine.resume(why));
-        set_started(before);
-        match paused {
-            None => Progress::default(),
-            Some(CoroutineResult::Yield(what)) => {
-                self.polls.set(matches!(what, Suspension::Poll { .. }));
-                Progress { ended: false, went_on: WENT_ON.get() }
-            }
-            Some(CoroutineResult::Return(outcome)) => {
-                if let Stage::Goes(ended) = replace(&mut *stage, Stage::Over) {
-                    let _ = STACKS.try_with(|stacks| {
-                        stacks.borrow_mut().give_back(ended.into_stack());
-                    });
-                }
-                self.ends(outcome)
-            }
-        }
-    }
-
-    /// Where it comes among those that other threads have carried out, if one has, and nobody has
-    /// taken note of that.
-    #[inline]
-    fn ended_elsewhere(&self) -> Option<u64> {
-        match &*self.stage.try_borrow().ok()? {
-            Stage::Handed(call) => call.place(),
-            _ => None,
-        }
-    }
-
-    /// Has this done before anybody sees that it is over, by the agent that has started it.
-    pub(super) fn at_end(&self, run: AtEnd) {
-        self.at_end.set(Some(run));
-    }
-
-    fn ends(&self, mut outcome: Outcome) -> Progress {
-        if let Some(run) = self.at_end.take() {
-            let well = matches!(outcome, Ok(Ok(())));
-            if let (Err(error), true) = (run(well), well) {
-                outcome = Ok(Err(error));
-            }
-        }
-        match &self.told {
-            Some(handed) => handed.complete(outcome),
-            None => self.outcome.set(Some(outcome)),
-        }
-        self.over.complete();
-        Progress { ended: true, went_on: true }
-    }
-
-    #[inline]
-    pub(super) fn is_over(&self) -> bool {
-        self.over.is_over()
-    }
-
-    /// Whether nothing of it is left: it is over, and went well, or somebody knows that it did not.
-    pub(super) fn is_settled(&self) -> bool {
-        let Some(outcome) = self.outcome.take() else { return self.is_over() };
-        let well = matches!(outcome, Ok(Ok(())));
-        self.outcome.set(Some(outcome));
-        well
-    }
-}
-
-/// How a call has ended that another thread carries out, if it is over.
-#[cold]
-fn ended_elsewhere(call: &HandedCall) -> Option<Outcome> {
-    for _ in 0..spins() {
-        if call.is_over() {
-            break;
-        }
-        std::hint::spin_loop();
-    }
-    call.take()
-}
-
-/// A call that begins, as a coroutine; or, where there is no room for a stack, the call.
-fn begun(call: Box<dyn Startable>) -> Result<CallCoroutine, (Box<dyn Startable>, Error)> {
-    let stack = STACKS.try_with(|stacks| stacks.borrow_mut().take());
-    let stack = match stack.unwrap_or_else(|_| Stacks::new().take()) {
-        Ok(stack) => stack,
-        Err(error) => {
-            return Err((call, Error::system("making a stack for a started call", error)));
-        }
-    };
-    Ok(CallCoroutine::with_stack(stack, move |yielder, _| {
-        Local::runs(yielder);
-        catch_unwind(AssertUnwindSafe(|| call.run()))
-    }))
-}
-
-/// Has a call begin that has its turn, and is over until it has.
-fn begin(stage: &mut Stage) -> Result<CallCoroutine, (Box<dyn Startable>, Error)> {
-    let Stage::Waits(call) = replace(stage, Stage::Over) else { unreachable!("it waits") };
-    begun(call).inspect_err(|(call, _)| call.skip())
 }
 
 /// Those of an agent. There is a set only as long as it is not empty; `current.rs` keeps it.
@@ -398,6 +136,24 @@ fn companions() -> Vec<Rc<dyn Companion>> {
     set().map_or_else(Vec::new, |set| set.companions.borrow().clone())
 }
 
+/// Goes on with the only call of the agent that runs here, a thread, which waits for nothing else: this
+/// one, or any. The call looks as often for what it waits for as the thread would, before it gives
+/// that back.
+pub(super) fn go_on_alone(call: Option<&Rc<StartedEntry>>, policy: &Policy) {
+    let only = |set: &Set| {
+        let calls = set.calls.borrow();
+        let [only] = &**calls else { return None };
+        let alone = set.companions.borrow().is_empty();
+        let right = call.is_none_or(|call| Rc::ptr_eq(only, call));
+        (alone && right).then(|| only.clone())
+    };
+    if let Some(call) = set().and_then(only)
+        && call.resume_with_patience(policy.patience(call.bell.1).0).ended
+    {
+        settle();
+    }
+}
+
 /// Goes on with each call that whoever runs here has started. Where one is over by it, another one
 /// may be able to go on.
 pub(super) fn pass(why: Resumed) -> Progress {
@@ -463,8 +219,7 @@ fn keep(mut keeps: impl FnMut(&Rc<StartedEntry>) -> bool) {
 
 /// Makes what a thread needs for its calls to the end, if it is not there.
 pub(super) fn prepare() {
-    Local::of_thread();
-    STACKS.with(|_| ());
+    entry::prepare();
     SPARE.with(|_| ());
 }
 
