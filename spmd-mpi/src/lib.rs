@@ -24,6 +24,8 @@ mod functions;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod handles;
 #[cfg(all(unix, target_pointer_width = "64"))]
+mod heard;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod inbox;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod inits;

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use spmd_core::{Error, Result};
 
 use crate::handles::{Comm, Errhandler};
+use crate::heard;
 use crate::library::{Constants, Library, raise};
 use crate::ulfm::{self, Survival};
 
@@ -158,6 +159,7 @@ impl Mpi {
         if self.survival.is_some() {
             ulfm::wait_for_turn(&self.library);
         }
+        heard::until_taken();
         // SAFETY: this is the world's communicator.
         let _ = unsafe { self.library.abort(self.library.constants.comm_world, status) };
         process::abort()
