@@ -19,21 +19,41 @@ const ALL: Choice = Choice { all_layouts: true, all_types: true };
 const ALL_TYPES: Choice = Choice { all_layouts: false, all_types: true };
 const ONE_TYPE: Choice = Choice { all_layouts: false, all_types: false };
 
+/// With a sanitizer each takes a minute.
+fn takes_long() -> bool {
+    cfg!(sanitizer) && !full()
+}
+
+/// All shapes, or where that takes long: threads where the sanitizer looks for what these do at a time, and
+/// virtual ranks where it looks for where they read and write.
+fn chosen() -> &'static [Shape] {
+    let threads = SHAPES.iter().take_while(|(.., coroutines)| !coroutines).count();
+    match (takes_long(), cfg!(races)) {
+        (false, _) => &SHAPES,
+        (true, true) => &SHAPES[..threads],
+        (true, false) => &SHAPES[threads..],
+    }
+}
+
+/// Where it takes long, on several ranks a process.
 #[track_caller]
 fn everywhere(
     job: impl Fn(Shape) -> Job,
     body: impl Fn(&Ctx) -> Result<()> + Send + Sync + Clone + 'static,
 ) {
-    // With a sanitizer each takes a minute: several a process, which are threads where it looks for what
-    // these do at a time, and virtual ranks where it looks for where they read and write.
-    let shapes = match (full(), cfg!(races), cfg!(sanitizer)) {
-        (false, true, _) => &SHAPES[1..2],
-        (false, _, true) => &SHAPES[3..4],
-        _ => &SHAPES,
-    };
-    for &shape in shapes {
+    let several = chosen().iter().filter(|(_, each, _)| !takes_long() || *each > 1);
+    for &shape in several.take(if takes_long() { 1 } else { SHAPES.len() }) {
         let ran = job(shape).run(body.clone());
         ran.results().map(drop).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
+    }
+}
+
+/// Two ranks, of which each has the other one, only where it does not take long.
+#[track_caller]
+fn in_pairs(body: impl Fn(&Ctx) -> Result<()> + Send + Sync + 'static) {
+    if !takes_long() {
+        let two = quiet((2, 1, false)).with_other_threads().run(body);
+        two.results().expect("two ranks send to each other");
     }
 }
 
@@ -86,15 +106,13 @@ fn windows_over_a_slow_network() {
 #[test]
 fn every_kind_of_message() {
     everywhere(|shape| quiet(shape).with_other_threads(), messages::all);
-    let two = quiet((2, 1, false)).with_other_threads().run(messages::all);
-    two.results().expect("two ranks send to each other");
+    in_pairs(messages::all);
 }
 
 #[test]
 fn messages_as_requests() {
     everywhere(|shape| quiet(shape).with_other_threads(), requests::all);
-    let two = quiet((2, 1, false)).with_other_threads().run(requests::all);
-    two.results().expect("two ranks send to each other");
+    in_pairs(requests::all);
     for seed in slow_seeds() {
         let shape = SHAPES[seed as usize % SHAPES.len()];
         let ran = slow(shape, seed).with_other_threads().run(requests::all);
@@ -180,7 +198,8 @@ fn messages_that_overtake_each_other() {
 
 #[test]
 fn threads_of_a_rank() {
-    for shape in [(2, 1, false), (2, 2, false), (2, 2, true)] {
+    let shapes = [(2, 2, false), (2, 2, true), (2, 1, false)];
+    for &shape in &shapes[..if full() { 3 } else { 2 }] {
         let ran = quiet(shape).with_other_threads().run(communicators::agents);
         ran.results().unwrap_or_else(|error| panic!("{shape:?}: {error}"));
     }
@@ -189,7 +208,7 @@ fn threads_of_a_rank() {
 /// The same random sequence of calls on every rank.
 #[test]
 fn random_programs() {
-    for (seed, shape) in (0..).zip(SHAPES) {
+    for (seed, &shape) in (0..).zip(chosen()) {
         let programs = random::fixed(if full() { 300 } else { 20 });
         let ran = slow(shape, seed).run(move |ctx| {
             programs.iter().enumerate().try_for_each(|(number, steps)| {

@@ -18,8 +18,18 @@ const LONG_FILE: &str = "hosts";
 
 /// What `--full` alone runs here: it takes minutes, and sees of the library what other tests see, or
 /// what those over the loaded libraries do.
-const LONG: [&str; 6] =
-    ["programs::", "progress::", "polling::", "hybrid_of", "communicators_", "agents"];
+const LONG: [&str; 10] = [
+    "programs::",
+    "progress::",
+    "polling::",
+    "windows::",
+    "hybrid_of",
+    "communicators_",
+    "agents",
+    "random_programs",
+    "strangers_at",
+    "a_flood_of",
+];
 
 /// Open MPI, as its compiler tells where it lies.
 struct OpenMpi {

@@ -22,7 +22,7 @@ pub(crate) fn run() -> Outcome {
     if let Err(why) = programs::lend_launcher(&built(FOLDER).join(&host).join("debug")) {
         return Outcome::failed(why);
     }
-    let left_out: Vec<&str> = UNFIT.iter().chain(long()).copied().collect();
+    let left_out: Vec<&str> = UNFIT.iter().chain(long()).chain(left_to(&RACED)).copied().collect();
     let tests = chosen(&host, &left_out, |tests| {
         packages(tests);
         tests.arg("--no-fail-fast");
@@ -114,6 +114,16 @@ fn long() -> &'static [&'static str] {
     if is_full() { &[] } else { &LONG }
 }
 
+/// The same mistakes are made by ranks of each kind: those that are threads are left to ThreadSanitizer, those that
+/// are not to AddressSanitizer, but for `--full`.
+const RACED: [&str; 2] = ["mistakes_of_single_ranks", "mistakes_of_threads"];
+const ADDRESSED: [&str; 1] = ["mistakes_of_virtual_ranks"];
+
+/// What the other sanitizer runs.
+fn left_to(names: &'static [&'static str]) -> &'static [&'static str] {
+    if is_full() { &[] } else { names }
+}
+
 /// Those of the loopback fabric that are to be run without a sanitizer: all where [`races`] runs none.
 pub(crate) fn left_to_others() -> Option<&'static [&'static str]> {
     let runs = tools::host().is_some_and(|host| has_runtime(&host, "tsan"));
@@ -127,7 +137,8 @@ pub(crate) fn races() -> Outcome {
     if !has_runtime(&host, "tsan") {
         return Outcome::Skipped("this toolchain has no ThreadSanitizer for this machine".into());
     }
-    let mut loopback = chosen(&host, long(), |tests| {
+    let left_out: Vec<&str> = long().iter().chain(left_to(&ADDRESSED)).copied().collect();
+    let mut loopback = chosen(&host, &left_out, |tests| {
         package(tests);
         tests.args(["--test", "loopback", "--no-fail-fast"]);
     });
