@@ -29,9 +29,13 @@ pub(crate) fn make() -> Result<bool, String> {
     let names = files.map(gpu::name_of);
     let options = names.iter().flat_map(|name| ["--test", name]);
     let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
-    // Not optimised, the matrix and the tests take more room than all else.
+    // Not optimised, the matrix and the tests take more room than all else, and checks of their arithmetic some of it.
+    let settings =
+        ["opt-level='s'", "codegen-units=1", "overflow-checks=false", "debug-assertions=false"];
     let smaller = ["spmd-matrix", "spmd-conformance", "spmd-tests"]
-        .map(|name| format!("profile.dev.package.{name}.opt-level='s'"));
+        .into_iter()
+        .flat_map(|name| settings.map(|setting| format!("profile.dev.package.{name}.{setting}")));
+    let smaller: Vec<String> = smaller.collect();
     let tests = programs::build(&options, |cargo| {
         cargo.args(smaller.iter().flat_map(|setting| ["--config", setting]));
         cargo.env("CARGO_TARGET_DIR", built("bundle"));
