@@ -10,7 +10,7 @@ thread_local! {
     static RANK: Cell<*const ()> = const { Cell::new(null()) };
     /// What the layer above knows of the task that runs on this thread; null if none does.
     static TASK: Cell<*const ()> = const { Cell::new(null()) };
-    /// What it has started and not ended, as `started.rs` keeps it; null if that is nothing,
+    /// What it has started and not ended, as `started/` keeps it; null if that is nothing,
     /// [`WITHIN`] in a started call.
     static STARTED: Cell<*const ()> = const { Cell::new(null()) };
 }

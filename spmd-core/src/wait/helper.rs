@@ -1,7 +1,7 @@
 //! The thread that carries out what a rank has started, so that it goes on whatever the rank does.
 //!
 //! A coroutine never changes its thread. So the rank hands a call over before it begins, and the
-//! thread makes a started call of its own of it (`started.rs`), of which the rank has but the end
+//! thread makes a started call of its own of it (`started/`), of which the rank has but the end
 //! (`handover.rs`). It waits on the bell of the rank.
 
 use std::cell::Cell;
