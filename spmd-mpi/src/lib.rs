@@ -12,6 +12,8 @@
 #[cfg(all(unix, target_pointer_width = "64", not(feature = "mpi")))]
 mod abi;
 #[cfg(all(unix, target_pointer_width = "64"))]
+mod bundle;
+#[cfg(all(unix, target_pointer_width = "64"))]
 mod calls;
 #[cfg(all(unix, target_pointer_width = "64"))]
 mod done;
