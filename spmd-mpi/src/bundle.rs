@@ -10,9 +10,6 @@ const LENGTH: usize = size_of::<Length>();
 /// Bytes of a message at most.
 pub(crate) const MAX_MESSAGE: usize = MAX_PACKET + LENGTH;
 
-/// No packet goes into a message which has more than so many bytes with it, but for the first.
-const FULL: usize = 16 << 10;
-
 /// Appends a packet, in two pieces, to a message.
 #[inline]
 pub(crate) fn append(message: &mut Vec<u8>, packet: [&[u8]; 2]) {
@@ -24,7 +21,7 @@ pub(crate) fn append(message: &mut Vec<u8>, packet: [&[u8]; 2]) {
 
 /// The same for a message that has packets, if there is room for this one. Says whether.
 pub(crate) fn append_if_room(message: &mut Vec<u8>, packet: [&[u8]; 2]) -> bool {
-    let room = FULL.saturating_sub(message.len());
+    let room = MAX_MESSAGE - message.len();
     if LENGTH + packet[0].len() + packet[1].len() > room {
         return false;
     }
@@ -72,8 +69,8 @@ mod tests {
         while append_if_room(&mut message, [&[1; 50], &[2; 10]]) {
             count += 1;
         }
-        assert_eq!((count, message.len()), (FULL / 64, FULL));
-        assert_eq!((packets(&message).len(), message.capacity()), (count, FULL));
+        assert_eq!((count, message.len()), (MAX_MESSAGE / 64, MAX_MESSAGE / 64 * 64));
+        assert_eq!((packets(&message).len(), message.capacity()), (count, MAX_MESSAGE));
         // The largest one is alone in its message.
         let mut message = Vec::new();
         append(&mut message, [&[1; MAX_PACKET], &[]]);
