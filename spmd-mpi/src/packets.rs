@@ -119,7 +119,7 @@ impl Packets {
             outbox.collect(&mpi, self.comm)?;
         }
         if outbox.queues[to].is_full() {
-            outbox.wait(to, packet);
+            outbox.enqueue(to, packet);
             return Ok(());
         }
         let mut message = outbox.spare.pop().unwrap_or_default();
@@ -169,7 +169,7 @@ impl Packets {
 
 impl Outbox {
     /// Keeps a copy of a packet until less is under way.
-    fn wait(&mut self, to: usize, packet: [&[u8]; 2]) {
+    fn enqueue(&mut self, to: usize, packet: [&[u8]; 2]) {
         let waiting = &mut self.queues[to].waiting;
         if waiting.back_mut().is_some_and(|last| bundle::append_if_room(last, packet)) {
             return;
@@ -189,8 +189,8 @@ impl Outbox {
         let (data, bytes, of) = (buffer.as_ptr(), buffer.len(), mpi.constants.byte);
         let (rank, new) = (to as c_int, &raw mut request);
         // SAFETY: the buffer is readable, and stays where it is and as it is until the request is
-        // complete: it goes into the outbox with it. Its length, of a packet, is no more than a count
-        // can say.
+        // complete, in both cases: it goes into the outbox with it. A message's length, 64 KiB and
+        // little more, is one that either count can say. `new` is writable.
         let sent = unsafe {
             match synchronous {
                 None => ("MPI_Isend", isend(data, bytes as c_int, of, rank, TAG, comm, new)),
@@ -237,5 +237,28 @@ impl Outbox {
             self.spare.push(send.buffer);
         }
         done.map(|_| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is full has a synchronous send under way, whose end makes room.
+    #[test]
+    fn a_full_queue_hears_what_is_received() {
+        for bytes in [0, 1, 5000, bundle::MAX_MESSAGE] {
+            let (mut queue, mut synchronous) = (Queue::default(), VecDeque::new());
+            for _ in 0..10 {
+                while !queue.is_full() {
+                    synchronous.extend(queue.begin(bytes));
+                    // The library has a copy.
+                    queue.under_way -= 1;
+                }
+                assert!(queue.begun - queue.received < UNRECEIVED + bytes as u64 + EACH);
+                queue.received = synchronous.pop_front().expect("one is under way");
+                assert!(!queue.is_full() && synchronous.len() < 4, "{bytes}: {synchronous:?}");
+            }
+        }
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn make() -> Result<bool, String> {
     let names = files.map(gpu::name_of);
     let options = names.iter().flat_map(|name| ["--test", name]);
     let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
-    // Not optimised, the matrix and the tests take more room than all else, and checks of their arithmetic some of it.
+    // Not optimised, the matrix and the tests take more room than all else, and checks of their
+    // arithmetic some of it.
     let settings =
         ["opt-level='s'", "codegen-units=1", "overflow-checks=false", "debug-assertions=false"];
     let smaller = ["spmd-matrix", "spmd-conformance", "spmd-tests"]
