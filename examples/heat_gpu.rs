@@ -75,13 +75,14 @@ fn simulate(ctx: &Ctx, size: usize, steps: usize) -> Result<(Vec<f64>, f64)> {
     for _ in 0..steps {
         exchange(ctx, &mut now, rows, size)?;
         // SAFETY: both are in this rank's stream, as the kernel, and used here alone.
-        let (from, into) = unsafe { (now.as_device_ptr(), next.as_device_ptr()) };
+        let (from, mut into) = unsafe { (now.as_cuda_slice()?, next.as_cuda_slice()?) };
         let (height, width, wire) = (rows as u32, size as u32, size as u32 / 2);
         let mut launch = device.stream().launch_builder(&step);
-        launch.arg(&from).arg(&into).arg(&height).arg(&width).arg(&FLOW).arg(&wire);
+        launch.arg(&*from).arg(&mut *into).arg(&height).arg(&width).arg(&FLOW).arg(&wire);
         // SAFETY: both buffers have two more rows than the kernel is told, of as many columns.
         unsafe { launch.launch(LaunchConfig::for_num_elems(height * width)) }
             .map_err(Error::user)?;
+        drop((from, into));
         std::mem::swap(&mut now, &mut next);
     }
     let band = now.to_vec()?[size..(rows + 1) * size].to_vec();

@@ -12,10 +12,15 @@ use crate::error::GpuError;
 /// The version of CUDA whose interface this crate is written for.
 const NEEDED: i32 = 12_000;
 
+/// The function that says which.
+const VERSION: &str = "cuDriverGetVersion";
+
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 52] = [
+const FUNCTIONS: [&str; 54] = [
     "cuInit",
-    "cuDriverGetVersion",
+    VERSION,
+    "cuGetErrorName",
+    "cuGetErrorString",
     "cuDeviceGet",
     "cuDeviceGetCount",
     "cuDeviceGetName",
@@ -84,12 +89,13 @@ fn start() -> Result<(), GpuError> {
     }
     // SAFETY: as above. It is there, so this does not panic.
     let library = unsafe { sys::culib() };
-    for name in FUNCTIONS {
-        // SAFETY: nothing is called through it.
-        if unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err() {
-            let library = "the CUDA driver".into();
-            return Err(GpuError::SymbolMissing { library, name });
-        }
+    // SAFETY: nothing is called through it.
+    let has =
+        |name: &str| unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok();
+    if let Some(name) = FUNCTIONS.into_iter().find(|name| !has(name)) {
+        let found_version = has(VERSION).then(|| parts(version()));
+        let library = "the CUDA driver".into();
+        return Err(GpuError::SymbolMissing { library, name, found_version });
     }
     let found = version();
     if found < NEEDED {
@@ -109,8 +115,12 @@ fn version() -> i32 {
 /// The same, of a driver that is ready.
 pub(crate) fn driver_version() -> Result<(i32, i32), GpuError> {
     driver()?;
-    let version = version();
-    Ok((version / 1000, version % 1000 / 10))
+    Ok(parts(version()))
+}
+
+/// Major and minor.
+fn parts(version: i32) -> (i32, i32) {
+    (version / 1000, version % 1000 / 10)
 }
 
 /// How many devices this process sees.

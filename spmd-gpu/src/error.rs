@@ -97,12 +97,14 @@ pub enum GpuError {
         takes: usize,
     },
     /// A library lacks a function.
-    #[error("{library} lacks the function {name}; install a newer version")]
+    #[error("{library}{} lacks the function {name}; install a newer version", known(*found_version))]
     SymbolMissing {
         /// Which library.
         library: String,
         /// Which function.
         name: &'static str,
+        /// The library's version, major and minor, where it says one: of the driver, that of CUDA.
+        found_version: Option<(i32, i32)>,
     },
     /// A kernel does not compile.
     #[error("the kernel {kernel} does not compile for sm_{architecture}: {log}")]
@@ -199,6 +201,10 @@ pub enum GpuError {
 
 fn list(tried: &[String]) -> String {
     tried.join(", ")
+}
+
+fn known(version: Option<(i32, i32)>) -> String {
+    version.map_or_else(String::new, |(major, minor)| format!(" of version {major}.{minor}"))
 }
 
 impl From<GpuError> for Error {

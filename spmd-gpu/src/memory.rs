@@ -149,7 +149,7 @@ impl Kind {
 }
 
 /// Why there is no memory of so many bytes.
-fn refused(
+pub(crate) fn refused(
     device: &Device,
     asked: usize,
     DriverError(code): DriverError,

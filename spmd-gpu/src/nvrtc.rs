@@ -17,8 +17,10 @@ type Program = *mut c_void;
 /// 0 is success.
 type Code = c_int;
 
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code;
+
 pub(crate) struct Nvrtc {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
+    version: Version,
     create: unsafe extern "C" fn(
         *mut Program,
         *const c_char,
@@ -48,16 +50,21 @@ impl Nvrtc {
     fn load() -> Result<Nvrtc, GpuError> {
         let (library, path) = library::open("SPMD_NVRTC_LIB", &NAMES, &PYTHON)
             .map_err(|tried| GpuError::NvrtcMissing { tried })?;
+        let mut found_version = None;
         macro_rules! function {
             ($name:literal) => {
                 // SAFETY: NVRTC's function of this name has had the type of the field that it goes
                 // to since version 11.1; the library stays loaded as long as the table.
-                *unsafe { library.get(concat!($name, "\0").as_bytes()) }
-                    .map_err(|_| GpuError::SymbolMissing { library: path.clone(), name: $name })?
+                *unsafe { library.get(concat!($name, "\0").as_bytes()) }.map_err(|_| {
+                    let (library, name) = (path.clone(), $name);
+                    GpuError::SymbolMissing { library, name, found_version }
+                })?
             };
         }
+        let version = function!("nvrtcVersion");
+        found_version = Some(version_by(version));
         Ok(Nvrtc {
-            version: function!("nvrtcVersion"),
+            version,
             create: function!("nvrtcCreateProgram"),
             destroy: function!("nvrtcDestroyProgram"),
             compile: function!("nvrtcCompileProgram"),
@@ -72,10 +79,7 @@ impl Nvrtc {
 
     /// Major and minor.
     pub(crate) fn version(&self) -> (i32, i32) {
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: it writes two numbers.
-        unsafe { (self.version)(&mut major, &mut minor) };
-        (major, minor)
+        version_by(self.version)
     }
 
     /// Machine code for devices of an architecture (90 is `sm_90`).
@@ -124,6 +128,14 @@ impl Nvrtc {
         let code = program.bytes(self.cubin_size, self.cubin);
         code.filter(|code| !code.is_empty()).ok_or_else(|| failed("it gives no code".into()))
     }
+}
+
+/// What `nvrtcVersion` says.
+fn version_by(function: Version) -> (i32, i32) {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: it writes two numbers.
+    unsafe { function(&mut major, &mut minor) };
+    (major, minor)
 }
 
 impl std::fmt::Debug for Nvrtc {

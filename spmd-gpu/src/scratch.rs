@@ -5,14 +5,16 @@ use cudarc::driver::{CudaSlice, result};
 use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::memory::refused;
 
 impl Device {
     /// Room for so many bytes, which hold nothing, freed in the order of this rank's stream.
     ///
-    /// Errors: the device has no room.
+    /// Errors: [`GpuError::OutOfDeviceMemory`]; the driver refuses.
     pub(crate) fn scratch(&self, bytes: usize) -> Result<CudaSlice<u8>, GpuError> {
         // SAFETY: whoever has it writes it before it reads.
-        unsafe { self.stream().alloc(bytes.max(1)) }.checked("cuMemAllocAsync")
+        let made = unsafe { self.stream().alloc(bytes.max(1)) };
+        made.map_err(|error| refused(self, bytes, error, "cuMemAllocAsync"))
     }
 
     /// Copies so many bytes on the device, in the order of this rank's stream.

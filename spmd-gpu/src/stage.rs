@@ -4,12 +4,13 @@
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::sys;
 use spmd_core::rank_local;
 
 use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
+use crate::pinned::Pinned;
 
 /// Stages that a rank keeps, at most.
 const KEPT: usize = 4;
@@ -45,13 +46,10 @@ impl Rows {
 
 /// Memory of the host that a device reads and writes.
 pub(crate) struct Stage {
-    start: *mut c_void,
+    memory: Pinned,
     bytes: usize,
     device: Device,
 }
-
-// SAFETY: memory of its own, which any thread may use and free.
-unsafe impl Send for Stage {}
 
 impl Stage {
     /// Room for so many bytes, for this device.
@@ -69,12 +67,7 @@ impl Stage {
             return Ok(known);
         }
         let bytes = bytes.max(1).next_power_of_two();
-        device.settle()?;
-        device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
-        // Not write-combined: the host reads it, too.
-        // SAFETY: there is a context.
-        let start = unsafe { result::malloc_host(bytes, 0) }.checked("cuMemHostAlloc")?;
-        Ok(Stage { start, bytes, device: device.clone() })
+        Ok(Stage { memory: Pinned::new(device, bytes)?, bytes, device: device.clone() })
     }
 
     /// Keeps it for later; frees the smallest where there are too many.
@@ -90,7 +83,7 @@ impl Stage {
 
     /// Where it starts.
     pub(crate) fn start(&self) -> *mut u8 {
-        self.start.cast()
+        self.memory.start().cast()
     }
 
     /// Copies rows here from the device, one after another, in the order of its stream.
@@ -128,7 +121,7 @@ impl Stage {
         self.device.context().bind_to_thread().checked("cuCtxSetCurrent")?;
         let stream = self.device.stream().cu_stream();
         (0..rows.count).filter(|_| rows.bytes > 0).try_for_each(|row| {
-            let host = self.start.wrapping_byte_add(row * rows.bytes);
+            let host = self.memory.start().wrapping_byte_add(row * rows.bytes);
             copy(host, rows.start + (row * rows.stride) as u64, rows.bytes, stream)
         })
     }
@@ -138,9 +131,5 @@ impl Drop for Stage {
     fn drop(&mut self) {
         // What fails here is a device that is lost, or a driver that ends: nothing is copied any more.
         self.device.synchronize_untold();
-        if self.device.context().bind_to_thread().is_ok() {
-            // SAFETY: the driver gave it, and nobody uses it any more: the stream holds no copy.
-            let _ = unsafe { result::free_host(self.start) };
-        }
     }
 }

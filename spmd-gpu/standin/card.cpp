@@ -21,6 +21,14 @@ uint64_t number(const char *name, uint64_t otherwise) {
     return value && *value ? std::strtoull(value, nullptr, 10) : otherwise;
 }
 
+// The number of this place of a list, the last one behind its end.
+uint64_t number_at(const char *name, int place, uint64_t otherwise) {
+    const char *value = std::getenv(name);
+    if (!value || !*value) return otherwise;
+    for (const char *next; place > 0 && (next = std::strchr(value, ',')); place--) value = next + 1;
+    return std::strtoull(value, nullptr, 10);
+}
+
 // Whether memory is closed to the host. What is closed and opened is new to ThreadSanitizer each time.
 #ifdef __SANITIZE_THREAD__
 constexpr bool CLOSES = false;
@@ -381,7 +389,7 @@ bool Pinned::has(const void *place) {
 
 Card::Card(int ordinal)
     : ordinal(ordinal),
-      memory(number("SPMD_STANDIN_MEMORY", uint64_t(1) << 30)),
+      memory(number_at("SPMD_STANDIN_MEMORY", ordinal, uint64_t(1) << 30)),
       pinned(number("SPMD_STANDIN_PINNED", uint64_t(1) << 30)) {}
 
 Stream *Card::open_stream() {

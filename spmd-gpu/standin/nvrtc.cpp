@@ -141,6 +141,7 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
             known = false;
         }
     }
+    if (program->source.find("__syncthreads") != std::string::npos) words.push_back("-DSYNCHRONIZES");
     std::string kept_path = kept_at(words, definitions + program->source);
     if (known) program->code = content(kept_path);
     if (!program->code.empty()) {

@@ -109,7 +109,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
     let card = match args.memory {
-        Memory::Device => Some(card::copy_rate(ctx)?),
+        Memory::Device => card::copy_rate(ctx)?,
         _ => None,
     };
     for task in args.tasks() {

@@ -20,7 +20,7 @@ pub(crate) enum Memory {
     Shared,
     /// A plain `Vec` under `SharedAlloc`
     SharedAlloc,
-    /// The memory of the rank's GPU: collectives of thread and virtual ranks
+    /// The memory of the rank's GPU, for collectives
     Device,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Line {
     pub(crate) messages_per_s: Option<f64>,
     #[serde(flatten)]
     pub(crate) overlap: Option<Overlap>,
-    /// On a device: what the call takes at least, at the rate of copies there.
+    /// On a device that all ranks share: what the call takes at least, at the rate of copies there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bound_us: Option<f64>,
 }
@@ -177,7 +177,9 @@ impl Bench {
         let all = self.moved(bytes, ranks);
         match self.call() {
             Broadcast => ranks * bytes,
-            Reduce | Allgather | Gather | Scatter | ReduceScatter => (ranks + 1) * all,
+            Reduce | Allgather | ReduceScatter => (ranks + 1) * all,
+            // Each block is read once and written once.
+            Gather | Scatter => 2 * all,
             Barrier => 0,
             _ => 2 * ranks * all,
         }

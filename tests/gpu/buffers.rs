@@ -32,6 +32,28 @@ fn buffers_are_copied_and_checked() -> Result<(), GpuError> {
     Ok(())
 }
 
+/// What a device copies by itself is there when the copy returns.
+#[test]
+fn pinned_memory_is_copied() -> Result<(), GpuError> {
+    if !gpu() {
+        return Ok(());
+    }
+    let device = Device::open(0)?;
+    let mut host = device.pinned::<u64>(5000)?;
+    assert_eq!((host.len(), &host[..]), (5000, &[0; 5000][..]));
+    let mut buffer = device.zeros::<u64>(5000)?;
+    for turn in 1..20 {
+        host.fill(turn);
+        buffer.copy_from(&host)?;
+        host.fill(0);
+        buffer.copy_to(&mut host)?;
+        assert_eq!(host[..], [turn; 5000]);
+    }
+    assert_eq!(device.buffer_from(&host)?.to_vec()?, host[..]);
+    assert!(device.pinned::<u8>(0)?.is_empty());
+    Ok(())
+}
+
 /// Parts of buffers are buffers, and one may be read while another one is written.
 #[test]
 fn parts_of_buffers_are_buffers() -> Result<()> {
@@ -132,6 +154,12 @@ fn neighbors_take_device_buffers() -> Result<()> {
             line.neighbor_alltoall(&mine, &mut from)?;
             // Each has its second number for the one after it.
             assert_eq!(from.to_vec()?, [[-1, 10], [1, 20], [11, -1]][ctx.rank()]);
+            // One number for the one before, two for the one after.
+            let three = device.buffer_from(&[100 * me, 100 * me + 1, 100 * me + 2])?;
+            let mut from = device.buffer_from(&[-1; 3])?;
+            line.neighbor_alltoallv(&three, &mut from, &[1, 2], &[2, 1])?;
+            let expected = [[-1, -1, 100], [1, 2, 200], [101, 102, -1]];
+            assert_eq!(from.to_vec()?, expected[ctx.rank()]);
             Ok(())
         })?;
     }

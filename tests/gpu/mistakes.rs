@@ -1,7 +1,7 @@
 //! Mistakes on device buffers, and ranks that fail.
 
 use spmd::prelude::*;
-use spmd_gpu::OnDevice;
+use spmd_gpu::{OnDevice, Staged};
 
 use super::everywhere;
 use crate::card::gpu;
@@ -17,12 +17,30 @@ fn mistakes_on_device_buffers_are_reported() -> Result<()> {
         let error = block.run(f).expect_err("they do not fit together").to_string();
         assert!(texts.iter().all(|text| error.contains(text)), "{error}");
     };
-    for block in everywhere(3) {
+    let by_the_host = [Spmd::new(3).threads(), Spmd::new(3).virtual_ranks()];
+    let by_the_host = by_the_host.map(|block| block.plane(Staged::new()).segment(1024));
+    for block in everywhere(3).into_iter().chain(by_the_host) {
         let other_count = |ctx: &Ctx| {
             let mut buffer = ctx.device()?.zeros::<f32>(10 + ctx.rank() / 2)?;
             ctx.allreduce_in_place(&mut buffer, Sum)
         };
         refused(block.clone(), other_count, &["do not match", HERE]);
+        let other_type = |ctx: &Ctx| {
+            let device = ctx.device()?;
+            match ctx.rank() {
+                1 => ctx.allreduce_in_place(&mut device.zeros::<i32>(10)?, Sum),
+                _ => ctx.allreduce_in_place(&mut device.zeros::<f32>(10)?, Sum),
+            }
+        };
+        refused(block.clone(), other_type, &["do not match", "10 i32", "10 f32", HERE]);
+        let other_operation = |ctx: &Ctx| {
+            let mut buffer = ctx.device()?.zeros::<f32>(10)?;
+            match ctx.rank() {
+                1 => ctx.allreduce_in_place(&mut buffer, Prod),
+                _ => ctx.allreduce_in_place(&mut buffer, Sum),
+            }
+        };
+        refused(block.clone(), other_operation, &["do not match", "with Prod", "with Sum", HERE]);
         let other_root = |ctx: &Ctx| {
             let mut buffer = ctx.device()?.zeros::<f32>(10)?;
             ctx.broadcast(&mut buffer, ctx.rank() / 2)
@@ -37,17 +55,19 @@ fn mistakes_on_device_buffers_are_reported() -> Result<()> {
             |ctx: &Ctx| ctx.allreduce(&[1.0f32; 10], &mut ctx.device()?.zeros::<f32>(10)?, Sum);
         let told = "the send buffer is on the host, the receive buffer on device 0";
         refused(block.clone(), both_places, &[told, HERE]);
-        let own_operation = |ctx: &Ctx| {
-            let mut buffer = ctx.device()?.zeros::<f32>(10)?;
-            ctx.allreduce_in_place(&mut buffer, Op::new(|a: f32, b: f32| a - b))
-        };
-        refused(block.clone(), own_operation, &["the device that its memory is on"]);
         let blocks = |ctx: &Ctx| {
             let device = ctx.device()?;
             let mut all = device.zeros::<u8>(9)?;
             ctx.gatherv(&device.zeros::<u8>(3 - ctx.rank() / 2)?, &mut all, &[3, 3, 3], 0)
         };
         refused(block, blocks, &["different counts: rank 2", HERE]);
+    }
+    for block in everywhere(3) {
+        let own_operation = |ctx: &Ctx| {
+            let mut buffer = ctx.device()?.zeros::<f32>(10)?;
+            ctx.allreduce_in_place(&mut buffer, Op::new(|a: f32, b: f32| a - b))
+        };
+        refused(block, own_operation, &["the device that its memory is on"]);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 #[path = "../support/card.rs"]
 mod card;
+mod faults;
 mod processes;
 mod streams;
 #[path = "../support/mod.rs"]

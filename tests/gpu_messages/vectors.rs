@@ -33,6 +33,14 @@ fn gathered<T: Sample>(ctx: &Ctx) -> Result<()> {
         let on_root = ctx.gatherv_vec(&mine, n - 1)?;
         assert_eq!(on_root.is_some(), me == n - 1);
         on_root.iter().for_each(blocks);
+        // Into what is kept from call to call.
+        let mut kept = Gathered::default();
+        ctx.allgatherv_into(&mine, &mut kept)?;
+        blocks(&kept);
+        ctx.gatherv_into(&mine, &mut kept, 0)?;
+        if me == 0 {
+            blocks(&kept);
+        }
 
         let counts: Vec<usize> = (0..n).map(|rank| most * rank).collect();
         let all = (0..n).flat_map(of).collect::<Vec<T>>();
@@ -43,6 +51,8 @@ fn gathered<T: Sample>(ctx: &Ctx) -> Result<()> {
         let sent = device.buffer_from(&(0..n).flat_map(|to| from(me, to)).collect::<Vec<T>>())?;
         let came = ctx.alltoallv_vec(&sent, &counts)?;
         assert!((0..n).all(|rank| same(&came[rank], &from(rank, me))));
+        ctx.alltoallv_into(&sent, &counts, &mut kept)?;
+        assert!((0..n).all(|rank| same(&kept[rank], &from(rank, me))));
 
         let alike = device.buffer_from(&values::<T>(me, most))?;
         let expected = (0..n).flat_map(|rank| values::<T>(rank, most)).collect::<Vec<T>>();

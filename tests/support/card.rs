@@ -2,28 +2,44 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 
 use spmd_gpu::cudarc::driver::sys;
-use spmd_gpu::{Device, probe};
+use spmd_gpu::{Device, GpuError, probe};
 
 /// Whether there is a device. Says so where there is none.
 pub fn gpu() -> bool {
-    let Err(missing) = probe().ready() else { return true };
+    is_here(probe().ready())
+}
+
+/// Whether that is here. Says so where it is not, which `SPMD_REQUIRE_GPU=1` makes a failure.
+pub fn is_here(found: Result<(), GpuError>) -> bool {
+    let Err(missing) = found else { return true };
     let required = std::env::var("SPMD_REQUIRE_GPU").is_ok_and(|value| value == "1");
     assert!(!required, "SPMD_REQUIRE_GPU=1, and {missing}");
     println!("SKIPPED: {missing}");
     false
 }
 
-/// Whether the stand-in is here. Says so where it is not.
+/// Whether the device is the stand-in. Says so where it is another one.
 pub fn stand_in() -> bool {
-    let name = probe().ready().and_then(|()| Device::open(0)?.name());
-    let is_here = name.is_ok_and(|name| name.contains("stand-in"));
+    if !gpu() {
+        return false;
+    }
+    let name = Device::open(0).and_then(|device| device.name()).expect("it is ready");
+    let is_here = name.contains("stand-in");
     if !is_here {
-        println!("SKIPPED: the stand-in card is not here (`cargo xtask test gpu` builds it)");
+        println!("SKIPPED: {name} is no stand-in card (`cargo xtask test gpu` runs on one)");
     }
     is_here
+}
+
+/// The folder of the stand-in's libraries.
+pub fn libraries() -> PathBuf {
+    let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&folders);
+    folders.find(|it| it.join("libnccl.so.2").exists()).expect("the stand-in has an NCCL")
 }
 
 /// Runs a test of this file as processes that share a card, in an environment with these changes; how that

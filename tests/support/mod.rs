@@ -194,6 +194,8 @@ pub fn stand_in() -> Option<PathBuf> {
     if folder.join("libcuda.so.1").exists() {
         return Some(folder);
     }
+    let required = std::env::var("SPMD_REQUIRE_GPU").is_ok_and(|value| value == "1");
+    assert!(!required, "SPMD_REQUIRE_GPU=1, and there is none in {}", folder.display());
     println!("SKIPPED: there is no stand-in card in {} (cargo xtask test gpu)", folder.display());
     None
 }

@@ -31,7 +31,7 @@ pub(crate) fn has_compiler() -> bool {
     tools::output(command("c++", &["--version"])).is_some()
 }
 
-/// Builds the libraries of the stand-in, and the kernels that it will compile, for this sanitizer, whose
+/// Builds the libraries of the stand-in, each once more without a function (in `without-FUNCTION`), and the kernels that it will compile, for this sanitizer, whose
 /// runtime is the one of the program that loads them. The folder that they are in.
 pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     let source = root().join("spmd-gpu/standin");
@@ -45,12 +45,12 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     fs::create_dir_all(&kernels).map_err(|error| format!("{}: {error}", kernels.display()))?;
     let kernels = format!("-DKERNELS=\"{}\"", kernels.display());
     let libraries = [
-        ("libcuda.so.1", &["driver.cpp", "card.cpp"][..]),
-        ("libnvrtc.so", &["nvrtc.cpp"]),
+        (DRIVER, &["driver.cpp", "card.cpp"][..], &["cuStreamWriteValue32_v2"][..]),
+        ("libnvrtc.so", &["nvrtc.cpp"], &["nvrtcGetCUBIN"]),
         // After the driver, whose streams they use.
-        (NCCL_LIBRARY, &["nccl.cpp", "nccl_comm.cpp"]),
+        ("libnccl.so.2", &["nccl.cpp", "nccl_comm.cpp"], &["ncclCommSplit", "ncclAllGather"]),
     ];
-    for (library, sources) in libraries {
+    for (library, sources, hidden) in libraries {
         let objects = sources.iter().map(|name| folder.join(name).with_extension("o"));
         let objects: Vec<PathBuf> = objects.collect();
         for (name, object) in sources.iter().zip(&objects) {
@@ -68,45 +68,45 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
             };
             built_by(compile)?;
         }
-        let link = |library: &str| {
+        let link = |folder_of: &Path| {
             let mut link = command("c++", &["-shared", "-pthread"]);
-            link.args(&objects).arg("-o").arg(folder.join(library)).arg("-ldl");
+            link.args(&objects).arg("-o").arg(folder_of.join(library));
+            if library.starts_with("libnccl") {
+                link.arg("-L").arg(&folder).arg(format!("-l:{DRIVER}"));
+            }
+            link.arg("-ldl");
             link
         };
-        if library != NCCL_LIBRARY {
-            built_by(link(library))?;
-            continue;
-        }
-        let hidden = source.join("without_split.map");
-        let hide = format!("-Wl,--version-script={}", hidden.display());
-        for (library, options) in [(library, vec![]), (WITHOUT_SPLIT, vec![hide])] {
-            let mut link = link(library);
-            link.arg("-L").arg(&folder).arg("-l:libcuda.so.1").args(options);
+        built_by(link(&folder))?;
+        for function in hidden {
+            let without = folder.join(format!("without-{function}"));
+            fs::create_dir_all(&without).map_err(|error| error.to_string())?;
+            let script = without.join("hide.map");
+            fs::write(&script, format!("{{ global: *; local: {function}; }};\n"))
+                .map_err(|error| error.to_string())?;
+            let mut link = link(&without);
+            link.arg(format!("-Wl,--version-script={}", script.display()));
             built_by(link)?;
         }
     }
     Ok(folder)
 }
 
-const NCCL_LIBRARY: &str = "libnccl.so.2";
-/// The same without `ncclCommSplit`.
-const WITHOUT_SPLIT: &str = "libnccl-without-split.so";
+const DRIVER: &str = "libcuda.so.1";
 
 fn built_by(compiler: Command) -> Result<(), String> {
     tools::watch(compiler).wrong.map_or(Ok(()), Err)
 }
 
 /// The files of tests that need a card, in the folder `tests`.
-pub(crate) const TESTS: [&str; 9] = [
+pub(crate) const TESTS: [&str; 7] = [
     "gpu",
     "gpu_aware.rs",
     "gpu_launch.rs",
     "gpu_memory",
     "gpu_messages",
     "gpu_missing.rs",
-    "gpu_nccl.rs",
-    "gpu_split.rs",
-    "gpu_unchecked.rs",
+    "gpu_nccl",
 ];
 
 /// By which cargo knows such a file.
@@ -126,7 +126,7 @@ fn tests(folder: PathBuf) -> Outcome {
     let files = TESTS.map(|file| (format!("tests/{file}"), ""));
     let files = files.into_iter().chain([("spmd-gpu/src/lib.rs".into(), "buffer")]);
     let on_card = files.map(|(file, chosen)| {
-        let mut command = programs::of(&programs, &file)?.command(&[], &[chosen]);
+        let mut command = programs::of(&programs, &file)?.command(&[], &[chosen, "--show-output"]);
         command.env("LD_LIBRARY_PATH", &folder).env("SPMD_REQUIRE_GPU", "1");
         Ok(command)
     });
@@ -135,7 +135,7 @@ fn tests(folder: PathBuf) -> Outcome {
     let real = real.into_iter().filter(|(package, ..)| full || *package == NVRTC).map(|it| {
         let (package, test, name) = it;
         let mut command =
-            programs::of(&programs, "spmd-gpu/src/lib.rs")?.command(&[], &[test, "--nocapture"]);
+            programs::of(&programs, "spmd-gpu/src/lib.rs")?.command(&[], &[test, "--show-output"]);
         match from_pypi(package) {
             Ok(library) => {
                 command.env(format!("SPMD_{name}_LIB"), library);
@@ -146,35 +146,67 @@ fn tests(folder: PathBuf) -> Outcome {
         Ok(command)
     });
     match on_card.chain(real).collect::<Result<Vec<_>, String>>() {
-        Ok(commands) => Outcome::of_all(commands.into_iter().chain(examples(&folder))),
+        Ok(commands) => {
+            let tests = commands.into_iter().map(Outcome::of);
+            let programs = examples(&folder).into_iter();
+            Outcome::sum(tests.chain(programs.map(|(it, words)| Outcome::of_saying(it, words))))
+        }
         Err(why) => Outcome::failed(why),
     }
 }
 
-/// The examples on stand-in cards: ranks on one, and processes with one each.
-fn examples(folder: &Path) -> Vec<Command> {
+/// The examples and the benchmark on stand-in cards: ranks on one, and processes with one each. What each says
+/// when a card has done it.
+fn examples(folder: &Path) -> Vec<(Command, &'static str)> {
     let build = cargo(&["build", "--workspace", "--bins", "--examples", "--quiet"]);
     let debug = built("debug");
-    let run = |options: &[&str], cards: &str, example: &[&str]| {
-        let mut command = command(debug.join("spmdrun"), options);
-        command.arg(debug.join("examples").join(example[0])).args(&example[1..]);
+    let run = |options: &str, cards: &str, program: &str| {
+        let mut command = command(debug.join("spmdrun"), &[]);
+        command.args(options.split(' '));
+        let mut words = program.split(' ');
+        command.arg(debug.join(words.next().unwrap_or_default())).args(words);
         command.env("LD_LIBRARY_PATH", folder).env("SPMD_STANDIN_CARDS", cards);
         command
     };
-    let (heat, digits) = (["heat_gpu", "96", "40"], ["digits", "--gpu"]);
-    let sums = ["sum_anywhere", "8", "1000"];
+    let heat = |options, cards| (run(options, cards, "examples/heat_gpu 96 40"), "40 steps");
+    let digits = |options, cards| (run(options, cards, "examples/digits --gpu"), "with GPUs: loss");
+    let sums =
+        |options, cards| (run(options, cards, "examples/sum_anywhere 8 1000"), "got gpu [0]");
+    let rows = COLLECTIVES.map(|name| format!("--row {name}:1K:20 --row {name}:72K:5")).join(" ");
+    let perf = format!("spmd-perf --memory device --type f32 {rows}");
     vec![
-        build,
-        run(&["-n", "3", "--as", "threads"], "1", &heat),
-        run(&["-n", "2", "--as", "virtual"], "1", &heat),
-        run(&["-n", "2", "--as", "processes"], "1", &heat),
-        run(&["-n", "3", "--as", "gpus"], "3", &heat),
-        run(&["-n", "3", "--as", "threads"], "1", &digits),
-        run(&["-n", "2", "--as", "gpus"], "2", &digits),
-        run(&["-n", "2", "--as", "threads", "--resources", "gpu=2"], "2", &sums),
-        run(&["-n", "2", "--as", "gpus"], "2", &sums),
+        (build, ""),
+        heat("-n 3 --as threads", "1"),
+        heat("-n 2 --as virtual", "1"),
+        heat("-n 2 --as processes", "1"),
+        heat("-n 3 --as gpus", "3"),
+        digits("-n 3 --as threads", "1"),
+        digits("-n 3 --as virtual", "1"),
+        digits("-n 2 --as processes", "1"),
+        digits("-n 2 --as gpus", "2"),
+        sums("-n 2 --as threads --resources gpu=2", "2"),
+        sums("-n 2 --as gpus", "2"),
+        // What takes least where all ranks are on one card stands beside the times.
+        (run("-n 3 --as threads", "1", &perf), "bound µs"),
+        (run("-n 2 --as processes", "1", &perf), "bound µs"),
+        (run("-n 3 --as gpus", "3", &perf), "# exscan, 3 ranks"),
     ]
 }
+
+/// As `spmd-perf` calls them.
+const COLLECTIVES: [&str; 11] = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "allreduce",
+    "gather",
+    "allgather",
+    "scatter",
+    "alltoall",
+    "reduce_scatter",
+    "scan",
+    "exscan",
+];
 
 /// The real NVRTC, which needs no GPU: a package of PyPI, and its library.
 const NVRTC: (&str, &str) = ("nvidia-cuda-nvrtc", "nvidia/cu13/lib/libnvrtc.so.13");

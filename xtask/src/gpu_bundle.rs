@@ -4,11 +4,15 @@
 use std::fs;
 use std::path::Path;
 
+use crate::programs;
 use crate::tools::{self, built, cargo, command, root};
-use crate::{gpu, programs};
 
 /// What the folder may be at most: some machines take no more.
 const MOST: u64 = 60 << 20;
+
+/// Those that a machine with a GPU is to run, each a folder of the tests.
+const TESTS: [&str; 4] = ["gpu", "gpu_memory", "gpu_messages", "gpu_nccl"];
+const EXAMPLES: [&str; 2] = ["heat_gpu", "digits"];
 
 pub(crate) fn make() -> Result<bool, String> {
     let mut build = cargo(&["build", "--release", "--package", "spmd-launcher", "--package"]);
@@ -21,36 +25,35 @@ pub(crate) fn make() -> Result<bool, String> {
         "--bin",
         "spmd-perf",
     ]);
-    build.args(["--example", "heat_gpu"]);
+    build.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     if let Some(wrong) = tools::watch(build).wrong {
         return Err(wrong);
     }
-    let files = ["gpu", "gpu_memory", "gpu_messages", "gpu_nccl.rs", "gpu_split.rs"];
-    let names = files.map(gpu::name_of);
-    let options = names.iter().flat_map(|name| ["--test", name]);
-    let options: Vec<&str> = ["--package", "spmd-tests"].into_iter().chain(options).collect();
-    // Not optimised, the matrix and the tests take more room than all else, and checks of their
-    // arithmetic some of it.
-    let settings =
-        ["opt-level='s'", "codegen-units=1", "overflow-checks=false", "debug-assertions=false"];
-    let smaller = ["spmd-matrix", "spmd-conformance", "spmd-tests"]
-        .into_iter()
-        .flat_map(|name| settings.map(|setting| format!("profile.dev.package.{name}.{setting}")));
+    let options = TESTS.iter().flat_map(|name| ["--test", name]);
+    let options: Vec<&str> =
+        ["--release", "--package", "spmd-tests"].into_iter().chain(options).collect();
+    // As fast as can be, the matrix and the tests take more room than all else.
+    let smaller = ["spmd-matrix", "spmd-conformance", "spmd-tests"].into_iter().flat_map(|name| {
+        ["opt-level='s'", "codegen-units=1"]
+            .map(|setting| format!("profile.release.package.{name}.{setting}"))
+    });
     let smaller: Vec<String> = smaller.collect();
     let tests = programs::build(&options, |cargo| {
         cargo.args(smaller.iter().flat_map(|setting| ["--config", setting]));
-        cargo.env("CARGO_TARGET_DIR", built("bundle"));
     })?;
     let folder = built("gpu-bundle");
     let _ = fs::remove_dir_all(&folder);
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(&folder).map_err(told)?;
-    for name in ["spmdrun", "spmd-perf", "examples/heat_gpu"] {
-        let name = Path::new(name);
-        strip(&built("release").join(name), &folder.join(name.file_name().unwrap_or_default()))?;
+    let release = built("release");
+    for name in ["spmdrun", "spmd-perf"] {
+        strip(&release.join(name), &folder.join(name))?;
     }
-    for (file, name) in files.iter().zip(names) {
-        let test = programs::of(&tests, &format!("tests/{file}"))?;
+    for name in EXAMPLES {
+        strip(&release.join("examples").join(name), &folder.join(name))?;
+    }
+    for name in TESTS {
+        let test = programs::of(&tests, &format!("tests/{name}"))?;
         strip(&test.path, &folder.join(name))?;
     }
     let script = "run-gpu-checks.sh";

@@ -18,8 +18,13 @@ pub(crate) enum Outcome {
 impl Outcome {
     /// That of a step that is one command.
     pub(crate) fn of(command: Command) -> Outcome {
-        let Ran { wrong, mut count, .. } = tools::watch(command);
-        match wrong {
+        Outcome::of_saying(command, "")
+    }
+
+    /// The same, which fails as well where the command does not write these words.
+    pub(crate) fn of_saying(command: Command, words: &str) -> Outcome {
+        let Ran { wrong, mut count, text } = tools::watch(command);
+        match wrong.or_else(|| (!text.contains(words)).then(|| format!("'{words}' is not said"))) {
             None if count.failed == 0 => {
                 count += if count.is_empty() { Count::PASSED } else { Count::default() };
                 Outcome::Passed(count)
@@ -30,9 +35,14 @@ impl Outcome {
 
     /// One after the other, whatever becomes of those before.
     pub(crate) fn of_all(commands: impl IntoIterator<Item = Command>) -> Outcome {
+        Outcome::sum(commands.into_iter().map(Outcome::of))
+    }
+
+    /// Of all together.
+    pub(crate) fn sum(all: impl IntoIterator<Item = Outcome>) -> Outcome {
         let (mut sum, mut wrong) = (Count::default(), Vec::new());
-        for command in commands {
-            match Outcome::of(command) {
+        for outcome in all {
+            match outcome {
                 Outcome::Passed(count) => sum += count,
                 Outcome::Failed(count, why) => {
                     sum += count;

@@ -80,6 +80,8 @@ pub(crate) struct Ran {
 #[derive(Default)]
 struct Seen {
     count: Count,
+    /// Tests that had nothing to test.
+    idle: usize,
     /// The tests that have failed, in order.
     failed: Vec<String>,
     text: String,
@@ -102,8 +104,9 @@ pub(crate) fn watch(mut command: Command) -> Ran {
         show(stdout.expect("piped"), &seen);
     });
     let status = child.wait();
-    let Seen { count, failed, text } =
+    let Seen { mut count, idle, failed, text } =
         seen.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    count.skip(idle);
     let names = failed.iter().map(|name| format!("; {name}")).collect::<String>();
     let wrong = match status {
         Ok(status) if status.success() => None,
@@ -120,6 +123,7 @@ fn show(from: impl Read, seen: &Mutex<Seen>) {
         let _ = writeln!(std::io::stdout(), "{line}");
         let mut seen = seen.lock().unwrap_or_else(|poison| poison.into_inner());
         seen.count += Count::of_line(&line);
+        seen.idle += usize::from(count::is_of_idle_test(&line));
         if let Some(name) =
             count::failed_test(&line).filter(|name| !seen.failed.iter().any(|it| it == name))
         {

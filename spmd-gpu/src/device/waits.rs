@@ -23,9 +23,9 @@ impl Device {
     ///
     /// Errors: what a kernel did wrong; ranks that the device waits for have failed.
     pub fn synchronize(&self) -> Result<(), GpuError> {
-        // After that, what is left there waits for nobody.
-        self.settle()?;
-        self.inner.stream.synchronize().checked("cuStreamSynchronize")
+        // After that, what is left there waits for nobody. Also where it fails, it may use memory of whoever waits here.
+        let settled = self.settle();
+        settled.and(self.inner.stream.synchronize().checked("cuStreamSynchronize"))
     }
 
     /// Waits until the device has done what other ranks must join of what this rank has put into its stream:

@@ -122,7 +122,16 @@ mod tests {
         operations.iter().map(|name| fold(element, Operation::Named(name), ranks)).collect()
     }
 
-    /// Every kernel on one architecture, and one of each kind on all: without a device.
+    const ARCHITECTURES: [u32; 4] = [75, 80, 90, 100];
+
+    /// The kernels of the examples, as they stand there.
+    const EXAMPLES: [&str; 3] = [
+        include_str!("../../../examples/heat_gpu.rs"),
+        include_str!("../../../examples/digits/gpu.rs"),
+        include_str!("../../../examples/sum_anywhere.rs"),
+    ];
+
+    /// Every kernel on every architecture: without a device.
     #[test]
     fn every_kernel_compiles() {
         let nvrtc = match Nvrtc::get() {
@@ -146,11 +155,7 @@ mod tests {
         }
         let larger = Operation::Own("return fabs(right) > fabs(left) ? right : left;");
         keys.push(fold("f64", larger, 3));
-        for architecture in [75, 80, 90, 100] {
-            keys.iter().for_each(|key| compile(nvrtc, architecture, key));
-        }
         let replacing = ["Replace", "NoOp"];
-        let mut keys = Vec::new();
         for number in NUMBERS {
             keys.extend(folds(number, &[&ORDERED[..], &replacing].concat(), 3));
             keys.extend(folds(&format!("Located<{number}>"), &["MinLoc", "MaxLoc"], 3));
@@ -166,6 +171,23 @@ mod tests {
             let complex = format!("Complex<{part}>");
             keys.extend(folds(&complex, &["Sum", "Prod", "Replace", "NoOp"], 3));
         }
-        keys.iter().for_each(|key| compile(nvrtc, 90, key));
+        let sources = EXAMPLES.iter().flat_map(|text| text.split("r#\"").skip(1));
+        let sources: Vec<&str> = sources.filter_map(|it| Some(it.split_once("\"#")?.0)).collect();
+        assert_eq!(sources.iter().filter(|it| it.contains("__global__")).count(), EXAMPLES.len());
+        let digits =
+            ["PIXELS=64", "HIDDEN=48", "DIGITS=10", "WEIGHTS=3610"].map(|it| format!("-D{it}"));
+        std::thread::scope(|scope| {
+            for architecture in ARCHITECTURES {
+                let (keys, sources, digits) = (&keys, &sources, &digits);
+                scope.spawn(move || {
+                    keys.iter().for_each(|key| compile(nvrtc, architecture, key));
+                    for source in sources {
+                        let source = CString::new(*source).expect("it has no zero byte");
+                        let code = nvrtc.compile("of an example", &source, architecture, digits);
+                        assert!(code.is_ok(), "{code:?}");
+                    }
+                });
+            }
+        });
     }
 }

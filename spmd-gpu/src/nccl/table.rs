@@ -142,21 +142,26 @@ impl Table {
         let names = if library::is_there(HIP) { &NAMES[..] } else { &NAMES[..NVIDIAS] };
         let (library, path) = library::open("SPMD_NCCL_LIB", names, &PYTHON)
             .map_err(|tried| GpuError::NcclMissing { tried })?;
+        let mut found_version = None;
         macro_rules! function {
             ($name:literal) => {
                 // SAFETY: NCCL's function of this name has had the type of the field that it goes to
                 // since version 2.18 (2.28, for `Whole`), and the library stays loaded as long as the table. Of older
                 // versions nothing but `ncclGetVersion` is called, which is as old as NCCL 2.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }
-                    .map_err(|_| GpuError::SymbolMissing { library: path.clone(), name: $name })?
+                    .map_err(|_| {
+                        let (library, name) = (path.clone(), $name);
+                        GpuError::SymbolMissing { library, name, found_version }
+                    })?
             };
         }
         let get_version: Get<c_int> = function!("ncclGetVersion");
         let mut version = 0;
         // SAFETY: it writes one number.
         unsafe { get_version(&mut version) };
+        let found = parts(version);
+        found_version = Some(found);
         if version < NEEDED {
-            let found = parts(version);
             return Err(GpuError::NcclTooOld { library: path, found });
         }
         let whole = match version >= 22800 {

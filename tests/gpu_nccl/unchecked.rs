@@ -1,11 +1,5 @@
 //! The plane `nccl` where ranks meet later than in the call, on stand-in cards.
 
-#[path = "support/card.rs"]
-mod card;
-#[path = "support/cards.rs"]
-mod cards;
-mod support;
-
 use std::sync::Arc;
 
 use spmd::prelude::*;
@@ -13,7 +7,8 @@ use spmd_core::internal::Plane;
 use spmd_gpu::{DeviceBuffer, Nccl, OnDevice, Staged};
 use spmd_matrix::cases_on_device;
 
-use cards::{processes, processes_over_mpi, threads};
+use crate::card;
+use crate::cards::{processes, processes_over_mpi, threads};
 
 /// Ranks that make other calls do so on stand-in cards alone.
 fn unchecked() -> Arc<dyn Plane> {
@@ -49,9 +44,9 @@ fn every_collective_is_right() {
     if !card::stand_in() {
         return;
     }
-    let ran = threads("conformance_of_threads", &[]);
+    let ran = threads("unchecked::conformance_of_threads", &[]);
     assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{ran:?}");
-    let ran = processes(3, "conformance_of_processes", &[]);
+    let ran = processes(3, "unchecked::conformance_of_processes", &[]);
     let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
     assert!(ran.code == Some(0) && right, "{ran:?}");
 }
@@ -61,7 +56,7 @@ fn every_collective_is_right_over_mpi() {
     if !card::stand_in() {
         return;
     }
-    for ran in processes_over_mpi(3, "conformance_of_processes", &[]) {
+    for ran in processes_over_mpi(3, "unchecked::conformance_of_processes", &[]) {
         let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
         assert!(ran.code == Some(0) && right, "{ran:?}");
     }
@@ -108,15 +103,15 @@ fn a_call_waits_for_nobody_up_to_the_bound() {
     for calls in ["1", "64"] {
         let changes = [("SPMD_TEST_CALLS", calls), three];
         for ran in [
-            threads("ahead_of_the_others", &changes),
-            processes(3, "ahead_of_the_others", &changes),
+            threads("unchecked::ahead_of_the_others", &changes),
+            processes(3, "unchecked::ahead_of_the_others", &changes),
         ] {
             let right = (0..3).all(|rank| ran.out.contains(&format!("rank {rank} is right")));
             assert!(ran.code == Some(0) && right, "{calls}: {ran:?}");
         }
     }
     // The call after them waits for ranks that wait for this one.
-    let ran = threads("ahead_of_the_others", &[("SPMD_TEST_CALLS", "65"), three]);
+    let ran = threads("unchecked::ahead_of_the_others", &[("SPMD_TEST_CALLS", "65"), three]);
     assert!(ran.code != Some(0) && ran.out.contains("broadcast of 1000 u64"), "{ran:?}");
     assert!(ran.out.contains("recv"), "{ran:?}");
 }
@@ -175,12 +170,12 @@ fn what_ranks_do_otherwise_is_told() {
         ("another type", &["1000000 u32 with Sum", "1000000 f32 with Sum"]),
         ("counts", &["different counts"]),
     ] {
-        let ran = processes(3, "broken", &[("SPMD_TEST_LOST", how)]);
+        let ran = processes(3, "unchecked::broken", &[("SPMD_TEST_LOST", how)]);
         let said = format!("{}{}", ran.out, ran.err);
         assert!(ran.code != Some(0), "{how}: {ran:?}");
         assert!(texts.iter().all(|text| said.contains(text)), "{how}: {ran:?}");
         if how != "killed" {
-            let ran = threads("broken", &[("SPMD_TEST_LOST", how), ("SPMD_RANKS", "3")]);
+            let ran = threads("unchecked::broken", &[("SPMD_TEST_LOST", how), ("SPMD_RANKS", "3")]);
             assert!(ran.code != Some(0), "{how}: {ran:?}");
             assert!(texts.iter().all(|text| ran.out.contains(text)), "{how}: {ran:?}");
         }

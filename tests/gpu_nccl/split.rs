@@ -1,16 +1,11 @@
 //! The plane `nccl` and parts of a communicator: joined by `ncclCommSplit` where that has been joined, else
 //! by an id of their own. On stand-in cards, which fail on demand where the other way would be taken.
 
-#[path = "support/card.rs"]
-mod card;
-#[path = "support/cards.rs"]
-mod cards;
-mod support;
-
 use spmd::prelude::*;
 use spmd_gpu::{Nccl, OnDevice, planes};
 
-use cards::{nccl, processes, processes_over_mpi, threads};
+use crate::cards::{nccl, processes, processes_over_mpi, threads};
+use crate::{card, support};
 
 /// The ranks of a communicator as they are numbered in the world, which its devices tell each other.
 fn members(comm: &Comm) -> Result<Vec<usize>> {
@@ -109,8 +104,14 @@ fn parts_come_from_a_split() {
         return;
     }
     // No communicator is made of an id but the first: one call in each process, five in one of five ranks.
-    is_right(&threads("splits", &[FIVE, ("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:6:2")]), 5);
-    is_right(&processes(4, "splits", &[("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:2:2")]), 4);
+    is_right(
+        &threads("split::splits", &[FIVE, ("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:6:2")]),
+        5,
+    );
+    is_right(
+        &processes(4, "split::splits", &[("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:2:2")]),
+        4,
+    );
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn parts_come_from_a_split_over_mpi() {
         return;
     }
     let fails = ("SPMD_STANDIN_FAIL", "ncclCommInitRankConfig:2:2");
-    processes_over_mpi(4, "splits", &[fails]).iter().for_each(|ran| is_right(ran, 4));
+    processes_over_mpi(4, "split::splits", &[fails]).iter().for_each(|ran| is_right(ran, 4));
 }
 
 #[test]
@@ -128,13 +129,17 @@ fn other_parts_have_ids_of_their_own() {
         return;
     }
     let no_split = ("SPMD_STANDIN_FAIL", "ncclCommSplit:1:2");
-    is_right(&threads("not_split", &[FIVE, no_split]), 5);
-    is_right(&processes(3, "not_split", &[no_split]), 3);
-    let without = ("SPMD_NCCL_LIB", "libnccl-without-split.so");
-    is_right(&threads("splits", &[FIVE, without]), 5);
-    is_right(&processes(4, "splits", &[without]), 4);
+    is_right(&threads("split::not_split", &[FIVE, no_split]), 5);
+    is_right(&processes(3, "split::not_split", &[no_split]), 3);
+    let lacks = card::libraries().join("without-ncclCommSplit/libnccl.so.2");
+    let without = ("SPMD_NCCL_LIB", lacks.to_str().expect("a path of text"));
+    is_right(&threads("split::splits", &[FIVE, without]), 5);
+    is_right(&processes(4, "split::splits", &[without]), 4);
     // Ranks that share a card, which NCCL does not join.
-    is_right(&threads("splits_on_any_plane", &[FIVE, no_split, ("SPMD_STANDIN_CARDS", "1")]), 5);
+    is_right(
+        &threads("split::splits_on_any_plane", &[FIVE, no_split, ("SPMD_STANDIN_CARDS", "1")]),
+        5,
+    );
 }
 
 /// Of whoever fails in it, at once or later, the others learn: they wait for it in NCCL.
@@ -152,11 +157,11 @@ fn a_split_that_fails_is_told() {
         ("ncclCommSplit:5:6", "ncclCommSplit: remote process exited"),
         ("ncclCommSplit later:2:6", "ncclCommSplit: remote process exited"),
     ] {
-        fails(text, threads("splits", &[FIVE, ("SPMD_STANDIN_FAIL", how)]));
+        fails(text, threads("split::splits", &[FIVE, ("SPMD_STANDIN_FAIL", how)]));
     }
-    fails("rank 1", processes(4, "splits", &[("SPMD_STANDIN_KILL", "1")]));
+    fails("rank 1", processes(4, "split::splits", &[("SPMD_STANDIN_KILL", "1")]));
     // One that is in no part.
-    fails("rank 3", processes(4, "splits", &[("SPMD_STANDIN_KILL", "3")]));
+    fails("rank 3", processes(4, "split::splits", &[("SPMD_STANDIN_KILL", "3")]));
 }
 
 #[test]
