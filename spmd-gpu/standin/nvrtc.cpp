@@ -122,6 +122,7 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
     if (!program || !mkdtemp(folder)) return INVALID_PROGRAM;
     std::string path = folder, source = path + "/kernel.cpp";
     std::string object = path + "/kernel.o", library = path + "/kernel.so";
+    // As xtask compiles the header for them, but for macros (`OF_KERNELS`).
     std::vector<std::string> words = {"c++", "-O1", "-c", "-fPIC", "-std=c++17", "-w",
                                       // As on a card: a sum and a product stay two steps.
                                       "-ffp-contract=off", "-include", KERNEL_HEADER};

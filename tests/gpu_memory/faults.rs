@@ -35,6 +35,8 @@ fn program() -> Result<(), GpuError> {
     launch(&device, &kernel, &mut numbers, 1000);
     match std::env::var("SPMD_TEST_FAULT").as_deref() {
         Ok("host") => {
+            // As long as a kernel runs, memory is open.
+            device.synchronize()?;
             // SAFETY: it ends the process.
             let read = unsafe { (numbers.as_device_ptr() as *const u32).read_volatile() };
             println!("the host has read {read}");

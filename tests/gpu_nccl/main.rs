@@ -52,16 +52,33 @@ fn conformance_of_processes() -> Result<()> {
     .map(drop)
 }
 
+/// With what there is since 2.28, and without.
+const VERSIONS: [&str; 2] = ["22805", "21805"];
+
+fn threads_are_right(version: &str) {
+    if card::stand_in() {
+        let ran = threads("conformance_of_threads", &[("SPMD_STANDIN_NCCL", version)]);
+        assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{version}: {ran:?}");
+    }
+}
+
 #[test]
-fn every_collective_is_right() {
+fn every_collective_of_threads_is_right() {
+    threads_are_right(VERSIONS[0]);
+}
+
+#[test]
+fn every_collective_of_threads_is_right_in_groups() {
+    threads_are_right(VERSIONS[1]);
+}
+
+#[test]
+fn every_collective_of_processes_is_right() {
     if !card::stand_in() {
         return;
     }
-    // With and without what there is since 2.28.
-    for version in ["22805", "21805"] {
+    for version in VERSIONS {
         let changes = [("SPMD_STANDIN_NCCL", version)];
-        let ran = threads("conformance_of_threads", &changes);
-        assert!(ran.code == Some(0) && ran.out.contains("all is well"), "{version}: {ran:?}");
         for ranks in if full() { vec![1, 2, 3, 4, 8] } else { vec![3] } {
             let ran = processes(ranks, "conformance_of_processes", &changes);
             let right = (0..ranks).all(|rank| ran.out.contains(&format!("rank {rank} is right")));

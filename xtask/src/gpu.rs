@@ -12,6 +12,8 @@ use crate::{programs, python};
 /// Numbers as on the host: integers go around, and a product and a sum are rounded each.
 const FLAGS: [&str; 7] =
     ["-O1", "-g", "-fPIC", "-std=c++17", "-pthread", "-fwrapv", "-ffp-contract=off"];
+/// Those by which the stand-in compiles kernels (nvrtc.cpp).
+const OF_KERNELS: [&str; 5] = ["-O1", "-fPIC", "-std=c++17", "-w", "-ffp-contract=off"];
 /// With a sanitizer, GCC warns of its own library.
 const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 
@@ -38,7 +40,9 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     let folder = built("standin").join(sanitizer.unwrap_or("plain"));
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let sanitize = sanitizer.map(|name| format!("-fsanitize={name}"));
-    let header = format!("-DKERNEL_HEADER=\"{}\"", source.join("kernel.h").display());
+    let header = folder.join("kernel.h");
+    compile_header(&source.join("kernel.h"), &header, sanitize.as_deref())?;
+    let header = format!("-DKERNEL_HEADER=\"{}\"", header.display());
     // What was compiled before is not of this one, perhaps.
     let kernels = folder.join("kernels");
     let _ = fs::remove_dir_all(&kernels);
@@ -90,6 +94,16 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
         }
     }
     Ok(folder)
+}
+
+/// What stands before each kernel, compiled once for all, which takes two thirds of the time of each: the compiler
+/// finds it beside the header.
+fn compile_header(header: &Path, copy: &Path, sanitize: Option<&str>) -> Result<(), String> {
+    fs::copy(header, copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+    let mut compile = command("c++", &OF_KERNELS);
+    compile.args(sanitize).args(["-x", "c++-header"]).arg(copy);
+    compile.arg("-o").arg(copy.with_extension("h.gch"));
+    built_by(compile)
 }
 
 const DRIVER: &str = "libcuda.so.1";

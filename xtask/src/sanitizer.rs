@@ -90,14 +90,14 @@ fn sanitized(mut command: Command) -> Command {
 const EXPORT_RUNTIME: &str = "-Clink-arg=-rdynamic";
 
 /// The files of tests of device buffers, and those of them that are run: of where kernels read and write, and of what orders that.
-const ON_CARD: [&str; 4] = ["--test", "gpu", "--test", "gpu_memory"];
+const ON_CARD: [&str; 6] = ["--test", "gpu", "--test", "gpu_memory", "--test", "gpu_nccl"];
 const BOUNDS: [&str; 4] = [
     "four",
     "by_way_of_the_host",
     "buffers::buffers_are_copied_and_checked",
     "faults::a_kernel_that_goes_out_of_bounds_is_found",
 ];
-const ORDERED: [&str; 12] = [
+const ORDERED: [&str; 13] = [
     "two",
     "by_way_of_the_host",
     "order::what_is_dropped_after_a_call_has_been_used",
@@ -109,6 +109,7 @@ const ORDERED: [&str; 12] = [
     "kernels_and_the_host_take_turns",
     "calls_take_unified_buffers",
     "a_unified_buffer_is_read_by_all_and_dropped",
+    "every_collective_of_threads_is_right_in_groups",
     "faults::streams_that_no_event_orders_are_found",
 ];
 
