@@ -13,7 +13,7 @@ mod support;
 use card::{gpu, on_one_card, stand_in};
 use spmd::prelude::*;
 use spmd_gpu::{Device, Local, OnDevice, Staged, probe};
-use spmd_matrix::{cases_on_device, full};
+use spmd_matrix::{cases_by_way_of_the_host, cases_on_device, full};
 
 fn everywhere(ranks: usize) -> [Spmd; 2] {
     let blocks = [Spmd::new(ranks).threads(), Spmd::new(ranks).virtual_ranks()];
@@ -80,13 +80,14 @@ fn by_way_of_the_host() -> Result<()> {
     }
     for block in [Spmd::new(3).threads(), Spmd::new(5).virtual_ranks()] {
         let block = block.plane(Staged::new());
-        block.clone().segment(1024).run(|ctx| cases_on_device(ctx, ctx.size() == 3))?;
+        block.clone().segment(1024).run(|ctx| cases_by_way_of_the_host(ctx, ctx.size() == 3))?;
         // In pieces of 1 KiB.
         block.segment(64).run(|ctx| cases_on_device(ctx, false))?;
     }
     for ranks in [1, 2, 3, 4, 8].into_iter().filter(|_| full()) {
         for block in [Spmd::new(ranks).threads(), Spmd::new(ranks).virtual_ranks()] {
-            block.plane(Staged::new()).segment(1024).run(|ctx| cases_on_device(ctx, true))?;
+            let block = block.plane(Staged::new()).segment(1024);
+            block.run(|ctx| cases_by_way_of_the_host(ctx, true))?;
         }
     }
     Ok(())

@@ -19,7 +19,13 @@ pub fn cases(ctx: &Ctx, choice: Choice) -> Result<()> {
 }
 
 /// Every collective that takes buffers alone, on buffers of the ranks' device: the full product for
-/// `f64` and `Sum`, and for the library's own types and operations each pair of two values.
+/// `f64` and `Sum`, and for the library's own types and operations, and types of programs, each pair of two
+/// values.
 pub fn cases_on_device(ctx: &Ctx, all_types: bool) -> Result<()> {
-    cases_on_device_and(ctx, all_types, types::visit_built_in)
+    cases_on_device_and(ctx, all_types, types::visit_on_device)
+}
+
+/// The same, and operations of programs, which the host alone carries out.
+pub fn cases_by_way_of_the_host(ctx: &Ctx, all_types: bool) -> Result<()> {
+    cases_on_device_and(ctx, all_types, types::visit_all)
 }

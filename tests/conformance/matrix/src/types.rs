@@ -18,8 +18,16 @@ pub fn visit_all(visit: &mut Plan<'_>) -> Result<()> {
     own_operations(visit)
 }
 
-/// Shows it the library's own operations.
-pub fn visit_built_in(visit: &mut Plan<'_>) -> Result<()> {
+/// Shows it the library's own operations, which devices have, and types of programs, which are moved there.
+pub fn visit_on_device(visit: &mut Plan<'_>) -> Result<()> {
+    visit_built_in(visit)?;
+    visit.of_type::<Particle>()?;
+    visit.of_type::<Flagged>()?;
+    visit.of_type::<Moments<i16>>()?;
+    visit.of_type::<Phase>()
+}
+
+fn visit_built_in(visit: &mut Plan<'_>) -> Result<()> {
     integers(visit)?;
     floats(visit)?;
     truth_and_text(visit)?;
