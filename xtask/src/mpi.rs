@@ -2,6 +2,7 @@
 //! can be. What is missing after that, the tests themselves report as SKIPPED.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 
 use crate::gpu;
 use crate::non_root::is_root;
@@ -52,6 +53,9 @@ fn tests(names: &[&str], programs: &[(&str, &str)]) -> Outcome {
 /// Installs the libraries that are not there yet, of those that have the standard interface, or of
 /// the others.
 pub(crate) fn libraries(standard: bool) {
+    // A step, and what builds ahead of it, may need the same one at a time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _installs = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let debug = built("debug");
     let target = debug.parent().unwrap_or(&debug);
     let needed = if standard { STANDARD } else { COMPILER };
