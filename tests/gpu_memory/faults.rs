@@ -61,7 +61,7 @@ fn program() -> Result<(), GpuError> {
     Ok(())
 }
 
-/// The program with this fault ends with these words, none if it just ends.
+/// The program is right without this fault; with it the stand-in ends it, and says these words.
 fn ends(fault: &str, words: &str) {
     if !stand_in() {
         return;

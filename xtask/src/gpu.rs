@@ -33,8 +33,9 @@ pub(crate) fn has_compiler() -> bool {
     tools::output(command("c++", &["--version"])).is_some()
 }
 
-/// Builds the libraries of the stand-in, each once more without a function (in `without-FUNCTION`), and the kernels that it will compile, for this sanitizer, whose
-/// runtime is the one of the program that loads them. The folder that they are in.
+/// Builds the libraries of the stand-in, each once more without a function (in `without-FUNCTION`), and
+/// what it compiles kernels with, for this sanitizer, whose runtime is the one of the program that loads
+/// them. The folder that they are in.
 pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     let source = root().join("spmd-gpu/standin");
     let folder = built("standin").join(sanitizer.unwrap_or("plain"));
@@ -84,10 +85,11 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
         built_by(link(&folder))?;
         for function in hidden {
             let without = folder.join(format!("without-{function}"));
-            fs::create_dir_all(&without).map_err(|error| error.to_string())?;
             let script = without.join("hide.map");
-            fs::write(&script, format!("{{ global: *; local: {function}; }};\n"))
-                .map_err(|error| error.to_string())?;
+            let hides = format!("{{ global: *; local: {function}; }};\n");
+            fs::create_dir_all(&without)
+                .and_then(|()| fs::write(&script, hides))
+                .map_err(|error| format!("{}: {error}", script.display()))?;
             let mut link = link(&without);
             link.arg(format!("-Wl,--version-script={}", script.display()));
             built_by(link)?;
