@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use spmd::prelude::*;
 use spmd::{Fault, Progress};
 
-/// The longest that a mistake may go unnoticed on a busy machine: one of two cores, on which all else was
-/// being built, has once stood still for more than two seconds.
+/// The longest that a mistake may go unnoticed on a busy machine; on an idle one it takes up to half a second.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// A name, and how to make ranks of that kind.

@@ -14,20 +14,17 @@
 //! more: what an [`Agent::ANY`] stands for depends on the communicator of who searches. In a cycle
 //! of n, a search so comes to some log n ranks, where each of thousands that looked at all would
 //! take longer than the program. A search that must come to all ranks of the process, whatever
-//! these wait for, is one for all of them ([`Wide`]): they take turns, in a small part of the time,
+//! these wait for, is one for all of them ([`Turn`]): they take turns, in a small part of the time,
 //! and go on from what the one before has found.
 
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
-use std::time::{Duration, Instant};
-
-use parking_lot::MutexGuard;
 
 use super::agents::{Wait, idle};
 use super::endpoint::Endpoint;
 use super::layout::{AGENTS, Agent};
-use super::suspicion::{Suspicion, Wide};
+use super::suspicion::{Suspicion, Turn};
 use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
@@ -37,33 +34,6 @@ use crate::mode::Mode;
 /// A rank's place among those that could search.
 fn order(rank: usize) -> u64 {
     mix(rank as u64)
-}
-
-/// How much longer than such a search the time to the next one is.
-const WIDE_PAUSE: u32 = 20;
-
-/// The turn of one rank for such a search.
-struct Turn<'a> {
-    wide: MutexGuard<'a, Wide>,
-    start: Instant,
-    /// Others need not wait: this one has found something.
-    found: bool,
-}
-
-impl Turn<'_> {
-    /// Now, unless it is another one's or too early.
-    fn now(world: &World) -> Option<Turn<'_>> {
-        let (wide, start) = (world.wide.try_lock()?, Instant::now());
-        let early = wide.next.is_some_and(|next| start < next);
-        (!early).then_some(Turn { wide, start, found: false })
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let took = if self.found { Duration::ZERO } else { self.start.elapsed() };
-        self.wide.next = Some(Instant::now() + took * WIDE_PAUSE);
-    }
 }
 
 /// A cycle of waits.
@@ -175,7 +145,7 @@ impl Endpoint {
                 idle::RANKS if world.mode == Mode::Processes => {}
                 idle::RANKS if std::mem::replace(&mut neighbours, true) => {}
                 idle::RANKS => {
-                    turn = Some(turn.or_else(|| Turn::now(world))?);
+                    turn = Some(turn.or_else(|| Turn::now(&world.wide))?);
                     let turn = turn.as_mut()?;
                     let acted = Some(turn.wide.acted).filter(|rank| world.local().contains(rank));
                     if !acted.into_iter().chain(world.local()).all(&mut follow) {
@@ -199,7 +169,7 @@ impl Endpoint {
                     // Any member: the group of another communicator is not known here, so any
                     // rank of the world counts as a possible sender.
                     Agent::ANY if agent.context.load(Acquire) != scope.context => {
-                        turn = Some(turn.or_else(|| Turn::now(world))?);
+                        turn = Some(turn.or_else(|| Turn::now(&world.wide))?);
                         std::mem::replace(&mut everybody, true)
                             || (0..world.size()).all(&mut follow)
                     }
