@@ -14,7 +14,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address";
 /// Seconds for each target.
-const SHORT: &str = "4";
+const SHORT: &str = "1";
 const FULL: &str = "600";
 
 pub(crate) fn run() -> Outcome {

@@ -22,7 +22,8 @@ pub(crate) fn run() -> Outcome {
     if let Err(why) = programs::lend_launcher(&built(FOLDER).join(&host).join("debug")) {
         return Outcome::failed(why);
     }
-    let left_out: Vec<&str> = UNFIT.iter().chain(long()).chain(left_to(&RACED)).copied().collect();
+    let left_out = UNFIT.iter().chain(long()).chain(left_to(&RACED)).chain(left_to(&MANY));
+    let left_out: Vec<&str> = left_out.copied().collect();
     let tests = chosen(&host, &left_out, |tests| {
         packages(tests);
         tests.arg("--no-fail-fast");
@@ -122,11 +123,28 @@ fn long() -> &'static [&'static str] {
 }
 
 /// The same mistakes are made by ranks of each kind: those that are threads are left to ThreadSanitizer, those that
-/// are not to AddressSanitizer, but for `--full`.
-const RACED: [&str; 2] = ["mistakes_of_single_ranks", "mistakes_of_threads"];
+/// are not to AddressSanitizer, but for `--full`. So are orders in which messages come: what they read and write is what
+/// random programs do.
+const RACED: [&str; 6] = [
+    "mistakes_of_single_ranks",
+    "mistakes_of_threads",
+    "matrix::messages_as_requests",
+    "matrix::messages_that_overtake_each_other",
+    "matrix::every_kind_of_message",
+    "matrix::collectives_beside_their_ranks",
+];
 const ADDRESSED: [&str; 1] = ["mistakes_of_virtual_ranks"];
 
-/// What the other sanitizer runs.
+/// What `--full` alone runs under AddressSanitizer: very many of what other tests have some of.
+const MANY: [&str; 5] = [
+    "graphs::a_million_wait_in_the_queue",
+    "arrays::a_hundred_thousand_tasks",
+    "reducing::the_same_bits",
+    "thousands_of_virtual_ranks",
+    "one_element_for_each_of_thousands",
+];
+
+/// These, but for `--full`.
 fn left_to(names: &'static [&'static str]) -> &'static [&'static str] {
     if is_full() { &[] } else { names }
 }
