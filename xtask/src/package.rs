@@ -64,11 +64,25 @@ fn unpack(folder: &Path) -> Result<(), String> {
         members += &format!("{unpacked:?}, ");
         patches += &format!("{name} = {{ path = {unpacked:?} }}\n");
     }
+    let manifest = tools::root().join("Cargo.toml");
+    let profiles = profiles(&fs::read_to_string(manifest).map_err(told)?);
     let workspace = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n[patch.crates-io]\n{patches}"
+        "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n[patch.crates-io]\n{patches}\n{profiles}"
     );
     fs::write(folder.join("Cargo.toml"), workspace).map_err(told)?;
     // The versions that everything else was tested with.
     fs::copy(tools::root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(told)?;
     Ok(())
+}
+
+/// The profiles of a manifest: what is compiled by others is not what was compiled before.
+fn profiles(manifest: &str) -> String {
+    let mut within = false;
+    let lines = manifest.lines().filter(|line| {
+        if line.starts_with('[') {
+            within = line.starts_with("[profile.");
+        }
+        within
+    });
+    lines.flat_map(|line| [line, "\n"]).collect()
 }

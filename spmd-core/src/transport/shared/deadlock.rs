@@ -25,7 +25,6 @@ use super::agents::{Wait, idle};
 use super::endpoint::Endpoint;
 use super::layout::{AGENTS, Agent};
 use super::suspicion::{Suspicion, Turn};
-use super::world::World;
 use crate::fault::Fault;
 use crate::group::Scope;
 use crate::hash::mix;
