@@ -75,7 +75,7 @@ fn unpack(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The profiles of a manifest: what is compiled by others is not what was compiled before.
+/// The profiles of a manifest: with other ones, the crates of others would be compiled once more.
 fn profiles(manifest: &str) -> String {
     let mut within = false;
     let lines = manifest.lines().filter(|line| {
