@@ -2,7 +2,7 @@
 
 use spmd::prelude::*;
 
-use crate::tile::{gemm, potrf, syrk, trsm};
+use crate::kernels::{gemm, potrf, syrk, trsm};
 use crate::tiles::Tiles;
 
 /// Spawns what a loop without tasks would do, in its order. What may go on at the same time follows from

@@ -1,22 +1,31 @@
 //! The Cholesky factor of a symmetric, positive definite matrix, A = L Lᵀ, in tiles.
 //!
-//!     cargo run --release --example cholesky [--rounds n] [size [tile]]
+//!     cargo run --release --example cholesky [size [tile]]
+//!     cargo run --release --example cholesky --features spmd-cholesky/faer -- --rounds n [size [tile]]
 //!
 //! A rank by itself spawns a task for each step of the algorithm, which names the tiles that it reads
-//! and writes; `faer` does the arithmetic in tiles. Several ranks have the tiles dealt out over a grid of
-//! them, and send columns of L along its rows and columns, in tasks, too.
+//! and writes. Several ranks have the tiles dealt out over a grid of them, and send columns of L along its
+//! rows and columns, in tasks, too.
 //!
 //! What comes out is checked on rank 0: that ‖A − L Lᵀ‖ is small, and that many ranks find the same bits
-//! as one. With `--rounds` it is measured beside `faer`'s own parallel factorisation.
+//! as one. With `--rounds` it is measured beside the parallel factorisation of the crate `faer`, whose kernels
+//! then do what is done in tiles. It takes longer to compile than all examples, so it is there with a feature only.
 
 mod alone;
+#[cfg(not(feature = "faer"))]
+#[path = "plain.rs"]
+mod kernels;
+#[cfg(feature = "faer")]
+#[path = "with_faer.rs"]
+mod kernels;
+#[cfg(feature = "faer")]
 mod measure;
 mod tile;
 mod tiles;
 mod together;
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, Par};
+use ndarray::Array2;
+use ndarray::linalg::general_mat_mul;
 use spmd::prelude::*;
 
 use tile::Tile;
@@ -58,25 +67,34 @@ fn main() -> Result<()> {
                 return Err("many ranks find another factor than one".into());
             }
         }
-        rounds.map_or(Ok(()), |rounds| measure::beside_faer(ctx, &layout, rounds))
+        rounds.map_or(Ok(()), |rounds| beside_faer(ctx, &layout, rounds))
     })?;
     Ok(())
 }
 
+#[cfg(feature = "faer")]
+use measure::beside_faer;
+
+#[cfg(not(feature = "faer"))]
+fn beside_faer(_: &Ctx, _: &Layout, _: usize) -> Result<()> {
+    Err("--rounds measures beside faer, without which this was built: --features spmd-cholesky/faer".into())
+}
+
 /// ‖A − L Lᵀ‖ ÷ ‖A‖, in Frobenius' norm.
 fn relative_error(layout: &Layout, factor: &[Tile]) -> f64 {
-    let (n, mut l) = (layout.size, Mat::<f64>::zeros(layout.size, layout.size));
+    let mut l = Array2::<f64>::zeros((layout.size, layout.size));
     for ((i, j), tile) in layout.lower().zip(factor) {
         let (above, before, values) = (i * layout.tile, j * layout.tile, tile.get());
-        for c in 0..values.ncols() {
+        for ((r, c), value) in values.indexed_iter() {
             // The upper triangle of a tile on the diagonal has nothing to do with L.
-            for r in if i == j { c } else { 0 }..values.nrows() {
-                l[(above + r, before + c)] = values[(r, c)];
+            if i > j || r >= c {
+                l[(above + r, before + c)] = *value;
             }
         }
     }
-    let a = Mat::from_fn(n, n, |i, j| layout.value(i, j));
+    let a = Array2::from_shape_fn((layout.size, layout.size), |(i, j)| layout.value(i, j));
     let mut rest = a.clone();
-    matmul(rest.as_mut(), Accum::Add, l.as_ref(), l.transpose(), -1.0, Par::Seq);
-    rest.norm_l2() / a.norm_l2()
+    general_mat_mul(-1.0, &l, &l.t(), 1.0, &mut rest);
+    let norm = |values: &Array2<f64>| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+    norm(&rest) / norm(&a)
 }

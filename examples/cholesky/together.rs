@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use spmd::prelude::*;
 use spmd::tasks::DataDeps;
 
-use crate::tile::{Tile, gemm, potrf, syrk, trsm};
+use crate::kernels::{gemm, potrf, syrk, trsm};
+use crate::tile::Tile;
 use crate::tiles::{Layout, Tiles};
 
 /// A communicator that tasks use in the order in which they are spawned: it is data that they write, so

@@ -418,14 +418,15 @@ fn real_launchers() {
             let mut command = bare(&["--transport", "mpi"]);
             finish(command.env("SPMD_MPI_LIB", &lib).args(arguments))
         };
-        let show = "echo $SPMD_TRANSPORT $SPMD_RANKS_PER_PROCESS $SPMD_AS $PMI_SIZE $A $PWD";
+        // MPICH's own launcher is killed by SIGPIPE, on a busy machine in 14 of 412 starts, where its
+        // ranks have ended before it is through with starting them.
+        let show =
+            "sleep 0.3; echo $SPMD_TRANSPORT $SPMD_RANKS_PER_PROCESS $SPMD_AS $PMI_SIZE $A $PWD";
         let hybrid = ["--ranks-per-process", "3", "--as", "virtual", "--env", "A=x y"];
         let ran = run(&[&hybrid[..], &["-n", "6", "--cwd", "/", "sh", "-c", show]].concat());
         assert_eq!((ran.code, ran.lines()), (Some(0), vec!["mpi 3 virtual 2 x y /"; 2]), "{ran:?}");
-        let ran = run(&["-n", "2", "--tag", "sh", "-c", "echo $PMI_RANK"]);
+        let ran = run(&["-n", "2", "--tag", "sh", "-c", "sleep 0.3; echo $PMI_RANK"]);
         assert_eq!(ran.lines(), ["[0] 0", "[1] 1"], "{ran:?}");
-        // MPICH's own launcher is killed by SIGPIPE, on a busy machine in 14 of 412 starts, where its
-        // ranks have ended before it is through with starting them.
         let ran = run(&["-n", "2", "sh", "-c", "sleep 0.3; exit 7"]);
         assert_eq!(ran.code, Some(7), "{ran:?}");
         assert!(ran.last_line().contains("status 7"), "{ran:?}");

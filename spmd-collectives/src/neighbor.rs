@@ -7,8 +7,8 @@ pub(crate) mod requests;
 use std::panic::Location;
 
 use spmd_core::internal::{
-    Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, SingleRank, candidates,
-    dispatch,
+    Args, Blocks, Call, Collective, Incoming, Kind, Memory, PAYLOAD, SingleRank, View, ViewMut,
+    candidates, dispatch,
 };
 use spmd_core::{Buffer, BufferMut, Comm, Element, Result};
 
@@ -228,23 +228,19 @@ where
     R: BufferMut<Elem = S::Elem> + ?Sized,
 {
     let call = Call::new(Kind::NeighborAlltoallv, site).data(&S::Elem::DTYPE, Call::UNEQUAL);
-    exchange_blocks(grid, &call, send, recv, (send_counts, recv_counts))
+    exchange_blocks(grid, &call, send.erased(), recv.erased_mut(), (send_counts, recv_counts))
 }
 
 /// [`Neighbor::neighbor_alltoallv`] as a part of any call.
-fn exchange_blocks<S, R>(
+fn exchange_blocks(
     (comm, neighbors): Grid<'_>,
     call: &Call<'_>,
-    send: &S,
-    recv: &mut R,
+    send: View<'_>,
+    recv: ViewMut<'_>,
     (send_counts, recv_counts): (&[usize], &[usize]),
-) -> Result<()>
-where
-    S: Buffer + ?Sized,
-    R: BufferMut<Elem = S::Elem> + ?Sized,
-{
-    let input = Input::new(send.erased())?;
-    let mut output = Output::new(recv.erased_mut())?;
+) -> Result<()> {
+    let input = Input::new(send)?;
+    let mut output = Output::new(recv)?;
     let dtype = input.dtype();
     let n = neighbors.len();
     let from = displacements(call, send_counts, n, "send buffer", input.len())?;

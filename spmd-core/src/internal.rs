@@ -2,8 +2,10 @@
 
 pub use crate::algorithm::*;
 pub use crate::args::{Args, Blocks, Collective, Incoming, Memory, SingleRank};
-pub use crate::buffer::{DeviceCopies, StagedView, by_host, on_host, set_device_copies};
-pub use crate::buffer::{Place, View, ViewMut};
+pub use crate::buffer::{
+    DeviceCopies, Place, Room, Rows, StagedView, SubarrayLayout, View, ViewMut, by_host,
+    in_one_piece, on_host, set_device_copies,
+};
 pub use crate::call::{Call, Form};
 pub use crate::comm::{
     Answer, CallGuard, CombiningCall, ContextOffer, Internals, LockOf, Part, RawWindow, Shown,

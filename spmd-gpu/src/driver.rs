@@ -16,7 +16,7 @@ const NEEDED: i32 = 12_000;
 const VERSION: &str = "cuDriverGetVersion";
 
 /// Functions that are in use. `cudarc` panics where one is missing.
-const FUNCTIONS: [&str; 54] = [
+const FUNCTIONS: [&str; 55] = [
     "cuInit",
     VERSION,
     "cuGetErrorName",
@@ -54,6 +54,7 @@ const FUNCTIONS: [&str; 54] = [
     "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyDtoDAsync_v2",
+    "cuMemcpy2DAsync_v2",
     "cuMemsetD8Async",
     "cuStreamCreate",
     "cuStreamDestroy_v2",

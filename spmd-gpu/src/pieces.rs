@@ -2,10 +2,9 @@
 //! themselves as it takes all.
 
 use spmd_core::Comm;
-use spmd_core::internal::{Args, Blocks, Kind, Memory};
+use spmd_core::internal::{Args, Blocks, Kind, Memory, Rows};
 
 use crate::calls;
-use crate::stage::Rows;
 
 /// Segments that a piece has at most: 2 MiB.
 const SEGMENTS: usize = 16;
@@ -120,7 +119,7 @@ impl<'a> Brought<'a> {
             Some(start) => host(self.args.send, start),
             None if self.in_place => {
                 let offset = (piece.send.start - piece.recv.start) as usize;
-                host(self.args.send, recv.ptr.wrapping_add(piece.recv.packed(offset)))
+                host(self.args.send, recv.ptr.wrapping_add(packed(piece.recv, offset)))
             }
             None => Memory::NONE,
         };
@@ -148,6 +147,11 @@ fn whole(memory: Memory<'_>, args: &Args<'_>, ranks: usize) -> Rows {
     let elements = if memory.is_some() { memory.blocks.total(ranks) } else { 0 };
     let bytes = elements * args.size();
     Rows { start: memory.ptr as u64, count: 1, bytes, stride: bytes.max(1) }
+}
+
+/// Where in the memory of the host it is that lies so far behind the start on the device: in a row, or at one's end.
+fn packed(rows: Rows, offset: usize) -> usize {
+    offset / rows.stride * rows.bytes + offset % rows.stride
 }
 
 /// Whether the first of two pieces of memory holds the other one.

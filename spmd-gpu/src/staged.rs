@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::CudaEvent;
-use spmd_core::internal::{Args, Call, Plane, dispatch};
+use spmd_core::internal::{Args, Call, Plane, Rows, dispatch};
 use spmd_core::{Comm, Result};
 
 use crate::calls;
@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::driver::Checked;
 use crate::error::GpuError;
 use crate::pieces::Brought;
-use crate::stage::{Rows, Stage};
+use crate::stage::Stage;
 
 /// Collectives on [`DeviceBuffer`](crate::DeviceBuffer)s of any ranks, on any devices: each copies what
 /// it brings into pinned memory of the host, makes the call there, and copies what it gets back.

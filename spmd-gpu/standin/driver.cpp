@@ -391,6 +391,39 @@ int cuMemcpyDtoHAsync_v2(void *into, uint64_t from, size_t bytes, Stream *stream
     return SUCCESS;
 }
 
+// CUDA_MEMCPY2D: rows of bytes, of which each side has its own distance from one to the next.
+struct Copy2D {
+    struct {
+        size_t x, y;
+        unsigned type;
+        void *host;
+        uint64_t device;
+        void *array;
+        size_t pitch;
+    } from, into;
+    size_t width, height;
+};
+
+int cuMemcpy2DAsync_v2(const Copy2D *copy, Stream *stream) {
+    constexpr unsigned HOST = 1, DEVICE = 2;
+    constexpr size_t MOST = (size_t(1) << 31) - 1;
+    IN_STREAM(stream);
+    for (auto &side : {copy->from, copy->into}) {
+        const bool known = side.type == HOST || side.type == DEVICE;
+        if (!known || side.x || side.y || side.pitch < copy->width || side.pitch > MOST)
+            return INVALID_VALUE;
+    }
+    auto place = [](auto &side) { return side.type == HOST ? (char *)side.host : (char *)side.device; };
+    current->work(stream, [copy = *copy, place] {
+        for (size_t row = 0; row < copy.height; ++row)
+            std::memcpy(place(copy.into) + row * copy.into.pitch,
+                        place(copy.from) + row * copy.from.pitch, copy.width);
+    });
+    for (auto &side : {copy->from, copy->into})
+        if (side.type == HOST && keeps_caller(side.host)) stream->mark()->wait();
+    return SUCCESS;
+}
+
 int cuMemcpyDtoDAsync_v2(uint64_t into, uint64_t from, size_t bytes, Stream *stream) {
     IN_STREAM(stream);
     current->work(stream, [=] { std::memmove((void *)into, (const void *)from, bytes); });

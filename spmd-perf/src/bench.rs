@@ -131,6 +131,12 @@ impl Bench {
         matches!(self.call(), Gather | Allgather | Scatter | Alltoall | ReduceScatter)
     }
 
+    /// Whether it has a form that sends from where it receives, beside the one that does not.
+    pub(crate) fn has_in_place(self) -> bool {
+        use Bench::*;
+        matches!(self, Reduce | Allreduce | Allgather | Alltoall | ReduceScatter | Scan)
+    }
+
     /// The longest message. Those that are sent before anybody receives are small ones: a large one
     /// waits for its receiver. Receives that are posted have a buffer each.
     pub(crate) fn most(self) -> usize {

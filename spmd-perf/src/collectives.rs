@@ -7,7 +7,7 @@ use spmd_core::algorithm::Algorithm;
 
 use crate::bench::Bench;
 use crate::elements::{Number, Operator, folded, value};
-use crate::measure::{Effort, REWRITE, Subject, looks, measure};
+use crate::measure::{Effort, Measured, REWRITE, Subject, looks, measure};
 use crate::memory::{Data, Memory};
 
 /// µs of a call, the median, each rank having written its data anew: a rank sends what it has just
@@ -44,8 +44,12 @@ pub(crate) struct Collective<T: Number> {
     pub(crate) recv: Data<T>,
     /// The turn for which `send` was made.
     prepared: usize,
+    /// The calls since then.
+    calls: usize,
     /// Whether each call includes that what is sent is written.
     fresh: bool,
+    /// Whether what is sent is in `recv`, too.
+    in_place: bool,
 }
 
 impl<T: Number> Collective<T>
@@ -77,8 +81,18 @@ where
             send: memory.zeros(ctx, send)?,
             recv: memory.zeros(ctx, recv)?,
             prepared: 0,
+            calls: 0,
             fresh: false,
+            in_place: false,
         })
+    }
+
+    /// The form that sends from where it receives.
+    pub(crate) fn in_place(mut self, ctx: &Ctx, memory: Memory) -> Result<Collective<T>> {
+        self.recv = memory.zeros(ctx, self.send.len().max(self.recv.len()))?;
+        self.send = memory.zeros(ctx, 0)?;
+        self.in_place = true;
+        Ok(self)
     }
 
     /// Writes every cache line of what is sent, each with what it holds.
@@ -129,18 +143,23 @@ where
 {
     fn rewrites(&self) -> bool {
         // A device's caches are no measure of what its memory does: the buffers are larger.
-        !self.send.is_on_device() && self.send.len() * size_of::<T>() >= REWRITE
+        let sent = if self.in_place { &self.recv } else { &self.send };
+        !sent.is_on_device() && sent.len() * size_of::<T>() >= REWRITE
     }
 
     fn prepare(&mut self, turn: usize) -> Result<()> {
-        self.prepared = turn;
-        let root = self.root(turn);
-        let into = if self.bench == Bench::Broadcast { &mut self.recv } else { &mut self.send };
-        if self.bench == Bench::Broadcast && self.rank != root {
+        (self.prepared, self.calls) = (turn, 0);
+        let (root, rank) = (self.root(turn), self.rank);
+        if self.bench == Bench::Broadcast && rank != root {
             return Ok(());
         }
-        let rank = self.rank;
-        into.iter_mut().enumerate().for_each(|(i, x)| *x = T::of(value(rank, turn, i)));
+        let received = self.in_place || self.bench == Bench::Broadcast;
+        let into = if received { &mut self.recv } else { &mut self.send };
+        // Of a gather in place a rank brings its own block.
+        let own =
+            if self.in_place && self.bench == Bench::Allgather { rank * self.count } else { 0 };
+        let sent = into[own..].iter_mut().enumerate();
+        sent.for_each(|(i, x)| *x = T::of(value(rank, turn, i)));
         into.upload()
     }
 
@@ -149,7 +168,14 @@ where
         if self.fresh {
             self.write_anew(root);
         }
+        self.calls += 1;
         let what = (self.bench, self.op, root);
+        if self.in_place {
+            return match &mut self.recv {
+                Data::Device(buf) => call_in_place(ctx, what, &mut buf.buffer),
+                buf => call_in_place(ctx, what, &mut **buf),
+            };
+        }
         match (&self.send, &mut self.recv) {
             (Data::Device(send), Data::Device(recv)) => {
                 call(ctx, what, &send.buffer, &mut recv.buffer)
@@ -163,13 +189,44 @@ where
     }
 
     fn wrong(&mut self, turn: usize) -> Result<u64> {
+        // What a second call in place makes of the first one's result grows with each.
+        if self.in_place && self.calls != 1 {
+            return Ok(0);
+        }
         self.recv.download()?;
         let wrong = |index: &usize| {
             let expected = self.expected(turn, *index);
             expected.is_some_and(|number| self.recv[*index] != T::of(number))
         };
-        Ok(looks(self.recv.len()).filter(wrong).count() as u64)
+        let parts = self.in_place && self.bench == Bench::ReduceScatter;
+        let results = if parts { self.count } else { self.recv.len() };
+        Ok(looks(results).filter(wrong).count() as u64)
     }
+}
+
+/// Measures the form in place: before and after that, it looks at what a call makes of new data.
+pub(crate) fn measure_in_place<T: Number>(
+    ctx: &Ctx,
+    effort: Effort,
+    mut subject: Collective<T>,
+) -> Result<Measured>
+where
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    let before = wrong_of_one(ctx, &mut subject)?;
+    let measured = measure(ctx, effort, &mut subject)?;
+    let wrong = before + measured.wrong + wrong_of_one(ctx, &mut subject)?;
+    Ok(Measured { wrong, ..measured })
+}
+
+/// The wrong elements on all ranks after one call on new data.
+fn wrong_of_one(ctx: &Ctx, subject: &mut impl Subject) -> Result<u64> {
+    subject.prepare(0)?;
+    subject.call(ctx, 0)?;
+    subject.finish()?;
+    ctx.allreduce_value(subject.wrong(0)?, Sum)
 }
 
 /// Makes the call, on buffers wherever they lie.
@@ -222,5 +279,40 @@ where
         Bench::Scan => ctx.scan(send, recv, op),
         Bench::Exscan => ctx.exscan(send, recv, op),
         _ => ctx.allreduce(send, recv, op),
+    }
+}
+
+fn call_in_place<T, B>(
+    ctx: &Ctx,
+    (bench, op, root): (Bench, Operator, usize),
+    buf: &mut B,
+) -> Result<()>
+where
+    T: Number,
+    B: BufferMut<Elem = T> + ?Sized,
+    Sum: Operation<T>,
+    Min: Operation<T>,
+    Max: Operation<T>,
+{
+    match (bench, op) {
+        (Bench::Allgather, _) => ctx.allgather_in_place(buf),
+        (Bench::Alltoall, _) => ctx.alltoall_in_place(buf),
+        (_, Operator::Sum) => reduce_in_place(ctx, bench, buf, Sum, root),
+        (_, Operator::Min) => reduce_in_place(ctx, bench, buf, Min, root),
+        (_, Operator::Max) => reduce_in_place(ctx, bench, buf, Max, root),
+    }
+}
+
+fn reduce_in_place<T, B, O>(ctx: &Ctx, bench: Bench, buf: &mut B, op: O, root: usize) -> Result<()>
+where
+    T: Number,
+    B: BufferMut<Elem = T> + ?Sized,
+    O: Operation<T>,
+{
+    match bench {
+        Bench::Reduce => ctx.reduce_in_place(buf, op, root),
+        Bench::ReduceScatter => ctx.reduce_scatter_in_place(buf, op),
+        Bench::Scan => ctx.scan_in_place(buf, op),
+        _ => ctx.allreduce_in_place(buf, op),
     }
 }

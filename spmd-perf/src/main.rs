@@ -114,7 +114,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     };
     for task in args.tasks() {
         let measured = measure_one(ctx, args, &task)?;
-        wrong += measured.wrong;
+        wrong += measured.wrong + measured.in_place.as_ref().map_or(0, |it| it.wrong);
         if ctx.rank() != 0 {
             continue;
         }
@@ -176,6 +176,16 @@ where
     }
     match bench.overlap() {
         Some((_, tests)) => overlap::measure(ctx, effort, collective, tests),
-        None => measure::measure(ctx, effort, &mut { collective }),
+        None => {
+            let mut measured = measure::measure(ctx, effort, &mut { collective })?;
+            // As nccl-tests does.
+            if memory == Memory::Device && bench.has_in_place() {
+                let again =
+                    Collective::new(ctx, bench, bytes, op, memory)?.in_place(ctx, memory)?;
+                let again = collectives::measure_in_place::<T>(ctx, effort, again)?;
+                measured.in_place = Some(Box::new(again));
+            }
+            Ok(measured)
+        }
     }
 }

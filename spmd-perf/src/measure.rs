@@ -42,6 +42,8 @@ pub(crate) struct Measured {
     pub(crate) wrong: u64,
     /// Of a call beside a computation: what was hidden of it.
     pub(crate) overlap: Option<Overlap>,
+    /// Of a collective that was measured in place, too: that.
+    pub(crate) in_place: Option<Box<Measured>>,
 }
 
 /// How much of a call goes on beside a computation.
@@ -125,6 +127,7 @@ pub(crate) fn measure(ctx: &Ctx, effort: Effort, subject: &mut impl Subject) -> 
         max: at(1.0),
         wrong: ctx.allreduce_value(wrong, Sum)?,
         overlap: None,
+        in_place: None,
     })
 }
 

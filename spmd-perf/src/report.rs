@@ -43,9 +43,21 @@ pub(crate) struct Line {
     pub(crate) messages_per_s: Option<f64>,
     #[serde(flatten)]
     pub(crate) overlap: Option<Overlap>,
+    /// In the memory of a device: the form that sends from where it receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) in_place: Option<InPlace>,
     /// On a device that all ranks share: what the call takes at least, at the rate of copies there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bound_us: Option<f64>,
+}
+
+/// What is told of the form in place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InPlace {
+    pub(crate) avg_us: f64,
+    pub(crate) algbw_gbps: f64,
+    pub(crate) busbw_gbps: f64,
+    pub(crate) wrong: u64,
 }
 
 impl Line {
@@ -58,7 +70,14 @@ impl Line {
     ) -> Line {
         let Task { bench, bytes, .. } = *task;
         let ranks = ctx.size();
-        let algbw = bench.moved(bytes, ranks) as f64 / measured.avg / 1e3;
+        let algbw_of = |measured: &Measured| bench.moved(bytes, ranks) as f64 / measured.avg / 1e3;
+        let algbw = algbw_of(measured);
+        let in_place = measured.in_place.as_ref().map(|it| InPlace {
+            avg_us: it.avg,
+            algbw_gbps: algbw_of(it),
+            busbw_gbps: algbw_of(it) * bench.factor(ranks),
+            wrong: it.wrong,
+        });
         Line {
             collective: bench.name(),
             ranks,
@@ -81,6 +100,7 @@ impl Line {
             library: None,
             messages_per_s: bench.messages(ranks).map(|all| all as f64 / measured.avg * 1e6),
             overlap: measured.overlap,
+            in_place,
             bound_us: card.map(|rate| bench.touched(bytes, ranks) as f64 / rate * 1e6),
         }
     }
@@ -111,6 +131,9 @@ impl Line {
         if self.overlap.is_some() {
             print!(" {:>10} {:>10} {:>6}", "call µs", "compute µs", "hidden");
         }
+        if self.in_place.is_some() {
+            print!(" {:>11} {:>8} {:>8} {:>6}", "in place µs", "algbw", "busbw", "#wrong");
+        }
         if self.bound_us.is_some() {
             print!(" {:>10} {:>6}", "bound µs", "of it");
         }
@@ -132,6 +155,9 @@ impl Line {
         }
         if let Some(Overlap { communication_us, computation_us, hidden }) = self.overlap {
             print!(" {communication_us:>10.2} {computation_us:>10.2} {hidden:>6.2}");
+        }
+        if let Some(InPlace { avg_us, algbw_gbps, busbw_gbps, wrong }) = &self.in_place {
+            print!(" {avg_us:>11.2} {algbw_gbps:>8.3} {busbw_gbps:>8.3} {wrong:>6}");
         }
         if let Some(bound) = self.bound_us {
             print!(" {bound:>10.2} {:>6.2}", bound / avg_us);

@@ -165,3 +165,97 @@ fn neighbors_take_device_buffers() -> Result<()> {
     }
     Ok(())
 }
+
+/// Parts of one buffer, in either order and over each other.
+#[test]
+fn parts_of_a_buffer_go_around() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let blocks = [Spmd::new(3).threads(), Spmd::new(3).virtual_ranks()];
+    for block in blocks {
+        block.segment(1024).run(|ctx| {
+            let (left, right) = ((ctx.rank() + 2) % 3, (ctx.rank() + 1) % 3);
+            for count in [0, 1, 100, 3000] {
+                for (send, recv) in [(0, count + 3), (count + 3, 0), (1, 1), (2, 0), (0, 2)] {
+                    let of = |rank: usize| {
+                        (0..2 * count + 5).map(move |at| 1e5 * rank as f64 + at as f64)
+                    };
+                    let mut field =
+                        ctx.device()?.buffer_from(&of(ctx.rank()).collect::<Vec<_>>())?;
+                    let (out, back) = (send..send + count, recv..recv + count);
+                    let status =
+                        ctx.sendrecv_within(&mut field, out.clone(), right, 1, back, left, 1)?;
+                    assert_eq!((status.len(), status.source()), (count, left));
+                    let mut expected: Vec<f64> = of(ctx.rank()).collect();
+                    let came: Vec<f64> = of(left).collect();
+                    expected[recv..][..count].copy_from_slice(&came[out]);
+                    assert_eq!(field.to_vec()?, expected);
+                }
+            }
+            let mut few = ctx.device()?.zeros::<u32>(3)?;
+            let error = ctx.sendrecv_within(&mut few, 0..2, right, 1, 2..4, left, 1);
+            assert!(
+                error.is_err_and(|error| error.to_string().contains("2..4 is no range of the 3"))
+            );
+            // Some have theirs on the host.
+            let mut parts = [1, 2, 3].map(|at| 10 * ctx.rank() as u32 + at);
+            if ctx.rank() == 1 {
+                ctx.sendrecv_within(&mut parts, 0..1, right, 1, 1..2, left, 1)?;
+            } else {
+                let mut there = ctx.device()?.buffer_from(&parts)?;
+                let mut last = there.slice_mut(0..2);
+                ctx.sendrecv_within(&mut last, 0..1, right, 1, 1..2, left, 1)?;
+                there.copy_to(&mut parts)?;
+            }
+            assert_eq!(parts, [[1, 21, 3], [11, 1, 13], [21, 11, 23]][ctx.rank()]);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Halos of one to four axes, those of some ranks on the host: as all of them there.
+#[test]
+fn halos_of_device_buffers() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    let shapes: [(&[usize], &[usize], usize); 5] = [
+        (&[4], &[9, 3], 2),
+        (&[2, 2], &[5, 7], 1),
+        (&[2, 2], &[8, 6, 2], 2),
+        (&[1, 2, 2], &[5, 6, 4], 1),
+        (&[2, 1, 2, 1], &[4, 3, 5, 3], 1),
+    ];
+    for block in [Spmd::new(4).threads(), Spmd::new(4).virtual_ranks()] {
+        block.segment(1024).run(|ctx| {
+            for (dims, shape, width) in shapes {
+                let closed: Vec<bool> = (0..dims.len()).map(|axis| axis % 2 == 0).collect();
+                let grid = ctx.cartesian(dims, &closed)?.expect("a place for each");
+                let cells = 0..shape.iter().product();
+                let own: Vec<i32> =
+                    cells.map(|at: usize| 10_000 * grid.rank() as i32 + at as i32).collect();
+                let mut expected = own.clone();
+                grid.exchange_halo(&mut expected, shape, width)?;
+                for on_host in [grid.size(), 0] {
+                    let mut got = own.clone();
+                    if grid.rank() == on_host {
+                        grid.exchange_halo(&mut got, shape, width)?;
+                    } else {
+                        let mut field = ctx.device()?.buffer_from(&own)?;
+                        grid.exchange_halo(&mut field, shape, width)?;
+                        field.copy_to(&mut got)?;
+                    }
+                    assert_eq!(got, expected, "{dims:?} {shape:?}");
+                }
+            }
+            let grid = ctx.cartesian(&[4], &[false])?.expect("a place for each");
+            let mut field = ctx.device()?.zeros::<f32>(7)?;
+            let error = grid.exchange_halo(&mut field, &[8], 1).expect_err("it has 7").to_string();
+            assert!(error.contains("has 7") && error.contains("buffers.rs"), "{error}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,5 +1,6 @@
-//! What later steps build, built while the tests of an earlier one leave processors idle.
+//! What later steps need, built and fetched while the tests of an earlier one leave processors idle.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -13,8 +14,10 @@ pub(crate) struct Builds(JoinHandle<()>);
 /// that comes to its turn meanwhile waits at cargo's lock of the folder.
 pub(crate) fn build(builds: Vec<fn() -> Option<Command>>) -> Builds {
     Builds(thread::spawn(move || {
-        for command in builds.into_iter().filter_map(|build| build()) {
-            let _ = behind(&command).status();
+        step_behind();
+        for mut command in builds.into_iter().filter_map(|build| build()) {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let _ = command.status();
         }
     }))
 }
@@ -25,20 +28,10 @@ impl Builds {
     }
 }
 
-/// The same command, on processors that nobody else wants, without a word: at a low priority alone it
-/// would keep them for some milliseconds from tests that look at the time.
-fn behind(command: &Command) -> Command {
-    let mut low = Command::new("chrt");
-    low.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => low.env(name, value),
-            None => low.env_remove(name),
-        };
-    }
-    if let Some(folder) = command.get_current_dir() {
-        low.current_dir(folder);
-    }
-    low.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    low
+/// From now on this thread, and what it starts, has processors that nobody else wants: at a low priority
+/// alone it would keep them for some milliseconds from tests that look at the time.
+fn step_behind() {
+    let this = fs::read_link("/proc/thread-self").unwrap_or_default();
+    let Some(number) = this.file_name() else { return };
+    let _ = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(number).status();
 }

@@ -1,9 +1,12 @@
 //! The step `gpu`: the tests of GPUs on the stand-in card, which the machine's C++ compiler makes, and
 //! of the kernels by the real NVRTC.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::steps::Outcome;
 use crate::tools::{self, built, cargo, command, root};
@@ -33,56 +36,63 @@ pub(crate) fn has_compiler() -> bool {
     tools::output(command("c++", &["--version"])).is_some()
 }
 
-/// Builds the libraries of the stand-in, each once more without a function (in `without-FUNCTION`), and
-/// what it compiles kernels with, for this sanitizer, whose runtime is the one of the program that loads
-/// them. The folder that they are in.
-pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
+/// Builds and fetches what [`run`] needs besides cargo's.
+pub(crate) fn prepare() -> Option<Command> {
+    if has_compiler() {
+        let _ = stand_in(None);
+        let _ = from_pypi(NVRTC);
+    }
+    None
+}
+
+/// Builds the stand-in for this sanitizer, whose runtime is the one of the program that loads it, once in a run of
+/// this program. The folder that it is in.
+pub(crate) fn stand_in(sanitizer: Option<&'static str>) -> Result<PathBuf, String> {
+    type Built = Mutex<Option<HashMap<Option<&'static str>, Result<PathBuf, String>>>>;
+    static BUILT: Built = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let built = built.get_or_insert_default().entry(sanitizer);
+    built.or_insert_with(|| build_stand_in(sanitizer)).clone()
+}
+
+/// The libraries, each once more without a function (in `without-FUNCTION`), and what kernels are compiled with.
+fn build_stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
     let source = root().join("spmd-gpu/standin");
     let folder = built("standin").join(sanitizer.unwrap_or("plain"));
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let sanitize = sanitizer.map(|name| format!("-fsanitize={name}"));
-    let header = folder.join("kernel.h");
-    compile_header(&source.join("kernel.h"), &header, sanitize.as_deref())?;
-    let header = format!("-DKERNEL_HEADER=\"{}\"", header.display());
     // What was compiled before is not of this one, perhaps.
     let kernels = folder.join("kernels");
     let _ = fs::remove_dir_all(&kernels);
     fs::create_dir_all(&kernels).map_err(|error| format!("{}: {error}", kernels.display()))?;
-    let kernels = format!("-DKERNELS=\"{}\"", kernels.display());
-    let libraries = [
-        (DRIVER, &["driver.cpp", "card.cpp"][..], &["cuStreamWriteValue32_v2"][..]),
-        ("libnvrtc.so", &["nvrtc.cpp"], &["nvrtcGetCUBIN"]),
-        // After the driver, whose streams they use.
-        ("libnccl.so.2", &["nccl.cpp", "nccl_comm.cpp"], &["ncclCommSplit", "ncclAllGather"]),
-    ];
-    for (library, sources, hidden) in libraries {
-        let objects = sources.iter().map(|name| folder.join(name).with_extension("o"));
-        let objects: Vec<PathBuf> = objects.collect();
-        for (name, object) in sources.iter().zip(&objects) {
-            let mut compile = command("c++", &FLAGS);
-            compile
-                .arg(&header)
-                .arg(&kernels)
-                .arg("-c")
-                .arg(source.join(name))
-                .arg("-o")
-                .arg(object);
-            match &sanitize {
-                Some(flag) => compile.arg(flag).arg(format!("-DSANITIZE=\"{flag}\"")),
-                None => compile.args(WARNINGS),
-            };
-            built_by(compile)?;
-        }
+    let sanitize = sanitizer.map(|name| format!("-fsanitize={name}"));
+    let header = folder.join("kernel.h");
+    let defined = ["KERNEL_HEADER", "KERNELS"].into_iter().zip([&header, &kernels]);
+    let defined: Vec<String> =
+        defined.map(|(name, path)| format!("-D{name}=\"{}\"", path.display())).collect();
+    let object = |name: &str| folder.join(name).with_extension("o");
+    let compile = |name: &&str| {
+        let mut compile = command("c++", &FLAGS);
+        compile.args(&defined).arg("-c").arg(source.join(name)).arg("-o").arg(object(name));
+        match &sanitize {
+            Some(flag) => compile.arg(flag).arg(format!("-DSANITIZE=\"{flag}\"")),
+            None => compile.args(WARNINGS),
+        };
+        compile
+    };
+    let sources = LIBRARIES.iter().flat_map(|(_, sources, _)| *sources);
+    let header = compile_header(&source.join("kernel.h"), &header, sanitize.as_deref())?;
+    all_built_by(sources.map(compile).chain([header]))?;
+    for (library, sources, hidden) in LIBRARIES {
         let link = |folder_of: &Path| {
             let mut link = command("c++", &["-shared", "-pthread"]);
-            link.args(&objects).arg("-o").arg(folder_of.join(library));
+            link.args(sources.iter().map(|name| object(name)));
+            link.arg("-o").arg(folder_of.join(library));
             if library.starts_with("libnccl") {
                 link.arg("-L").arg(&folder).arg(format!("-l:{DRIVER}"));
             }
             link.arg("-ldl");
             link
         };
-        built_by(link(&folder))?;
+        let mut links = vec![link(&folder)];
         for function in hidden {
             let without = folder.join(format!("without-{function}"));
             let script = without.join("hide.map");
@@ -92,26 +102,41 @@ pub(crate) fn stand_in(sanitizer: Option<&str>) -> Result<PathBuf, String> {
                 .map_err(|error| format!("{}: {error}", script.display()))?;
             let mut link = link(&without);
             link.arg(format!("-Wl,--version-script={}", script.display()));
-            built_by(link)?;
+            links.push(link);
         }
+        all_built_by(links)?;
     }
     Ok(folder)
 }
 
+const DRIVER: &str = "libcuda.so.1";
+
+/// Each with what it is made of, and the functions without which it is made once more. NCCL's comes after the driver,
+/// whose streams it uses.
+const LIBRARIES: [(&str, &[&str], &[&str]); 3] = [
+    (DRIVER, &["driver.cpp", "card.cpp"], &["cuStreamWriteValue32_v2"]),
+    ("libnvrtc.so", &["nvrtc.cpp"], &["nvrtcGetCUBIN"]),
+    ("libnccl.so.2", &["nccl.cpp", "nccl_comm.cpp"], &["ncclCommSplit", "ncclAllGather"]),
+];
+
 /// What stands before each kernel, compiled once for all, which takes two thirds of the time of each: the compiler
 /// finds it beside the header.
-fn compile_header(header: &Path, copy: &Path, sanitize: Option<&str>) -> Result<(), String> {
+fn compile_header(header: &Path, copy: &Path, sanitize: Option<&str>) -> Result<Command, String> {
     fs::copy(header, copy).map_err(|error| format!("{}: {error}", copy.display()))?;
     let mut compile = command("c++", &OF_KERNELS);
     compile.args(sanitize).args(["-x", "c++-header"]).arg(copy);
     compile.arg("-o").arg(copy.with_extension("h.gch"));
-    built_by(compile)
+    Ok(compile)
 }
 
-const DRIVER: &str = "libcuda.so.1";
-
-fn built_by(compiler: Command) -> Result<(), String> {
-    tools::watch(compiler).wrong.map_or(Ok(()), Err)
+/// Runs these compilers at the same time.
+fn all_built_by(compilers: impl IntoIterator<Item = Command>) -> Result<(), String> {
+    thread::scope(|scope| {
+        let start = |compiler| scope.spawn(move || tools::watch(compiler).wrong);
+        let all: Vec<_> = compilers.into_iter().map(start).collect();
+        let ended = all.into_iter().map(|it| it.join().expect("a compiler is only started"));
+        ended.flatten().next().map_or(Ok(()), Err)
+    })
 }
 
 /// The files of tests that need a card, in the folder `tests`.
@@ -205,7 +230,7 @@ fn examples(folder: &Path) -> Vec<(Command, &'static str)> {
         // What takes least where all ranks are on one card stands beside the times.
         (run("-n 3 --as threads", "1", &perf), "bound µs"),
         (run("-n 2 --as processes", "1", &perf), "bound µs"),
-        (run("-n 3 --as gpus", "3", &perf), "# exscan, 3 ranks"),
+        (run("-n 3 --as gpus", "3", &perf), "in place µs"),
     ]
 }
 
@@ -231,6 +256,8 @@ const NCCL: (&str, &str) = ("nvidia-nccl-cu13", "nvidia/nccl/lib/libnccl.so.2");
 
 /// A library of a package of PyPI, which is installed if it is not there.
 fn from_pypi((package, library): (&str, &str)) -> Result<PathBuf, String> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _installs = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let environment = built(package);
     let find = || {
         let versions = fs::read_dir(environment.join("lib")).ok()?.flatten();

@@ -40,34 +40,24 @@ struct OpenMpi {
     libraries: String,
 }
 
-/// The folder in which it is built, in the target folder.
-const FOLDER: &str = "linked";
-
-/// Builds what [`run`] runs, if all that it needs is here.
-pub(crate) fn build() -> Option<Command> {
-    libraries(false);
-    let mpi = open_mpi().filter(|_| has_libclang())?;
-    let mut build = cargo(&["test", "--no-run"]);
-    tools::unoptimised(&mut build);
-    build.args(options(is_full()));
-    mpi.prepare(&mut build);
-    Some(build)
-}
-
 fn is_full() -> bool {
     std::env::var_os("SPMD_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-/// The tests, as cargo chooses them.
+/// The tests, as cargo chooses them: with all that the others are built with, but for what knows the library.
 fn options(full: bool) -> Vec<&'static str> {
     let files = FILES.into_iter().chain(full.then_some(LONG_FILE));
     let files = files.flat_map(|name| ["--test", name]);
-    // These alone: the generator of the bindings needs features of `syn` that the other members
-    // do not need, with which every procedural macro, and all that uses one, would be compiled
-    // again.
-    let packages =
-        ["--package", "spmd-tests", "--package", "spmd-mpi", "--features", "spmd-tests/mpi"];
-    packages.into_iter().chain(["--lib"]).chain(files).collect()
+    ["--workspace", "--features", "spmd-tests/mpi", "--lib"].into_iter().chain(files).collect()
+}
+
+/// Of the tests in libraries, those of the one that is built anew.
+const CHOSEN: &str = "(not kind(lib) or package(spmd-mpi))";
+
+/// Fetches what [`run`] needs.
+pub(crate) fn prepare() -> Option<Command> {
+    libraries(false);
+    None
 }
 
 pub(crate) fn run() -> Outcome {
@@ -88,11 +78,9 @@ pub(crate) fn run() -> Outcome {
         ));
     };
     println!("Linked with {}", mpi.libraries.trim());
-    if let Err(why) = programs::lend_launcher(&built(FOLDER).join("debug")) {
-        return Outcome::failed(why);
-    }
     let full = is_full();
-    let mut commands = Vec::new();
+    // The launcher is not linked with it.
+    let mut commands = vec![cargo(&["build", "--workspace", "--bins", "--quiet"])];
     if full {
         // The bindings are made once more for it, which takes two minutes.
         let lints = ["clippy", "--package", "spmd-mpi", "--all-targets"];
@@ -117,7 +105,6 @@ impl OpenMpi {
     /// Cargo with the feature.
     fn build(&self, arguments: &[&str], last: &[&str]) -> Command {
         let mut command = cargo(arguments);
-        tools::unoptimised(&mut command);
         command.args(["--features", "mpi"]).args(last);
         self.prepare(&mut command);
         command
@@ -129,11 +116,9 @@ impl OpenMpi {
         if runner::has_nextest() {
             let mut tests = cargo(&["nextest", "run", "--no-fail-fast"]);
             tests.args(["--success-output", "immediate"]).args(options);
-            tools::unoptimised(&mut tests);
-            if !full {
-                let others = LONG.map(|name| format!("not test({name})")).join(" and ");
-                tests.args(["-E", &others]);
-            }
+            let left_out = if full { &[][..] } else { &LONG };
+            let left_out = left_out.iter().map(|name| format!(" and not test({name})"));
+            tests.args(["-E", &format!("{CHOSEN}{}", left_out.collect::<String>())]);
             self.prepare(&mut tests);
             return Ok(vec![tests]);
         }
@@ -152,14 +137,13 @@ impl OpenMpi {
             .collect())
     }
 
-    /// Lets a command find the library and its launcher, and build in a folder of its own.
+    /// Lets a command find the library and its launcher.
     fn prepare(&self, command: &mut Command) {
         let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let own = self.libraries.split_whitespace().map(PathBuf::from);
         if let Ok(path) = std::env::join_paths(own.chain(std::env::split_paths(&others))) {
             command.env("LD_LIBRARY_PATH", path);
         }
-        command.env("CARGO_TARGET_DIR", built(FOLDER));
         command.env("MPICC", &self.compiler).env("SPMD_TEST_MPI", &self.prefix);
     }
 }

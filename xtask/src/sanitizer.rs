@@ -37,6 +37,7 @@ pub(crate) fn run() -> Outcome {
 
 /// Builds what [`run`] runs.
 pub(crate) fn build() -> Option<Command> {
+    let _ = gpu::has_compiler().then(|| gpu::stand_in(Some("address")));
     let mut build = sanitizable("test", &tools::host()?);
     packages(&mut build);
     files(&mut build);
@@ -134,7 +135,8 @@ const RACED: [&str; 4] = [
 const ADDRESSED: [&str; 1] = ["mistakes_of_virtual_ranks"];
 
 /// What `--full` alone runs under AddressSanitizer: very many of what other tests have some of.
-const MANY: [&str; 5] = [
+const MANY: [&str; 6] = [
+    "areas_are_used_again",
     "graphs::a_million_wait_in_the_queue",
     "arrays::a_hundred_thousand_tasks",
     "reducing::the_same_bits",
@@ -178,6 +180,7 @@ pub(crate) fn races() -> Outcome {
 
 /// Builds what [`races`] runs.
 pub(crate) fn build_for_races() -> Option<Command> {
+    let _ = gpu::has_compiler().then(|| gpu::stand_in(Some("thread")));
     let mut build = sanitizable("test", &tools::host()?);
     package(&mut build);
     build.args(["--test", "loopback", "--no-run"]).args(ON_CARD);
@@ -193,7 +196,7 @@ fn package(tests: &mut Command) {
 /// race there, and one behind the end of a buffer is found.
 fn on_card(
     host: &str,
-    sanitizer: &str,
+    sanitizer: &'static str,
     names: &[&str],
     seeds: u32,
     which: impl Fn(&mut Command),
@@ -268,6 +271,8 @@ fn chosen(host: &str, left_out: &[&str], which: impl FnOnce(&mut Command)) -> Co
 fn sanitizable(runner: &str, host: &str) -> Command {
     let mut tests = cargo(if runner == "nextest" { &["nextest", "run"] } else { &["test"] });
     tests.args(["--target", host]);
+    // What a sanitizer reports, and what `tsan.supp` leaves out, are functions that are inlined, too.
+    tests.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
     if !is_full() {
         tools::unoptimised(&mut tests);
     }

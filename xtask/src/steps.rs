@@ -65,7 +65,7 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) run: fn() -> Outcome,
-    /// What it builds in a folder of its own, which can be done before its turn.
+    /// What it builds in a folder of its own, or fetches, which can be done before its turn.
     pub(crate) ahead: Option<fn() -> Option<Command>>,
     /// Its tests leave processors idle: others may build beside them.
     pub(crate) waits: bool,

@@ -16,10 +16,12 @@ const STEPS: [Step; 24] = [
     Step::new("docs", "rustdoc, warnings denied; examples as users write them", docs::run),
     Step::new("tests", "unit, integration and compile-fail tests", tests).waits(),
     Step::new("conformance", "every collective against its oracle", conformance),
-    Step::new("mpi", "worlds of processes joined by MPI libraries", mpi::mpi).waits(),
+    Step::new("mpi", "worlds of processes joined by MPI libraries", mpi::mpi)
+        .ahead(mpi::prepare)
+        .waits(),
     Step::new("hosts", "worlds of hosts, made of namespaces", mpi::hosts).waits(),
     // Some of its worlds are those of MPI libraries, which are there by now.
-    Step::new("gpu", "device buffers on a stand-in card", gpu::run),
+    Step::new("gpu", "device buffers on a stand-in card", gpu::run).ahead(gpu::prepare),
     Step::new("surface", "docs/surface says what is public", surface::check).ahead(surface::build),
     Step::new("slurm", "jobs under a Slurm of one node", mpi::slurm),
     Step::new("doc-tests", "the code in the documentation", doc_tests),
@@ -32,7 +34,8 @@ const STEPS: [Step; 24] = [
     Step::new("miri", "undefined behaviour where no kernel is needed", miri::run),
     Step::new("memcheck", "valgrind on the same", miri::memcheck),
     Step::new("hwloc", "the launcher with the feature hwloc", hwloc::run).ahead(hwloc::build),
-    Step::new("linked", "MPI in a build that is linked with it", linked::run).ahead(linked::build),
+    Step::new("linked", "MPI in a build that is linked with it", linked::run)
+        .ahead(linked::prepare),
     Step::new("non-root", "tests of processes as another user", non_root::run),
     Step::new("systems", "cargo check for macOS and Windows", systems),
     Step::new("package", "what would be published", package::run),
@@ -68,7 +71,14 @@ fn format() -> Outcome {
 }
 
 fn clippy() -> Outcome {
-    Outcome::of(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    let check = |features: &[&str]| {
+        let all = ["clippy", "--workspace", "--all-targets"];
+        cargo(&[&all, features, &["--", "-D", "warnings"]].concat())
+    };
+    let full = std::env::var_os("SPMD_TEST_FULL").is_some();
+    // What the example is measured beside takes long to compile.
+    let beside = full.then(|| check(&["--features", "spmd-cholesky/faer"]));
+    Outcome::of_all([check(&[])].into_iter().chain(beside))
 }
 
 fn layers() -> Outcome {
@@ -97,8 +107,8 @@ fn doc_tests() -> Outcome {
 fn tests() -> Outcome {
     let elsewhere = ["conformance", "mpi", "one_program", "hosts", "slurm"];
     let elsewhere = elsewhere.into_iter().chain(gpu::TESTS.map(gpu::name_of));
-    let others = elsewhere.map(|name| format!("not binary_id(spmd-tests::{name})"));
-    let others = others.collect::<Vec<_>>().join(" and ");
+    let others = elsewhere.map(|name| format!("not binary({name}) and "));
+    let others = format!("{}not test({})", others.collect::<String>(), mpi::OVER_MPI);
     // What runs under ThreadSanitizer takes minutes without it, too, and shows nothing more.
     let long = sanitizer::left_to_others().map(|names| {
         let names =

@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use spmd_core::internal::{Call, Kind};
-use spmd_core::{Element, Error, Result, subarray, subarray_mut};
+use spmd_core::internal::{
+    Call, Kind, Room, SubarrayLayout, View, ViewMut, by_host, in_one_piece, on_host,
+};
+use spmd_core::{BufferMut, Element, Error, Result};
 
 use super::exchange_blocks;
 use crate::cartesian::Cartesian;
@@ -14,7 +16,8 @@ impl Cartesian {
     /// middle, and `width` cells of others before and behind them along each axis of the grid. All
     /// ranks of the grid call it.
     ///
-    /// `field` is in row-major order. `shape` gives its lengths with the halo, one for each axis of
+    /// `field` may be on a device; what is sent and received goes by way of the host, nothing else. It
+    /// is in row-major order. `shape` gives its lengths with the halo, one for each axis of
     /// the grid; further ones, as the components of a cell, have no halo. Corners are filled, too: with
     /// cells of the diagonal neighbours. Where there is no neighbour, the halo stays as it was. Ranks may
     /// have fields of different lengths, as long as those of neighbours fit.
@@ -44,14 +47,24 @@ impl Cartesian {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn exchange_halo<T: Element>(
+    pub fn exchange_halo<B: BufferMut + ?Sized>(
         &self,
-        field: &mut [T],
+        field: &mut B,
         shape: &[usize],
         width: usize,
     ) -> Result<()> {
-        let site = Location::caller();
-        let call = Call::new(Kind::ExchangeHalo, site).data(&T::DTYPE, Call::UNEQUAL);
+        let call = Call::new(Kind::ExchangeHalo, Location::caller());
+        let call = call.data(&B::Elem::DTYPE, Call::UNEQUAL);
+        self.fill_halo(&call, field.erased_mut(), shape, width)
+    }
+
+    fn fill_halo(
+        &self,
+        call: &Call<'_>,
+        field: ViewMut<'_>,
+        shape: &[usize],
+        width: usize,
+    ) -> Result<()> {
         let axes = self.dims().len();
         if shape.len() < axes {
             let why = format!("`shape` has {} axes, the grid has {axes}", shape.len());
@@ -64,26 +77,62 @@ impl Cartesian {
             );
             return Err(Error::argument(format!("{call}: {why}")));
         }
-        let _held = self.internals().hold(&call)?;
+        let _held = self.internals().hold(call)?;
         let neighbors = self.neighbors();
-        for axis in 0..axes {
-            let len = shape[axis];
-            let layer = |cells| layer(shape, (axis, axes), width, cells);
-            let own = [layer(width..2 * width), layer(len - 2 * width..len - width)];
-            let halo = [layer(0..width), layer(len - width..len)];
-            let mut send = subarray(field, shape, &own[0])?.to_vec();
-            let face = send.len();
-            send.append(&mut subarray(field, shape, &own[1])?.to_vec());
-            let mut recv = send.clone();
-            let sides = &neighbors[2 * axis..][..2];
-            exchange_blocks((self, sides), &call, &send, &mut recv, (&[face; 2], &[face; 2]))?;
-            for side in [0, 1].into_iter().filter(|side| sides[*side].is_some()) {
-                let came = &recv[side * face..][..face];
-                subarray_mut(field, shape, &halo[side])?.copy_from(came)?;
-            }
+        in_one_piece(field, |mut field| {
+            (0..axes).try_for_each(|axis| {
+                let sides = &neighbors[2 * axis..][..2];
+                self.fill_axis(call, &mut field, sides, (shape, axis, width))
+            })
+        })
+    }
+
+    /// Fills both faces of an axis, from the neighbours on both sides.
+    fn fill_axis(
+        &self,
+        call: &Call<'_>,
+        field: &mut ViewMut<'_>,
+        sides: &[Option<usize>],
+        (shape, axis, width): (&[usize], usize, usize),
+    ) -> Result<()> {
+        let unknown = || Error::out_of_reach(call, &[]);
+        let (len, dtype, cells) = (shape[axis], field.dtype(), field.len());
+        let layer = |cells_of| layer(shape, (axis, self.dims().len()), width, cells_of);
+        let made = ("exchange_halo", call.site);
+        let part = |along| SubarrayLayout::new(made, dtype, cells, shape, &layer(along));
+        let own = [part(width..2 * width)?, part(len - 2 * width..len - width)?];
+        let halo = [part(0..width)?, part(len - width..len)?];
+
+        let face = field.as_view().part(&own[0]).len();
+        let (mut send, mut recv) = (Room::new(dtype, 2 * face)?, Room::new(dtype, 2 * face)?);
+        for (side, own) in own.iter().enumerate() {
+            let mut stage = None;
+            let cells = on_host(field.as_view().part(own), &mut stage, &unknown)?;
+            // SAFETY: there is room for two faces, each of which is as long, apart from the field.
+            unsafe { cells.pack(start_of(&mut send.erased_mut(), side * face)) };
+        }
+        // SAFETY: both faces have come there.
+        let sent: View<'_> = unsafe { send.erased() };
+        let blocks = [face; 2];
+        exchange_blocks((self, sides), call, sent, recv.erased_mut(), (&blocks, &blocks))?;
+        for (side, halo) in halo.iter().enumerate().filter(|(side, _)| sides[*side].is_some()) {
+            let came = start_of(&mut recv.erased_mut(), side * face);
+            let copy = |mut cells: ViewMut<'_>| {
+                // SAFETY: a neighbour's cells have come there, as many as a face has, apart from the field.
+                unsafe { cells.unpack(came) };
+                Ok(())
+            };
+            // SAFETY: all of them are written.
+            unsafe { by_host(field.part(halo), &unknown, copy, |()| face)? };
         }
         Ok(())
     }
+}
+
+/// Where an element of this number is, of elements that lie one after another.
+fn start_of(room: &mut ViewMut<'_>, element: usize) -> *mut u8 {
+    let start = room.contiguous_mut().expect("they lie one after another");
+    start.wrapping_add(element * room.dtype().size as usize)
 }
 
 /// These cells along an axis: of axes before it with the halo, which has come, of later ones of the

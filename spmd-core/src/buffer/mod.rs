@@ -10,6 +10,7 @@
 #[cfg(feature = "ndarray")]
 mod arrays;
 mod copies;
+mod layout;
 mod pattern;
 mod place;
 mod stage;
@@ -19,9 +20,15 @@ mod traits;
 mod view;
 mod view_mut;
 
+#[doc(hidden)]
+pub use layout::SubarrayLayout;
+#[doc(hidden)]
+pub use pattern::Rows;
 pub use place::Place;
 #[doc(hidden)]
-pub use stage::{DeviceCopies, StagedView, by_host, on_host, set_device_copies};
+pub use stage::{
+    DeviceCopies, Room, StagedView, by_host, in_one_piece, on_host, set_device_copies,
+};
 pub(crate) use stage::{StagedRoom, is_reached};
 pub use strided::{Strided, StridedMut, strided, strided_mut};
 pub use subarray::{Subarray, SubarrayMut, subarray, subarray_mut};

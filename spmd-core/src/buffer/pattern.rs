@@ -58,12 +58,32 @@ impl Levels<'_> {
     }
 }
 
+/// Rows of bytes on a device, which on the host lie without the gaps.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// The address of the first one.
+    pub start: u64,
+    /// How many.
+    pub count: usize,
+    /// Of each.
+    pub bytes: usize,
+    /// From one's start to the next one's.
+    pub stride: usize,
+}
+
+impl Rows {
+    /// Bytes in all.
+    pub fn total(self) -> usize {
+        self.count * self.bytes
+    }
+}
+
 /// `count` pieces of memory of `size` bytes, `stride` bytes apart.
-struct Pieces {
-    offset: usize,
-    count: usize,
-    size: usize,
-    stride: usize,
+pub(super) struct Pieces {
+    pub(super) offset: usize,
+    pub(super) count: usize,
+    pub(super) size: usize,
+    pub(super) stride: usize,
 }
 
 impl Pattern<'_> {
@@ -86,7 +106,7 @@ impl Pattern<'_> {
 
     /// The memory of the bytes `range` of all runs, in order: whole rows of runs as far as
     /// possible, single parts of a run at the ends.
-    fn pieces(&self, range: Range<usize>, mut each: impl FnMut(Pieces)) {
+    pub(super) fn pieces(&self, range: Range<usize>, mut each: impl FnMut(Pieces)) {
         let row = self.levels.all().next_back().unwrap_or(Dim { count: 1, stride: 0 });
         let mut at = range.start;
         while at < range.end {

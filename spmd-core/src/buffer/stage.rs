@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::pattern::Rows;
 use super::place::Place;
 use super::view::View;
 use super::view_mut::ViewMut;
@@ -13,9 +14,9 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceCopies {
     /// From a device of this number to the host.
-    pub to_host: unsafe fn(u32, *const u8, *mut u8, usize) -> Result<()>,
+    pub to_host: unsafe fn(u32, Rows, *mut u8) -> Result<()>,
     /// From the host to a device.
-    pub to_device: unsafe fn(u32, *const u8, *mut u8, usize) -> Result<()>,
+    pub to_device: unsafe fn(u32, *const u8, Rows) -> Result<()>,
 }
 
 static COPIES: OnceLock<DeviceCopies> = OnceLock::new();
@@ -23,7 +24,7 @@ static COPIES: OnceLock<DeviceCopies> = OnceLock::new();
 /// Says how all elements on devices are copied, the first time.
 ///
 /// # Safety
-/// They copy so many bytes between places that may be read and written, whatever the thread.
+/// They copy these bytes, between places that may be read and written, whatever the thread.
 pub unsafe fn set_device_copies(copies: DeviceCopies) {
     let _ = COPIES.set(copies);
 }
@@ -33,76 +34,118 @@ pub(crate) fn is_reached(place: Place) -> bool {
     place == Place::Host || COPIES.get().is_some()
 }
 
-/// Memory of the host for the elements of a buffer on a device.
-struct Stage {
-    device: u32,
-    copies: &'static DeviceCopies,
+/// Memory of the host for elements of any type, one after another.
+#[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
+pub struct Room {
     dtype: &'static DType,
     bytes: usize,
     /// Its start does not move.
     memory: Vec<u128>,
 }
 
-impl Stage {
-    /// Errors: `unknown`, where nobody knows how to copy what is there; the host has no room.
-    fn of(view: &View<'_>, unknown: &dyn Fn() -> Error) -> Result<Stage> {
-        let (Place::Device(device), Some(copies)) = (view.place(), COPIES.get()) else {
-            return Err(unknown());
-        };
-        let (dtype, bytes, mut memory) = (view.dtype(), view.bytes(), Vec::new());
+impl Room {
+    /// For so many elements.
+    ///
+    /// Errors: the host has not so much.
+    pub fn new(dtype: &'static DType, len: usize) -> Result<Room> {
+        let (bytes, mut memory) = (len.saturating_mul(dtype.size as usize), Vec::new());
         let words = bytes.div_ceil(size_of::<u128>());
         memory.try_reserve_exact(words).map_err(|error| {
             Error::unavailable(
-                format!("memory of the host for {bytes} bytes of a device"),
+                format!("memory of the host for {bytes} bytes"),
                 error.to_string(),
                 "send it in parts".into(),
             )
         })?;
         memory.resize(words, 0);
-        Ok(Stage { device, copies, dtype, bytes, memory })
+        Ok(Room { dtype, bytes, memory })
     }
+
+    /// The elements.
+    ///
+    /// # Safety
+    /// All of them were written.
+    pub unsafe fn erased(&self) -> View<'_> {
+        // SAFETY: the memory holds so many bytes, which are values of this type (this function's contract).
+        unsafe { View::of_bytes(self.dtype, self.memory.as_ptr().cast(), self.bytes) }
+    }
+
+    /// The room for them. All its bytes are zero, or were written; who reads it as elements has written those.
+    pub fn erased_mut(&mut self) -> ViewMut<'_> {
+        // SAFETY: the memory has room for so many bytes, and is this one's.
+        unsafe { ViewMut::of_bytes(self.dtype, self.memory.as_mut_ptr().cast(), self.bytes) }
+    }
+}
+
+/// The device of a view, and how bytes of it are copied.
+///
+/// Errors: `unknown`, where nobody knows that.
+fn device_of(view: &View<'_>, unknown: &dyn Fn() -> Error) -> Result<(u32, &'static DeviceCopies)> {
+    let (Place::Device(device), Some(copies)) = (view.place(), COPIES.get()) else {
+        return Err(unknown());
+    };
+    Ok((device, copies))
 }
 
 /// Elements of a device, copied to the host.
 #[expect(missing_debug_implementations, reason = "hidden: no user holds one")]
-pub struct StagedView(Stage);
+pub struct StagedView(Room);
 
 impl StagedView {
+    /// A copy of elements of any place, which for a device waits for it.
+    ///
+    /// Errors: as [`StagedView::new`].
+    pub(crate) fn copy_of(of: &View<'_>, unknown: &dyn Fn() -> Error) -> Result<StagedView> {
+        if of.place() != Place::Host {
+            return StagedView::new(of, unknown);
+        }
+        let mut room = Room::new(of.dtype(), of.len())?;
+        // SAFETY: the memory is as long as the elements, and apart from them.
+        unsafe { of.pack(room.memory.as_mut_ptr().cast()) };
+        Ok(StagedView(room))
+    }
+
     /// Waits for the device.
     ///
     /// Errors: `unknown`, where nobody knows how to copy them; the host has no room; the device fails.
     pub(crate) fn new(of: &View<'_>, unknown: &dyn Fn() -> Error) -> Result<StagedView> {
-        let mut stage = Stage::of(of, unknown)?;
-        let into = stage.memory.as_mut_ptr().cast();
-        // SAFETY: the device holds so many bytes there, one after another, as long as the view lives,
-        // and the memory is as long.
-        unsafe { (stage.copies.to_host)(stage.device, of.base(), into, stage.bytes)? };
-        Ok(StagedView(stage))
+        let (device, copies) = device_of(of, unknown)?;
+        let mut room = Room::new(of.dtype(), of.len())?;
+        let mut into = room.memory.as_mut_ptr().cast::<u8>();
+        of.rows(of.len(), |rows| {
+            // SAFETY: the device holds these rows as long as the view lives, and together they are as long as
+            // the memory.
+            unsafe { (copies.to_host)(device, rows, into)? };
+            into = into.wrapping_add(rows.total());
+            Ok(())
+        })?;
+        Ok(StagedView(room))
     }
 
     pub(crate) fn erased(&self) -> View<'_> {
-        let StagedView(stage) = self;
-        // SAFETY: the memory holds so many bytes, which are elements of this type: a copy of some.
-        unsafe { View::of_bytes(stage.dtype, stage.memory.as_ptr().cast(), stage.bytes) }
+        // SAFETY: all of them are copies of elements.
+        unsafe { self.0.erased() }
     }
 }
 
 /// Room on the host for elements that go to a device.
-pub(crate) struct StagedRoom(Stage);
+pub(crate) struct StagedRoom {
+    device: u32,
+    copies: &'static DeviceCopies,
+    room: Room,
+}
 
 impl StagedRoom {
     /// As much as a view has.
     ///
     /// Errors: `unknown`, where nobody knows how to copy it; the host has no room.
     pub(crate) fn new(of: &ViewMut<'_>, unknown: &dyn Fn() -> Error) -> Result<StagedRoom> {
-        Stage::of(&of.as_view(), unknown).map(StagedRoom)
+        let (device, copies) = device_of(&of.as_view(), unknown)?;
+        Ok(StagedRoom { device, copies, room: Room::new(of.dtype(), of.len())? })
     }
 
     pub(crate) fn erased_mut(&mut self) -> ViewMut<'_> {
-        let StagedRoom(stage) = self;
-        // SAFETY: the memory has room for so many bytes, and is this stage's. All its bytes are zero,
-        // or were written, and nobody reads as elements what was not.
-        unsafe { ViewMut::of_bytes(stage.dtype, stage.memory.as_mut_ptr().cast(), stage.bytes) }
+        self.room.erased_mut()
     }
 
     /// Copies the first elements, as many as `count`, to the view that this was made for. Waits for the
@@ -113,13 +156,17 @@ impl StagedRoom {
     /// # Safety
     /// So many were written.
     pub(crate) unsafe fn land(&self, into: &mut ViewMut<'_>, count: usize) -> Result<()> {
-        let StagedRoom(Stage { device, copies, dtype, bytes, memory }) = self;
-        assert!(into.place() == Place::Device(*device) && into.dtype().id == dtype.id);
-        let landed = count * dtype.size as usize;
-        assert!(landed <= *bytes && landed <= into.bytes());
-        // SAFETY: the device has room for them there, borrowed uniquely as long as the view lives, and
-        // they are values, as they were written (this function's contract).
-        unsafe { (copies.to_device)(*device, memory.as_ptr().cast(), into.base_mut(), landed) }
+        let StagedRoom { device, copies, room } = self;
+        assert!(into.place() == Place::Device(*device) && into.dtype().id == room.dtype.id);
+        assert!(count * room.dtype.size as usize <= room.bytes && count <= into.len());
+        let mut from = room.memory.as_ptr().cast::<u8>();
+        into.as_view().rows(count, |rows| {
+            // SAFETY: the device has room for these rows, borrowed uniquely as long as the view lives, and
+            // what the memory holds for them are values, as they were written (this function's contract).
+            unsafe { (copies.to_device)(*device, from, rows)? };
+            from = from.wrapping_add(rows.total());
+            Ok(())
+        })
     }
 }
 
@@ -160,4 +207,26 @@ pub unsafe fn by_host<R>(
     // SAFETY: this function's contract.
     unsafe { stage.land(&mut view, count(&filled))? };
     Ok(filled)
+}
+
+/// Has `body` use the elements of a view one after another: those with gaps are copied, and back if it gives
+/// no error.
+///
+/// Errors: those of `body`; there is no memory for a copy.
+pub fn in_one_piece<R>(
+    mut view: ViewMut<'_>,
+    body: impl FnOnce(ViewMut<'_>) -> Result<R>,
+) -> Result<R> {
+    if view.contiguous().is_some() {
+        return body(view);
+    }
+    let mut room = Room::new(view.dtype(), view.len())?;
+    let start = room.memory.as_mut_ptr().cast();
+    assert!(view.place() == Place::Host, "no buffer of a device has gaps");
+    // SAFETY: there is room for all of them, apart from the view.
+    unsafe { view.pack(start) };
+    let done = body(room.erased_mut())?;
+    // SAFETY: as above; all of them are elements, as they were, or as `body` has written them.
+    unsafe { view.unpack(start) };
+    Ok(done)
 }

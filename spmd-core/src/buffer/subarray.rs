@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use super::pattern::{Dim, Levels, Pattern};
+use super::layout::SubarrayLayout;
 use super::traits::{Buffer, BufferMut};
 use super::view::View;
 use super::view_mut::ViewMut;
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The part of an array that lies within `ranges`, one for each axis: a buffer for sending.
 ///
@@ -34,7 +34,13 @@ pub fn subarray<'a, T: Element>(
     shape: &[usize],
     ranges: &[Range<usize>],
 ) -> Result<Subarray<'a, T>> {
-    let layout = Layout::new::<T>("subarray", slice.len(), shape, ranges)?;
+    let layout = SubarrayLayout::new(
+        ("subarray", Location::caller()),
+        &T::DTYPE,
+        slice.len(),
+        shape,
+        ranges,
+    )?;
     Ok(Subarray { slice, layout })
 }
 
@@ -65,7 +71,13 @@ pub fn subarray_mut<'a, T: Element>(
     shape: &[usize],
     ranges: &[Range<usize>],
 ) -> Result<SubarrayMut<'a, T>> {
-    let layout = Layout::new::<T>("subarray_mut", slice.len(), shape, ranges)?;
+    let layout = SubarrayLayout::new(
+        ("subarray_mut", Location::caller()),
+        &T::DTYPE,
+        slice.len(),
+        shape,
+        ranges,
+    )?;
     Ok(SubarrayMut { slice, layout })
 }
 
@@ -84,7 +96,7 @@ pub fn subarray_mut<'a, T: Element>(
 #[derive(Clone, Debug)]
 pub struct Subarray<'a, T> {
     slice: &'a [T],
-    layout: Layout,
+    layout: SubarrayLayout,
 }
 
 /// A rectangular part of an array, made by [`subarray_mut`].
@@ -102,7 +114,7 @@ pub struct Subarray<'a, T> {
 #[derive(Debug)]
 pub struct SubarrayMut<'a, T> {
     slice: &'a mut [T],
-    layout: Layout,
+    layout: SubarrayLayout,
 }
 
 // SAFETY: the elements are of type `T`.
@@ -111,7 +123,7 @@ unsafe impl<T: Element> Buffer for Subarray<'_, T> {
 
     fn erased(&self) -> View<'_> {
         let part = &self.slice[self.layout.start..];
-        // SAFETY: `Layout::new` has checked that the part lies within the slice.
+        // SAFETY: `SubarrayLayout::new` has checked that the part lies within the slice.
         unsafe { View::with_pattern(part.as_ptr(), self.layout.pattern()) }
     }
 }
@@ -122,7 +134,7 @@ unsafe impl<T: Element> Buffer for SubarrayMut<'_, T> {
 
     fn erased(&self) -> View<'_> {
         let part = &self.slice[self.layout.start..];
-        // SAFETY: `Layout::new` has checked that the part lies within the slice.
+        // SAFETY: `SubarrayLayout::new` has checked that the part lies within the slice.
         unsafe { View::with_pattern(part.as_ptr(), self.layout.pattern()) }
     }
 }
@@ -133,71 +145,5 @@ unsafe impl<T: Element> BufferMut for SubarrayMut<'_, T> {
         let part = &mut self.slice[self.layout.start..];
         // SAFETY: the part lies within the slice, borrowed uniquely, and has no element twice.
         unsafe { ViewMut::with_pattern(part.as_mut_ptr(), self.layout.pattern()) }
-    }
-}
-
-/// Where the part lies: its first element, and from there its runs in bytes.
-#[derive(Clone, Debug)]
-struct Layout {
-    start: usize,
-    run: usize,
-    dims: Vec<Dim>,
-}
-
-impl Layout {
-    #[track_caller]
-    fn new<T>(call: &str, len: usize, shape: &[usize], ranges: &[Range<usize>]) -> Result<Layout> {
-        let site = Location::caller();
-        let wrong = |why: String| Error::misuse(call, site, why);
-        let elements =
-            shape.iter().try_fold(1, |product: usize, extent| product.checked_mul(*extent));
-        if elements != Some(len) {
-            return Err(wrong(format!(
-                "an array of shape {shape:?} has {} elements, and the slice has {len}",
-                elements.map_or("too many".to_owned(), |elements| elements.to_string()),
-            )));
-        }
-        if ranges.len() != shape.len() {
-            return Err(wrong(format!(
-                "the shape {shape:?} has {} axes, and {} ranges are given",
-                shape.len(),
-                ranges.len(),
-            )));
-        }
-        for (axis, (range, extent)) in ranges.iter().zip(shape).enumerate() {
-            if range.start > range.end || range.end > *extent {
-                return Err(wrong(format!(
-                    "the range {range:?} of axis {axis} is not within its extent, 0..{extent}"
-                )));
-            }
-        }
-        if ranges.iter().any(Range::is_empty) {
-            return Ok(Layout { start: 0, run: 0, dims: Vec::new() });
-        }
-        Ok(Layout::within(size_of::<T>(), shape, ranges))
-    }
-
-    /// The layout of a part that has elements. An axis that continues the runs or the steps of the
-    /// faster ones becomes part of them.
-    fn within(size: usize, shape: &[usize], ranges: &[Range<usize>]) -> Layout {
-        let (mut start, mut run, mut dims) = (0, size, Vec::<Dim>::new());
-        let mut stride = 1;
-        for (range, extent) in ranges.iter().zip(shape).rev() {
-            start += range.start * stride;
-            let (count, bytes) = (range.len(), stride * size);
-            match dims.last_mut() {
-                _ if count == 1 => {}
-                None if bytes == run => run *= count,
-                Some(faster) if bytes == faster.count * faster.stride => faster.count *= count,
-                _ => dims.push(Dim { count, stride: bytes }),
-            }
-            stride *= extent;
-        }
-        dims.reverse();
-        Layout { start, run, dims }
-    }
-
-    fn pattern(&self) -> Pattern<'_> {
-        Pattern { run: self.run, levels: Levels::Dims(&self.dims) }
     }
 }

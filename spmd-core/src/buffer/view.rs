@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 
-use super::pattern::{Levels, Pattern};
+use super::layout::SubarrayLayout;
+use super::pattern::{Levels, Pattern, Pieces, Rows};
 use super::place::Place;
 use crate::element::{DType, Element};
+use crate::error::Result;
 
 /// The elements of a [`Buffer`](super::Buffer), without their type.
 ///
@@ -68,9 +71,41 @@ impl<'a> View<'a> {
         View { place: Place::Device(device), ..view }
     }
 
-    /// Where the first element is, on whatever device.
-    pub(super) fn base(&self) -> *const u8 {
-        self.base
+    /// Where the first elements are, as many as `count`, on whatever device: rows, in order.
+    pub(super) fn rows(
+        &self,
+        count: usize,
+        mut each: impl FnMut(Rows) -> Result<()>,
+    ) -> Result<()> {
+        let (mut done, bytes) = (Ok(()), count * self.dtype.size as usize);
+        assert!(bytes <= self.bytes());
+        self.pattern.pieces(0..bytes, |Pieces { offset, count, size, stride }| {
+            let start = self.base.wrapping_add(offset) as u64;
+            if done.is_ok() {
+                done = each(Rows { start, count, bytes: size, stride });
+            }
+        });
+        done
+    }
+
+    /// A part of an array of which this view has all elements, one after another.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn part<'b>(&self, part: &'b SubarrayLayout) -> View<'b>
+    where
+        'a: 'b,
+    {
+        assert!(self.contiguous().is_some() && part.is_of(self.dtype, self.len()));
+        let base = self.base.wrapping_add(part.start_byte());
+        View { base, pattern: part.pattern(), ..*self }
+    }
+
+    /// Some of the elements, which lie one after another.
+    pub(crate) fn range(&self, range: Range<usize>) -> View<'a> {
+        assert!(self.contiguous().is_some() && range.start <= range.end && range.end <= self.len());
+        let size = self.dtype.size as usize;
+        let pattern = Pattern { run: range.len() * size, levels: Levels::NONE };
+        View { base: self.base.wrapping_add(range.start * size), pattern, ..*self }
     }
 
     /// Elements of this type on the host, one after another, of so many bytes in all.

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
+use super::layout::SubarrayLayout;
 use super::pattern::{Levels, Pattern};
 use super::place::Place;
 use super::view::{View, describe};
@@ -81,9 +83,33 @@ impl<'a> ViewMut<'a> {
         ViewMut { place: Place::Device(device), ..view }
     }
 
-    /// Where the first element is, on whatever device.
-    pub(super) fn base_mut(&mut self) -> *mut u8 {
-        self.base
+    /// A part of an array of which this view has all elements, one after another.
+    #[doc(hidden)]
+    pub fn part<'b>(&'b mut self, part: &'b SubarrayLayout) -> ViewMut<'b> {
+        let View { base, place, dtype, pattern, .. } = self.as_view().part(part);
+        ViewMut { base: base.cast_mut(), place, dtype, pattern, borrow: PhantomData }
+    }
+
+    /// Some of the elements, which lie one after another.
+    pub(crate) fn range(&mut self, range: Range<usize>) -> ViewMut<'_> {
+        let View { base, place, dtype, pattern, .. } = self.as_view().range(range);
+        ViewMut { base: base.cast_mut(), place, dtype, pattern, borrow: PhantomData }
+    }
+
+    /// Some of the elements, which lie one after another, to be read, and others to be written; `None` if
+    /// both have one.
+    pub(crate) fn apart(
+        &mut self,
+        read: Range<usize>,
+        write: Range<usize>,
+    ) -> Option<(View<'_>, ViewMut<'_>)> {
+        if read.end > write.start && write.end > read.start {
+            return None;
+        }
+        let View { base, place, dtype, pattern: Pattern { run, .. }, .. } =
+            self.as_view().range(read);
+        let pattern = Pattern { run, levels: Levels::NONE };
+        Some((View { base, place, dtype, pattern, borrow: PhantomData }, self.range(write)))
     }
 
     /// Room for elements of this type on the host, one after another, of so many bytes in all.

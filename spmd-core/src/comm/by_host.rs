@@ -105,7 +105,7 @@ mod tests {
     use std::ptr::copy_nonoverlapping;
 
     use super::*;
-    use crate::buffer::{DeviceCopies, set_device_copies};
+    use crate::buffer::{DeviceCopies, Rows, set_device_copies};
     use crate::{Progress, Spmd, rank_local};
 
     /// Memory of a card, which is the host's under another place.
@@ -141,16 +141,27 @@ mod tests {
 
     /// # Safety
     /// There are so many bytes at both places, apart from each other.
-    unsafe fn copy(_: u32, from: *const u8, into: *mut u8, bytes: usize) -> Result<()> {
+    unsafe fn to_host(_: u32, from: Rows, into: *mut u8) -> Result<()> {
         COPIES.with(|copies| copies.set(copies.get() + 1));
+        assert_eq!(from.count, 1);
         // SAFETY: this function's contract.
-        unsafe { copy_nonoverlapping(from, into, bytes) };
+        unsafe { copy_nonoverlapping(from.start as *const u8, into, from.bytes) };
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`to_host`].
+    unsafe fn to_device(_: u32, from: *const u8, into: Rows) -> Result<()> {
+        COPIES.with(|copies| copies.set(copies.get() + 1));
+        assert_eq!(into.count, 1);
+        // SAFETY: this function's contract.
+        unsafe { copy_nonoverlapping(from, into.start as *mut u8, into.bytes) };
         Ok(())
     }
 
     fn filled(with: u32, count: usize, writes: u32) -> OnCard {
         // SAFETY: they copy so many bytes.
-        unsafe { set_device_copies(DeviceCopies { to_host: copy, to_device: copy }) };
+        unsafe { set_device_copies(DeviceCopies { to_host, to_device }) };
         OnCard { elements: vec![with; count], writes }
     }
 

@@ -5,12 +5,17 @@ use std::panic::Location;
 
 use super::communicator::Comm;
 use super::messages::{into_place, message_call};
-use crate::buffer::{Buffer, BufferMut, View, on_host};
+use crate::buffer::{Buffer, BufferMut, StagedView, View, ViewMut, in_one_piece, on_host};
 use crate::call::{Call, Form, Kind};
 use crate::element::{DType, Element};
 use crate::error::{Error, Result};
 use crate::rank::{DestOrNone, NO_MESSAGE, SourceOrNone, Status, TagOrAny};
 use crate::transport::message::SendMode;
+
+/// Whom a message is for, if there is anybody, and its tag.
+type To = (Option<usize>, u32);
+/// Whom one may be from, if there is anybody, and its tag.
+type From = (Option<Option<usize>>, Option<u32>);
 
 /// A message to one rank and one from another at once (MPI 5.0 section 3.10). `dest` and `source` are
 /// ranks or, where there may be no neighbour, `Option`s: nothing is sent to `None`, and nothing
@@ -55,14 +60,8 @@ impl Comm {
         source: impl SourceOrNone,
         recv_tag: impl TagOrAny,
     ) -> Result<Status> {
-        let room = recv.erased_mut();
         let (to, from) = ((dest.dest(), send_tag), (source.source_or_none(), recv_tag.tag()));
-        let receive = receive_call((room.dtype(), room.len()), from, Location::caller());
-        into_place(&receive, room, |room| {
-            let take = |source| self.receive(&receive, room, source, from.1);
-            let status = self.send_and_take(send.erased(), to, from.0, receive.site, take)?;
-            Ok(status.unwrap_or(NO_MESSAGE))
-        })
+        self.send_and_receive(send.erased(), to, recv.erased_mut(), from, Location::caller())
     }
 
     /// [`Comm::sendrecv`] that receives a message of any length, which is empty where `source` is
@@ -100,7 +99,8 @@ impl Comm {
 
     /// [`Comm::sendrecv`] of one part of `buf` into another: of the elements `send` to `dest`, and
     /// into the elements `recv` from `source`. What overlaps is copied before it is sent, so that
-    /// the same range twice replaces what is sent by what comes (`MPI_Sendrecv_replace`).
+    /// the same range twice replaces what is sent by what comes (`MPI_Sendrecv_replace`). A buffer
+    /// with gaps is copied as a whole.
     ///
     /// Errors: as [`Comm::sendrecv`]; a range is not within `buf`.
     ///
@@ -119,9 +119,9 @@ impl Comm {
     /// ```
     #[track_caller]
     #[expect(clippy::too_many_arguments, reason = "a send and a receive, as in MPI")]
-    pub fn sendrecv_within<T: Element>(
+    pub fn sendrecv_within<B: BufferMut + ?Sized>(
         &self,
-        buf: &mut [T],
+        buf: &mut B,
         send: Range<usize>,
         dest: impl DestOrNone,
         send_tag: u32,
@@ -129,24 +129,47 @@ impl Comm {
         source: impl SourceOrNone,
         recv_tag: impl TagOrAny,
     ) -> Result<Status> {
-        for range in [&send, &recv] {
-            if buf.get(range.clone()).is_none() {
-                let why = format!("{range:?} is no range of the {} elements of `buf`", buf.len());
-                return Err(Error::misuse("sendrecv_within", Location::caller(), why));
+        let (to, from) = ((dest.dest(), send_tag), (source.source_or_none(), recv_tag.tag()));
+        self.send_and_receive_within(buf.erased_mut(), (send, to), (recv, from), Location::caller())
+    }
+
+    fn send_and_receive_within(
+        &self,
+        buf: ViewMut<'_>,
+        (send, to): (Range<usize>, To),
+        (recv, from): (Range<usize>, From),
+        site: &'static Location<'static>,
+    ) -> Result<Status> {
+        let wrong = |range: &&Range<usize>| range.start > range.end || range.end > buf.len();
+        if let Some(range) = [&send, &recv].into_iter().find(wrong) {
+            let why = format!("{range:?} is no range of the {} elements of `buf`", buf.len());
+            return Err(Error::misuse("sendrecv_within", site, why));
+        }
+        in_one_piece(buf, |mut buf| {
+            if let Some((sent, room)) = buf.apart(send.clone(), recv.clone()) {
+                return self.send_and_receive(sent, to, room, from, site);
             }
-        }
-        if send.end <= recv.start {
-            let (front, back) = buf.split_at_mut(recv.start);
-            let room = &mut back[..recv.len()];
-            self.sendrecv(&front[send], dest, send_tag, room, source, recv_tag)
-        } else if recv.end <= send.start {
-            let (front, back) = buf.split_at_mut(send.start);
-            let (send, room) = (&back[..send.len()], &mut front[recv]);
-            self.sendrecv(send, dest, send_tag, room, source, recv_tag)
-        } else {
-            let copy = buf[send].to_vec();
-            self.sendrecv(&copy, dest, send_tag, &mut buf[recv], source, recv_tag)
-        }
+            let receive = receive_call((buf.dtype(), recv.len()), from, site);
+            let unknown = || Error::out_of_reach(&receive, &[]);
+            let copy = StagedView::copy_of(&buf.as_view().range(send), &unknown)?;
+            self.send_and_receive(copy.erased(), to, buf.range(recv), from, site)
+        })
+    }
+
+    fn send_and_receive(
+        &self,
+        send: View<'_>,
+        to: To,
+        room: ViewMut<'_>,
+        from: From,
+        site: &'static Location<'static>,
+    ) -> Result<Status> {
+        let receive = receive_call((room.dtype(), room.len()), from, site);
+        into_place(&receive, room, |room| {
+            let take = |source| self.receive(&receive, room, source, from.1);
+            let status = self.send_and_take(send, to, from.0, site, take)?;
+            Ok(status.unwrap_or(NO_MESSAGE))
+        })
     }
 
     /// Sends `send` to a rank, if there is one, and has a message taken meanwhile, if there is a
@@ -154,7 +177,7 @@ impl Comm {
     fn send_and_take<R>(
         &self,
         send: View<'_>,
-        (dest, tag): (Option<usize>, u32),
+        (dest, tag): To,
         source: Option<Option<usize>>,
         site: &'static Location<'static>,
         take: impl FnOnce(Option<usize>) -> Result<R>,
@@ -184,7 +207,7 @@ impl Comm {
 /// What is received.
 fn receive_call(
     (dtype, len): (&'static DType, usize),
-    (source, tag): (Option<Option<usize>>, Option<u32>),
+    (source, tag): From,
     site: &'static Location<'static>,
 ) -> Call<'static> {
     message_call(Kind::Recv, dtype, len, source.flatten(), tag, site).form(Form::Sendrecv)

@@ -48,6 +48,19 @@ pub fn rows_of_sendrecv(ctx: &Ctx) -> Result<()> {
             let (out, back) = (send..send + count, recv..recv + count);
             ctx.sendrecv_within(&mut buf, out, after, 8, back, before, 8)?;
             assert!(same(&buf, &expected), "{count} from {send} to {recv}");
+            // The same with gaps, of which nothing changes.
+            let mut wide = data::<f64>(6, 2 * expected.len());
+            strided_mut(&mut wide, expected.len(), 1, 2)?.copy_from(&buf)?;
+            let gaps = |wide: &[f64]| -> Result<Vec<f64>> {
+                Ok(strided(&wide[1..], wide.len() / 2, 1, 2)?.to_vec())
+            };
+            let given = gaps(&wide)?;
+            let (out, back) = (recv..recv + count, send..send + count);
+            let mut part = strided_mut(&mut wide, expected.len(), 1, 2)?;
+            ctx.sendrecv_within(&mut part, out, before, 9, back, after, 9)?;
+            expected[send..][..count].copy_from_slice(&mine);
+            assert!(same(&strided(&wide, expected.len(), 1, 2)?.to_vec(), &expected));
+            assert!(same(&gaps(&wide)?, &given));
         }
     }
     let wrong = ctx.sendrecv_within(&mut [0; 3], 0..2, me, 0, 2..4, me, 0);
