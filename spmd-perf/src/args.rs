@@ -4,6 +4,7 @@ pub(crate) mod values;
 
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::Bench;
@@ -136,7 +137,36 @@ pub(crate) struct Task {
     pub(crate) effort: Effort,
 }
 
+/// Options of who starts the ranks.
+const OF_LAUNCHER: [&str; 6] = ["-n", "--ranks", "--as", "--transport", "--bind", "--hostfile"];
+
+/// What may have been meant where the command line is wrong.
+fn tip(error: &clap::Error) -> Option<&'static str> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let given = [text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)];
+    let is = |known: fn(&str) -> bool| given.iter().flatten().any(|given| known(given));
+    if is(|given| OF_LAUNCHER.contains(&given.split('=').next().unwrap_or_default())) {
+        return Some("ranks are started by spmdrun: spmdrun -n 2 spmd-perf allreduce");
+    }
+    let file = is(|given| given.ends_with(".json") || given.ends_with(".jsonl"));
+    file.then_some("--json writes to the standard output: spmd-perf allreduce --json > all.jsonl")
+}
+
 impl Args {
+    /// Those of this process, which ends if they are wrong.
+    pub(crate) fn of_process() -> Args {
+        Args::try_parse().unwrap_or_else(|error| {
+            let told = error.print();
+            if let (Some(tip), Ok(())) = (tip(&error), told) {
+                eprintln!("\n  tip: {tip}");
+            }
+            std::process::exit(error.exit_code())
+        })
+    }
+
     /// What there is to measure, in order.
     pub(crate) fn tasks(&self) -> Vec<Task> {
         let mut tasks = self.rows.clone();
@@ -198,5 +228,19 @@ mod tests {
         assert!(parse("spmd-perf allreduce --row allreduce:1M:500").is_err());
         assert!(parse("spmd-perf --row allreduce:1M").is_err());
         assert!(parse("spmd-perf --row allreduce:1M:0").is_err());
+    }
+
+    #[test]
+    fn what_was_meant() {
+        let tip_of = |line: &str| tip(&Args::try_parse_from(line.split(' ')).unwrap_err());
+        for line in ["-n 2 allreduce", "allreduce --ranks=2", "allreduce --as threads"] {
+            let tip = tip_of(&format!("spmd-perf {line}"));
+            assert!(tip.is_some_and(|tip| tip.contains("spmdrun")), "{line}: {tip:?}");
+        }
+        for line in ["allreduce --json out.jsonl", "--json out.json"] {
+            let tip = tip_of(&format!("spmd-perf {line}"));
+            assert!(tip.is_some_and(|tip| tip.contains("> all.jsonl")), "{line}: {tip:?}");
+        }
+        assert_eq!(tip_of("spmd-perf allreduce --size 3"), None);
     }
 }

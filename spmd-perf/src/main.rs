@@ -24,7 +24,6 @@ mod tune;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use spmd::prelude::*;
 use spmd_core::algorithm::find;
 
@@ -36,7 +35,7 @@ use memory::Memory;
 use report::Line;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::of_process();
     let done = match &args.command {
         Some(Command::Plot { results, output }) => plot::draw_files(results, output),
         Some(Command::Machine) => run(machine::measure).map(drop).map_err(|e| e.to_string()),

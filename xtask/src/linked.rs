@@ -48,11 +48,16 @@ fn is_full() -> bool {
 fn options(full: bool) -> Vec<&'static str> {
     let files = FILES.into_iter().chain(full.then_some(LONG_FILE));
     let files = files.flat_map(|name| ["--test", name]);
-    ["--workspace", "--features", "spmd-tests/mpi", "--lib"].into_iter().chain(files).collect()
+    let own = OTHERS.into_iter().flat_map(|name| ["--exclude", name]);
+    let all = ["--workspace", "--features", "spmd-tests/mpi", "--lib"].into_iter().chain(own);
+    all.chain(files).collect()
 }
 
+/// Libraries that know of no MPI, and whose own tests are compiled with one that does: for examples in the documentation.
+const OTHERS: [&str; 4] = ["spmd-core", "spmd-collectives", "spmd-tasks", "spmd-gpu"];
+
 /// Of the tests in libraries, those of the one that is built anew.
-const CHOSEN: &str = "(not kind(lib) or package(spmd-mpi))";
+const CHOSEN: &str = "(kind(test) or package(spmd-mpi))";
 
 /// Fetches what [`run`] needs.
 pub(crate) fn prepare() -> Option<Command> {
@@ -79,8 +84,9 @@ pub(crate) fn run() -> Outcome {
     };
     println!("Linked with {}", mpi.libraries.trim());
     let full = is_full();
-    // The launcher is not linked with it.
-    let mut commands = vec![cargo(&["build", "--workspace", "--bins", "--quiet"])];
+    // What the tests start is that of other tests.
+    let programs = ["build", "--workspace", "--bins", "--examples", "--quiet"];
+    let mut commands = vec![cargo(&programs)];
     if full {
         // The bindings are made once more for it, which takes two minutes.
         let lints = ["clippy", "--package", "spmd-mpi", "--all-targets"];

@@ -18,7 +18,7 @@ const COMPILER: &str = "bin/mpicc";
 
 pub(crate) fn mpi() -> Outcome {
     // Those of the launcher, of the benchmark and of all else that looks for them.
-    tests(&["mpi", "one_program", "trace"], &[])
+    tests(&["mpi", "one_program", "under_mpi", "over_mpi", "trace"], &[])
 }
 
 /// Fetches what [`mpi()`] needs.

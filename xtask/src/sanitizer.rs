@@ -93,15 +93,17 @@ const EXPORT_RUNTIME: &str = "-Clink-arg=-rdynamic";
 
 /// The files of tests of device buffers, and those of them that are run: of where kernels read and write, and of what orders that.
 const ON_CARD: [&str; 6] = ["--test", "gpu", "--test", "gpu_memory", "--test", "gpu_nccl"];
-const BOUNDS: [&str; 4] = [
+const BOUNDS: [&str; 5] = [
     "four",
     "by_way_of_the_host",
+    "buffers::halos_of_device_buffers",
     "buffers::buffers_are_copied_and_checked",
     "faults::a_kernel_that_goes_out_of_bounds_is_found",
 ];
-const ORDERED: [&str; 13] = [
+const ORDERED: [&str; 14] = [
     "two",
     "by_way_of_the_host",
+    "buffers::halos_of_device_buffers",
     "order::what_is_dropped_after_a_call_has_been_used",
     "order::a_buffer_goes_from_rank_to_rank",
     "order::ranks_share_a_buffer_that_they_read",

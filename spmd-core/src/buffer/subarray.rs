@@ -17,7 +17,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] if `slice` has not as many elements as `shape`, if there is not one range
+/// [`Error::Argument`](crate::Error::Argument) if `slice` has not as many elements as `shape`, if there is not one range
 /// for each axis, or if one is not within the extent of its axis.
 ///
 /// ```
