@@ -4,7 +4,7 @@ pub(crate) mod values;
 
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::ContextValue;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::Bench;
@@ -142,12 +142,9 @@ const OF_LAUNCHER: [&str; 6] = ["-n", "--ranks", "--as", "--transport", "--bind"
 
 /// What may have been meant where the command line is wrong.
 fn tip(error: &clap::Error) -> Option<&'static str> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.as_str()),
-        _ => None,
+    let is = |known: fn(&str) -> bool| {
+        error.context().any(|(_, given)| matches!(given, ContextValue::String(it) if known(it)))
     };
-    let given = [text(ContextKind::InvalidArg), text(ContextKind::InvalidValue)];
-    let is = |known: fn(&str) -> bool| given.iter().flatten().any(|given| known(given));
     if is(|given| OF_LAUNCHER.contains(&given.split('=').next().unwrap_or_default())) {
         return Some("ranks are started by spmdrun: spmdrun -n 2 spmd-perf allreduce");
     }
