@@ -19,26 +19,38 @@ pub(crate) fn make_known() {
 
 /// # Safety
 /// The device has these rows to read, and the host room for them, which nobody else uses.
-unsafe fn to_host(ordinal: u32, from: Rows, into: *mut u8) -> Result<()> {
+unsafe fn to_host(ordinal: u32, from: &[Rows], into: *mut u8) -> Result<()> {
     let device = Device::open(ordinal)?;
-    if from.total() > 0 {
+    let (mut into, mut begun) = (into, Ok(()));
+    if from.iter().any(|rows| rows.total() > 0) {
         device.settle()?;
-        // SAFETY: this function's contract, until `synchronize` below.
-        unsafe { start_to_host(&device, from, into)? };
+        begun = from.iter().try_for_each(|rows| {
+            let here = into;
+            into = into.wrapping_add(rows.total());
+            // SAFETY: this function's contract, until `synchronize` below.
+            unsafe { start_to_host(&device, *rows, here) }
+        });
     }
-    Ok(device.synchronize()?)
+    let done = device.synchronize();
+    Ok(begun.and(done)?)
 }
 
 /// # Safety
 /// The host has so many bytes to read, and the device room for these rows, which nobody else uses.
-unsafe fn to_device(ordinal: u32, from: *const u8, into: Rows) -> Result<()> {
+unsafe fn to_device(ordinal: u32, from: *const u8, into: &[Rows]) -> Result<()> {
     let device = Device::open(ordinal)?;
-    if into.total() > 0 {
+    let (mut from, mut begun) = (from, Ok(()));
+    if into.iter().any(|rows| rows.total() > 0) {
         device.settle_untold();
-        // SAFETY: this function's contract, until `flush` below.
-        unsafe { start_to_device(&device, from, into)? };
+        begun = into.iter().try_for_each(|rows| {
+            let here = from;
+            from = from.wrapping_add(rows.total());
+            // SAFETY: this function's contract, until `flush` below.
+            unsafe { start_to_device(&device, here, *rows) }
+        });
     }
-    Ok(device.flush()?)
+    let done = device.flush();
+    Ok(begun.and(done)?)
 }
 
 /// Copies rows to the host, one after another, in the order of the rank's stream.

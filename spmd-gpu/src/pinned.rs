@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, result, sys};
 use spmd_core::Element;
+use spmd_core::buffer::{Buffer, BufferMut, View, ViewMut};
 
 use crate::buffer::bytes_of;
 use crate::device::Device;
@@ -122,6 +123,22 @@ impl<T: Element> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; the borrow is unique.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start().cast(), self.len) }
+    }
+}
+
+// SAFETY: the view is of the slice, always the same one.
+unsafe impl<T: Element> Buffer for PinnedBuffer<T> {
+    type Elem = T;
+
+    fn erased(&self) -> View<'_> {
+        View::new::<T>(self)
+    }
+}
+
+// SAFETY: the same slice.
+unsafe impl<T: Element> BufferMut for PinnedBuffer<T> {
+    fn erased_mut(&mut self) -> ViewMut<'_> {
+        ViewMut::new::<T>(self)
     }
 }
 

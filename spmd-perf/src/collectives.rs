@@ -31,6 +31,9 @@ pub(crate) fn choice(ctx: &Ctx, bench: Bench, bytes: usize) -> Result<Option<Alg
     Ok(ctx.internals().last_choice())
 }
 
+/// What no rank sends.
+const NO_VALUE: u64 = 255;
+
 /// A collective under measurement.
 pub(crate) struct Collective<T: Number> {
     pub(crate) bench: Bench,
@@ -89,8 +92,9 @@ where
 
     /// The form that sends from where it receives.
     pub(crate) fn in_place(mut self, ctx: &Ctx, memory: Memory) -> Result<Collective<T>> {
-        self.recv = memory.zeros(ctx, self.send.len().max(self.recv.len()))?;
-        self.send = memory.zeros(ctx, 0)?;
+        let len = self.send.len().max(self.recv.len());
+        (self.send, self.recv) = (memory.zeros(ctx, 0)?, memory.zeros(ctx, 0)?);
+        self.recv = memory.zeros(ctx, len)?;
         self.in_place = true;
         Ok(self)
     }
@@ -155,10 +159,13 @@ where
         }
         let received = self.in_place || self.bench == Bench::Broadcast;
         let into = if received { &mut self.recv } else { &mut self.send };
-        // Of a gather in place a rank brings its own block.
-        let own =
-            if self.in_place && self.bench == Bench::Allgather { rank * self.count } else { 0 };
-        let sent = into[own..].iter_mut().enumerate();
+        let mut sent = 0..into.len();
+        if self.in_place && self.bench == Bench::Allgather {
+            // A rank brings its own block, in place of nothing that could come to the others.
+            into.iter_mut().for_each(|x| *x = T::of(NO_VALUE));
+            sent = rank * self.count..(rank + 1) * self.count;
+        }
+        let sent = into[sent].iter_mut().enumerate();
         sent.for_each(|(i, x)| *x = T::of(value(rank, turn, i)));
         into.upload()
     }
@@ -215,18 +222,18 @@ where
     Min: Operation<T>,
     Max: Operation<T>,
 {
-    let before = wrong_of_one(ctx, &mut subject)?;
+    let before = wrong_of_one(ctx, &mut subject, 0)?;
     let measured = measure(ctx, effort, &mut subject)?;
-    let wrong = before + measured.wrong + wrong_of_one(ctx, &mut subject)?;
+    let wrong = before + measured.wrong + wrong_of_one(ctx, &mut subject, 1)?;
     Ok(Measured { wrong, ..measured })
 }
 
 /// The wrong elements on all ranks after one call on new data.
-fn wrong_of_one(ctx: &Ctx, subject: &mut impl Subject) -> Result<u64> {
-    subject.prepare(0)?;
-    subject.call(ctx, 0)?;
+fn wrong_of_one(ctx: &Ctx, subject: &mut impl Subject, turn: usize) -> Result<u64> {
+    subject.prepare(turn)?;
+    subject.call(ctx, turn)?;
     subject.finish()?;
-    ctx.allreduce_value(subject.wrong(0)?, Sum)
+    ctx.allreduce_value(subject.wrong(turn)?, Sum)
 }
 
 /// Makes the call, on buffers wherever they lie.

@@ -16,8 +16,8 @@ impl Cartesian {
     /// middle, and `width` cells of others before and behind them along each axis of the grid. All
     /// ranks of the grid call it.
     ///
-    /// `field` may be on a device; what is sent and received goes by way of the host, nothing else. It
-    /// is in row-major order. `shape` gives its lengths with the halo, one for each axis of
+    /// `field` may be on a device; what is sent and received goes by way of the host, nothing else. One
+    /// with gaps is copied as a whole. It is in row-major order. `shape` gives its lengths with the halo, one for each axis of
     /// the grid; further ones, as the components of a cell, have no halo. Corners are filled, too: with
     /// cells of the diagonal neighbours. Where there is no neighbour, the halo stays as it was. Ranks may
     /// have fields of different lengths, as long as those of neighbours fit.
@@ -108,17 +108,22 @@ impl Cartesian {
         for (side, own) in own.iter().enumerate() {
             let mut stage = None;
             let cells = on_host(field.as_view().part(own), &mut stage, &unknown)?;
-            // SAFETY: there is room for two faces, each of which is as long, apart from the field.
+            // SAFETY: there is room for two faces, each of which is as long, apart from the field. Nobody reads
+            // what is not written yet.
             unsafe { cells.pack(start_of(&mut send.erased_mut(), side * face)) };
         }
         // SAFETY: both faces have come there.
         let sent: View<'_> = unsafe { send.erased() };
         let blocks = [face; 2];
-        exchange_blocks((self, sides), call, sent, recv.erased_mut(), (&blocks, &blocks))?;
+        // SAFETY: the exchange writes there, and does not read.
+        let room = unsafe { recv.erased_mut() };
+        exchange_blocks((self, sides), call, sent, room, (&blocks, &blocks))?;
         for (side, halo) in halo.iter().enumerate().filter(|(side, _)| sides[*side].is_some()) {
-            let came = start_of(&mut recv.erased_mut(), side * face);
+            // SAFETY: what is read there has come.
+            let came = start_of(&mut unsafe { recv.erased_mut() }, side * face);
             let copy = |mut cells: ViewMut<'_>| {
-                // SAFETY: a neighbour's cells have come there, as many as a face has, apart from the field.
+                // SAFETY: a neighbour's cells have come there, as many as a face has, or the exchange would have
+                // given an error (`learn` compares the counts); they are apart from the field.
                 unsafe { cells.unpack(came) };
                 Ok(())
             };

@@ -83,7 +83,7 @@ impl SubarrayLayout {
 
     /// Whether it is that of an array of so many of these elements.
     pub(super) fn is_of(&self, dtype: &DType, len: usize) -> bool {
-        self.dtype.id == dtype.id && self.len == len
+        *self.dtype == *dtype && self.len == len
     }
 
     /// How far into the array it begins.

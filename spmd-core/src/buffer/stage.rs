@@ -10,13 +10,13 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 
 /// How bytes of a device are copied to the host and back, in the order of the caller's stream. Both
-/// wait for the device.
+/// wait for the device, whatever fails.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceCopies {
     /// From a device of this number to the host.
-    pub to_host: unsafe fn(u32, Rows, *mut u8) -> Result<()>,
+    pub to_host: unsafe fn(u32, &[Rows], *mut u8) -> Result<()>,
     /// From the host to a device.
-    pub to_device: unsafe fn(u32, *const u8, Rows) -> Result<()>,
+    pub to_device: unsafe fn(u32, *const u8, &[Rows]) -> Result<()>,
 }
 
 static COPIES: OnceLock<DeviceCopies> = OnceLock::new();
@@ -54,7 +54,7 @@ impl Room {
             Error::unavailable(
                 format!("memory of the host for {bytes} bytes"),
                 error.to_string(),
-                "send it in parts".into(),
+                "make the call on less at once".into(),
             )
         })?;
         memory.resize(words, 0);
@@ -70,8 +70,11 @@ impl Room {
         unsafe { View::of_bytes(self.dtype, self.memory.as_ptr().cast(), self.bytes) }
     }
 
-    /// The room for them. All its bytes are zero, or were written; who reads it as elements has written those.
-    pub fn erased_mut(&mut self) -> ViewMut<'_> {
+    /// The room for them. All its bytes are zero, or were written.
+    ///
+    /// # Safety
+    /// Who reads elements there has written them.
+    pub unsafe fn erased_mut(&mut self) -> ViewMut<'_> {
         // SAFETY: the memory has room for so many bytes, and is this one's.
         unsafe { ViewMut::of_bytes(self.dtype, self.memory.as_mut_ptr().cast(), self.bytes) }
     }
@@ -111,14 +114,10 @@ impl StagedView {
     pub(crate) fn new(of: &View<'_>, unknown: &dyn Fn() -> Error) -> Result<StagedView> {
         let (device, copies) = device_of(of, unknown)?;
         let mut room = Room::new(of.dtype(), of.len())?;
-        let mut into = room.memory.as_mut_ptr().cast::<u8>();
-        of.rows(of.len(), |rows| {
-            // SAFETY: the device holds these rows as long as the view lives, and together they are as long as
-            // the memory.
-            unsafe { (copies.to_host)(device, rows, into)? };
-            into = into.wrapping_add(rows.total());
-            Ok(())
-        })?;
+        let into = room.memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: the device holds these rows as long as the view lives, and together they are as long as the
+        // memory.
+        unsafe { (copies.to_host)(device, &of.rows(of.len()), into)? };
         Ok(StagedView(room))
     }
 
@@ -145,7 +144,8 @@ impl StagedRoom {
     }
 
     pub(crate) fn erased_mut(&mut self) -> ViewMut<'_> {
-        self.room.erased_mut()
+        // SAFETY: whoever fills it writes, and what was written is all that `land` takes.
+        unsafe { self.room.erased_mut() }
     }
 
     /// Copies the first elements, as many as `count`, to the view that this was made for. Waits for the
@@ -157,16 +157,12 @@ impl StagedRoom {
     /// So many were written.
     pub(crate) unsafe fn land(&self, into: &mut ViewMut<'_>, count: usize) -> Result<()> {
         let StagedRoom { device, copies, room } = self;
-        assert!(into.place() == Place::Device(*device) && into.dtype().id == room.dtype.id);
+        assert!(into.place() == Place::Device(*device) && *into.dtype() == *room.dtype);
         assert!(count * room.dtype.size as usize <= room.bytes && count <= into.len());
-        let mut from = room.memory.as_ptr().cast::<u8>();
-        into.as_view().rows(count, |rows| {
-            // SAFETY: the device has room for these rows, borrowed uniquely as long as the view lives, and
-            // what the memory holds for them are values, as they were written (this function's contract).
-            unsafe { (copies.to_device)(*device, from, rows)? };
-            from = from.wrapping_add(rows.total());
-            Ok(())
-        })
+        let from = room.memory.as_ptr().cast::<u8>();
+        // SAFETY: the device has room for these rows, borrowed uniquely as long as the view lives, and what the
+        // memory holds for them are values, as they were written (this function's contract).
+        unsafe { (copies.to_device)(*device, from, &into.as_view().rows(count)) }
     }
 }
 
@@ -225,7 +221,8 @@ pub fn in_one_piece<R>(
     assert!(view.place() == Place::Host, "no buffer of a device has gaps");
     // SAFETY: there is room for all of them, apart from the view.
     unsafe { view.pack(start) };
-    let done = body(room.erased_mut())?;
+    // SAFETY: all of them were just written.
+    let done = body(unsafe { room.erased_mut() })?;
     // SAFETY: as above; all of them are elements, as they were, or as `body` has written them.
     unsafe { view.unpack(start) };
     Ok(done)

@@ -8,7 +8,6 @@ use super::layout::SubarrayLayout;
 use super::pattern::{Levels, Pattern, Pieces, Rows};
 use super::place::Place;
 use crate::element::{DType, Element};
-use crate::error::Result;
 
 /// The elements of a [`Buffer`](super::Buffer), without their type.
 ///
@@ -72,23 +71,18 @@ impl<'a> View<'a> {
     }
 
     /// Where the first elements are, as many as `count`, on whatever device: rows, in order.
-    pub(super) fn rows(
-        &self,
-        count: usize,
-        mut each: impl FnMut(Rows) -> Result<()>,
-    ) -> Result<()> {
-        let (mut done, bytes) = (Ok(()), count * self.dtype.size as usize);
+    pub(super) fn rows(&self, count: usize) -> Vec<Rows> {
+        let (mut rows, bytes) = (Vec::new(), count * self.dtype.size as usize);
         assert!(bytes <= self.bytes());
         self.pattern.pieces(0..bytes, |Pieces { offset, count, size, stride }| {
             let start = self.base.wrapping_add(offset) as u64;
-            if done.is_ok() {
-                done = each(Rows { start, count, bytes: size, stride });
-            }
+            rows.push(Rows { start, count, bytes: size, stride });
         });
-        done
+        rows
     }
 
-    /// A part of an array of which this view has all elements, one after another.
+    /// A part of an array of which this view has all elements, one after another. As that part lies within
+    /// an array of as many of the same elements, these are borrowed as the view is.
     #[doc(hidden)]
     #[must_use]
     pub fn part<'b>(&self, part: &'b SubarrayLayout) -> View<'b>
@@ -100,7 +94,7 @@ impl<'a> View<'a> {
         View { base, pattern: part.pattern(), ..*self }
     }
 
-    /// Some of the elements, which lie one after another.
+    /// Some of the elements, which lie one after another; they are borrowed as the view is.
     pub(crate) fn range(&self, range: Range<usize>) -> View<'a> {
         assert!(self.contiguous().is_some() && range.start <= range.end && range.end <= self.len());
         let size = self.dtype.size as usize;

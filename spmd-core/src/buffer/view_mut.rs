@@ -83,21 +83,22 @@ impl<'a> ViewMut<'a> {
         ViewMut { place: Place::Device(device), ..view }
     }
 
-    /// A part of an array of which this view has all elements, one after another.
+    /// A part of an array of which this view has all elements, one after another. As that part lies within
+    /// an array of as many of the same elements, and has none twice, these are borrowed as the view is.
     #[doc(hidden)]
     pub fn part<'b>(&'b mut self, part: &'b SubarrayLayout) -> ViewMut<'b> {
         let View { base, place, dtype, pattern, .. } = self.as_view().part(part);
         ViewMut { base: base.cast_mut(), place, dtype, pattern, borrow: PhantomData }
     }
 
-    /// Some of the elements, which lie one after another.
+    /// Some of the elements, which lie one after another; they are borrowed as the view is.
     pub(crate) fn range(&mut self, range: Range<usize>) -> ViewMut<'_> {
         let View { base, place, dtype, pattern, .. } = self.as_view().range(range);
         ViewMut { base: base.cast_mut(), place, dtype, pattern, borrow: PhantomData }
     }
 
     /// Some of the elements, which lie one after another, to be read, and others to be written; `None` if
-    /// both have one.
+    /// both have one. As they have not, each is borrowed as its view is.
     pub(crate) fn apart(
         &mut self,
         read: Range<usize>,
