@@ -161,7 +161,7 @@ where
         let into = if received { &mut self.recv } else { &mut self.send };
         let mut sent = 0..into.len();
         if self.in_place && self.bench == Bench::Allgather {
-            // A rank brings its own block, in place of nothing that could come to the others.
+            // A rank brings its own block; elsewhere nothing stands that another one could have sent.
             into.iter_mut().for_each(|x| *x = T::of(NO_VALUE));
             sent = rank * self.count..(rank + 1) * self.count;
         }

@@ -229,8 +229,8 @@ fn examples(folder: &Path) -> Vec<(Command, &'static str)> {
         sums("-n 2 --as gpus", "2"),
         // What takes least where all ranks are on one card stands beside the times.
         (run("-n 3 --as threads", "1", &perf), "bound µs"),
-        (run("-n 2 --as processes", "1", &perf), "bound µs"),
-        (run("-n 3 --as gpus", "3", &perf), "in place µs"),
+        (run("-n 2 --as processes", "1", &perf), "in place µs"),
+        (run("-n 3 --as gpus", "3", &perf), "# exscan, 3 ranks"),
     ]
 }
 

@@ -17,10 +17,10 @@ impl Cartesian {
     /// ranks of the grid call it.
     ///
     /// `field` may be on a device; what is sent and received goes by way of the host, nothing else. One
-    /// with gaps is copied as a whole. It is in row-major order. `shape` gives its lengths with the halo, one for each axis of
-    /// the grid; further ones, as the components of a cell, have no halo. Corners are filled, too: with
-    /// cells of the diagonal neighbours. Where there is no neighbour, the halo stays as it was. Ranks may
-    /// have fields of different lengths, as long as those of neighbours fit.
+    /// with gaps is copied as a whole. It is in row-major order. `shape` gives its lengths with the halo,
+    /// one for each axis of the grid; further ones, as the components of a cell, have no halo. Corners are
+    /// filled, too: with cells of the diagonal neighbours. Where there is no neighbour, the halo stays as it
+    /// was. Ranks may have fields of different lengths, as long as those of neighbours fit.
     ///
     /// Cost: two meetings for each axis, in which the cells beside both of its faces are sent.
     ///
