@@ -31,7 +31,7 @@ pub(crate) fn choice(ctx: &Ctx, bench: Bench, bytes: usize) -> Result<Option<Alg
     Ok(ctx.internals().last_choice())
 }
 
-/// What no rank sends.
+/// What no rank sends; where there are more than 238, one element in eleven may be it.
 const NO_VALUE: u64 = 255;
 
 /// A collective under measurement.
