@@ -4,32 +4,39 @@
 //!     cargo run --release --example heat_gpu [size [steps]]
 //!     spmdrun --as gpus target/release/examples/heat_gpu
 //!
-//! In each step a rank sends the first and the last row of its band to its neighbours, straight from the
-//! device, and gets theirs: the halo, one row above the band and one below. The heat of all rows is added up
-//! on the devices, too, while the host goes on. At the end rank 0 computes the same field without a GPU,
-//! which has the same bits.
+//! Each step is a kernel and a collective on device buffers: the ranks exchange the first and the last row of
+//! their bands (`alltoallv`) and compute the next ones beside what they got, the halo. Both are put into the
+//! rank's stream: where a plane of devices carries the call out, nobody waits for a device before the end. Then rank 0
+//! computes the same field without a GPU, which has the same bits.
 
 use std::time::Instant;
 
 use spmd::gpu::cudarc::driver::{LaunchConfig, PushKernelArg};
-use spmd::gpu::{DeviceBuffer, OnDevice, planes, probe};
+use spmd::gpu::{OnDevice, planes, probe};
 use spmd::prelude::*;
 
 /// Share of the difference to its neighbours that flows into a cell in a step; stable up to 0.25.
 const FLOW: f64 = 0.2;
 
-/// A cell of a band of `rows` rows between two rows of halo; columns go around.
+/// A cell of a band of `rows` rows; columns go around. The rows beside the band are in `halo`, and its own first and
+/// last row are written to `edges`, too.
 const STEP: &str = r#"
-extern "C" __global__ void step(const double *now, double *next, unsigned rows, unsigned columns,
-                                double flow, unsigned wire) {
+extern "C" __global__ void step(const double *now, double *next, const double *halo, double *edges,
+                                unsigned rows, unsigned columns, double flow, unsigned above_at,
+                                unsigned below_at, unsigned first_at, unsigned last_at) {
     unsigned cell = blockIdx.x * blockDim.x + threadIdx.x;
     if (cell >= rows * columns) return;
-    unsigned row = cell / columns + 1, column = cell % columns;
+    unsigned row = cell / columns, column = cell % columns;
     const double *here = now + row * columns;
+    const double *above = row == 0 ? halo + above_at : here - columns;
+    const double *below = row == rows - 1 ? halo + below_at : here + columns;
     double left = here[(column + columns - 1) % columns], right = here[(column + 1) % columns];
-    double around = (here[(int)column - (int)columns] + here[column + columns]) + (left + right);
-    double power = column == wire ? 1.0 : 0.0;
-    next[row * columns + column] = here[column] + flow * (around - 4.0 * here[column]) + power;
+    double around = (above[column] + below[column]) + (left + right);
+    double power = column == columns / 2 ? 1.0 : 0.0;
+    double heat = here[column] + flow * (around - 4.0 * here[column]) + power;
+    next[cell] = heat;
+    if (row == 0) edges[first_at + column] = heat;
+    if (row == rows - 1) edges[last_at + column] = heat;
 }
 "#;
 
@@ -70,37 +77,33 @@ fn simulate(ctx: &Ctx, size: usize, steps: usize) -> Result<(Vec<f64>, f64)> {
     }
     let device = ctx.device()?;
     let step = device.compile(STEP)?.load_function("step").map_err(Error::user)?;
-    let mut now = device.zeros::<f64>((rows + 2) * size)?;
-    let mut next = device.zeros::<f64>((rows + 2) * size)?;
+    let (above, below) = ((me + n - 1) % n, (me + 1) % n);
+    // The blocks of a call are in the order of the ranks. Of two rows for one rank the first goes before the last.
+    let mut counts = vec![0; n];
+    [above, below].into_iter().for_each(|rank| counts[rank] += size);
+    let place = |later: bool| if later { (size as u32, 0) } else { (0, size as u32) };
+    let ((first_at, last_at), (above_at, below_at)) = (place(above > below), place(above >= below));
+    let (mut now, mut next) = (device.zeros::<f64>(rows * size)?, device.zeros(rows * size)?);
+    let (mut edges, mut halo) = (device.zeros::<f64>(2 * size)?, device.zeros(2 * size)?);
     for _ in 0..steps {
-        exchange(ctx, &mut now, rows, size)?;
-        // SAFETY: both are in this rank's stream, as the kernel, and used here alone.
+        ctx.alltoallv(&edges, &mut halo, &counts, &counts)?;
+        // SAFETY: all are in this rank's stream, as the kernel, and used here alone.
         let (from, mut into) = unsafe { (now.as_cuda_slice()?, next.as_cuda_slice()?) };
-        let (height, width, wire) = (rows as u32, size as u32, size as u32 / 2);
+        // SAFETY: as above.
+        let (beside, mut own) = unsafe { (halo.as_cuda_slice()?, edges.as_cuda_slice()?) };
+        let (height, width) = (rows as u32, size as u32);
         let mut launch = device.stream().launch_builder(&step);
-        launch.arg(&*from).arg(&mut *into).arg(&height).arg(&width).arg(&FLOW).arg(&wire);
-        // SAFETY: both buffers have two more rows than the kernel is told, of as many columns.
+        launch.arg(&*from).arg(&mut *into).arg(&*beside).arg(&mut *own).arg(&height).arg(&width);
+        launch.arg(&FLOW).arg(&above_at).arg(&below_at).arg(&first_at).arg(&last_at);
+        // SAFETY: the fields have so many rows of so many columns, the others two.
         unsafe { launch.launch(LaunchConfig::for_num_elems(height * width)) }
             .map_err(Error::user)?;
-        drop((from, into));
+        drop((from, into, beside, own));
         std::mem::swap(&mut now, &mut next);
     }
-    let band = now.to_vec()?[size..(rows + 1) * size].to_vec();
-    let mut heat = device.buffer_from(&[band.iter().sum::<f64>()])?;
-    ctx.allreduce_in_place(&mut heat, Sum)?;
-    Ok((band, heat.to_vec()?[0]))
-}
-
-/// Sends the first and the last row of the band, and gets the rows beside it.
-fn exchange(ctx: &Ctx, field: &mut DeviceBuffer<f64>, rows: usize, size: usize) -> Result<()> {
-    let n = ctx.size();
-    let (above, below) = ((ctx.rank() + n - 1) % n, (ctx.rank() + 1) % n);
-    let (mut halo_above, rest) = field.split_at_mut(size);
-    let (band, mut halo_below) = rest.split_at_mut(rows * size);
-    // What all ranks send upward, all receive from below.
-    ctx.sendrecv(&band.slice(0..size), above, 0, &mut halo_below, below, 0)?;
-    ctx.sendrecv(&band.slice((rows - 1) * size..rows * size), below, 1, &mut halo_above, above, 1)?;
-    Ok(())
+    let band = now.to_vec()?;
+    let heat = ctx.allreduce_value(band.iter().sum::<f64>(), Sum)?;
+    Ok((band, heat))
 }
 
 /// The same on one processor.

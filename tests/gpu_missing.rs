@@ -98,6 +98,8 @@ fn each_missing_thing_is_an_error_that_says_what_to_do() {
         &[("SPMD_STANDIN_FAIL", Some("cuDevicePrimaryCtxRetain:1:46"))],
         &["DeviceBusy", "wait for that, or ask for another device"],
     );
+    // Of a driver that starts without one, too.
+    assert_said(&[("CUDA_VISIBLE_DEVICES", Some(""))], &["NoDevice { ordinal: 0, count: 0 }"]);
 }
 
 /// Where HIP is, RCCL stands in for NCCL.
@@ -209,6 +211,60 @@ fn a_call_for_which_there_is_no_room_is_told() {
     }
 }
 
+#[test]
+#[ignore = "run by the next, in an environment of its own"]
+fn the_room_of_each() -> Result<(), GpuError> {
+    for ordinal in 0..Device::count()? {
+        let room = Device::open(ordinal)?.memory()?.1;
+        println!("card {ordinal} has {room} bytes");
+    }
+    match Device::open(0)?.pinned::<u8>(3_000_000) {
+        Ok(_) => println!("pinned"),
+        Err(error) => println!("{error:?}: {error}"),
+    }
+    Ok(())
+}
+
+#[test]
+fn cards_have_the_room_that_they_are_given() {
+    if card::stand_in() {
+        let three = ("SPMD_STANDIN_CARDS", Some("3"));
+        let rooms = ("SPMD_STANDIN_MEMORY", Some("5000000,7000000"));
+        let pinned = ("SPMD_STANDIN_PINNED", Some("2000000"));
+        let said = said_by("the_room_of_each", &[three, rooms, pinned]);
+        for (card, room) in [5_000_000, 7_000_000, 7_000_000].iter().enumerate() {
+            assert!(said.contains(&format!("card {card} has {room} bytes")), "{said}");
+        }
+        let refused = "OutOfPinnedMemory { asked: 3000000, text: \"out of memory";
+        assert!(said.contains(refused) && said.contains("ulimit -l"), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "run by the next, in an environment of its own"]
+fn a_halo() {
+    let ended = Spmd::new(2).threads().plane(Local::new()).run(|ctx| {
+        let grid = ctx.cartesian(&[1, 2], &[true, true])?.ok_or("it has a place for each")?;
+        let mut field = ctx.device()?.zeros::<f64>(6 * 8)?;
+        (0..5).try_for_each(|_| grid.exchange_halo(&mut field, &[6, 8], 1))
+    });
+    println!("{}", ended.map_or_else(|error| error.to_string(), |_| "all is well".into()));
+}
+
+/// Columns are rows of few bytes, which the driver copies at once.
+#[test]
+fn a_copy_of_rows_that_fails_is_told() {
+    if card::stand_in() {
+        assert!(said_by("a_halo", &[]).contains("all is well"));
+        let lost = [("SPMD_STANDIN_FAIL", Some("cuMemcpy2DAsync_v2:5:719"))];
+        let told = said_by("a_halo", &lost);
+        assert!(told.contains("the device is lost in"), "{told}");
+        let refused = [("SPMD_STANDIN_FAIL", Some("cuMemcpy2DAsync_v2:5:1"))];
+        let told = said_by("a_halo", &refused);
+        assert!(told.contains("refused cuMemcpy2DAsync: invalid argument"), "{told}");
+    }
+}
+
 /// Ranks take the cards in turn, and the first one's carries out what they call.
 #[test]
 fn ranks_on_cards_that_do_not_reach_each_other_are_told() {
@@ -229,6 +285,9 @@ fn a_card_that_fails_in_the_middle_ends_the_block() {
     let lost = ["the device is lost in", "compute-sanitizer"];
     for (fails, texts) in [
         ("cuLaunchKernel:7:719", &lost[..]),
+        // A code that CUDA 12.0 did not have.
+        ("cuLaunchKernel:7:721", &lost),
+        ("cuStreamSynchronize:9:999", &lost),
         ("cuStreamWaitEvent:20:700", &lost),
         ("cuEventRecord:15:700", &lost),
         ("cuMemcpyHtoDAsync_v2:11:719", &lost),

@@ -36,10 +36,6 @@ impl Offload for Planes {
         let its = |it: &&Numbered| it.plane.is_for(spans_processes);
         Planes::some(self.0.iter().filter(its).cloned().collect())
     }
-
-    fn names(&self) -> Vec<String> {
-        self.0.iter().map(|it| it.plane.name().to_owned()).collect()
-    }
 }
 
 /// A plane, with what tells a call that it carries out from others.
@@ -81,6 +77,11 @@ pub trait Plane: fmt::Debug + Send + Sync {
 
     /// Why it does not serve a call, where it knows, and what to do.
     fn refusal(&self, _: &Comm, _: &Args<'_>) -> Option<String> {
+        None
+    }
+
+    /// What [`Plane::prepare`] has found of a communicator, in words; `None` before that.
+    fn found(&self, _: &Comm) -> Option<String> {
         None
     }
 

@@ -41,6 +41,8 @@ impl Aware {
 #[derive(Clone, Copy)]
 struct TakesDevices(bool);
 
+const TAKES_NONE: &str = "the MPI library does not say that it takes memory of devices";
+
 /// Tells the call in which the ranks tell each other from the call itself.
 const PREPARED: u64 = 0x6177_6172_655f_7361;
 
@@ -71,12 +73,17 @@ impl Plane for Aware {
                 "it has no started calls, folds what the MPI library folds as spmd does alone, without \
                  SPMD_REPRODUCIBLE=1, and has types alone of which all bits are values"
             }
-            Some(TakesDevices(false)) => {
-                "the MPI library does not say that it takes memory of devices"
-            }
+            Some(TakesDevices(false)) => TAKES_NONE,
             None => "it is for the block's own communicator, of processes of one rank each",
         };
         Some(format!("aware: {why}"))
+    }
+
+    fn found(&self, comm: &Comm) -> Option<String> {
+        Some(match comm.internals().attribute()? {
+            TakesDevices(true) => "used".into(),
+            TakesDevices(false) => format!("not used: {TAKES_NONE}"),
+        })
     }
 
     fn serves(&self, comm: &Comm, args: &Args<'_>) -> bool {

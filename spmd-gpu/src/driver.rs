@@ -78,11 +78,16 @@ const FUNCTIONS: [&str; 55] = [
 ///
 /// Errors: there is none, it is too old, or it cannot start.
 pub(crate) fn driver() -> Result<(), GpuError> {
-    static DRIVER: OnceLock<Result<(), GpuError>> = OnceLock::new();
-    DRIVER.get_or_init(start).clone()
+    count().map(drop)
 }
 
-fn start() -> Result<(), GpuError> {
+/// The same; how many devices this process sees.
+pub(crate) fn count() -> Result<u32, GpuError> {
+    static COUNT: OnceLock<Result<u32, GpuError>> = OnceLock::new();
+    COUNT.get_or_init(start).clone()
+}
+
+fn start() -> Result<u32, GpuError> {
     // SAFETY: the library that is loaded is NVIDIA's driver, or what the user put in its place.
     if !unsafe { sys::is_culib_present() } {
         let tried = ["libcuda.so", "libcuda.so.1"].map(String::from).into();
@@ -102,7 +107,13 @@ fn start() -> Result<(), GpuError> {
     if found < NEEDED {
         return Err(GpuError::DriverTooOld { found });
     }
-    result::init().checked("cuInit")
+    match result::init() {
+        // A driver that sees no device does not start.
+        Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => return Ok(0),
+        started => started.checked("cuInit")?,
+    }
+    let count = result::device::get_count().checked("cuDeviceGetCount")?;
+    Ok(u32::try_from(count).unwrap_or(0))
 }
 
 /// The version of CUDA that the driver knows; 0 where it does not say.
@@ -122,13 +133,6 @@ pub(crate) fn driver_version() -> Result<(i32, i32), GpuError> {
 /// Major and minor.
 fn parts(version: i32) -> (i32, i32) {
     (version / 1000, version % 1000 / 10)
-}
-
-/// How many devices this process sees.
-pub(crate) fn count() -> Result<u32, GpuError> {
-    driver()?;
-    let count = result::device::get_count().checked("cuDeviceGetCount")?;
-    Ok(u32::try_from(count).unwrap_or(0))
 }
 
 static CONTEXTS: Mutex<BTreeMap<u32, Arc<CudaContext>>> = Mutex::new(BTreeMap::new());
@@ -188,8 +192,14 @@ pub(crate) fn of_code(code: sys::CUresult, call: &'static str) -> GpuError {
     let text = text_of(code);
     match code {
         CUDA_ERROR_DEVICE_UNAVAILABLE => GpuError::DeviceBusy { text },
-        // After these, every call in the context fails.
-        CUDA_ERROR_ILLEGAL_ADDRESS
+        // After these, every call in the context fails, or there is no context any more.
+        CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUDA_ERROR_CONTAINED
+        | CUDA_ERROR_EXTERNAL_DEVICE
+        | CUDA_ERROR_TENSOR_MEMORY_LEAK
+        | CUDA_ERROR_MPS_CLIENT_TERMINATED
+        | CUDA_ERROR_UNKNOWN
+        | CUDA_ERROR_ILLEGAL_ADDRESS
         | CUDA_ERROR_LAUNCH_FAILED
         | CUDA_ERROR_LAUNCH_TIMEOUT
         | CUDA_ERROR_ASSERT
@@ -205,7 +215,7 @@ pub(crate) fn of_code(code: sys::CUresult, call: &'static str) -> GpuError {
 }
 
 /// The driver's words for one of its codes.
-fn text_of(code: sys::CUresult) -> String {
+pub(crate) fn text_of(code: sys::CUresult) -> String {
     let error = DriverError(code);
     let word = |text: Result<&std::ffi::CStr, DriverError>| {
         text.map_or_else(|_| format!("{code:?}"), |text| text.to_string_lossy().into_owned())

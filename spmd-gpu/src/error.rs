@@ -74,7 +74,10 @@ pub enum GpuError {
         text: String,
     },
     /// Ranks that a device waits for have failed, or do something else.
-    #[error("the device waited for ranks that do not come: {text}")]
+    #[error(
+        "the device waited for ranks that do not come: {text}; what the call was to bring is no result: see to the \
+         rank that failed first"
+    )]
     Abandoned {
         /// What has stopped them.
         text: String,
@@ -82,7 +85,7 @@ pub enum GpuError {
     /// A rank sends another number of elements than its peer takes.
     #[error(
         "{call}: different counts: rank {from} of the communicator sends {sends} elements to rank \
-         {to}, which takes {takes}"
+         {to}, which takes {takes}; both must give the same number"
     )]
     Counts {
         /// The call, with its source line.
@@ -107,7 +110,10 @@ pub enum GpuError {
         found_version: Option<(i32, i32)>,
     },
     /// A kernel does not compile.
-    #[error("the kernel {kernel} does not compile for sm_{architecture}: {log}")]
+    #[error(
+        "the kernel {kernel} does not compile for sm_{architecture}: {log}; mend the source where that \
+         says, or, if NVRTC does not know the device, install a newer one"
+    )]
     Compile {
         /// Which.
         kernel: String,
@@ -125,6 +131,17 @@ pub enum GpuError {
         asked: usize,
         /// Bytes that are free.
         free: usize,
+    },
+    /// The host has no such memory that stays in its place.
+    #[error(
+        "the system has no {asked} bytes that stay in their place for the device ({text}); use smaller pinned buffers, or \
+         raise the limit of locked memory (`ulimit -l`, that of a container)"
+    )]
+    OutOfPinnedMemory {
+        /// Bytes that were asked for.
+        asked: usize,
+        /// The driver's words.
+        text: String,
     },
     /// The host and the device have no memory that both use at a time.
     #[error(
@@ -190,7 +207,9 @@ pub enum GpuError {
         other: u32,
     },
     /// The driver refused something else.
-    #[error("{call}: {text}")]
+    #[error(
+        "the CUDA driver refused {call}: {text}; its documentation says when, and `nvidia-smi` how the device is"
+    )]
     Driver {
         /// Which of its functions.
         call: &'static str,

@@ -37,10 +37,11 @@ fn open(device: u32, other: u32) -> Result<bool, GpuError> {
         // SAFETY: it writes the handle of the pool that the device has, from which buffers come.
         let given = unsafe { sys::cuDeviceGetMemPool(&mut pool, to.cu_device()) };
         given.result().checked("cuDeviceGetMemPool")?;
+        let number = sys::CUmemLocation_st__bindgen_ty_1 { id: from.cu_device() };
         let access = sys::CUmemAccessDesc {
             location: sys::CUmemLocation {
                 type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-                id: from.cu_device(),
+                __bindgen_anon_1: number,
             },
             flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };

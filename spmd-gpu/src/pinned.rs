@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, result, sys};
+use cudarc::driver::{CudaContext, DriverError, result, sys};
 use spmd_core::Element;
 use spmd_core::buffer::{Buffer, BufferMut, View, ViewMut};
 
 use crate::buffer::bytes_of;
 use crate::device::Device;
-use crate::driver::Checked;
+use crate::driver::{self, Checked};
 use crate::error::GpuError;
 
 /// Such memory, of so many bytes that hold nothing yet.
@@ -36,7 +36,13 @@ impl Pinned {
         // Not write-combined: the host reads it, too.
         // SAFETY: there is a context.
         let start = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
-        Ok(Pinned { start: start.checked("cuMemHostAlloc")?, context })
+        let start = start.map_err(|DriverError(code)| match code {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                GpuError::OutOfPinnedMemory { asked: bytes, text: driver::text_of(code) }
+            }
+            _ => driver::of_code(code, "cuMemHostAlloc"),
+        })?;
+        Ok(Pinned { start, context })
     }
 
     /// Where it starts.

@@ -26,6 +26,7 @@ enum Code {
     OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
     UNAVAILABLE = 46,
+    NO_DEVICE = 100,
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
@@ -47,6 +48,7 @@ const struct {
     {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE", "device(s) is/are busy or unavailable"},
+    {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
@@ -164,6 +166,7 @@ extern "C" {
 
 int cuInit(unsigned flags) {
     if (flags != 0) return INVALID_VALUE;
+    if (visible().empty()) return NO_DEVICE;
     initialized.value.store(true, std::memory_order_relaxed);
     return SUCCESS;
 }

@@ -169,6 +169,9 @@ int ncclCommSplit(Comm *comm, int color, int key, Comm **place, Config *config) 
 }
 
 int ncclCommGetAsyncError(Comm *comm, int *state) {
+    // As NVIDIA's finds in a thread of its own that a peer is gone.
+    if (comm->state.load() == SUCCESS && comm->pending.load() > 0)
+        if (int code = refused("ncclCommGetAsyncError at work")) comm->state = code;
     bool ending = comm->finalized.load() && comm->pending.load() > 0;
     *state = ending ? int(IN_PROGRESS) : comm->state.load();
     return SUCCESS;

@@ -1,4 +1,4 @@
-//! What a device can do at most.
+//! The device of the first rank, and what it can do at most.
 
 use std::time::Instant;
 
@@ -11,9 +11,22 @@ const MOST: usize = 1 << 30;
 const COPIES: usize = 10;
 const ROUNDS: usize = 5;
 
-/// Bytes per second that copies from memory to memory of the device read and write, the best of some
-/// rounds, where all ranks are on one. The first of them measures it.
-pub(crate) fn copy_rate(ctx: &Ctx) -> Result<Option<f64>> {
+/// A device that collectives are measured on.
+pub(crate) struct Card {
+    pub(crate) name: String,
+    /// Bytes per second that copies from memory to memory of it read and write, the best of some rounds,
+    /// where all ranks are on it.
+    pub(crate) copy_rate: Option<f64>,
+}
+
+impl Card {
+    /// That of the first rank, which measures it. All ranks call this.
+    pub(crate) fn new(ctx: &Ctx) -> Result<Card> {
+        Ok(Card { name: ctx.device()?.name()?, copy_rate: copy_rate(ctx)? })
+    }
+}
+
+fn copy_rate(ctx: &Ctx) -> Result<Option<f64>> {
     if !is_shared(ctx)? {
         return Ok(None);
     }

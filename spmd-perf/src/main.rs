@@ -108,7 +108,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
     let begun = args.describe.then(|| describe::begin(ctx)).transpose()?;
     measure::settle(ctx)?;
     let card = match args.memory {
-        Memory::Device => card::copy_rate(ctx)?,
+        Memory::Device => Some(card::Card::new(ctx)?),
         _ => None,
     };
     for task in args.tasks() {
@@ -117,7 +117,7 @@ fn measure_all(ctx: &Ctx, args: &Args) -> Result<u64> {
         if ctx.rank() != 0 {
             continue;
         }
-        let line = Line::new(ctx, args, &task, &measured, card);
+        let line = Line::new(ctx, args, &task, &measured, card.as_ref());
         if args.json {
             print_json(&line)?;
         } else {

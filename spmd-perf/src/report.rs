@@ -5,6 +5,7 @@ use spmd::prelude::*;
 
 use crate::args::{Args, Task};
 use crate::bench::Bench;
+use crate::card::Card;
 use crate::measure::{Measured, Overlap};
 use crate::messages::{MANY, WINDOW};
 
@@ -27,6 +28,9 @@ pub(crate) struct Line {
     pub(crate) busbw_gbps: f64,
     pub(crate) wrong: u64,
     pub(crate) memory: String,
+    /// In the memory of a device: the name of the first rank's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) card: Option<String>,
     #[serde(rename = "type")]
     pub(crate) element: String,
     /// The operation, of a reduction.
@@ -66,7 +70,7 @@ impl Line {
         args: &Args,
         task: &Task,
         measured: &Measured,
-        card: Option<f64>,
+        card: Option<&Card>,
     ) -> Line {
         let Task { bench, bytes, .. } = *task;
         let ranks = ctx.size();
@@ -94,6 +98,7 @@ impl Line {
             busbw_gbps: algbw * bench.factor(ranks),
             wrong: measured.wrong,
             memory: args.memory.name().into(),
+            card: card.map(|it| it.name.clone()),
             element: if bench.moves_bytes() { "u8" } else { args.element.name() }.into(),
             op: bench.reduces().then(|| args.op.name().into()),
             algorithm: args.algorithm.clone(),
@@ -101,14 +106,17 @@ impl Line {
             messages_per_s: bench.messages(ranks).map(|all| all as f64 / measured.avg * 1e6),
             overlap: measured.overlap,
             in_place,
-            bound_us: card.map(|rate| bench.touched(bytes, ranks) as f64 / rate * 1e6),
+            bound_us: card
+                .and_then(|it| it.copy_rate)
+                .map(|rate| bench.touched(bytes, ranks) as f64 / rate * 1e6),
         }
     }
 
     /// What stands above the lines of a bench.
     pub(crate) fn print_heading(&self) {
         let Line { collective, ranks, mode, transport, .. } = self;
-        println!("\n# {collective}, {ranks} ranks as {mode}, {transport}");
+        let on = self.card.as_ref().map_or_else(String::new, |card| format!(", on {card}"));
+        println!("\n# {collective}, {ranks} ranks as {mode}, {transport}{on}");
         print!(
             "{:>10} {:>10} {:>5} {:>4} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>6}",
             "bytes",
@@ -219,6 +227,30 @@ impl Bench {
             Allreduce => 2.0 * (n - 1.0) / n,
             _ if self.has_blocks() => (n - 1.0) / n,
             _ => 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bench::{self, *};
+
+    /// Bytes read and written at least, of 4 ranks of 100 bytes: where ranks have a block for each, the larger buffer
+    /// has 400.
+    #[test]
+    fn what_a_call_touches() {
+        let all = [
+            (Allreduce, 2 * 4 * 100),
+            (Alltoall, 2 * 4 * 400),
+            (Reduce, (4 + 1) * 100),
+            (ReduceScatter, (4 + 1) * 400),
+            (Allgather, (4 + 1) * 400),
+            (Broadcast, 4 * 100),
+            (Gather, 2 * 400),
+            (Barrier, 0),
+        ];
+        for (bench, bytes) in all {
+            assert_eq!(Bench::touched(bench, 100, 4), bytes, "{bench:?}");
         }
     }
 }

@@ -116,6 +116,8 @@ fn messages_take_device_buffers() -> Result<()> {
                         );
                     }
                 }
+                let (came, status) = ctx.sendrecv_vec(&mine, right, 5, left, 5)?;
+                assert_eq!((came, status.source()), (vec![left as u32; count], left));
                 // From a device to the host, and back.
                 ctx.send(&vec![me + 7; 5], ctx.rank(), 4)?;
                 let mut five = device.zeros::<u32>(5)?;

@@ -6,6 +6,8 @@ mod buffers;
 mod card;
 mod cards;
 mod mistakes;
+#[path = "../support/on_device.rs"]
+mod on_device;
 mod order;
 #[path = "../support/mod.rs"]
 mod support;
@@ -93,6 +95,38 @@ fn by_way_of_the_host() -> Result<()> {
     Ok(())
 }
 
+/// As many ranks as a kernel takes, and some less: sums of which no two orders give the same bits.
+#[test]
+fn folds_of_many_ranks() -> Result<()> {
+    if !gpu() {
+        return Ok(());
+    }
+    for ranks in [64, 37] {
+        Spmd::new(ranks).virtual_ranks().plane(Local::new()).run(|ctx| {
+            let own = |at: usize| 1.0 / (1 + at + 7 * ctx.rank()) as f32;
+            let own: Vec<f32> = (0..1001).map(own).collect();
+            let mine = ctx.device()?.buffer_from(&own)?;
+            let mut got = ctx.device()?.buffer_from(&own)?;
+            let mut expected = own.clone();
+            ctx.scan(&own, &mut expected, Sum)?;
+            ctx.scan_in_place(&mut got, Sum)?;
+            assert_eq!(bits(&got.to_vec()?), bits(&expected));
+            ctx.exscan(&own, &mut expected, Sum)?;
+            ctx.exscan(&mine, &mut got, Sum)?;
+            assert_eq!(bits(&got.to_vec()?), bits(&expected));
+            ctx.allreduce(&own, &mut expected, Sum)?;
+            ctx.allreduce(&mine, &mut got, Sum)?;
+            assert_eq!(bits(&got.to_vec()?), bits(&expected));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|it| it.to_bits()).collect()
+}
+
 /// The first plane leaves what it cannot do to the second.
 #[test]
 fn a_plane_by_way_of_the_host_does_what_another_leaves() -> Result<()> {
@@ -128,7 +162,7 @@ fn operations_with_a_body_for_devices() -> Result<()> {
             // SAFETY: it computes the same, and touches no memory.
             let append = unsafe { append.on_device("return 10 * left + right;") };
             let mut digits = device.buffer_from(&vec![me + 1; 1001])?;
-            ctx.allreduce_in_place(&mut digits, append)?;
+            spmd_reduce(&mut digits, append)?;
             assert_eq!(digits.to_vec()?, [123; 1001]);
             let mut digits = device.buffer_from(&[me + 1, me + 4])?;
             ctx.scan_in_place(&mut digits, append)?;
@@ -171,6 +205,7 @@ fn process_rank() -> Result<()> {
     })?;
     spmd::run_on_planes(&[Local::new(), Staged::new()], |ctx| {
         cases_on_device(ctx, false)?;
+        on_device::go_on(ctx)?;
         println!("rank {} of {} is right", ctx.rank(), ctx.size());
         Ok(())
     })

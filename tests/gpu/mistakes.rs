@@ -1,10 +1,11 @@
 //! Mistakes on device buffers, and ranks that fail.
 
 use spmd::prelude::*;
-use spmd_gpu::{OnDevice, Staged};
+use spmd_gpu::{Local, OnDevice, Staged};
 
 use super::everywhere;
-use crate::card::gpu;
+use crate::card::{gpu, on_one_card};
+use crate::on_device::{MISTAKE, MISTAKES, assert_told, make_named};
 
 const HERE: &str = "tests/gpu/mistakes.rs";
 
@@ -70,6 +71,25 @@ fn mistakes_on_device_buffers_are_reported() -> Result<()> {
         refused(block, own_operation, &["the device that its memory is on"]);
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "run by mistakes_of_processes_are_reported, as one of them"]
+fn process_that_makes_a_mistake() -> Result<()> {
+    make_named(&[Local::new(), Staged::new()])
+}
+
+/// On a device that they share.
+#[test]
+fn mistakes_of_processes_are_reported() {
+    if !gpu() {
+        return;
+    }
+    for (mistake, texts) in MISTAKES {
+        let test = "mistakes::process_that_makes_a_mistake";
+        let (status, said) = on_one_card(test, 3, &[(MISTAKE, mistake)]);
+        assert_told(mistake, texts, (status, &said));
+    }
 }
 
 /// A rank that leaves in the middle stops the others, and what they share stays usable.

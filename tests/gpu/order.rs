@@ -153,34 +153,7 @@ fn calls_that_go_on_take_device_buffers() -> Result<()> {
         return Ok(());
     }
     for block in everywhere(3) {
-        block.run(|ctx| {
-            let (device, me) = (ctx.device()?, ctx.rank() as i64);
-            let mut calls = Vec::new();
-            for turn in 0..8 {
-                let mine = device.buffer_from(&vec![me + turn; 1000])?;
-                calls.push(ctx.allreduce_start(mine, device.zeros(1000)?, Sum)?);
-            }
-            for (turn, call) in calls.into_iter().enumerate() {
-                let (mine, sums) = call.wait()?;
-                assert_eq!(mine.to_vec()?, vec![me + turn as i64; 1000]);
-                assert_eq!(sums.to_vec()?, vec![3 + 3 * turn as i64; 1000]);
-            }
-            let mut call = ctx.allreduce_init(device.zeros(10)?, device.zeros(10)?, Max)?;
-            for turn in 0..5 {
-                call.send_mut()?.copy_from(&[me * turn; 10])?;
-                call.start()?;
-                call.wait()?;
-                assert_eq!(call.recv()?.to_vec()?, [2 * turn; 10]);
-            }
-            let (own, mut all) = (device.buffer_from(&[me; 4])?, device.zeros(12)?);
-            ctx.requests(|requests| {
-                requests.allgather(&own, &mut all)?;
-                Ok(())
-            })?;
-            assert_eq!(all.to_vec()?, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
-            assert_eq!(ctx.broadcast_start(own, 1)?.wait()?.to_vec()?, [1; 4]);
-            Ok(())
-        })?;
+        block.run(crate::on_device::go_on)?;
     }
     Ok(())
 }

@@ -169,7 +169,7 @@ fn a_card_that_fails() {
         // Its first copy there, which is that of the receive.
         child.env("SPMD_STANDIN_FAIL", "cuMemcpyHtoDAsync_v2:1:1").envs(changes.iter().copied());
         let ran = finish(&mut child);
-        let told = format!("{told}cuMemcpyHtoDAsync: invalid argument");
+        let told = format!("{told}the CUDA driver refused cuMemcpyHtoDAsync: invalid argument");
         assert!(ran.out.contains(&told), "{changes:?}: {ran:?}");
     }
 }

@@ -5,12 +5,15 @@
 mod card;
 #[path = "../support/cards.rs"]
 mod cards;
+#[path = "../support/on_device.rs"]
+mod on_device;
 mod split;
 #[path = "../support/mod.rs"]
 mod support;
 mod unchecked;
 
 use std::process::Command;
+use std::sync::atomic::Ordering::Release;
 use std::time::Duration;
 
 use spmd::prelude::*;
@@ -46,6 +49,10 @@ fn conformance_of_processes() -> Result<()> {
     spmd::run_on_planes(&[Nccl::new()], |ctx| sum(ctx, 1))?;
     spmd::run_on_planes(&planes(), |ctx| {
         cases_on_device(ctx, false)?;
+        // By way of the host: the plane has none of its own.
+        on_device::go_on(ctx)?;
+        let found = ctx.describe();
+        assert!(found.contains("nccl (used), "), "{found}");
         println!("rank {} is right", ctx.rank());
         Ok(())
     })
@@ -224,6 +231,14 @@ fn lost() -> Result<()> {
                 assert!(device.memory().is_err());
                 ctx.barrier()?;
             }
+            // The others' devices wait for it, and NCCL says that it is gone.
+            "its peer" if is_lost => {
+                let go = card::hold(&device);
+                ctx.allreduce_in_place(&mut numbers, Sum)?;
+                let stopped = ctx.barrier();
+                go.store(1, Release);
+                stopped?;
+            }
             "waits" if is_lost => ctx.recv(&mut [0u8], 0, 7).map(drop)?,
             _ => ctx.allreduce_in_place(&mut numbers, Sum)?,
         }
@@ -252,16 +267,38 @@ fn a_lost_rank_ends_the_wait_for_the_device() {
         ("calls another", "different calls"),
         ("waits", "wait"),
         ("killed", "rank 1"),
+        ("its peer", "remote process exited"),
         ("loses its device", "rank 1 failed"),
     ] {
-        let fails = ("SPMD_STANDIN_FAIL", "cuMemGetInfo_v2:1:719");
+        let fails = match how {
+            "its peer" => "ncclCommGetAsyncError at work:3:6",
+            _ => "cuMemGetInfo_v2:1:719",
+        };
+        let fails = ("SPMD_STANDIN_FAIL", fails);
         let ran = processes(3, "lost", &[("SPMD_TEST_LOST", how), PAGEABLE, fails]);
         let said = format!("{}{}", ran.out, ran.err);
         assert!(ran.code != Some(0) && said.contains(text), "{how}: {ran:?}");
-        if !["killed", "loses its device"].contains(&how) {
+        if !["killed", "its peer", "loses its device"].contains(&how) {
             let ran = threads("lost", &[("SPMD_TEST_LOST", how), ("SPMD_RANKS", "3")]);
             assert!(ran.code != Some(0) && ran.out.contains(text), "{how}: {ran:?}");
         }
+    }
+}
+
+#[test]
+#[ignore = "run by the next, as a rank"]
+fn makes_a_mistake() -> Result<()> {
+    on_device::make_named(&[Nccl::new()])
+}
+
+#[test]
+fn mistakes_are_reported() {
+    if !card::stand_in() {
+        return;
+    }
+    for (mistake, texts) in on_device::MISTAKES {
+        let ran = processes(3, "makes_a_mistake", &[(on_device::MISTAKE, mistake)]);
+        on_device::assert_told(mistake, texts, (ran.code, &format!("{}{}", ran.out, ran.err)));
     }
 }
 

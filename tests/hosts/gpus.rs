@@ -127,6 +127,38 @@ fn by_way_of_the_hosts() {
     on_two_hosts(2, &options, "staged");
 }
 
+#[test]
+#[ignore = "run by the next, as a rank"]
+fn killed() -> Result<()> {
+    if !is_mpi_process() {
+        return Ok(());
+    }
+    spmd::run_on_planes(&planes(), |ctx| {
+        let mut numbers = ctx.device()?.buffer_from(&[1.0f32; 20_000])?;
+        for turn in 0.. {
+            if (turn, ctx.rank()) == (5, 2) {
+                std::process::abort();
+            }
+            ctx.allreduce_in_place(&mut numbers, Max)?;
+        }
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// On the other host, between calls that the others' devices wait in.
+#[test]
+fn a_rank_with_a_card_is_killed() {
+    let Some(card) = support::stand_in() else { return };
+    for world in World::each(2) {
+        let ran = run(&world, &card, (&TWO_EACH, 2), &["--as", "gpus"], "killed");
+        let said = format!("{}{}", ran.out, ran.err);
+        let told = ["rank 2 failed", "RUNNING AT beta"].iter().any(|text| said.contains(text));
+        assert!(![Some(0), Some(124)].contains(&ran.code) && told, "{}: {ran:?}", world.mpi.name);
+        assert_eq!(world.hosts.running(), []);
+    }
+}
+
 /// Some other host has less than its ranks need: that is told with its name, and ends all.
 #[test]
 fn a_host_of_too_few_cards() {

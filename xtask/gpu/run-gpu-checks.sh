@@ -3,8 +3,8 @@
 # the measurements. Writes results/summary.txt, with the counts, and results/*.jsonl. The status is 0
 # if no test failed, and all was measured.
 #
-# CUDA's driver is the machine's; NVRTC and NCCL are looked for where the system and an active Python
-# environment have them, or are named by SPMD_NVRTC_LIB and SPMD_NCCL_LIB.
+# CUDA's driver is the machine's; NVRTC and NCCL are those that SPMD_NVRTC_LIB and SPMD_NCCL_LIB name, or that are
+# among the packages of the Python that `python3` is (or, where that has none, of the system).
 #
 #     ./run-gpu-checks.sh [seconds for each program, 300 [the most bytes that a rank has, 1G]]
 set -u
@@ -12,6 +12,21 @@ cd "$(dirname "$0")"
 limit=${1:-300}
 most=$(numfmt --from=iec "${2:-1G}")
 export PATH="$PWD:$PATH" SPMD_REQUIRE_GPU=1 SPMD_TIMEOUT=60
+# named VARIABLE LIBRARY..: names the first of these among Python's packages, unless the variable names one.
+packages=$(python3 -c 'import nvidia; print(*nvidia.__path__, sep="\n")' 2> /dev/null)
+named() {
+    local variable=$1 folder library
+    shift
+    [ -z "${!variable:-}" ] || return 0
+    for library in "$@"; do
+        while read -r folder; do
+            [ -e "$folder/$library" ] && export "$variable=$folder/$library" && return
+        done <<< "$packages"
+    done
+}
+named SPMD_NVRTC_LIB cu13/lib/libnvrtc.so.13 cuda_nvrtc/lib/libnvrtc.so.12
+named SPMD_NCCL_LIB nccl/lib/libnccl.so.2
+
 mkdir -p results
 summary=results/summary.txt
 : > "$summary"

@@ -27,11 +27,6 @@ pub(crate) trait Offload: Any + Send + Sync {
     /// What there is of it for a communicator that spans processes, or for another one.
     fn part(&self, spans_processes: bool) -> Option<Arc<dyn Offload>>;
 
-    /// What it consists of, in order.
-    fn names(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     /// Whether nothing is to be done: the arguments have been looked at, and that is all.
     fn only_checks(&self) -> bool {
         false

@@ -3,7 +3,8 @@
 //   ELEMENT     the type (numbers.cu)        OPERATION  the operation
 //   RANKS       whose elements are folded    PREFIXES   for the kernel of scans
 //
-// A fold reads all ranks' elements before it writes, so that an output may be an input.
+// A fold reads all ranks' elements before it writes, so that an output may be an input; the one for scans reads those
+// that it needs once more ahead, as an output may be the input of its own rank or of the next one.
 
 // What a thread takes at a time: LANES elements.
 template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Pack {
@@ -13,6 +14,15 @@ template <typename T, int LANES> struct alignas(LANES * sizeof(T)) Pack {
 template <typename T> struct Pack<T, 1> {
     T lane[1];
 };
+
+template <typename P> __device__ inline P folded(P left, const P &right) {
+    constexpr int LANES = sizeof(left.lane) / sizeof(left.lane[0]);
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) {
+        left.lane[lane] = OPERATION::of(left.lane[lane], right.lane[lane]);
+    }
+    return left;
+}
 
 __device__ constexpr int split_of(int ranks) {
     int split = 1;
@@ -27,13 +37,7 @@ template <typename P, int LOW, int COUNT> struct Tree {
     __device__ static inline P of(const Ranks &inputs, u64 at) {
         constexpr int SPLIT = split_of(COUNT);
         P left = Tree<P, LOW, SPLIT>::of(inputs, at);
-        P right = Tree<P, LOW + SPLIT, COUNT - SPLIT>::of(inputs, at);
-        constexpr int LANES = sizeof(left.lane) / sizeof(left.lane[0]);
-#pragma unroll
-        for (int lane = 0; lane < LANES; lane++) {
-            left.lane[lane] = OPERATION::of(left.lane[lane], right.lane[lane]);
-        }
-        return left;
+        return folded(left, Tree<P, LOW + SPLIT, COUNT - SPLIT>::of(inputs, at));
     }
 };
 
@@ -57,26 +61,35 @@ template <typename P> __device__ inline void fold(Ranks inputs, Ranks outputs, u
 }
 
 #ifdef PREFIXES
-// Gives each rank up to COUNT - 1 that has an output the fold of as many ranks: from the last one
-// down, as a rank's output may be its input, which those after it need.
-template <typename P, int COUNT> struct Prefixes {
-    __device__ static inline void of(const Ranks &inputs, const Ranks &outputs, u64 at) {
-        P result = Tree<P, 0, COUNT>::of(inputs, at);
-        if (outputs.of[COUNT - 1]) {
-            ((P *)outputs.of[COUNT - 1])[at] = result;
-        }
-        Prefixes<P, COUNT - 1>::of(inputs, outputs, at);
-    }
-};
-
-template <typename P> struct Prefixes<P, 0> {
-    __device__ static inline void of(const Ranks &, const Ranks &, u64) {}
-};
-
+// Gives each rank that has an output the fold of all up to it. Of so many ranks, each bit of their number is a full tree
+// of as many; from the last one on they are what the canonical order folds.
 template <typename P>
 __device__ inline void prefixes(Ranks inputs, Ranks outputs, u64 begin, u64 end) {
     for (u64 at = begin + first_of_thread(); at < end; at += threads_of_grid()) {
-        Prefixes<P, RANKS>::of(inputs, outputs, at);
+        P trees[7], ahead = ((const P *)inputs.of[0])[at];
+#pragma unroll
+        for (int rank = 0; rank < RANKS; rank++) {
+            P tree = ahead;
+            if (rank + 1 < RANKS) {
+                ahead = ((const P *)inputs.of[rank + 1])[at];
+            }
+            int level = 0;
+#pragma unroll
+            for (; level < 6 && rank >> level & 1; level++) {
+                tree = folded(trees[level], tree);
+            }
+            trees[level] = tree;
+            if (outputs.of[rank]) {
+                P result = tree;
+#pragma unroll
+                for (int more = 0; more < 7; more++) {
+                    if (more > level && (rank + 1) >> more & 1) {
+                        result = folded(trees[more], result);
+                    }
+                }
+                ((P *)outputs.of[rank])[at] = result;
+            }
+        }
     }
 }
 #endif

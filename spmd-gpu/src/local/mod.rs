@@ -140,6 +140,14 @@ impl Plane for Local {
         Some(format!("local: {why}"))
     }
 
+    fn found(&self, comm: &Comm) -> Option<String> {
+        Some(match comm.internals().attribute()? {
+            Found::Within => "used".into(),
+            Found::Shared(_) => "used for large equal blocks".into(),
+            Found::Refused(why) => format!("not used: {why}"),
+        })
+    }
+
     unsafe fn run(&self, comm: &Comm, call: &Call<'_>, args: &Args<'_>) -> Result<()> {
         let ordinal = calls::ordinal(args).expect("it serves calls on a device alone");
         let shown = Shown { args: *args, device: Device::open(ordinal)? };

@@ -56,7 +56,7 @@ impl Key {
         match &self.fold {
             None => Vec::new(),
             Some(Fold { element, operation, ranks }) => {
-                let name = if let Operation::Named(name) = operation { name } else { "Own" };
+                let name = operation.name();
                 let mut all = vec![
                     format!("-DELEMENT={element}"),
                     format!("-DOPERATION={name}"),
@@ -149,10 +149,6 @@ mod tests {
         for ranks in [1, 3, 64] {
             keys.extend(folds("f32", &["Sum"], ranks));
         }
-        for ranks in [1, 3] {
-            let sums = fold("f32", Operation::Named("Sum"), ranks);
-            keys.push(Key { kernel: "fold_prefixes", ..sums });
-        }
         let larger = Operation::Own("return fabs(right) > fabs(left) ? right : left;");
         keys.push(fold("f64", larger, 3));
         let replacing = ["Replace", "NoOp"];
@@ -171,6 +167,15 @@ mod tests {
             let complex = format!("Complex<{part}>");
             keys.extend(folds(&complex, &["Sum", "Prod", "Replace", "NoOp"], 3));
         }
+        // Of each type one, and of one type all: they call what the other kernels do.
+        let full = std::env::var("SPMD_TEST_FULL").is_ok_and(|value| value == "1");
+        let is_one_of = |fold: &Fold| {
+            fold.element == "i32" || ["Sum", "MinLoc"].contains(&fold.operation.name())
+        };
+        let folds =
+            keys.iter().filter(|key| key.fold.as_ref().is_some_and(|it| full || is_one_of(it)));
+        let prefixes = folds.map(|key| Key { kernel: "fold_prefixes", ..key.clone() });
+        keys.extend(prefixes.collect::<Vec<_>>());
         let sources = EXAMPLES.iter().flat_map(|text| text.split("r#\"").skip(1));
         let sources: Vec<&str> = sources.filter_map(|it| Some(it.split_once("\"#")?.0)).collect();
         assert_eq!(sources.iter().filter(|it| it.contains("__global__")).count(), EXAMPLES.len());

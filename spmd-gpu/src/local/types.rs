@@ -39,6 +39,16 @@ pub(super) enum Operation {
     Own(&'static str),
 }
 
+impl Operation {
+    /// What the kernels call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Operation::Named(name) => name,
+            Operation::Own(_) => "Own",
+        }
+    }
+}
+
 /// `None` if it is done on the host alone.
 pub(super) fn operation(op: &ErasedOp<'_>, dtype: &DType) -> Option<Operation> {
     // What the program says combines whole elements, and the kernels see the scalars of arrays.

@@ -141,6 +141,13 @@ impl Plane for Nccl {
         Some(format!("nccl: {why}"))
     }
 
+    fn found(&self, comm: &Comm) -> Option<String> {
+        Some(match comm.internals().attribute()? {
+            Found::Joined(_) => "used".into(),
+            Found::Refused(why) => format!("not used: {why}"),
+        })
+    }
+
     fn can_split(&self, comm: &Comm) -> bool {
         joined(comm).is_some_and(|joined| joined.can_split())
     }
