@@ -110,10 +110,15 @@ fn start() -> Result<u32, GpuError> {
     match result::init() {
         // A driver that sees no device does not start.
         Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => return Ok(0),
-        started => started.checked("cuInit")?,
+        started => started.map_err(refused("cuInit"))?,
     }
-    let count = result::device::get_count().checked("cuDeviceGetCount")?;
+    let count = result::device::get_count().map_err(refused("cuDeviceGetCount"))?;
     Ok(u32::try_from(count).unwrap_or(0))
+}
+
+/// A code that the driver gave before there was a device that could be lost.
+fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {
+    move |DriverError(code)| GpuError::Driver { call, text: text_of(code) }
 }
 
 /// The version of CUDA that the driver knows; 0 where it does not say.

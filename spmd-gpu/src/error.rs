@@ -134,8 +134,8 @@ pub enum GpuError {
     },
     /// The host has no such memory that stays in its place.
     #[error(
-        "the system has no {asked} bytes that stay in their place for the device ({text}); use smaller pinned buffers, or \
-         raise the limit of locked memory (`ulimit -l`, that of a container)"
+        "the system has no {asked} bytes that stay in their place for the device ({text}); use smaller pinned buffers, \
+         fewer ranks, or a smaller SPMD_SEGMENT, of which calls by way of the host pin some"
     )]
     OutOfPinnedMemory {
         /// Bytes that were asked for.
@@ -161,7 +161,8 @@ pub enum GpuError {
     NotUnified,
     /// The device, or what runs there, has failed: nothing goes on in this process.
     #[error(
-        "the device is lost in {call}: {text}; a kernel may have used memory that is not its own: `compute-sanitizer` finds where"
+        "the device is lost in {call}: {text}; if a kernel has used memory that is not its own, `compute-sanitizer` finds \
+         where; if not, the system's log (`dmesg`) says what became of the device"
     )]
     DeviceLost {
         /// Which function of the driver said so.

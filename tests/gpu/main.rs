@@ -101,6 +101,15 @@ fn folds_of_many_ranks() -> Result<()> {
     if !gpu() {
         return Ok(());
     }
+    // Of numbers `a`, `b` each is the function `a x + b`, and they follow each other: not in any other order.
+    let after = Op::new(|left: u64, right: u64| {
+        let [(a, b), (c, d)] = [left, right].map(|it| ((it >> 32) as u32, it as u32));
+        u64::from(a.wrapping_mul(c)) << 32 | u64::from(b.wrapping_mul(c).wrapping_add(d))
+    });
+    let body = "unsigned a = left >> 32, b = left, c = right >> 32, d = right;
+        return (u64)(a * c) << 32 | (b * c + d);";
+    // SAFETY: it computes the same, and touches no memory.
+    let after = unsafe { after.non_commutative().on_device(body) };
     for ranks in [64, 37] {
         Spmd::new(ranks).virtual_ranks().plane(Local::new()).run(|ctx| {
             let own = |at: usize| 1.0 / (1 + at + 7 * ctx.rank()) as f32;
@@ -117,6 +126,12 @@ fn folds_of_many_ranks() -> Result<()> {
             ctx.allreduce(&own, &mut expected, Sum)?;
             ctx.allreduce(&mine, &mut got, Sum)?;
             assert_eq!(bits(&got.to_vec()?), bits(&expected));
+            let mut numbers: Vec<u64> =
+                (1..1000).map(|at| (2 * at + 1) << 32 | (at + ctx.rank() as u64)).collect();
+            let mut got = ctx.device()?.buffer_from(&numbers)?;
+            ctx.scan_in_place(&mut numbers, after)?;
+            ctx.scan_in_place(&mut got, after)?;
+            assert_eq!(got.to_vec()?, numbers);
             Ok(())
         })?;
     }

@@ -351,7 +351,7 @@ fn two_closures() {
     .mismatch(
         &[0, 1],
         &[
-            "different element types or operations",
+            "different element types, operations",
             "allreduce_value of 1 u32 with user operation",
             "at <1>",
             "at <2>",
@@ -407,5 +407,5 @@ fn an_operation_with_the_name_of_another() {
         };
         Ok(())
     })
-    .mismatch(&[0, 1], &["different element types or operations"]);
+    .mismatch(&[0, 1], &["different element types, operations"]);
 }

@@ -41,7 +41,7 @@ pub const MISTAKES: [(&str, &[&str]); 6] = [
     ("another count", &["do not match", "20000 f32", "20001 f32"]),
     ("another operation", &["do not match", "with Max", "with Sum"]),
     ("another root", &["do not match", "broadcast"]),
-    ("on the host", &["do not match", "20000 f32"]),
+    ("on the host", &["do not match", "places of memory", "20000 f32"]),
     ("no room", &["the device has no room for "]),
 ];
 

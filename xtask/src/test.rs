@@ -107,7 +107,10 @@ fn doc_tests() -> Outcome {
 fn tests() -> Outcome {
     let elsewhere =
         ["conformance", "mpi", "one_program", "under_mpi", "over_mpi", "hosts", "slurm"];
-    let elsewhere = elsewhere.into_iter().chain(gpu::TESTS.map(gpu::name_of)).chain([gpu::UNITS]);
+    let elsewhere = elsewhere
+        .into_iter()
+        .chain(gpu::TESTS.map(gpu::name_of))
+        .chain(gpu::has_compiler().then_some(gpu::UNITS));
     let others = elsewhere.map(|name| format!("not binary({name}) and "));
     let others = format!("{}not test({})", others.collect::<String>(), mpi::OVER_MPI);
     // What runs under ThreadSanitizer takes minutes without it, too, and shows nothing more.

@@ -77,8 +77,9 @@ impl Round<'_> {
         let round = (first..self.round).find(differs).unwrap_or(self.round);
         let mine = &slot_of(self.page, round).call;
         let theirs = &slot_of(self.page_of(peer), round).call;
-        let what =
-            mine.difference(theirs).unwrap_or("element types or operations, here or earlier");
+        let what = mine
+            .difference(theirs)
+            .unwrap_or("element types, operations or places of memory, here or earlier");
         self.disagreed(round, &format!("different {what}"))
     }
 

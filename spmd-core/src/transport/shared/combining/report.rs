@@ -53,7 +53,7 @@ impl World {
             earlier.and_then(|round| combining.call_of(rank, round)).map_or(&mine, |it| it.1);
         let theirs = combining.call_of(peer, round).map(|it| it.1);
         let what = theirs.and_then(|theirs| mine.difference(theirs));
-        let what = what.unwrap_or("element types or operations, here or earlier");
+        let what = what.unwrap_or("element types, operations or places of memory, here or earlier");
         let calls = self.combining_calls(combining, me, round);
         Fault::Mismatch { calls, what: format!("different {what}") }
     }
