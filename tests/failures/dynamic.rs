@@ -110,11 +110,13 @@ mod processes {
                 std::thread::sleep(Duration::from_micros(200 + task % 5 * 100));
                 Ok(task * task)
             })?;
-            // Who is to die has not left before.
+            // Who is to die has not left before, ..
             if doom().is_some() {
                 std::thread::sleep(Duration::from_secs(60));
             }
-            say(&format!("right {}", got == squares(&tasks)));
+            // .. and the others go on without it, also if it dies when all tasks are done.
+            let left = ctx.shrink()?.size();
+            say(&format!("right {}, {left} left", got == squares(&tasks)));
             Ok(())
         });
         exit_with(ended.map(drop));
@@ -136,7 +138,7 @@ mod processes {
             let ended = job.end();
             let case = format!("turn {turn} of seed {seed}: {deed}: {ended:?}");
             assert_eq!(ended.code, Some(0), "{case}");
-            assert_eq!(ended.out.matches("right true").count(), 3, "{case}");
+            assert_eq!(ended.out.matches("right true, 3 left").count(), 3, "{case}");
         }
     }
 }
