@@ -184,27 +184,39 @@ unsafe fn fold_loop<T: Element, O: Operation<T>>(
 ) {
     // SAFETY: the caller passes a pointer to a live `O`.
     let op = unsafe { &*op.cast::<O>() };
-    let (out, left, right) = (out.cast::<T>(), left.cast::<T>(), right.cast::<T>());
+    let (out, left, right): (*mut Anywhere<T>, *const Anywhere<T>, *const Anywhere<T>) =
+        (out.cast(), left.cast(), right.cast());
     // One loop for each way in which the arrays can coincide: where they do, both sides of a step
-    // use one pointer, and the compiler sees that it may vectorise.
+    // use one pointer, and the compiler sees that it may vectorise. Plain ones: in a program that is
+    // not optimised, a step of a range takes longer than the operation.
+    let mut index = 0;
     // SAFETY: `index < count`, and the rest is this function's contract; `out` stands for the
     // input that it coincides with.
     unsafe {
         if out.cast_const() == left {
-            for index in 0..count {
+            while index < count {
                 step(op, out, out, right, index);
+                index += 1;
             }
         } else if out.cast_const() == right {
-            for index in 0..count {
+            while index < count {
                 step(op, out, left, out, index);
+                index += 1;
             }
         } else {
-            for index in 0..count {
+            while index < count {
                 step(op, out, left, right, index);
+                index += 1;
             }
         }
     }
 }
+
+/// An element of no alignment. Its place is read and written without a call, which a program that is
+/// not optimised would make for each.
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+struct Anywhere<T>(T);
 
 /// # Safety
 ///
@@ -212,16 +224,15 @@ unsafe fn fold_loop<T: Element, O: Operation<T>>(
 #[inline(always)]
 unsafe fn step<T: Element, O: Operation<T>>(
     op: &O,
-    out: *mut T,
-    left: *const T,
-    right: *const T,
+    out: *mut Anywhere<T>,
+    left: *const Anywhere<T>,
+    right: *const Anywhere<T>,
     index: usize,
 ) {
-    // SAFETY: `index` lies within all three arrays, which need no alignment here, and the inputs
-    // are values. `out` overlaps an input at this same index at most, which is read before.
+    // SAFETY: `index` lies within all three arrays, and the inputs are values. `out` overlaps an
+    // input at this same index at most, which is read before.
     unsafe {
-        let left = left.add(index).read_unaligned();
-        let right = right.add(index).read_unaligned();
-        out.add(index).write_unaligned(op.combine(left, right));
+        let (left, right) = ((*left.add(index)).0, (*right.add(index)).0);
+        (*out.add(index)).0 = op.combine(left, right);
     }
 }

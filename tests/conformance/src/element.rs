@@ -28,6 +28,20 @@ pub fn random(stream: u64, rank: usize, index: usize) -> u64 {
     (mixed ^ mixed >> 31).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_right(23)
 }
 
+/// So many elements, each made from its index.
+///
+/// By a plain loop, as are all those here that go through many elements: where nothing is optimised,
+/// an iterator takes ten calls a step.
+pub fn made_by<T: Sample>(count: usize, make: impl Fn(usize) -> T) -> Vec<T> {
+    let mut made = [T::made(0)].repeat(count);
+    let (into, mut index) = (&mut made[..], 0);
+    while index < count {
+        into[index] = make(index);
+        index += 1;
+    }
+    made
+}
+
 /// The bytes of these values.
 pub fn bytes<T: Element>(values: &[T]) -> &[u8] {
     // SAFETY: an `Element` has no padding, so that all bytes of the slice are initialised; the
@@ -142,7 +156,11 @@ where
 
 impl<T: Sample, const N: usize> Sample for [T; N] {
     fn made(random: u64) -> [T; N] {
-        std::array::from_fn(|lane| T::made(random.rotate_left(13 * lane as u32)))
+        let mut lanes = [T::made(random); N];
+        for (lane, value) in lanes.iter_mut().enumerate() {
+            *value = T::made(random.rotate_left(13 * lane as u32));
+        }
+        lanes
     }
 
     fn without_payloads(self) -> [T; N] {

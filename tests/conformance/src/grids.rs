@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 use super::case::Case;
 use super::moves::in_a_row;
-use crate::element::Sample;
+use crate::element::{Sample, made_by};
 
 type Form = fn(&Case<'_>, &Cartesian) -> Result<()>;
 
@@ -23,7 +23,7 @@ pub fn forms<T: Sample>() -> [Form; 4] {
 
 /// What `from` sends over its side `side`: a function of the two ends alone.
 fn block<T: Sample>(case: &Case<'_>, from: usize, side: usize, count: usize) -> Vec<T> {
-    (0..count).map(|index| case.value(from, side << 20 | index)).collect()
+    made_by(count, |index| case.value(from, side << 20 | index))
 }
 
 /// The side by which a message arrives that left by `side`: the opposite one of the same axis.

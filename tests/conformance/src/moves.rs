@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 use super::case::{Case, Form};
-use crate::element::Sample;
+use crate::element::{Sample, made_by};
 
 type Run = fn(&Case<'_>) -> Result<()>;
 
@@ -217,7 +217,7 @@ pub(super) fn in_a_row<T: Sample>(blocks: usize, block: &dyn Fn(usize) -> Vec<T>
 
 /// What `from` sends to `to` in an alltoall.
 fn block<T: Sample>(case: &Case<'_>, from: usize, to: usize, count: usize) -> Vec<T> {
-    (0..count).map(|index| case.value(from, to << 20 | index)).collect()
+    made_by(count, |index| case.value(from, to << 20 | index))
 }
 
 fn alltoall<T: Sample>(case: &Case<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 use super::case::{Case, Form};
-use crate::element::Sample;
+use crate::element::{Sample, made_by};
 use crate::fold::Folds;
 
 type Run<T> = fn(&Case<'_>, &dyn Folds<T>) -> Result<()>;
@@ -31,7 +31,12 @@ pub fn forms<T: Sample>() -> Vec<Form<Run<T>>> {
 
 /// The canonical order, written down once more: on the left, as many ranks as the largest power of
 /// two below their number.
-pub fn canonical<T>(lo: usize, hi: usize, of: &impl Fn(usize) -> T, fold: fn(T, T) -> T) -> T {
+pub fn canonical<T>(
+    lo: usize,
+    hi: usize,
+    of: &impl Fn(usize) -> T,
+    fold: &impl Fn(T, T) -> T,
+) -> T {
     if hi - lo == 1 {
         return of(lo);
     }
@@ -46,8 +51,16 @@ fn folded<T: Sample>(
     ranks: usize,
     range: std::ops::Range<usize>,
 ) -> Vec<T> {
-    let element = |index| canonical(0, ranks, &|rank| case.value(rank, index), oracle);
-    range.map(element).collect()
+    let of = |rank| made_by(range.len(), |at| case.value(rank, range.start + at));
+    let fold = |mut left: Vec<T>, right: Vec<T>| {
+        let (out, right, mut index) = (&mut left[..], &right[..], 0);
+        while index < out.len() {
+            out[index] = oracle(out[index], right[index]);
+            index += 1;
+        }
+        left
+    };
+    canonical(0, ranks, &of, &fold)
 }
 
 fn reduce<T: Sample>(case: &Case<'_>, fold: &dyn Folds<T>) -> Result<()> {
